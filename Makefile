@@ -1,0 +1,32 @@
+# The developer's manual: `make demo` to look at it, `make lint test` before a push.
+PORT ?= 8000
+ARGS ?=
+PY := .venv/bin/python
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+.PHONY: setup demo test lint bench lock services-up services-down schema clean
+
+setup: ; deploy/bootstrap-python
+demo: setup ; $(PY) manage.py demo --port $(PORT)
+# One test: make test ARGS="-k drain"
+test: setup ; deploy/run-tests $(ARGS)
+bench: setup ; $(PY) -m bench
+
+lint: setup
+	ruff check . && ruff format --check .
+	mypy .
+	lint-imports
+	if find templates -name '*.html' 2>/dev/null | grep -q .; then djlint --lint templates; fi
+	$(PY) manage.py makemigrations --check --dry-run
+	$(PY) manage.py spectacular --fail-on-warn --validate --file /dev/null
+
+# After a change of requirements/*.in; newer versions of everything: make lock ARGS=--upgrade
+# In this order: each takes the versions of those before it.
+lock: setup ; cd requirements && for name in base agent dev uv; do $(LOCK) $(ARGS) $$name.in -o $$name.lock || exit; done
+schema: setup ; mkdir -p var && $(PY) manage.py spectacular --validate --file var/openapi.yaml
+
+services-up: ; deploy/services up
+services-down: ; deploy/services down
+
+# var/ stays: it holds data.
+clean: services-down ; rm -rf .venv node_modules static/vendor .*_cache .hypothesis && find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from accounts.models import ApiToken, Scope, User
+
+if TYPE_CHECKING:
+    # DRF's views import their default permissions, and so this module.
+    from rest_framework.views import APIView
+
+# What a scope allows beside itself.
+IMPLIED_BY = {
+    Scope.READ: {Scope.READ, Scope.WRITE, Scope.ADMIN},
+    Scope.WRITE: {Scope.WRITE, Scope.ADMIN},
+    Scope.ADMIN: {Scope.ADMIN},
+}
+
+
+class HasScope(BasePermission):
+    """Reading needs the scope read, anything else write. A view may name `read_actions`: POSTs that change nothing."""
+
+    message = "This token's scopes do not allow that. Use one with the scope write."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        if not isinstance(request.auth, ApiToken):
+            return False
+        reads = request.method in SAFE_METHODS or getattr(view, "action", None) in getattr(view, "read_actions", ())
+        needed = Scope.READ if reads else Scope.WRITE
+        return bool(IMPLIED_BY[needed] & set(request.auth.scopes))
+
+
+class IsAdmin(HasScope):
+    """An administrator with a token of scope admin (see BearerAuthentication, which has already joined the two)."""
+
+    message = "Only an administrator may do this, with a token of the scope admin."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return super().has_permission(request, view) and isinstance(request.user, User) and request.user.is_admin

@@ -1,0 +1,107 @@
+"""Every write to users and their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from accounts.models import ApiToken, IdempotentCreation, Scope, User
+from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
+from egs.errors import Conflict, InvalidInput, NotAllowed
+
+LAST_USED_RESOLUTION = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """The only moment at which `plain` exists outside the user's hands."""
+
+    token: ApiToken
+    plain: str
+
+
+@transaction.atomic
+def user_create(*, name: str, now: datetime, email: str = "", is_admin: bool = False) -> User:
+    user = User(name=name, email=email, is_admin=is_admin, created_at=now)
+    user.set_unusable_password()
+    user.save(force_insert=True)
+    return user
+
+
+@transaction.atomic
+def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedelta, now: datetime) -> IssuedToken:
+    """Raises InvalidInput for an unknown or empty scope or a life out of bounds, NotAllowed for a scope beyond the user."""
+    if not scopes or not set(scopes) <= set(Scope):
+        raise InvalidInput({"scopes": [f"Choose one or more of {', '.join(Scope.values)}."]})
+    if Scope.ADMIN in scopes and not user.is_admin:
+        raise NotAllowed("Only an administrator's token may have the scope admin.")
+    if not timedelta(0) < life <= settings.EGS_TOKEN_LIFE_MAX:
+        raise InvalidInput({"expires_in_s": [f"Between 1 and {int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())} seconds."]})
+
+    minted = token_mint(TokenKind.USER)
+    token = ApiToken.objects.create(
+        user=user,
+        name=name,
+        key_id=minted.key_id,
+        digest=minted.digest,
+        pepper_id=minted.pepper_id,
+        scopes=sorted(set(scopes)),
+        created_at=now,
+        expires_at=now + life,
+    )
+    return IssuedToken(token, minted.plain)
+
+
+@transaction.atomic
+def token_revoke(*, token: ApiToken, now: datetime) -> None:
+    """Ends it at once; ending it again changes nothing."""
+    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now)
+
+
+def token_authenticate(*, plain: str, now: datetime) -> ApiToken | None:
+    """The live token of an active user, or None, whatever the cause: the caller learns nothing about other people's tokens."""
+    parsed = token_parse(plain)
+    if parsed is None or parsed.kind != TokenKind.USER:
+        return None
+    token = ApiToken.objects.select_related("user").filter(key_id=parsed.key_id).first()
+    if token is None or not token_matches(parsed.secret, digest=token.digest, pepper_id=token.pepper_id):
+        return None
+    if not token.is_live(now) or not token.user.is_active:
+        return None
+    if token.last_used_at is None or now - token.last_used_at > LAST_USED_RESOLUTION:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def create_once(*, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[], UUID]) -> tuple[UUID, bool]:
+    """Run `create` unless this key has already done so; the object's id, and whether it is an old one.
+
+    Raises Conflict when the key was used with another body. Two at once: the unique constraint lets one through, the other reads it.
+    """
+    old = _creation(user, route, key, digest)
+    if old is not None:
+        return old, True
+    try:
+        with transaction.atomic():
+            object_id = create()
+            IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
+    except IntegrityError:
+        old = _creation(user, route, key, digest)
+        if old is None:
+            raise
+        return old, True
+    return object_id, False
+
+
+def _creation(user: User, route: str, key: str, digest: str) -> UUID | None:
+    row = IdempotentCreation.objects.filter(user=user, route=route, key=key).first()
+    if row is None:
+        return None
+    if row.digest != digest:
+        raise Conflict("This Idempotency-Key was used for another request. Take a new key for a new request.")
+    return row.object_id

@@ -1,0 +1,75 @@
+"""Settings from the environment. A value that does not parse stops the start with a sentence that names the variable."""
+
+import os
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+
+
+def env_str(name: str, default: str = "") -> str:
+    return os.environ.get(name, default)
+
+
+def env_bool(name: str, default: bool) -> bool:
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    if value.lower() in TRUE | FALSE:
+        return value.lower() in TRUE
+    raise ImproperlyConfigured(f"{name} must be one of 1, 0, true, false, not {value!r}.")
+
+
+def env_int(name: str, default: int) -> int:
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be a whole number, not {value!r}.") from None
+
+
+def env_list(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
+
+
+def env_secret(name: str, default: str = "") -> str:
+    """The value of `NAME`, or what stands in the file that `NAME_FILE` names (Docker and Kubernetes secrets)."""
+    path = os.environ.get(f"{name}_FILE")
+    if path is None:
+        return env_str(name, default)
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ImproperlyConfigured(f"{name}_FILE names {path!r}, which cannot be read: {error.strerror}.") from None
+
+
+def env_database(name: str, default: str) -> dict[str, object]:
+    """`sqlite:///relative.db`, `sqlite:////absolute.db` or `postgres://user:password@host:port/name?option=value`."""
+    url = urlsplit(env_secret(name, default))
+    if url.scheme == "sqlite":
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": url.path[1:],
+            "OPTIONS": {
+                # IMMEDIATE: a transaction that will write takes the lock at once instead of failing half-way.
+                "transaction_mode": "IMMEDIATE",
+                "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA busy_timeout=10000;",
+                "timeout": 10,
+            },
+        }
+    if url.scheme in {"postgres", "postgresql"}:
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": unquote(url.path[1:]),
+            "USER": unquote(url.username or ""),
+            "PASSWORD": unquote(url.password or ""),
+            "HOST": url.hostname or dict(parse_qsl(url.query)).get("host", ""),
+            "PORT": str(url.port or ""),
+            "CONN_MAX_AGE": 60,
+            "CONN_HEALTH_CHECKS": True,
+        }
+    raise ImproperlyConfigured(f"{name} must start with sqlite:// or postgres://, not {url.scheme!r}.")

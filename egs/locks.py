@@ -1,0 +1,54 @@
+"""A lock that lets one process at a time do a thing, is never waited for, and is free the moment its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir
+
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+
+
+@contextmanager
+def single_runner(name: str) -> Iterator[bool]:
+    """Give True to the one caller that has the lock, False to all others."""
+    holder = _advisory_lock if connection.vendor == "postgresql" else _file_lock
+    with holder(name) as mine:
+        yield mine
+
+
+@contextmanager
+def _advisory_lock(name: str) -> Iterator[bool]:
+    # A connection of its own holds the lock in a transaction of its own: the work commits as often as it likes, and a
+    # transaction lock, unlike a session's, is safe behind a pooler.
+    guard = connections.create_connection(DEFAULT_DB_ALIAS)
+    try:
+        guard.set_autocommit(False)
+        with guard.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [zlib.crc32(name.encode())])
+            (mine,) = cursor.fetchone()
+        yield mine
+    finally:
+        guard.close()
+
+
+@contextmanager
+def _file_lock(name: str) -> Iterator[bool]:
+    with _lock_path(name).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def _lock_path(name: str) -> Path:
+    """Beside the database file; a database in memory is one process's own, so any place that no other uses will do."""
+    database = str(connection.settings_dict["NAME"])
+    if "memory" in database or not database:
+        return Path(gettempdir()) / f"egs-{id(connections)}-{name}.lock"
+    return Path(f"{database}.{name}.lock")

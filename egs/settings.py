@@ -1,0 +1,175 @@
+"""One settings file for both profiles; everything that differs comes from the environment (egs/env.py).
+
+EGS_PROFILE=embedded: one process, SQLite, a simulated or small fleet. EGS_PROFILE=production: PostgreSQL, Redis, Celery.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+from egs.env import env_bool, env_database, env_int, env_list, env_secret, env_str
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+EGS_VERSION = "0.1.0"
+EGS_VAR_DIR = Path(env_str("EGS_VAR_DIR", str(BASE_DIR / "var")))
+EGS_PROFILE = env_str("EGS_PROFILE", "embedded")
+if EGS_PROFILE not in {"embedded", "production"}:
+    raise ImproperlyConfigured(f"EGS_PROFILE must be embedded or production, not {EGS_PROFILE!r}.")
+EMBEDDED = EGS_PROFILE == "embedded"
+
+
+def _embedded_secret() -> str:
+    """Made once per installation; losing it ends all tokens, so it lies beside the database."""
+    path = EGS_VAR_DIR / "secret-key"
+    EGS_VAR_DIR.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            path.chmod(0o600)
+            file.write(secrets.token_urlsafe(48))
+    except FileExistsError:
+        pass
+    return path.read_text(encoding="utf-8")
+
+
+def _production_secret() -> str:
+    raise ImproperlyConfigured("EGS_SECRET_KEY or EGS_SECRET_KEY_FILE must be set: a random string of 50 characters or more.")
+
+
+SECRET_KEY = env_secret("EGS_SECRET_KEY") or (_embedded_secret() if EMBEDDED else _production_secret())
+DEBUG = env_bool("EGS_DEBUG", False)
+ALLOWED_HOSTS = env_list("EGS_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]" if EMBEDDED else "")
+
+INSTALLED_APPS = [
+    "egs",
+    "accounts",
+    "journal",
+    "inventory",
+    "slices",
+    "gpr",
+    "observability",
+    "inference",
+    "portal_user",
+    "portal_admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "egs.urls"
+ASGI_APPLICATION = "egs.asgi.application"
+AUTH_USER_MODEL = "accounts.User"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {"context_processors": ["django.template.context_processors.request"]},
+    }
+]
+STATIC_URL = "/static/"
+STATIC_ROOT = EGS_VAR_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = EMBEDDED
+
+DATABASES = {"default": env_database("EGS_DATABASE_URL", f"sqlite:///{EGS_VAR_DIR}/egs.sqlite3" if EMBEDDED else "")}
+EGS_REDIS_URL = env_secret("EGS_REDIS_URL")
+if not EMBEDDED and not EGS_REDIS_URL:
+    raise ImproperlyConfigured("EGS_REDIS_URL or EGS_REDIS_URL_FILE must be set in the production profile.")
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["accounts.permissions.HasScope"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_PAGINATION_CLASS": "egs.rest.pagination.CreatedPagination",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "EXCEPTION_HANDLER": "egs.rest.problems.problem_handler",
+    "PAGE_SIZE": 50,
+    "UNAUTHENTICATED_USER": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "EGS, the Elastic GPU Service",
+    "VERSION": "v1",
+    "DESCRIPTION": "Book GPU nodes for a time: estimate, queue, watch, release. Errors are RFC 9457 problem documents.",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "GprStateEnum": "gpr.models.GprState",
+        "EndReasonEnum": "gpr.models.EndReason",
+        "SeverityEnum": "journal.models.Severity",
+        "RoleEnum": "slices.models.Role",
+        "ScopeEnum": "accounts.models.Scope",
+        "ReservationStateEnum": "inventory.models.ReservationState",
+    },
+}
+
+# Tokens: "1:first,2:second". The highest id signs; older ones still prove. Taking one out ends its tokens.
+EGS_TOKEN_PEPPERS = dict(pair.split(":", 1) for pair in env_secret("EGS_TOKEN_PEPPERS", f"1:{SECRET_KEY}").split(","))
+EGS_TOKEN_LIFE = timedelta(days=90)
+EGS_TOKEN_LIFE_MAX = timedelta(days=365)
+EGS_JOIN_TOKEN_LIFE = timedelta(hours=1)
+EGS_AGENT_CREDENTIAL_LIFE = timedelta(hours=24)
+
+# What the planner books around a GPR's own time, in seconds: entry checks before, drain and exit checks behind.
+EGS_ENTRY_ALLOWANCE_S = env_int("EGS_ENTRY_ALLOWANCE_S", 15 if EMBEDDED else 120)
+EGS_EXIT_ALLOWANCE_S = env_int("EGS_EXIT_ALLOWANCE_S", 15 if EMBEDDED else 300)
+# An entry that takes longer has failed; so many failed entries fail the GPR.
+EGS_ENTRY_TIMEOUT_S = env_int("EGS_ENTRY_TIMEOUT_S", 900)
+EGS_ENTRY_ATTEMPTS_MAX = env_int("EGS_ENTRY_ATTEMPTS_MAX", 3)
+# What the agent does with a node on the way in and out; without `run_checks` only the short list.
+EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network")
+EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")
+EGS_EXIT_STEPS = ("drain", "gpu_idle", "node_clean")
+# No box is longer, whatever a slice's policy says: one year.
+EGS_DURATION_MAX_S = 366 * 86_400
+EGS_TICK_S = 1.0
+# An agent not heard for so long gets nothing new; after the second, its cluster is called unreachable.
+EGS_AGENT_STALE_S = 45
+EGS_AGENT_UNREACHABLE_S = 90
+
+CELERY_BROKER_URL = EGS_REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "egs"
+CELERY_TASK_TIME_LIMIT = 90
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_ROUTES = {"gpr.tick": {"queue": "allocator"}}
+# Beat only wakes: the tick is right with any number of beats, or none for an hour. A late wake-up is dropped, not caught up.
+CELERY_BEAT_SCHEDULE = {"tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}}}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["console"], "level": env_str("EGS_LOG_LEVEL", "INFO")},
+    "loggers": {"django.request": {"level": "ERROR"}, "httpx": {"level": "WARNING"}},
+}

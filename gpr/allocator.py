@@ -1,0 +1,231 @@
+"""The tick: move every GPR along, plan the queue, start what can start.
+
+Woken every second and by every kick, under a lock that nobody waits for. It is right with either alone, when run twice at once, and
+when it did not run for an hour: all it knows stands in the database, and every step is a short guarded transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+
+from egs.clock import db_now
+from egs.errors import Conflict, EgsError
+from egs.locks import single_runner
+from gpr.lifecycle import gpr_transition
+from gpr.models import PROVISIONED, EndReason, Gpr, GprState, Promise
+from gpr.planner.snapshot import Slot
+from gpr.services.ending import exit_begin, exit_finish
+from gpr.snapshot import Loaded, length_s
+from gpr.witness import replan
+from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
+from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
+from journal.services import event_record
+from slices.models import Namespace
+from worker_agent.protocol import Phase
+
+log = structlog.get_logger(__name__)
+
+S = GprState
+MARKS_PERCENT = (25, 50, 75)
+# The agent gives up an entry by itself at the time-out; only if it says nothing for so long after does the hub say so.
+ENTRY_SILENCE_S = 30
+
+
+@dataclass(slots=True)
+class TickReport:
+    """What one tick did, for logs, benches and tests."""
+
+    moved_count: int = 0
+    queued_count: int = 0
+    started: list[UUID] = field(default_factory=list)
+    skipped: dict[UUID, str] = field(default_factory=dict)
+
+
+def tick(*, now: datetime | None = None) -> TickReport | None:
+    """One pass; None when another process is at it. `now` is given by simulations and tests only."""
+    with single_runner("allocator") as mine:
+        if not mine:
+            return None
+        now = now or db_now()
+        report = TickReport(moved_count=advance(now=now))
+        made, loaded = replan(now=now, may_improve=True)
+        report.queued_count = len(made.placements)
+        for placement in made.starts:
+            if placement.slot is not None:
+                _try_start(loaded.gprs[placement.id], placement.slot, loaded, now, report)
+        return report
+
+
+def advance(*, now: datetime) -> int:
+    """Move every provisioned GPR as far as its nodes and the clock allow; how many moved."""
+    moved_count = 0
+    for gpr in Gpr.objects.filter(state__in=PROVISIONED).select_related("slice").order_by("pk"):
+        for _ in PROVISIONED:  # a GPR may be due for several moves after a pause
+            if not _survives(gpr, now):
+                break
+            moved_count += 1
+    return moved_count
+
+
+def _advance_one(gpr: Gpr, now: datetime) -> bool:
+    rows = list(gpr.reservations.filter(starts_at__gte=gpr.provisioning_at).select_related("node"))
+    return _STEPS[S(gpr.state)](gpr, rows, now)
+
+
+def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+    if any(row.node.gone_at for row in rows):
+        return _exit(gpr, EndReason.NODE_FAILURE, now)
+    if all(row.phase == Phase.ACTIVE for row in rows):
+        return _activate(gpr, rows, now)
+    failed = next((row for row in rows if row.phase in {Phase.FAILED, Phase.EXITING, Phase.RELEASED}), None)
+    if failed is not None:
+        return _exit(gpr, EndReason.CHECK_FAILED, now, why=f"{failed.node.name}: {failed.failure}" if failed.failure else "")
+    if any(now > row.enter_by_at + timedelta(seconds=ENTRY_SILENCE_S) for row in rows):
+        return _exit(gpr, EndReason.CHECK_FAILED, now, why="The nodes were not ready in time.")
+    return False
+
+
+def _from_active(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+    if gpr.ends_at is not None and now >= gpr.ends_at:
+        return _exit(gpr, EndReason.EXPIRED, now)
+    if any(row.node.gone_at for row in rows):
+        return _exit(gpr, EndReason.NODE_FAILURE, now)
+    if any(row.phase in {Phase.EXITING, Phase.RELEASED} for row in rows):
+        # The agent's clock came to the end a moment before ours; anything else would be its own failure.
+        is_over = gpr.ends_at is not None and (gpr.ends_at - now).total_seconds() < settings.EGS_EXIT_ALLOWANCE_S
+        return _exit(gpr, EndReason.EXPIRED if is_over else EndReason.NODE_FAILURE, now)
+    return _tell_marks(gpr, now)
+
+
+def _from_exiting(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+    if any(row.state == ReservationState.HELD for row in rows):
+        return False
+    exit_finish(gpr=gpr, now=now)
+    return True
+
+
+_STEPS: dict[GprState, Callable[[Gpr, Sequence[Reservation], datetime], bool]] = {
+    S.PROVISIONING: _from_provisioning,
+    S.ACTIVE: _from_active,
+    S.EXITING: _from_exiting,
+}
+
+
+def _exit(gpr: Gpr, reason: EndReason, now: datetime, why: str = "") -> bool:
+    exit_begin(gpr=gpr, reason=reason, now=now, why=why)
+    return True
+
+
+@transaction.atomic
+def _activate(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+    """The clock started when the agent opened the last node; both sides count from that moment."""
+    active_at = max(row.active_at or now for row in rows)
+    ends_at = active_at + timedelta(seconds=gpr.remaining_s)
+    gpr_transition(
+        gpr=gpr,
+        to=S.ACTIVE,
+        now=now,
+        message=f"{gpr.name} is provisioned until {ends_at:%Y-%m-%d %H:%M:%S} UTC.",
+        changes={"active_at": active_at, "ends_at": ends_at, "entry_attempts": 0},
+    )
+    books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    return True
+
+
+def _tell_marks(gpr: Gpr, now: datetime) -> bool:
+    """Events at 25, 50 and 75 %, each once; after a pause only the latest is told."""
+    if gpr.active_at is None or gpr.ends_at is None:
+        return False
+    share = (now - gpr.active_at) / (gpr.ends_at - gpr.active_at) * 100
+    passed = sum(share >= mark for mark in MARKS_PERCENT)
+    if passed <= gpr.marks_passed:
+        return False
+    with transaction.atomic():
+        if Gpr.objects.filter(pk=gpr.pk, state=S.ACTIVE, marks_passed__lt=passed).update(marks_passed=passed):
+            event_record(
+                kind="gpr.mark",
+                message=f"{MARKS_PERCENT[passed - 1]} % of the time of {gpr.name} has passed.",
+                at=now,
+                reason=f"{MARKS_PERCENT[passed - 1]}%",
+                gpr_id=gpr.pk,
+                slice_id=gpr.slice_id,
+            )
+    gpr.marks_passed = passed
+    return False
+
+
+def _try_start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime, report: TickReport) -> None:
+    """A conflict skips this GPR; the next tick plans afresh."""
+    try:
+        _start(gpr, slot, loaded, now)
+        report.started.append(gpr.pk)
+    except EgsError as error:
+        report.skipped[gpr.pk] = error.detail
+        log.info("start_skipped", gpr_id=str(gpr.pk), why=error.detail)
+    except Exception:
+        report.skipped[gpr.pk] = "internal error"
+        log.exception("start_failed", gpr_id=str(gpr.pk))
+
+
+@transaction.atomic
+def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
+    cluster = _starting_cluster(loaded.pools[slot.pool].cluster, now)
+    enter_by_at = now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S)
+    gpr_transition(
+        gpr=gpr,
+        to=S.PROVISIONING,
+        now=now,
+        message=f"{gpr.nodes} nodes of cluster {cluster.name} are being prepared for {gpr.name}.",
+        changes={"cluster": cluster, "provisioning_at": now, "explanation": {}, "planned_start_at": None},
+    )
+    reservations_hold(
+        spec=HoldSpec(
+            gpr_id=gpr.pk,
+            slice_id=gpr.slice_id,
+            node_ids=tuple(UUID(node_id) for node_id in slot.nodes),
+            gpus_per_node=gpr.gpus_per_node,
+            starts_at=now,
+            ends_at=now + timedelta(seconds=length_s(gpr)),
+            enter_by_at=enter_by_at,
+            duration_s=gpr.remaining_s,
+            namespaces=tuple(_namespaces(gpr, cluster)),
+            entry_steps=settings.EGS_ENTRY_STEPS if gpr.run_checks else settings.EGS_ENTRY_STEPS_SHORT,
+            exit_steps=settings.EGS_EXIT_STEPS,
+        )
+    )
+    Promise.objects.filter(gpr=gpr).update(slot_nodes=[])
+
+
+def _starting_cluster(name: str, now: datetime) -> Cluster:
+    """Raises Conflict where nothing may start: its agent has been silent, or knows more than this database."""
+    cluster = Cluster.objects.get(name=name)
+    agent = AgentSession.objects.filter(cluster=cluster).first()
+    if not agent_is_live(agent, now, within_s=settings.EGS_AGENT_STALE_S):
+        raise Conflict(f"The agent of cluster {name} has not been heard lately.")
+    if not cluster.is_enabled or cluster.rewound_at is not None:
+        raise Conflict(f"Cluster {name} takes nothing new at present.")
+    return cluster
+
+
+def _namespaces(gpr: Gpr, cluster: Cluster) -> list[str]:
+    rows = Namespace.objects.filter(slice_id=gpr.slice_id, cluster=cluster)
+    return list(rows.order_by("name").values_list("name", flat=True))
+
+
+def _survives(gpr: Gpr, now: datetime) -> bool:
+    """Advance one; a GPR that cannot be moved must not stop the others."""
+    try:
+        return _advance_one(gpr, now)
+    except EgsError as error:
+        log.info("advance_skipped", gpr_id=str(gpr.pk), why=error.detail)
+    except Exception:
+        log.exception("advance_failed", gpr_id=str(gpr.pk))
+    return False

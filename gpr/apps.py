@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class GprConfig(AppConfig):
+    name = "gpr"
+    default_auto_field = "django.db.models.BigAutoField"

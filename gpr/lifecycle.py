@@ -1,0 +1,87 @@
+"""The one table of legal moves and the one function that makes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from accounts.models import User
+from egs.errors import Conflict, IllegalTransition, StaleState
+from gpr.models import ENDED, EndReason, Gpr, GprState
+from journal.models import Severity
+from journal.services import event_record
+
+S = GprState
+# Every legal move; a state that is no key is final. The database holds a copy (migration 0002) and refuses any other.
+TRANSITIONS: dict[str, frozenset[str]] = {
+    S.PENDING_APPROVAL: frozenset({S.QUEUED, S.REJECTED, S.CANCELED}),
+    S.QUEUED: frozenset({S.PROVISIONING, S.PENDING_APPROVAL, S.REJECTED, S.CANCELED}),
+    S.PROVISIONING: frozenset({S.ACTIVE, S.EXITING}),
+    S.ACTIVE: frozenset({S.EXITING}),
+    # Back to QUEUED: evicted or failed, with what is left of its time.
+    S.EXITING: frozenset({S.COMPLETED, S.RELEASED, S.EVICTED, S.FAILED, S.QUEUED}),
+}
+# What becomes of a GPR when its nodes are back.
+ENDS_AS: dict[str, GprState] = {
+    EndReason.EXPIRED: S.COMPLETED,
+    EndReason.EARLY_RELEASE: S.RELEASED,
+    EndReason.IDLE: S.RELEASED,
+    EndReason.ADMIN: S.RELEASED,
+    EndReason.EVICTED: S.EVICTED,
+    EndReason.NODE_FAILURE: S.FAILED,
+    EndReason.CHECK_FAILED: S.FAILED,
+}
+
+
+@transaction.atomic
+def gpr_transition(
+    *,
+    gpr: Gpr,
+    to: GprState,
+    now: datetime,
+    message: str,
+    actor: User | None = None,
+    reason: str = "",
+    severity: Severity = Severity.INFO,
+    changes: dict[str, Any] | None = None,
+) -> None:
+    """Move a GPR, with `changes` to its other fields, and write the Event. `actor` is None when EGS itself does it.
+
+    Raises IllegalTransition, StaleState when somebody moved it since it was read, or Conflict when its slice holds another.
+    """
+    old = gpr.state
+    if to not in TRANSITIONS.get(old, frozenset()):
+        raise IllegalTransition(f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there.", state=old)
+
+    fields = {"state": to, "state_changed_at": now, **(changes or {})}
+    if to in ENDED:
+        fields["ended_at"] = now
+    # Whoever moved or edited it since we read it has raised the version: this WHERE clause is the lock.
+    rows = Gpr.objects.filter(pk=gpr.pk, state=old, version=gpr.version)
+    try:
+        with transaction.atomic():
+            moved = rows.update(version=F("version") + 1, **fields)
+    except IntegrityError:
+        raise Conflict("Another GPR of this workspace holds nodes; a workspace holds one at a time.") from None
+    if moved != 1:
+        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+
+    event_record(
+        kind="gpr.transition",
+        message=message,
+        at=now,
+        actor=actor,
+        severity=severity,
+        reason=reason,
+        old=old,
+        new=to,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        cluster_id=fields["cluster"].pk if fields.get("cluster") else gpr.cluster_id,
+    )
+    for field, value in fields.items():
+        setattr(gpr, field, value)
+    gpr.version += 1

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from inventory.models import Cluster
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
+
+
+class GprState(models.TextChoices):
+    PENDING_APPROVAL = "PENDING_APPROVAL", "Waiting for approval"
+    QUEUED = "QUEUED", "Pending"
+    PROVISIONING = "PROVISIONING", "Provisioning"
+    ACTIVE = "ACTIVE", "Provisioned"
+    EXITING = "EXITING", "Exiting"
+    COMPLETED = "COMPLETED", "Completed"
+    RELEASED = "RELEASED", "Released early"
+    EVICTED = "EVICTED", "Evicted"
+    FAILED = "FAILED", "Failed"
+    CANCELED = "CANCELED", "Canceled"
+    REJECTED = "REJECTED", "Rejected"
+
+
+# A slice has at most one GPR in these (I3).
+PROVISIONED = frozenset({GprState.PROVISIONING, GprState.ACTIVE, GprState.EXITING})
+ENDED = frozenset({GprState.COMPLETED, GprState.RELEASED, GprState.EVICTED, GprState.FAILED, GprState.CANCELED, GprState.REJECTED})
+
+
+class EndReason(models.TextChoices):
+    """Why its nodes were taken back."""
+
+    EXPIRED = "EXPIRED", "The booked time was over"
+    EARLY_RELEASE = "EARLY_RELEASE", "Released early by its owner"
+    EVICTED = "EVICTED", "Evicted"
+    IDLE = "IDLE", "Its GPUs were idle"
+    NODE_FAILURE = "NODE_FAILURE", "A node failed"
+    CHECK_FAILED = "CHECK_FAILED", "A check on the way in failed"
+    ADMIN = "ADMIN", "Released by an administrator"
+
+
+class Gpr(models.Model):
+    """A box in time: nodes x GPUs x duration, with a strict end."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63)
+    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="gprs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="gprs")
+    created_at = models.DateTimeField()
+    # What was asked for. Null `gpus_per_node` means all of each node; an empty `shape` any with `min_gpu_memory_gib`.
+    shape = models.CharField(max_length=63, blank=True)
+    min_gpu_memory_gib = models.PositiveIntegerField(null=True, blank=True)
+    nodes = models.PositiveIntegerField()
+    gpus_per_node = models.PositiveIntegerField(null=True, blank=True)
+    duration_s = models.PositiveBigIntegerField()
+    priority = models.PositiveIntegerField(default=PRIORITY_DEFAULT)
+    clusters = models.ManyToManyField(Cluster, blank=True, related_name="+", help_text="Allowed ones; none means any of the slice.")
+    earliest_start_at = models.DateTimeField(null=True, blank=True)
+    node_type = models.CharField(max_length=63, blank=True)
+    rdma = models.BooleanField(default=False)
+    idle_timeout_s = models.PositiveBigIntegerField(null=True, blank=True)
+    evictable = models.BooleanField(default=True)
+    may_evict = models.BooleanField(default=False)
+    requeue_on_failure = models.BooleanField(default=True)
+    run_checks = models.BooleanField(default=True)
+    model = models.JSONField(default=dict, blank=True, help_text="Name and parameters of the model, free form.")
+    # Where it is.
+    state = models.CharField(max_length=16, choices=GprState.choices)
+    end_reason = models.CharField(max_length=13, choices=EndReason.choices, blank=True)
+    state_changed_at = models.DateTimeField()
+    version = models.PositiveBigIntegerField(default=1)
+    approval_reasons = models.JSONField(default=list, help_text="The rules that made it wait for approval, as sentences.")
+    queued_at = models.DateTimeField(null=True, blank=True, help_text="Its age in the queue; kept when it is queued again.")
+    remaining_s = models.PositiveBigIntegerField(help_text="Of the duration, what it has not had yet.")
+    entry_attempts = models.PositiveIntegerField(default=0)
+    cluster = models.ForeignKey(Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    provisioning_at = models.DateTimeField(null=True, blank=True)
+    active_at = models.DateTimeField(null=True, blank=True)
+    ends_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    marks_passed = models.PositiveSmallIntegerField(default=0, help_text="How many of the marks 25, 50, 75 % have been told.")
+    # The plan of the last tick, for whoever reads.
+    planned_start_at = models.DateTimeField(null=True, blank=True)
+    explanation = models.JSONField(default=dict)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-created_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["slice"],
+                condition=Q(state__in=[GprState.PROVISIONING, GprState.ACTIVE, GprState.EXITING]),
+                name="slice_holds_one_gpr",
+            ),
+            models.CheckConstraint(condition=Q(state__in=GprState.values), name="gpr_state_known"),
+            models.CheckConstraint(condition=Q(nodes__gte=1, duration_s__gte=1), name="gpr_asks_for_something"),
+            models.CheckConstraint(condition=Q(priority__gte=PRIORITY_MIN, priority__lte=PRIORITY_MAX), name="gpr_priority_in_range"),
+            models.CheckConstraint(
+                condition=Q(state=GprState.ACTIVE, active_at__isnull=False, ends_at__isnull=False) | ~Q(state=GprState.ACTIVE),
+                name="gpr_active_has_a_window",
+            ),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["-priority", "queued_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
+            models.Index(fields=["state"], condition=Q(state__in=["PROVISIONING", "ACTIVE", "EXITING"]), name="gpr_provisioned"),
+            models.Index(fields=["slice", "-created_at"], name="gpr_of_slice"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in ENDED
+
+    def time_left_s(self, now: datetime) -> float | None:
+        """Of the present window; None when there is none."""
+        if self.state != GprState.ACTIVE or self.ends_at is None:
+            return None
+        return max(0.0, (self.ends_at - now).total_seconds())
+
+
+class Promise(models.Model):
+    """What a waiting GPR was promised, and the slot in the stored plan that the promise rests on (gpr/planner).
+
+    Every queued GPR that can start has one. `slot_nodes` are node ids.
+    """
+
+    gpr = models.OneToOneField(Gpr, primary_key=True, on_delete=models.CASCADE, related_name="promise")
+    made_at = models.DateTimeField()
+    first_promised_start_at = models.DateTimeField()
+    promised_start_at = models.DateTimeField()
+    slot_pool = models.CharField(max_length=250)
+    slot_start_at = models.DateTimeField()
+    slot_nodes = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"{self.gpr_id} by {self.promised_start_at:%Y-%m-%d %H:%M}"
+
+
+class PromiseMove(models.Model):
+    """That a promise was moved, and by what: never without a cause."""
+
+    gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="promise_moves")
+    at = models.DateTimeField()
+    old_start_at = models.DateTimeField()
+    new_start_at = models.DateTimeField()
+    cause = models.CharField(max_length=32)
+    cause_id = models.CharField(max_length=63, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["at", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.gpr_id} moved by {self.cause}"
+
+
+class Witness(models.Model):
+    """One row whose lock orders all writers of slots: two who plan at once would promise the same nodes twice."""
+
+    singleton = models.BooleanField(default=True, unique=True)
+
+    def __str__(self) -> str:
+        return "the witness"

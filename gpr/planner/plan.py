@@ -1,0 +1,98 @@
+"""What the planner answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpr.planner.snapshot import Slot
+
+
+class Reason(StrEnum):
+    """Why a request starts when it does. Stable codes: the API shows them."""
+
+    STARTS_NOW = "starts_now"
+    WAITS_FOR_GPUS = "waits_for_gpus"  # others hold them, or are to start before it
+    WAITS_FOR_SLICE = "waits_for_slice"  # an earlier GPR of its own slice; a slice holds one at a time
+    WAITS_FOR_START_TIME = "waits_for_start_time"  # its own earliest start
+    WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed: maintenance, or sick
+    NEVER_FITS = "never_fits"  # no pool could hold it even when empty
+
+
+class Cause(StrEnum):
+    """Why a promise was moved to a later time."""
+
+    OVERRUN = "overrun"  # a box before it gave its nodes back late
+    NODE_FAILURE = "node_failure"  # nodes of its slot went away
+    CHANGED = "changed"  # the request itself was edited
+    LATE_TICK = "late_tick"  # nobody planned when it was due, so it and those behind it start later
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One box that a request waits for: running, or waiting with an earlier slot."""
+
+    id: str
+    is_running: bool
+    until_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why this start, as data. Ids of other tenants stand in it: whoever shows it must redact first (see explain.py).
+
+    `most_node_count`, `most_gpus_per_node`: for NEVER_FITS, the largest request of its kind that could ever start.
+    """
+
+    reason: Reason
+    blockers: tuple[Blocker, ...] = ()
+    ahead_count: int = 0
+    most_node_count: int = 0
+    most_gpus_per_node: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseMove:
+    """A promise that could not be kept, moved, and why. `cause_id` is the box or node behind it."""
+
+    old_s: int
+    new_s: int
+    cause: Cause
+    cause_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The plan for one request. `slot` is None only when it NEVER_FITS; then `promise_s` is None or what it was."""
+
+    id: str
+    slot: Slot | None
+    promise_s: int | None
+    starts_now: bool
+    explanation: Explanation
+    moved: PromiseMove | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One placement a request, in the order in which the planner considered them."""
+
+    now_s: int
+    placements: tuple[Placement, ...]
+
+    @property
+    def starts(self) -> tuple[Placement, ...]:
+        return tuple(p for p in self.placements if p.starts_now)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A start that the planner can give now, in one pool: `start_s` as the queue stands, `promise_s` at the latest."""
+
+    pool: str
+    cluster: str
+    shape: str
+    start_s: int
+    promise_s: int
+    slot: Slot
+    explanation: Explanation

@@ -1,0 +1,130 @@
+"""Put the stored slots back into the witness, and mend what no longer holds.
+
+Two kinds of harm, two cures, so that as little as possible moves:
+- A delay (nobody planned for a while, a box is overdue): who cannot start in time is shoved back on its own nodes, by no more than
+  the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
+- A loss (a node is gone or closed, the request was edited, a running box was extended): only the broken slots move, each to the
+  earliest place that the others leave, best promise first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gpr.planner.plan import Cause
+from gpr.planner.snapshot import Request, Slot
+from gpr.planner.witness import Box
+
+if TYPE_CHECKING:
+    from gpr.planner.board import Board, Waiting
+
+
+def restore(board: Board, queue: Iterable[Waiting]) -> None:
+    """Place all that have a stored slot, there if it is possible. Running boxes must be on the board already.
+
+    Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is broken.
+    """
+    standing: list[_Stored] = []
+    lost: list[_Stored] = []
+    for waiting in queue:
+        slot = waiting.request.slot
+        board.enroll(waiting)
+        if slot is None:
+            board.unplaced.append(waiting)
+            continue
+        stored = _Stored(waiting, slot, slot.start_s if waiting.promise_s is None else waiting.promise_s)
+        waiting.promise_s = stored.promise_s
+        waiting.displaced = _misfit(board, waiting.request, slot)
+        (standing if waiting.displaced is None else lost).append(stored)
+    lost += _stand(board, standing)
+    _place_anew(board, lost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    waiting: Waiting
+    slot: Slot
+    promise_s: int
+
+    @property
+    def by_start(self) -> tuple[int, int, int, int, str]:
+        turn = self.waiting.turn
+        return self.slot.start_s, turn.minus_priority, self.promise_s, turn.rank, turn.id
+
+    @property
+    def by_promise(self) -> tuple[int, int, int, str]:
+        turn = self.waiting.turn
+        return turn.minus_priority, self.promise_s, turn.rank, turn.id
+
+
+def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
+    """Why the slot is no place for the request, whoever else is there."""
+    changed = (Cause.CHANGED, request.id)
+    nodes = set(slot.nodes)
+    if slot.pool not in request.pools or not len(slot.nodes) == len(nodes) == request.node_count:
+        return changed
+    of_pool = {node.id for node in board.witness.pools.get(slot.pool, ())} if len(nodes) > 1 else None
+    for node_id in slot.nodes:
+        node = board.witness.nodes.get(node_id)
+        if node is None or (of_pool is not None and node_id not in of_pool):
+            return Cause.NODE_FAILURE, node_id
+        if not 0 < board.witness.level(node_id, request.gpus_per_node) <= node.gpu_count:
+            return changed
+    return changed if max(slot.start_s, board.now_s) < request.earliest_start_s else None
+
+
+def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
+    """Place these where they were stored, or shove them back; answers those that are lost."""
+    late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
+    shove_s = max(late_s, board.policy.overrun_grace_s if board.overdue else 0)
+    obstacles = _Obstacles(board)
+    lost = []
+    for stored in sorted(standing, key=lambda stored: stored.by_start):
+        if not _stand_one(board, stored, shove_s, obstacles):
+            lost.append(stored)
+    return lost
+
+
+def _stand_one(board: Board, stored: _Stored, shove_s: int, obstacles: _Obstacles) -> bool:
+    waiting, slot = stored.waiting, stored.slot
+    if slot.start_s < board.now_s:
+        slot = replace(slot, start_s=board.now_s)
+        waiting.displaced = Cause.LATE_TICK, waiting.request.id
+    box = board.box_in(waiting, slot)
+    if board.witness.has_room(box):
+        board.place(waiting, slot)
+        return True
+    waiting.displaced = obstacles.cause(box)
+    board.freed.add(box)
+    start_s = board.witness.earliest_there(box, latest_s=slot.start_s + shove_s) if shove_s > 0 else None
+    if start_s is None:
+        return False
+    board.place(waiting, replace(slot, start_s=start_s))
+    board.freed.add_loose(waiting.request.id)
+    return True
+
+
+def _place_anew(board: Board, lost: list[_Stored]) -> None:
+    for stored in sorted(lost, key=lambda stored: stored.by_promise):
+        waiting = stored.waiting
+        board.freed.add(board.box_in(waiting, stored.slot))
+        slot = board.witness.earliest(waiting.request, board.soonest_s(waiting.request))
+        if slot is not None:
+            board.place(waiting, slot)
+
+
+class _Obstacles:
+    """Who stands in the way of a slot, to be named as the cause. Made when first asked, for mostly nobody does."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def cause(self, box: Box) -> tuple[Cause, str]:
+        for node in box.nodes:
+            for window in self._board.closed[node]:
+                if window.start_s < box.end_s and window.end_s > box.start_s:
+                    return Cause.NODE_FAILURE, node
+        return self._cause_among(self._rivals(box)) or (Cause.CHANGED, box.id)

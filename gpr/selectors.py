@@ -1,0 +1,69 @@
+"""What a user may see of GPRs; for others they do not exist."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from egs.errors import NotAllowed, NotFound, StaleState
+from gpr.models import Gpr, GprState
+from journal.models import Event
+from slices.models import Role
+from slices.selectors import has_role, slices_visible_to
+
+
+def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
+    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise").prefetch_related("clusters")
+    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+
+
+def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: int | None = None) -> Gpr:
+    """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it.
+
+    StaleState when he names a version that is no longer the present one.
+    """
+    try:
+        gpr = gprs_visible_to(actor).filter(pk=UUID(str(gpr_id))).first()
+    except ValueError:
+        gpr = None
+    if gpr is None:
+        raise NotFound("GPR")
+    if write and not is_writable_by(actor, gpr):
+        raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change this GPR.")
+    if version is not None and version != gpr.version:
+        raise StaleState(f"This GPR is at version {gpr.version}, you gave {version}. Read it again and decide anew.", version=gpr.version)
+    return gpr
+
+
+def is_writable_by(actor: User, gpr: Gpr) -> bool:
+    if gpr.owner_id == actor.pk:
+        return has_role(actor, gpr.slice, Role.EDITOR)
+    return has_role(actor, gpr.slice, Role.OWNER)
+
+
+def queue_visible_to(actor: User) -> QuerySet[Gpr]:
+    """What waits, in the order in which it is considered."""
+    return gprs_visible_to(actor).filter(state=GprState.QUEUED).order_by("-priority", "queued_at", "pk")
+
+
+def queue_position(gpr: Gpr) -> int | None:
+    """1 is considered first; None when it does not wait. It counts those before it, and tells nothing else of them."""
+    if gpr.state != GprState.QUEUED:
+        return None
+    ahead = Q(priority__gt=gpr.priority) | Q(priority=gpr.priority) & (
+        Q(queued_at__lt=gpr.queued_at) | Q(queued_at=gpr.queued_at, pk__lt=gpr.pk)
+    )
+    return 1 + Gpr.objects.filter(ahead, state=GprState.QUEUED).count()
+
+
+def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
+    """Names for those of the ids that the actor may know of."""
+    return {str(gpr.pk): gpr.name for gpr in gprs_visible_to(actor).filter(pk__in=gpr_ids)} if gpr_ids else {}
+
+
+def events_visible_to(actor: User) -> QuerySet[Event]:
+    """Those of his slices; an administrator sees all."""
+    rows = Event.objects.select_related("actor")
+    return rows if actor.is_admin else rows.filter(slice_id__in=slices_visible_to(actor).values("pk"))

@@ -1,0 +1,76 @@
+"""What an administrator decides about a GPR; each is recorded with who and why."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.models import User
+from egs.errors import IllegalTransition, InvalidInput, StaleState
+from gpr.lifecycle import gpr_transition
+from gpr.models import EndReason, Gpr, GprState
+from gpr.services.ending import exit_begin
+from gpr.services.requests import promise_drop, promise_make
+from gpr.witness import witness_lock
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+from slices.models import PRIORITY_MAX, PRIORITY_MIN
+
+S = GprState
+
+
+@transaction.atomic
+def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
+    """Into the queue, with a promised start from now. Raises IllegalTransition, StaleState or CanNeverStart."""
+    if gpr.state != S.PENDING_APPROVAL:
+        raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
+    witness_lock()
+    text = _because(f"{gpr.name} was approved.", why)
+    gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes={"queued_at": gpr.queued_at or now})
+    promise_make(gpr, now=now)
+    hint(TICK)
+
+
+@transaction.atomic
+def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
+    """Out of the queue for good. Raises IllegalTransition or StaleState."""
+    text = _because(f"{gpr.name} was rejected.", why)
+    gpr_transition(gpr=gpr, to=S.REJECTED, now=now, actor=actor, message=text, severity=Severity.WARNING)
+    promise_drop(gpr)
+    hint(TICK)
+
+
+@transaction.atomic
+def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
+    """Take its nodes back now. With `requeue_on_failure` it waits again for the time that is left."""
+    exit_begin(gpr=gpr, reason=EndReason.EVICTED, actor=actor, now=now, why=why)
+
+
+@transaction.atomic
+def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: datetime) -> None:
+    """Change its place in the queue. No promise moves by it: it may start earlier, nobody starts later than promised."""
+    if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
+    if gpr.state not in {S.QUEUED, S.PENDING_APPROVAL}:
+        raise IllegalTransition(f"Only a waiting GPR has a place in the queue; this one is {gpr.get_state_display().lower()}.")
+    rows = Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state)
+    if not rows.update(priority=priority, version=gpr.version + 1):
+        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+    event_record(
+        kind="gpr.priority_changed",
+        message=_because(f"The priority of {gpr.name} went from {gpr.priority} to {priority}.", why),
+        at=now,
+        actor=actor,
+        old=str(gpr.priority),
+        new=str(priority),
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    gpr.priority, gpr.version = priority, gpr.version + 1
+    hint(TICK)
+
+
+def _because(text: str, why: str) -> str:
+    return f"{text} {why}".strip()

@@ -1,0 +1,134 @@
+"""The way out: every end of a box, and what becomes of the GPR when its nodes are back."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.models import User
+from egs.errors import Conflict, IllegalTransition, InvalidInput
+from gpr.lifecycle import ENDS_AS, gpr_transition
+from gpr.models import EndReason, Gpr, GprState
+from gpr.planner.engine import plan
+from gpr.services.requests import promise_drop
+from gpr.snapshot import snapshot_load
+from gpr.witness import witness_lock
+from inventory.services.reservations import reservations_set_window, reservations_want_absent
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+
+EXTENSION_ACK_S = 30  # an extension that the agent may not hear of before the end is refused
+S = GprState
+
+SENTENCES = {
+    EndReason.EXPIRED: "The booked time of {name} is over; its nodes are being taken back.",
+    EndReason.EARLY_RELEASE: "{name} was released early; its nodes are being taken back.",
+    EndReason.EVICTED: "{name} was evicted; its nodes are being taken back.",
+    EndReason.IDLE: "The GPUs of {name} were idle for too long; its nodes are being taken back.",
+    EndReason.NODE_FAILURE: "A node of {name} failed; its nodes are being taken back.",
+    EndReason.CHECK_FAILED: "A check of a node for {name} failed; its nodes are being taken back.",
+    EndReason.ADMIN: "{name} was released by an administrator; its nodes are being taken back.",
+}
+
+
+@transaction.atomic
+def gpr_release(*, gpr: Gpr, actor: User, now: datetime) -> None:
+    """Give the nodes back before the end. Raises IllegalTransition when it holds none, or StaleState."""
+    is_own = gpr.owner_id == actor.pk or not actor.is_admin
+    exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE if is_own else EndReason.ADMIN, actor=actor, now=now)
+
+
+@transaction.atomic
+def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None = None, why: str = "") -> None:
+    """Tell the agent to take the nodes back. What is left of the booked time is counted from here."""
+    left_s = gpr.remaining_s
+    if gpr.active_at is not None and gpr.state == S.ACTIVE:
+        left_s = max(0, gpr.remaining_s - math.ceil((now - gpr.active_at).total_seconds()))
+    gpr_transition(
+        gpr=gpr,
+        to=S.EXITING,
+        now=now,
+        actor=actor,
+        reason=reason,
+        message=SENTENCES[reason].format(name=gpr.name) + (f" {why}" if why else ""),
+        severity=Severity.INFO if reason in {EndReason.EXPIRED, EndReason.EARLY_RELEASE} else Severity.WARNING,
+        changes={"end_reason": reason, "remaining_s": left_s},
+    )
+    reservations_want_absent(gpr_id=gpr.pk)
+    hint(TICK)
+
+
+@transaction.atomic
+def exit_finish(*, gpr: Gpr, now: datetime) -> None:
+    """All nodes are back: it has ended, or waits again with the time that is left, at its old age."""
+    if _goes_back(gpr):
+        changes = {
+            "end_reason": "",
+            "cluster": None,
+            "provisioning_at": None,
+            "active_at": None,
+            "ends_at": None,
+            "marks_passed": 0,
+            "entry_attempts": gpr.entry_attempts + (gpr.end_reason == EndReason.CHECK_FAILED),
+        }
+        text = f"{gpr.name} waits again, for the {gpr.remaining_s} s that are left of its time."
+        gpr_transition(gpr=gpr, to=S.QUEUED, now=now, reason=gpr.end_reason, message=text, changes=changes)
+        promise_drop(gpr)  # it was kept, and scored; the next tick makes another
+    else:
+        to = ENDS_AS[gpr.end_reason]
+        text = f"{gpr.name} has ended: {S(to).label.lower()}."
+        gpr_transition(gpr=gpr, to=to, now=now, reason=gpr.end_reason, message=text)
+    hint(TICK)
+
+
+@transaction.atomic
+def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
+    """Let an active GPR end later, if nobody's promise moves by it. Raises IllegalTransition, InvalidInput or Conflict."""
+    if gpr.state != S.ACTIVE or gpr.ends_at is None:
+        raise IllegalTransition(f"Only an active GPR can be extended; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+    longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
+    if extra_s < 1 or gpr.duration_s + extra_s > longest_s:
+        raise InvalidInput({"extra_s": [f"From 1 to {longest_s - gpr.duration_s}: a GPR may take {longest_s} s in all."]})
+    if (gpr.ends_at - now).total_seconds() < EXTENSION_ACK_S:
+        raise Conflict(f"It ends within {EXTENSION_ACK_S} s: too late to extend it for certain. File a new request.")
+    ends_at = gpr.ends_at + timedelta(seconds=extra_s)
+    books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    witness_lock()
+    _refuse_if_it_hurts(gpr, books_end_at, now)
+    from_version = gpr.version
+    updated = Gpr.objects.filter(pk=gpr.pk, version=from_version, state=S.ACTIVE).update(
+        ends_at=ends_at, duration_s=gpr.duration_s + extra_s, remaining_s=gpr.remaining_s + extra_s, version=from_version + 1
+    )
+    if not updated:
+        raise Conflict("This GPR has changed in the meantime. Read it again.")
+    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    event_record(
+        kind="gpr.extended",
+        message=f"{gpr.name} was extended by {extra_s} s, to {ends_at:%Y-%m-%d %H:%M:%S} UTC.",
+        at=now,
+        actor=actor,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    gpr.refresh_from_db()
+    hint(TICK)
+
+
+def _goes_back(gpr: Gpr) -> bool:
+    if gpr.remaining_s < 1:
+        return False
+    if gpr.end_reason == EndReason.CHECK_FAILED:
+        return gpr.entry_attempts + 1 < settings.EGS_ENTRY_ATTEMPTS_MAX
+    return gpr.requeue_on_failure and gpr.end_reason in {EndReason.EVICTED, EndReason.NODE_FAILURE}
+
+
+def _refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
+    """Plan with the longer box on a copy: nobody's promise may move. Raises Conflict."""
+    loaded = snapshot_load(now=now, may_improve=False)
+    longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))
+    if any(placement.moved for placement in plan(longer).placements):
+        raise Conflict("Others have been promised these GPUs from the end of this GPR on. Extend it by less, or file a new request.")

@@ -1,0 +1,201 @@
+"""Asking for GPUs: what it would get, submit, edit, take back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from accounts.models import User
+from egs.errors import CanNeverStart, IllegalTransition, InvalidInput, NotAllowed, StaleState
+from gpr.lifecycle import gpr_transition
+from gpr.models import Gpr, GprState, Promise
+from gpr.planner.engine import most_that_fits
+from gpr.planner.plan import Placement, Reason
+from gpr.planner.snapshot import Request
+from gpr.snapshot import Loaded, snapshot_load
+from gpr.spec import PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
+from gpr.witness import replan, witness_lock
+from journal.hints import TICK, hint
+from journal.services import event_record
+from slices.models import Role
+from slices.selectors import has_role
+
+# A change of one of these is another request to the planner; of any other, the promise stands.
+PLANNED_FIELDS = frozenset(
+    {"nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "earliest_start_at", "node_type", "rdma", "priority"}
+)
+
+
+@transaction.atomic
+def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
+    """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
+
+    Raises InvalidInput, OverPolicy, NotAllowed, or CanNeverStart with the most that could; nothing is stored then.
+    """
+    _may_submit(actor, spec)
+    spec_check(spec, now=now)
+    witness_lock()
+    reasons = approval_reasons(spec)
+    gpr = _gpr_of(spec)
+    gpr.owner, gpr.created_at, gpr.state_changed_at = actor, now, now
+    gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
+    gpr.queued_at = None if reasons else now
+    gpr.save(force_insert=True)
+    gpr.clusters.set(spec.clusters)
+    event_record(
+        kind="gpr.created",
+        message=f"{gpr.name} was requested: {_ask(spec)}.",
+        at=now,
+        actor=actor,
+        new=gpr.state,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        data={"approval_reasons": reasons},
+    )
+    if reasons:
+        loaded = snapshot_load(now=now, may_improve=False)
+        refuse_what_never_fits(loaded.candidate(gpr, spec.clusters), loaded)
+    else:
+        promise_make(gpr, now=now)
+    hint(TICK)
+    return gpr
+
+
+@transaction.atomic
+def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
+    """Change a request that waits. Its age in the queue stays; its promise is made anew. Errors as in `gpr_submit`."""
+    if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
+        raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+    spec_check(spec, now=now)
+    witness_lock()
+    reasons = approval_reasons(spec)
+    changes = {name: getattr(spec, name) for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name)}
+    is_new_ask = bool(changes.keys() & PLANNED_FIELDS) or set(gpr.clusters.all()) != set(spec.clusters)
+    # What was had before an eviction stays had.
+    remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
+    if remaining_s < 1:
+        raise InvalidInput({"duration_s": [f"{gpr.duration_s - gpr.remaining_s} s of it have been used already."]})
+    _update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons})
+    gpr.clusters.set(spec.clusters)
+    event_record(
+        kind="gpr.edited",
+        message=f"{gpr.name} was changed: {_ask(spec)}.",
+        at=now,
+        actor=actor,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        data={"changed": sorted(changes)},
+    )
+    if is_new_ask:
+        _to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
+    hint(TICK)
+    return gpr
+
+
+@transaction.atomic
+def gpr_cancel(*, gpr: Gpr, actor: User, now: datetime) -> None:
+    """Withdraw a request that holds no nodes yet. Raises IllegalTransition or StaleState."""
+    gpr_transition(gpr=gpr, to=GprState.CANCELED, now=now, actor=actor, message=f"{gpr.name} was canceled.")
+    promise_drop(gpr)
+    hint(TICK)  # those behind it may start earlier
+
+
+def candidate_of(spec: GprSpec, *, actor: User, now: datetime) -> tuple[Request, Loaded]:
+    """The request as the planner would see it were it submitted now, and what it would be planned on. Writes nothing.
+
+    Raises as `gpr_submit`.
+    """
+    _may_submit(actor, spec)
+    spec_check(spec, now=now)
+    loaded = snapshot_load(now=now, may_improve=False)
+    request = loaded.candidate(_gpr_of(spec), spec.clusters)
+    refuse_what_never_fits(request, loaded)
+    return request, loaded
+
+
+def refuse_what_never_fits(request: Request, loaded: Loaded) -> None:
+    """Raises CanNeverStart, with the most that could."""
+    most = most_that_fits(loaded.snapshot.pools, request)
+    if not most.fits:
+        raise can_never_start(most.node_count, most.gpus_per_node)
+
+
+def promise_make(gpr: Gpr, *, now: datetime) -> None:
+    """Plan the queue with this GPR in it and store what it can be promised. The caller holds the witness since before it wrote.
+
+    Raises CanNeverStart.
+    """
+    made, _ = replan(now=now, may_improve=False)
+    placement = next(p for p in made.placements if p.id == str(gpr.pk))
+    if placement.explanation.reason == Reason.NEVER_FITS:
+        raise never_fits(placement)
+    gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
+
+
+def promise_drop(gpr: Gpr) -> None:
+    """It waits no longer: its slot is free for others."""
+    Promise.objects.filter(gpr=gpr).delete()
+    Gpr.objects.filter(pk=gpr.pk).update(planned_start_at=None, explanation={})
+    gpr.planned_start_at, gpr.explanation = None, {}
+
+
+def never_fits(placement: Placement) -> CanNeverStart:
+    return can_never_start(placement.explanation.most_node_count, placement.explanation.most_gpus_per_node)
+
+
+def can_never_start(most_nodes: int, most_gpus_per_node: int) -> CanNeverStart:
+    most = f"The most that could start is {most_nodes} nodes of that kind with at most {most_gpus_per_node} GPUs each."
+    return CanNeverStart(
+        f"No cluster that this GPR may use could ever hold it. {most}",
+        most_nodes=most_nodes,
+        most_gpus_per_node=most_gpus_per_node,
+    )
+
+
+def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
+    """What the GPR asks for, with changes: the starting point of an edit."""
+    plain = {name: getattr(gpr, name) for name in PLAIN_FIELDS}
+    return replace(GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all())), **changes)
+
+
+def _may_submit(actor: User, spec: GprSpec) -> None:
+    if not has_role(actor, spec.slice, Role.EDITOR):
+        raise NotAllowed(f"In slice {spec.slice.name} you may look only. Ask one of its owners for the role editor.")
+
+
+def _gpr_of(spec: GprSpec) -> Gpr:
+    plain = {name: getattr(spec, name) for name in PLAIN_FIELDS}
+    return Gpr(**plain, slice=spec.slice, remaining_s=spec.duration_s)
+
+
+def _update(gpr: Gpr, changes: dict[str, Any]) -> None:
+    """Guarded by the version, like a transition."""
+    if not Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state).update(version=F("version") + 1, **changes):
+        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+    for name, value in changes.items():
+        setattr(gpr, name, value)
+    gpr.version += 1
+
+
+def _to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) -> None:
+    """After an edit: the queue, or the approval, where it now belongs, with a promise made anew."""
+    promise_drop(gpr)
+    if reasons and gpr.state == GprState.QUEUED:
+        text = f"{gpr.name} needs approval: {' '.join(reasons)}"
+        gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
+    elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
+        changes = {"queued_at": gpr.queued_at or now}
+        text = f"{gpr.name} needs no approval any more."
+        gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
+    if gpr.state == GprState.QUEUED:
+        promise_make(gpr, now=now)
+
+
+def _ask(spec: GprSpec) -> str:
+    gpus = "all GPUs" if spec.gpus_per_node is None else f"{spec.gpus_per_node} GPUs"
+    kind = spec.shape or f"at least {spec.min_gpu_memory_gib} GiB"
+    return f"{spec.nodes} nodes with {gpus} each ({kind}) for {spec.duration_s} s at priority {spec.priority}"

@@ -1,0 +1,189 @@
+"""Load what the planner needs: a few queries, then plain dataclasses."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef, QuerySet
+
+from gpr.models import PROVISIONED, Gpr, GprState, Promise
+from gpr.planner.snapshot import Node as PlannerNode
+from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Window
+from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, agent_is_live
+from inventory.services.reservations import is_usable
+
+# Until somebody says otherwise: how long a node that is set aside or not ready stays away.
+FAR_S = 10 * 366 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class PoolKey:
+    """What makes nodes alike. Its text is the pool's id."""
+
+    cluster: str
+    shape: str
+    node_type: str
+    gpu_memory_gib: int
+    rdma: bool
+
+    @property
+    def id(self) -> str:
+        return f"{self.cluster}/{self.shape}/{self.node_type or '-'}/{self.gpu_memory_gib}{'/rdma' if self.rdma else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A snapshot and the way back from its ids to rows."""
+
+    snapshot: Snapshot
+    pools: dict[str, PoolKey]
+    gprs: dict[str, Gpr]
+    promises: dict[str, Promise]
+    cluster_ids: dict[str, UUID]
+
+    def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
+        """A GPR that is not saved, as the planner would see it were it submitted now."""
+        names = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}
+        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None)
+
+    def with_running_end(self, gpr_id: str, end_s: int) -> Snapshot:
+        """A copy in which this box ends at another time."""
+        running = (replace(box, end_s=end_s) if box.id == gpr_id else box for box in self.snapshot.running)
+        return replace(self.snapshot, running=tuple(running))
+
+
+def snapshot_load(*, now: datetime, may_improve: bool = True) -> Loaded:
+    """Clusters that are disabled are left out, and so are waiting requests' chances there; unreachable ones count as closed."""
+    now_s = math.floor(now.timestamp())
+    clusters = {c.pk: c for c in Cluster.objects.filter(is_enabled=True).select_related("agent")}
+    pool_of_node: dict[UUID, str] = {}
+    keys, pools = _pools(clusters, pool_of_node, now, now_s)
+    waiting = list(gprs_waiting())
+    promises = {str(p.pk): p for p in Promise.objects.filter(gpr__state=GprState.QUEUED)}
+    queue = tuple(_request(gpr, rank, pools_allowed(gpr, keys), promises.get(str(gpr.pk))) for rank, gpr in enumerate(waiting))
+    snapshot = Snapshot(
+        now_s=now_s,
+        pools=pools,
+        running=_running(pool_of_node),
+        queue=queue,
+        policy=Policy(may_improve=may_improve),
+    )
+    return Loaded(
+        snapshot=snapshot,
+        pools=keys,
+        gprs={str(gpr.pk): gpr for gpr in waiting},
+        promises=promises,
+        cluster_ids={cluster.name: cluster.pk for cluster in clusters.values()},
+    )
+
+
+def gprs_waiting() -> QuerySet[Gpr]:
+    """In the order of age, which breaks ties among equals."""
+    waiting = Gpr.objects.filter(state=GprState.QUEUED).select_related("slice").prefetch_related("clusters", "slice__clusters")
+    return waiting.order_by("queued_at", "pk")
+
+
+def pools_allowed(gpr: Gpr, pools: dict[str, PoolKey]) -> tuple[str, ...]:
+    clusters = {c.name for c in gpr.clusters.all()} or {c.name for c in gpr.slice.clusters.all()}
+    return pools_for(gpr, clusters, pools)
+
+
+def pools_for(gpr: Gpr, clusters: set[str], pools: dict[str, PoolKey]) -> tuple[str, ...]:
+    """The pools in these clusters that suit the GPR, which need not be saved yet."""
+    return tuple(id_ for id_, key in pools.items() if key.cluster in clusters and _suits(gpr, key))
+
+
+def length_s(gpr: Gpr) -> int:
+    """The whole box: entry, what is left of the duration, exit."""
+    return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
+
+
+def at(moment_s: int) -> datetime:
+    """A planner's second as a time."""
+    return datetime.fromtimestamp(moment_s, UTC)
+
+
+def _suits(gpr: Gpr, key: PoolKey) -> bool:
+    if gpr.slice.shapes and key.shape not in gpr.slice.shapes:
+        return False
+    return (
+        gpr.shape in {"", key.shape}
+        and (gpr.min_gpu_memory_gib or 0) <= key.gpu_memory_gib
+        and gpr.node_type in {"", key.node_type}
+        and (key.rdma or not gpr.rdma)
+    )
+
+
+def _pools(
+    clusters: dict[UUID, Cluster], pool_of_node: dict[UUID, str], now: datetime, now_s: int
+) -> tuple[dict[str, PoolKey], tuple[Pool, ...]]:
+    sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
+    rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=clusters).annotate(has_sick_gpu=Exists(sick))
+    nodes: dict[PoolKey, list[PlannerNode]] = defaultdict(list)
+    for row in rows.order_by("name", "pk"):
+        cluster = clusters[row.cluster_id]
+        key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
+        is_open = is_usable(row) and not row.has_sick_gpu and cluster_is_reachable(cluster, now)
+        closed = () if is_open else (Window(now_s, now_s + FAR_S),)
+        nodes[key].append(PlannerNode(id=str(row.pk), gpu_count=row.gpu_count, closed=closed))
+        pool_of_node[row.pk] = key.id
+    keys = sorted(nodes, key=lambda key: key.id)
+    pools = tuple(Pool(id=k.id, cluster=k.cluster, shape=k.shape, nodes=tuple(nodes[k])) for k in keys)
+    return {key.id: key for key in keys}, pools
+
+
+def cluster_is_reachable(cluster: Cluster, now: datetime) -> bool:
+    """Otherwise its nodes count as closed. A shorter silence only delays starts: see the allocator."""
+    agent = getattr(cluster, "agent", None)
+    return cluster.rewound_at is None and agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S)
+
+
+def _running(pool_of_node: dict[UUID, str]) -> tuple[Running, ...]:
+    """Every GPR that holds nodes, in the states that do."""
+    held = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
+    boxes: dict[UUID, list[Reservation]] = defaultdict(list)
+    for row in held.select_related("gpr__slice").order_by("gpr", "node"):
+        if row.node_id in pool_of_node:
+            boxes[row.gpr_id].append(row)
+    return tuple(_running_box(rows, pool_of_node) for rows in boxes.values())
+
+
+def _running_box(rows: list[Reservation], pool_of_node: dict[UUID, str]) -> Running:
+    gpr = rows[0].gpr
+    return Running(
+        id=str(gpr.pk),
+        slice=str(gpr.slice_id),
+        project=str(gpr.slice.project_id),
+        priority=gpr.priority,
+        pool=pool_of_node[rows[0].node_id],
+        nodes=tuple(str(row.node_id) for row in rows),
+        gpus_per_node=gpr.gpus_per_node or 0,
+        end_s=math.ceil(max(row.ends_at for row in rows).timestamp()),
+    )
+
+
+def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | None) -> Request:
+    slot = None
+    if promise is not None and promise.slot_nodes:
+        start_s = math.floor(promise.slot_start_at.timestamp())
+        slot = Slot(pool=promise.slot_pool, start_s=start_s, nodes=tuple(promise.slot_nodes))
+    return Request(
+        id=str(gpr.pk),
+        slice=str(gpr.slice_id),
+        project=str(gpr.slice.project_id),
+        priority=gpr.priority,
+        rank=rank,
+        node_count=gpr.nodes,
+        gpus_per_node=gpr.gpus_per_node or 0,
+        length_s=length_s(gpr),
+        pools=pools,
+        earliest_start_s=math.ceil(gpr.earliest_start_at.timestamp()) if gpr.earliest_start_at else 0,
+        promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
+        slot=slot,
+    )

@@ -1,0 +1,168 @@
+"""What can be asked for: the fields of a request, checked the same way wherever it comes from."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils.dateparse import parse_duration
+
+from egs.errors import InvalidInput, OverPolicy
+from inventory.models import Cluster, Node
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
+
+NAME_MAX_CHARS = 63
+NODES_MAX = 10_000
+GPUS_PER_NODE_MAX = 1_024
+MODEL_MAX_CHARS = 16_384
+EARLIEST_START_MAX = timedelta(days=366)
+CLOCK_SLACK = timedelta(minutes=1)
+SHORT_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GprSpec:
+    """A request as asked. `shape` empty: any with `min_gpu_memory_gib`. `gpus_per_node` None: all. `clusters` empty: any of the slice."""
+
+    name: str
+    slice: Slice
+    nodes: int
+    duration_s: int
+    shape: str = ""
+    min_gpu_memory_gib: int | None = None
+    gpus_per_node: int | None = None
+    priority: int = PRIORITY_DEFAULT
+    clusters: Sequence[Cluster] = ()
+    earliest_start_at: datetime | None = None
+    node_type: str = ""
+    rdma: bool = False
+    idle_timeout_s: int | None = None
+    evictable: bool = True
+    may_evict: bool = False
+    requeue_on_failure: bool = True
+    run_checks: bool = True
+    model: dict[str, Any] = field(default_factory=dict)
+
+
+# The fields that are copied to the Gpr as they are.
+PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters"})
+
+
+def duration_parse(text: str) -> int:
+    """Seconds of `1h30m`, `2d`, `PT1H30M`, `P2D` or `5400`. Raises ValueError."""
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text[:12])
+    match = SHORT_DURATION.fullmatch(text)
+    if match and any(match.groups()):
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    parsed = parse_duration(text) if text[:1] == "P" and len(text) < 40 else None
+    if parsed is None:
+        raise ValueError(text)
+    return int(parsed.total_seconds())
+
+
+def spec_check(spec: GprSpec, *, now: datetime) -> None:
+    """Raises InvalidInput with every fault at once, or OverPolicy for what the policy never allows."""
+    errors: dict[str, list[str]] = {}
+    for field_name, text in _faults(spec, now):
+        errors.setdefault(field_name, []).append(text)
+    if errors:
+        raise InvalidInput(errors)
+    longest_s = min(spec.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
+    if spec.duration_s > longest_s:
+        raise OverPolicy(
+            f"A GPR of workspace {spec.slice.name} may take {longest_s} s at most; {spec.duration_s} s were asked for. "
+            "Book less, and again later if it is not enough.",
+            limit="duration_max_s",
+            most=longest_s,
+        )
+
+
+def approval_reasons(spec: GprSpec) -> list[str]:
+    """Every rule of the slice's policy that this request exceeds, as a sentence; none means that it needs no approval."""
+    policy, gpus = spec.slice, spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
+    rules = [
+        (spec.nodes > policy.nodes_approval, f"{spec.nodes} nodes; more than {policy.nodes_approval} need approval."),
+        (gpus > policy.gpus_approval, f"{gpus} GPUs; more than {policy.gpus_approval} need approval."),
+        (
+            spec.duration_s > policy.duration_approval_s,
+            f"{spec.duration_s} s; longer than {policy.duration_approval_s} s needs approval.",
+        ),
+        (
+            spec.priority > policy.priority_approval,
+            f"Priority {spec.priority}; above {policy.priority_approval} needs approval.",
+        ),
+    ]
+    return [text for is_broken, text in rules if is_broken]
+
+
+def shapes_of(slice_: Slice) -> list[str]:
+    """What the slice's clusters have and its policy allows."""
+    rows = Node.objects.filter(cluster__in=slice_.clusters.all(), gone_at=None)
+    shapes = sorted(set(rows.values_list("shape", flat=True)))
+    return [shape for shape in shapes if not slice_.shapes or shape in slice_.shapes]
+
+
+def _faults(spec: GprSpec, now: datetime) -> list[tuple[str, str]]:
+    faults = [("name", text) for text in _name_faults(spec.name)]
+    for field_name, value, least, most in [
+        ("nodes", spec.nodes, 1, NODES_MAX),
+        ("gpus_per_node", spec.gpus_per_node, 1, GPUS_PER_NODE_MAX),
+        ("min_gpu_memory_gib", spec.min_gpu_memory_gib, 1, 100_000),
+        ("priority", spec.priority, PRIORITY_MIN, PRIORITY_MAX),
+        ("idle_timeout_s", spec.idle_timeout_s, 60, settings.EGS_DURATION_MAX_S),
+    ]:
+        if value is not None and not least <= value <= most:
+            faults.append((field_name, f"Must be from {least} to {most}."))
+    if spec.duration_s < 1:
+        faults.append(("duration_s", "Must be at least one second."))
+    if len(str(spec.model)) > MODEL_MAX_CHARS:
+        faults.append(("model", f"Must be shorter than {MODEL_MAX_CHARS} characters."))
+    return faults + _shape_faults(spec) + _cluster_faults(spec) + _start_faults(spec, now)
+
+
+def _name_faults(name: str) -> list[str]:
+    if not name.strip() or len(name) > NAME_MAX_CHARS:
+        return [f"Give it a name of 1 to {NAME_MAX_CHARS} characters."]
+    if any(unicodedata.category(character)[0] == "C" for character in name):
+        return ["Must not hold control or invisible characters."]
+    return []
+
+
+def _shape_faults(spec: GprSpec) -> list[tuple[str, str]]:
+    if not spec.shape:
+        return [] if spec.min_gpu_memory_gib else [("shape", "Name a shape, or give min_gpu_memory_gib to let EGS choose.")]
+    known = shapes_of(spec.slice)
+    if spec.shape in known:
+        return []
+    offered = f"Its clusters have {', '.join(known)}." if known else "Its clusters have no GPUs yet."
+    return [("shape", f"No cluster of workspace {spec.slice.name} has this shape. {offered}")]
+
+
+def _cluster_faults(spec: GprSpec) -> list[tuple[str, str]]:
+    allowed = {cluster.pk for cluster in spec.slice.clusters.all()}
+    if all(cluster.pk in allowed for cluster in spec.clusters):
+        return []
+    return [("clusters", f"Workspace {spec.slice.name} may not use one of these clusters.")]
+
+
+def _start_faults(spec: GprSpec, now: datetime) -> list[tuple[str, str]]:
+    start_at = spec.earliest_start_at
+    if start_at is None or now - CLOCK_SLACK <= start_at <= now + EARLIEST_START_MAX:
+        return []
+    return [("earliest_start_at", "Must lie between now and a year from now.")]
+
+
+def _largest_gpu_count(spec: GprSpec) -> int:
+    """Whole nodes: count the largest that may be meant."""
+    rows = Node.objects.filter(cluster__in=spec.clusters or spec.slice.clusters.all(), gone_at=None)
+    if spec.shape:
+        rows = rows.filter(shape=spec.shape)
+    return max(rows.values_list("gpu_count", flat=True), default=1)

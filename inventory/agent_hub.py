@@ -1,0 +1,135 @@
+"""The hub's end of EGS Sync v1, without HTTP: a path, a bearer and a body in, a status and a body out.
+
+The async views (agent_views.py) and the deterministic simulation call the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from egs.errors import EgsError
+from egs.rest.problems import problem
+from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
+from inventory.services.events import events_store
+from inventory.services.sync import sync_hear, sync_tell
+from worker_agent.protocol import (
+    EVENTS_PATH,
+    PROTO_MAX,
+    PROTO_MIN,
+    REGISTER_PATH,
+    RENEW_PATH,
+    SYNC_PATH,
+    Code,
+    EventsRequest,
+    RegisterRequest,
+    RenewRequest,
+    SyncReply,
+    SyncRequest,
+)
+
+Message = TypeVar("Message")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAnswer:
+    status: int
+    body: bytes
+
+
+class Malformed(EgsError):
+    code = "agent_malformed"
+    title = "Not a message of EGS Sync v1"
+
+
+class UnsupportedProto(EgsError):
+    code = Code.UNSUPPORTED_PROTO
+    title = "No protocol version in common"
+
+
+@dataclass(frozen=True, slots=True)
+class HeardSync:
+    """A sync that has been stored; `agent_hub.tell` answers it, now and as often as the view looks again."""
+
+    agent: AgentIdentity
+    message: SyncRequest
+    session_epoch: int
+    received_at: datetime
+
+
+def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer:
+    """One exchange, never waiting. Every error becomes a problem document; nothing of it is stored then."""
+    return guarded(lambda: _encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
+
+
+def hear(*, bearer: str, body: bytes, now: datetime) -> HeardSync:
+    agent = agent_authenticate(bearer=bearer, now=now)
+    message = _decode(body, SyncRequest)
+    return HeardSync(agent, message, sync_hear(agent=agent, message=message, now=now), now)
+
+
+def tell(heard: HeardSync, *, now: datetime) -> SyncReply:
+    return sync_tell(
+        agent=heard.agent,
+        message=heard.message,
+        session_epoch=heard.session_epoch,
+        received_at=heard.received_at,
+        now=now,
+    )
+
+
+def guarded(work: Callable[[], AgentAnswer]) -> AgentAnswer:
+    try:
+        return work()
+    except EgsError as error:
+        body = problem(status=error.status, code=error.code, title=error.title, detail=error.detail)
+        return AgentAnswer(error.status, msgspec.json.encode(body))
+
+
+def encode_reply(reply: SyncReply) -> AgentAnswer:
+    return _encode(200, reply)
+
+
+def _register(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
+    message = _decode(body, RegisterRequest)
+    if message.proto_max < PROTO_MIN or message.proto_min > PROTO_MAX:
+        raise UnsupportedProto(f"This hub speaks EGS Sync {PROTO_MIN} to {PROTO_MAX}. Upgrade the older side.")
+    return agent_register(message=message, now=now)
+
+
+def _renew(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
+    agent = agent_authenticate(bearer=bearer, now=now)
+    _decode(body, RenewRequest)
+    return agent_renew(agent=agent, now=now)
+
+
+def _sync(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
+    return tell(hear(bearer=bearer, body=body, now=now), now=now)
+
+
+def _events(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
+    agent = agent_authenticate(bearer=bearer, now=now)
+    return events_store(agent=agent, message=_decode(body, EventsRequest), now=now)
+
+
+HANDLERS: dict[str, Callable[[str, bytes, datetime], msgspec.Struct]] = {
+    REGISTER_PATH: _register,
+    RENEW_PATH: _renew,
+    SYNC_PATH: _sync,
+    EVENTS_PATH: _events,
+}
+
+
+def _decode(body: bytes, kind: type[Message]) -> Message:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Malformed(f"The body is not a {kind.__name__}: {error}") from None
+
+
+def _encode(status: int, message: msgspec.Struct) -> AgentAnswer:
+    return AgentAnswer(status, msgspec.json.encode(message))

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import F, Q
+
+from worker_agent.protocol import Desired, Outcome, Phase
+
+
+class Hub(models.Model):
+    """One row: the identity of this database. A restored backup keeps it, which is how agents notice that time was turned back."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    singleton = models.BooleanField(default=True, unique=True)
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class Cluster(models.Model):
+    """A Kubernetes cluster that EGS may give nodes of."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63, unique=True)
+    created_at = models.DateTimeField()
+    uid = models.CharField(max_length=63, blank=True, help_text="UID of its namespace kube-system; set by the first join, for good.")
+    # Rises with every change of the desired set; the database refuses to lower it.
+    generation = models.BigIntegerField(default=0)
+    is_enabled = models.BooleanField(default=True, help_text="The allocator may start boxes here.")
+    # The agent knew a higher generation than we: our database is an old copy. Nothing starts here until an admin resumes it.
+    rewound_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["uid"], condition=~Q(uid=""), name="cluster_uid_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AgentSession(models.Model):
+    """The agent of a cluster as the hub last heard it. Every agent message locks this row first, so messages count one by one."""
+
+    cluster = models.OneToOneField(Cluster, primary_key=True, on_delete=models.CASCADE, related_name="agent")
+    install_id = models.CharField(max_length=63)
+    boot_id = models.CharField(max_length=63, blank=True)
+    session_epoch = models.BigIntegerField(default=0)
+    stored_seq = models.BigIntegerField(default=0, help_text="All events up to here are stored; counts within one session.")
+    agent_version = models.CharField(max_length=63, blank=True)
+    capabilities = models.JSONField(default=list)
+    joined_at = models.DateTimeField()
+    last_sync_at = models.DateTimeField(null=True, blank=True)
+    known_generation = models.BigIntegerField(default=0, help_text="What the agent said it has.")
+    clock_offset_s = models.FloatField(null=True, blank=True)
+    # Two processes used one credential. Nodes stay as they are; an admin issues a new join token.
+    locked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"agent of {self.cluster_id}"
+
+
+class JoinToken(models.Model):
+    """Good for one join of one cluster. The same install may repeat it while it lives: its answer may have been lost."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="join_tokens")
+    key_id = models.CharField(max_length=12, unique=True)
+    digest = models.CharField(max_length=64)
+    pepper_id = models.CharField(max_length=8)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    used_by = models.CharField(max_length=63, blank=True, help_text="install_id of the agent that joined with it.")
+
+    def __str__(self) -> str:
+        return f"join token {self.key_id}"
+
+
+class AgentCredential(models.Model):
+    """A bearer secret of an agent. The successor ends its predecessor when it is first used."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="credentials")
+    key_id = models.CharField(max_length=12, unique=True)
+    digest = models.CharField(max_length=64)
+    pepper_id = models.CharField(max_length=8)
+    cred_gen = models.BigIntegerField()
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    first_used_at = models.DateTimeField(null=True, blank=True)
+    superseded_at = models.DateTimeField(null=True, blank=True, help_text="When a successor was first used.")
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["cluster", "cred_gen"], name="credential_generation_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"credential {self.key_id}"
+
+
+class Node(models.Model):
+    """A GPU node, known by its UID: one made anew under an old name is another node."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="nodes")
+    name = models.CharField(max_length=253)
+    uid = models.CharField(max_length=63)
+    shape = models.CharField(max_length=63, help_text="GPU model and memory, as H100-80GB.")
+    node_type = models.CharField(max_length=63, blank=True)
+    gpu_count = models.PositiveIntegerField()
+    gpu_memory_gib = models.PositiveIntegerField()
+    rdma = models.BooleanField(default=False)
+    zone = models.CharField(max_length=63, blank=True)
+    rack = models.CharField(max_length=63, blank=True)
+    # Fencing: +1 with every reservation that takes GPUs of it. The database refuses to lower it.
+    epoch = models.BigIntegerField(default=0)
+    is_ready = models.BooleanField(default=True, help_text="The cluster calls it ready.")
+    cordoned_at = models.DateTimeField(null=True, blank=True, help_text="Set aside: by an admin, or because a check failed.")
+    cordon_reason = models.CharField(max_length=200, blank=True)
+    seen_at = models.DateTimeField()
+    gone_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["cluster", "uid"], name="node_uid_once_per_cluster"),
+            models.UniqueConstraint(fields=["cluster", "name"], condition=Q(gone_at=None), name="node_name_once_per_cluster"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Gpu(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
+    # One row for each node it has been in: no agent can take over a GPU by naming its UUID.
+    uuid = models.CharField(max_length=63, db_index=True, help_text="As the vendor gives it: GPU-…")
+    index = models.PositiveIntegerField()
+    model = models.CharField(max_length=63)
+    memory_gib = models.PositiveIntegerField()
+    is_healthy = models.BooleanField(default=True)
+    gone_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["node__name", "index", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["node", "uuid"], name="gpu_once_per_node"),
+        ]
+
+    def __str__(self) -> str:
+        return self.uuid
+
+
+class ReservationState(models.TextChoices):
+    PLANNED = "PLANNED", "Planned"
+    HELD = "HELD", "Held"
+    RELEASED = "RELEASED", "Released"
+
+
+# The protocol's words are the database's: what the agent reports is stored as it is.
+PHASES = [(phase.value, phase.value.title()) for phase in Phase]
+DESIRED = [(desired.value, desired.value.title()) for desired in Desired]
+OUTCOMES = [(outcome.value, outcome.value.title()) for outcome in Outcome]
+
+
+class Reservation(models.Model):
+    """One node for one GPR over `[starts_at, ends_at)`; it is what the agent is told, and what the agent says came of it.
+
+    `ends_at` is when the GPUs should be free again, exit included; `not_after_at` when the slice's window closes.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    gpr = models.ForeignKey("gpr.Gpr", on_delete=models.PROTECT, related_name="reservations")
+    slice = models.ForeignKey("slices.Slice", on_delete=models.PROTECT, related_name="+")
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="reservations")
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="reservations")
+    epoch = models.BigIntegerField()
+    state = models.CharField(max_length=8, choices=ReservationState.choices)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    # What the agent is told.
+    desired = models.CharField(max_length=7, choices=DESIRED, default=Desired.PRESENT)
+    gang_count = models.PositiveIntegerField()
+    namespaces = models.JSONField(default=list)
+    entry_steps = models.JSONField(default=list)
+    exit_steps = models.JSONField(default=list)
+    enter_by_at = models.DateTimeField()
+    duration_s = models.PositiveBigIntegerField()
+    not_after_at = models.DateTimeField(null=True, blank=True)
+    # What the agent says.
+    phase = models.CharField(max_length=8, choices=PHASES, default=Phase.PENDING)
+    active_at = models.DateTimeField(null=True, blank=True)
+    exit_began_at = models.DateTimeField(null=True, blank=True)
+    failure = models.CharField(max_length=200, blank=True)
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["starts_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(condition=Q(starts_at__lt=F("ends_at")), name="reservation_starts_before_it_ends"),
+            models.UniqueConstraint(fields=["node", "epoch"], name="reservation_epoch_once_per_node"),
+            models.CheckConstraint(
+                condition=Q(state=ReservationState.RELEASED, released_at__isnull=False)
+                | (~Q(state=ReservationState.RELEASED) & Q(released_at=None)),
+                name="reservation_released_at_says_released",
+            ),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["cluster"], condition=Q(state=ReservationState.HELD), name="reservation_held"),
+            models.Index(fields=["node", "starts_at"], name="reservation_schedule"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.node_id} for {self.gpr_id}"
+
+
+class ReservedGpu(models.Model):
+    """A GPU of a reservation; repeats its window and state, so that the database itself can refuse to give a GPU twice."""
+
+    reservation = models.ForeignKey(Reservation, on_delete=models.PROTECT, related_name="gpus")
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="reserved")
+    state = models.CharField(max_length=8, choices=ReservationState.choices)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(condition=Q(starts_at__lt=F("ends_at")), name="reserved_gpu_starts_before_it_ends"),
+            # I2: a late exit keeps the GPU, whatever the books say, until it is really released.
+            models.UniqueConstraint(fields=["gpu"], condition=Q(state=ReservationState.HELD), name="gpu_held_once"),
+            # I1, a GPU reserved for one box at any instant, is an EXCLUDE on PostgreSQL and triggers on SQLite: see migration 0002.
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.gpu_id} in {self.reservation_id}"
+
+
+class StepResult(models.Model):
+    """One attempt at one entry or exit step of a reservation, with its log."""
+
+    reservation = models.ForeignKey(Reservation, on_delete=models.CASCADE, related_name="steps")
+    step = models.CharField(max_length=63)
+    attempt = models.PositiveIntegerField()
+    outcome = models.CharField(max_length=11, choices=OUTCOMES)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+    log = models.TextField(blank=True)
+    evidence = models.JSONField(default=dict)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["started_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["reservation", "step", "attempt"], name="step_attempt_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.step} {self.outcome}"
+
+
+def agent_is_live(agent: AgentSession | None, now: datetime, *, within_s: float) -> bool:
+    """Has it synced within `within_s`, and may it act?"""
+    if agent is None or agent.last_sync_at is None or agent.locked_at is not None:
+        return False
+    return (now - agent.last_sync_at).total_seconds() <= within_s

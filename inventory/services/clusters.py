@@ -1,0 +1,96 @@
+"""Clusters, join tokens, and the generation of a cluster's desired set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from accounts.models import User
+from accounts.tokens import TokenKind, token_mint
+from egs.errors import Conflict
+from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
+from journal.hints import TICK, cluster_topic, hint
+from journal.services import event_record
+
+
+@transaction.atomic
+def cluster_create(*, name: str, actor: User | None, now: datetime) -> Cluster:
+    try:
+        with transaction.atomic():
+            cluster = Cluster.objects.create(name=name, created_at=now)
+    except IntegrityError:
+        raise Conflict(f"There is already a cluster named {name}. Choose another name.") from None
+    event_record(kind="cluster.created", message=f"Cluster {name} was added.", at=now, actor=actor, cluster_id=cluster.pk)
+    return cluster
+
+
+@transaction.atomic
+def cluster_set_enabled(*, cluster: Cluster, is_enabled: bool, actor: User, now: datetime) -> None:
+    """Off: nothing new starts there; what runs, runs to its end."""
+    if not Cluster.objects.filter(pk=cluster.pk, is_enabled=not is_enabled).update(is_enabled=is_enabled):
+        return
+    verb = "enabled" if is_enabled else "disabled"
+    event_record(kind=f"cluster.{verb}", message=f"Cluster {cluster.name} was {verb}.", at=now, actor=actor, cluster_id=cluster.pk)
+    cluster.is_enabled = is_enabled
+    hint(TICK)
+
+
+@transaction.atomic
+def join_token_issue(*, cluster: Cluster, actor: User | None, now: datetime) -> tuple[JoinToken, str]:
+    """A new token, shown once. It also readmits an agent that was locked: an administrator has looked at it."""
+    JoinToken.objects.filter(cluster=cluster, used_by="").update(expires_at=now)
+    minted = token_mint(TokenKind.JOIN)
+    token = JoinToken.objects.create(
+        cluster=cluster,
+        key_id=minted.key_id,
+        digest=minted.digest,
+        pepper_id=minted.pepper_id,
+        created_at=now,
+        expires_at=now + settings.EGS_JOIN_TOKEN_LIFE,
+    )
+    event_record(
+        kind="cluster.join_token_issued",
+        message=f"A join token was issued for cluster {cluster.name}.",
+        at=now,
+        actor=actor,
+        cluster_id=cluster.pk,
+    )
+    return token, minted.plain
+
+
+@transaction.atomic
+def cluster_resume(*, cluster: Cluster, actor: User, now: datetime) -> None:
+    """After a rewind, when an administrator has compared what the agent holds: go on above every generation that it has seen."""
+    agent = AgentSession.objects.select_for_update().filter(cluster=cluster).first()
+    known = agent.known_generation if agent else 0
+    locked = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    if locked.rewound_at is None:
+        raise Conflict(f"Cluster {cluster.name} was not rewound; there is nothing to resume.")
+    locked.generation, locked.rewound_at = max(known, locked.generation) + 1, None
+    locked.save(update_fields=["generation", "rewound_at"])
+    event_record(
+        kind="cluster.resumed",
+        message=f"Cluster {cluster.name} goes on after its rewind, at generation {locked.generation}.",
+        at=now,
+        actor=actor,
+        cluster_id=cluster.pk,
+    )
+    cluster.generation, cluster.rewound_at = locked.generation, None
+    hint(cluster_topic(cluster.pk))
+    hint(TICK)
+
+
+def agent_credentials_revoke(*, cluster: Cluster, now: datetime) -> None:
+    AgentCredential.objects.filter(cluster=cluster, revoked_at=None).update(revoked_at=now)
+
+
+def desired_set_changed(cluster_ids: Iterable[UUID]) -> None:
+    """Call last in every transaction that touches what an agent is told (I16)."""
+    for cluster_id in sorted(set(cluster_ids)):
+        Cluster.objects.filter(pk=cluster_id).update(generation=F("generation") + 1)
+        hint(cluster_topic(cluster_id))

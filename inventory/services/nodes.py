@@ -1,0 +1,119 @@
+"""Nodes and GPUs: kept current by the agents, set aside by administrators and by failed checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.models import User
+from egs.errors import Conflict
+from inventory.models import Cluster, Gpu, Node
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+from worker_agent.protocol import GpuView, NodeView
+
+NODE_FIELDS = [
+    "name",
+    "shape",
+    "node_type",
+    "gpu_count",
+    "gpu_memory_gib",
+    "rdma",
+    "zone",
+    "rack",
+    "is_ready",
+    "seen_at",
+    "gone_at",
+]
+
+
+@transaction.atomic
+def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetime) -> None:
+    """Make the cluster's nodes and GPUs what the agent sees: the whole of it, so whatever is not in it is gone."""
+    known = {node.uid: node for node in Node.objects.select_for_update().filter(cluster=cluster).order_by("pk")}
+    # Nodes that left make room for the names of those that came.
+    seen = {view.uid for view in nodes}
+    _mark_gone(cluster, [node for node in known.values() if node.uid not in seen and node.gone_at is None], now)
+    for view in nodes:
+        old = known.get(view.uid)
+        before = (old.is_ready, old.gone_at) if old else None
+        node = _apply(old or Node(cluster=cluster, uid=view.uid), view, now)
+        _gpus_apply(node, view.gpus, now)
+        if before != (node.is_ready, None):
+            _tell_node(cluster, node, is_new=before is None, now=now)
+    hint(TICK)
+
+
+@transaction.atomic
+def node_cordon(*, node: Node, actor: User | None, why: str, now: datetime) -> None:
+    """Nothing new starts on it; what runs, runs to its end. Raises Conflict when it is set aside already."""
+    if not Node.objects.filter(pk=node.pk, cordoned_at=None).update(cordoned_at=now, cordon_reason=why[:200]):
+        raise Conflict("This node is set aside already.")
+    _tell(node, "node.cordoned", f"Node {node.name} was set aside: {why}", Severity.WARNING, actor, now)
+
+
+def node_set_aside(*, node: Node, why: str, now: datetime) -> None:
+    """As `node_cordon`, by EGS itself: no complaint when it is so already."""
+    try:
+        with transaction.atomic():
+            node_cordon(node=node, actor=None, why=why, now=now)
+    except Conflict:
+        return
+
+
+@transaction.atomic
+def node_uncordon(*, node: Node, actor: User, now: datetime) -> None:
+    if not Node.objects.filter(pk=node.pk, cordoned_at__isnull=False).update(cordoned_at=None, cordon_reason=""):
+        raise Conflict("This node is not set aside.")
+    _tell(node, "node.uncordoned", f"Node {node.name} is usable again.", Severity.INFO, actor, now)
+
+
+def _apply(node: Node, view: NodeView, now: datetime) -> Node:
+    node.name, node.shape, node.node_type = view.name, view.shape, view.node_type
+    node.gpu_count = len(view.gpus)
+    node.gpu_memory_gib = min((gpu.memory_gib for gpu in view.gpus), default=0)
+    node.rdma, node.zone, node.rack = view.rdma, view.zone, view.rack
+    node.is_ready, node.seen_at, node.gone_at = view.ready, now, None
+    if node._state.adding:
+        node.save(force_insert=True)
+    else:
+        # Never the epoch or the cordon: others write those.
+        node.save(update_fields=NODE_FIELDS)
+    return node
+
+
+def _gpus_apply(node: Node, views: Sequence[GpuView], now: datetime) -> None:
+    Gpu.objects.filter(node=node, gone_at=None).exclude(uuid__in=[view.uuid for view in views]).update(gone_at=now)
+    Gpu.objects.bulk_create(
+        [
+            Gpu(node=node, uuid=view.uuid, index=view.index, model=view.model, memory_gib=view.memory_gib, is_healthy=view.healthy)
+            for view in views
+        ],
+        update_conflicts=True,
+        unique_fields=["node", "uuid"],
+        update_fields=["index", "model", "memory_gib", "is_healthy", "gone_at"],
+    )
+
+
+def _mark_gone(cluster: Cluster, nodes: Sequence[Node], now: datetime) -> None:
+    for node in nodes:
+        Node.objects.filter(pk=node.pk).update(gone_at=now, is_ready=False)
+        _tell(node, "node.gone", f"Node {node.name} is gone from cluster {cluster.name}.", Severity.WARNING, None, now)
+
+
+def _tell_node(cluster: Cluster, node: Node, *, is_new: bool, now: datetime) -> None:
+    if is_new:
+        text = f"Node {node.name} joined cluster {cluster.name} with {node.gpu_count} x {node.shape}."
+        _tell(node, "node.joined", text, Severity.INFO, None, now)
+    elif node.is_ready:
+        _tell(node, "node.ready", f"Node {node.name} is ready.", Severity.INFO, None, now)
+    else:
+        _tell(node, "node.not_ready", f"Node {node.name} is not ready.", Severity.WARNING, None, now)
+
+
+def _tell(node: Node, kind: str, text: str, severity: Severity, actor: User | None, now: datetime) -> None:
+    event_record(kind=kind, message=text, at=now, actor=actor, severity=severity, node_id=node.pk, cluster_id=node.cluster_id)
+    hint(TICK)

@@ -1,0 +1,220 @@
+"""Who holds which node until when: the facts that plans become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from django.db import IntegrityError, transaction
+
+from accounts.models import User
+from egs.errors import Conflict
+from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
+from inventory.services.clusters import desired_set_changed
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+from worker_agent.protocol import Desired, Phase
+
+# How far each phase is; an observation never takes a reservation back.
+PROGRESS = {
+    phase: rank
+    for rank, phase in enumerate([Phase.PENDING, Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE, Phase.FAILED, Phase.EXITING, Phase.RELEASED])
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSpec:
+    """What a GPR takes: `gpus_per_node` GPUs (None: all) of each of these nodes, for `[starts_at, ends_at)` by the books."""
+
+    gpr_id: UUID
+    slice_id: UUID
+    node_ids: tuple[UUID, ...]
+    gpus_per_node: int | None
+    starts_at: datetime
+    ends_at: datetime
+    enter_by_at: datetime
+    duration_s: int
+    namespaces: tuple[str, ...]
+    entry_steps: tuple[str, ...]
+    exit_steps: tuple[str, ...]
+
+
+@transaction.atomic
+def reservations_hold(*, spec: HoldSpec) -> list[Reservation]:
+    """Take the GPUs for the agent to make true. Raises Conflict when a node or enough of its GPUs cannot be had; nothing is held then.
+
+    Node rows are locked in order of id first: two inserts that meet in the exclusion constraint would otherwise wait for each other.
+    """
+    nodes = list(Node.objects.select_for_update().filter(pk__in=spec.node_ids).order_by("pk"))
+    if len(nodes) != len(spec.node_ids) or any(not is_usable(node) for node in nodes):
+        raise Conflict("A node of the plan is no longer usable.")
+    gpus_of = _free_gpus(nodes)
+    reservations, reserved = [], []
+    for node in nodes:
+        picked = _pick(node, gpus_of.get(node.pk, []), spec.gpus_per_node)
+        reservation = _reservation(spec, node, epoch=node.epoch + 1)
+        reservations.append(reservation)
+        reserved += [
+            ReservedGpu(reservation=reservation, gpu=gpu, state=reservation.state, starts_at=spec.starts_at, ends_at=spec.ends_at)
+            for gpu in picked
+        ]
+        Node.objects.filter(pk=node.pk).update(epoch=reservation.epoch)
+    try:
+        with transaction.atomic():
+            Reservation.objects.bulk_create(reservations)
+            ReservedGpu.objects.bulk_create(reserved)
+    except IntegrityError:
+        raise Conflict("A GPU of the plan is reserved by another.") from None
+    desired_set_changed(node.cluster_id for node in nodes)
+    return reservations
+
+
+@transaction.atomic
+def reservations_want_absent(*, gpr_id: UUID) -> None:
+    """Tell the agent to begin the exit, whatever the time."""
+    rows = _lock_held(gpr_id)
+    changed = [row for row in rows if row.desired != Desired.ABSENT]
+    Reservation.objects.filter(pk__in=[row.pk for row in changed]).update(desired=Desired.ABSENT)
+    if changed:
+        desired_set_changed(row.cluster_id for row in changed)
+
+
+@transaction.atomic
+def reservations_set_window(*, gpr_id: UUID, not_after_at: datetime, ends_at: datetime) -> None:
+    """Fix the end of the slice's window, and with it when the GPUs should be free again.
+
+    Raises Conflict when the GPUs are reserved for another by then.
+    """
+    rows = _lock_held(gpr_id)
+    ids = [row.pk for row in rows]
+    try:
+        with transaction.atomic():
+            Reservation.objects.filter(pk__in=ids).update(not_after_at=not_after_at, ends_at=ends_at)
+            ReservedGpu.objects.filter(reservation__in=ids).update(ends_at=ends_at)
+    except IntegrityError:
+        raise Conflict("The GPUs are reserved for another from then on.") from None
+    desired_set_changed(row.cluster_id for row in rows)
+
+
+@transaction.atomic
+def reservation_observe(
+    *,
+    reservation: Reservation,
+    phase: Phase,
+    now: datetime,
+    active_at: datetime | None = None,
+    exit_began_at: datetime | None = None,
+    failure: str = "",
+) -> bool:
+    """Store how far the agent is. False when that is not news. The caller has locked the agent's session.
+
+    `active_at` is the agent's word, by its estimate of our clock: it is held within what we know to be possible.
+    """
+    Node.objects.select_for_update().get(pk=reservation.node_id)
+    row = Reservation.objects.select_for_update().get(pk=reservation.pk)
+    if row.state != ReservationState.HELD or PROGRESS[phase] <= PROGRESS[Phase(row.phase)]:
+        return False
+    row.phase, row.failure = phase, failure[:200] or row.failure
+    if active_at is not None and row.active_at is None:
+        row.active_at = min(max(active_at, row.starts_at), now)
+    if exit_began_at is not None and row.exit_began_at is None:
+        row.exit_began_at = min(max(exit_began_at, row.starts_at), now)
+    row.save(update_fields=["phase", "failure", "active_at", "exit_began_at"])
+    if phase == Phase.RELEASED:
+        _release(row, now)
+    hint(TICK)
+    return True
+
+
+@transaction.atomic
+def reservation_force_release(*, reservation: Reservation, actor: User, why: str, now: datetime) -> None:
+    """Free a node without its agent's word: an administrator vouches that nothing of the slice is left on it.
+
+    Raises Conflict when it is not held. The epoch rises, so that the agent, should it come back, cannot act on the old one.
+    """
+    node = Node.objects.select_for_update().get(pk=reservation.node_id)
+    row = Reservation.objects.select_for_update().get(pk=reservation.pk)
+    if row.state != ReservationState.HELD:
+        raise Conflict("This reservation is not held any more.")
+    Node.objects.filter(pk=node.pk).update(epoch=node.epoch + 1)
+    row.phase, row.failure = Phase.RELEASED, f"Released by force: {why}"[:200]
+    row.save(update_fields=["phase", "failure"])
+    event_record(
+        kind="reservation.force_released",
+        message=f"Node {node.name} was released by force: {why}",
+        at=now,
+        actor=actor,
+        severity=Severity.WARNING,
+        gpr_id=row.gpr_id,
+        node_id=node.pk,
+        cluster_id=node.cluster_id,
+    )
+    _release(row, now)
+    hint(TICK)
+
+
+@transaction.atomic
+def reservations_set_namespaces(*, slice_id: UUID, cluster_id: UUID, namespaces: Sequence[str]) -> None:
+    """The slice's namespaces in this cluster have changed: its live reservations follow."""
+    held = Reservation.objects.filter(slice_id=slice_id, cluster_id=cluster_id, state=ReservationState.HELD)
+    if held.update(namespaces=list(namespaces)):
+        desired_set_changed([cluster_id])
+
+
+def is_usable(node: Node) -> bool:
+    """May something new start on it?"""
+    return node.gone_at is None and node.is_ready and node.cordoned_at is None
+
+
+def _lock_held(gpr_id: UUID) -> list[Reservation]:
+    held = Reservation.objects.filter(gpr_id=gpr_id, state=ReservationState.HELD)
+    list(Node.objects.select_for_update().filter(reservations__in=held).order_by("pk").values_list("pk"))
+    return list(held.select_for_update().order_by("pk"))
+
+
+def _free_gpus(nodes: Sequence[Node]) -> dict[UUID, list[Gpu]]:
+    held = ReservedGpu.objects.filter(state=ReservationState.HELD, gpu__node__in=nodes).values("gpu_id")
+    free: dict[UUID, list[Gpu]] = {}
+    usable = Gpu.objects.filter(node__in=nodes, is_healthy=True, gone_at=None).exclude(pk__in=held)
+    for gpu in usable.order_by("index"):
+        free.setdefault(gpu.node_id, []).append(gpu)
+    return free
+
+
+def _pick(node: Node, free: list[Gpu], gpus_per_node: int | None) -> list[Gpu]:
+    wanted = node.gpu_count if gpus_per_node is None else gpus_per_node
+    if len(free) < wanted:
+        raise Conflict("A node of the plan has too few free GPUs.")
+    return free[:wanted]
+
+
+def _reservation(spec: HoldSpec, node: Node, *, epoch: int) -> Reservation:
+    return Reservation(
+        pk=uuid4(),
+        gpr_id=spec.gpr_id,
+        slice_id=spec.slice_id,
+        cluster_id=node.cluster_id,
+        node=node,
+        epoch=epoch,
+        state=ReservationState.HELD,
+        starts_at=spec.starts_at,
+        ends_at=spec.ends_at,
+        gang_count=len(spec.node_ids),
+        namespaces=list(spec.namespaces),
+        entry_steps=list(spec.entry_steps),
+        exit_steps=list(spec.exit_steps),
+        enter_by_at=spec.enter_by_at,
+        duration_s=spec.duration_s,
+    )
+
+
+def _release(row: Reservation, now: datetime) -> None:
+    """The GPUs are free. The books now say when that was, so that the schedule shows what happened."""
+    ends_at = max(now, row.starts_at + timedelta(microseconds=1))
+    ReservedGpu.objects.filter(reservation=row).update(state=ReservationState.RELEASED, ends_at=ends_at)
+    row.state, row.released_at, row.ends_at = ReservationState.RELEASED, now, ends_at
+    row.save(update_fields=["state", "released_at", "ends_at"])
+    desired_set_changed([row.cluster_id])

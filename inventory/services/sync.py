@@ -1,0 +1,148 @@
+"""One exchange with an agent: hear what it sees, tell it the whole desired set. No waiting here; the view parks between exchanges."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+
+from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservationState
+from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
+from inventory.services.reservations import reservation_observe
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+from worker_agent.protocol import LEASE_TTL_S, Assignment, Observed, SyncReply, SyncRequest, set_digest
+
+
+@transaction.atomic
+def sync_hear(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> int:
+    """Store the heartbeat and what the agent sees; the session it belongs to. Raises AgentSuperseded."""
+    session = AgentSession.objects.select_for_update().get(pk=agent.cluster.pk)
+    if message.session_epoch == 0:
+        _begin_session(session, message)
+    session_check(session, message.session_epoch or session.session_epoch)
+    if session.boot_id != message.boot_id:
+        raise AgentSuperseded("Another process of this agent has begun a newer session. This one should stop.")
+    session.last_sync_at = now
+    session.known_generation = message.known_generation
+    session.clock_offset_s = message.clock_offset_s
+    session.agent_version = message.agent_version[:63]
+    session.save()
+    observations_store(cluster_id=agent.cluster.pk, observed=message.observed, now=now)
+    _notice_rewind(agent.cluster, message, now)
+    return session.session_epoch
+
+
+def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int, received_at: datetime, now: datetime) -> SyncReply:
+    """The whole set, or without its assignments when the agent has just this one."""
+    # The generation is read before the set: a change between the two makes the set newer than its number, and is sent again.
+    generation = Cluster.objects.values_list("generation", flat=True).get(pk=agent.cluster.pk)
+    assignments = desired_set(cluster_id=agent.cluster.pk)
+    digest = set_digest(assignments)
+    return SyncReply(
+        hub_id=hub_id(),
+        session_epoch=session_epoch,
+        received_s=received_at.timestamp(),
+        sent_s=now.timestamp(),
+        lease_ttl_s=LEASE_TTL_S,
+        generation=generation,
+        count=len(assignments),
+        digest=digest,
+        assignments=None if digest == message.have_digest and generation == message.known_generation else assignments,
+    )
+
+
+def generation_now(*, cluster_id: UUID) -> int:
+    return Cluster.objects.values_list("generation", flat=True).get(pk=cluster_id)
+
+
+def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
+    """Everything that is held in the cluster, in order of id."""
+    held = Reservation.objects.filter(cluster_id=cluster_id, state=ReservationState.HELD)
+    rows = held.select_related("gpr", "slice", "node").prefetch_related("gpus__gpu").order_by("pk")
+    return tuple(_assignment(row) for row in rows)
+
+
+def hub_id() -> str:
+    hub, _ = Hub.objects.get_or_create(singleton=True)
+    return str(hub.pk)
+
+
+def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
+    """Take over what is news. Another cluster's id, an old epoch, an unknown id: no effect."""
+    rows = {str(row.pk): row for row in Reservation.objects.filter(cluster_id=cluster_id, state=ReservationState.HELD)}
+    news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
+    # All nodes at once and in order: reservations of others lock them so, too.
+    node_ids = {rows[seen.assignment_id].node_id for seen in news}
+    list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
+    for seen in news:
+        row = rows[seen.assignment_id]
+        reservation_observe(
+            reservation=row,
+            phase=seen.phase,
+            now=now,
+            active_at=_moment(seen.active_s),
+            exit_began_at=_moment(seen.exit_began_s),
+            failure=seen.failure,
+        )
+
+
+def _is_news(row: Reservation | None, seen: Observed) -> bool:
+    return row is not None and row.epoch == seen.epoch and row.phase != seen.phase
+
+
+def _begin_session(session: AgentSession, message: SyncRequest) -> None:
+    """The same boot asking again has lost our answer: it gets the same session."""
+    if session.boot_id == message.boot_id:
+        return
+    session.session_epoch += 1
+    session.boot_id = message.boot_id
+    session.stored_seq = 0
+    hint(TICK)
+
+
+def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> None:
+    """An agent of this very database that knows a later generation: we are an old copy, restored."""
+    if message.known_hub_id != hub_id():
+        return
+    rewound = Cluster.objects.filter(pk=cluster.pk, generation__lt=message.known_generation, rewound_at=None)
+    if not rewound.update(rewound_at=now, generation=F("generation")):
+        return
+    event_record(
+        kind="cluster.rewound",
+        message=f"The agent of {cluster.name} knows a later state than this database: it was restored from an older copy. "
+        "Nothing starts there until an administrator has compared both and resumes the cluster.",
+        at=now,
+        severity=Severity.ERROR,
+        cluster_id=cluster.pk,
+        data={"agent_generation": message.known_generation},
+    )
+
+
+def _assignment(row: Reservation) -> Assignment:
+    return Assignment(
+        id=str(row.pk),
+        gpr_id=str(row.gpr_id),
+        gpr_name=row.gpr.name,
+        slice=row.slice.name,
+        namespaces=tuple(row.namespaces),
+        node=row.node.name,
+        node_uid=row.node.uid,
+        gpus=tuple(sorted(reserved.gpu.uuid for reserved in row.gpus.all())),
+        epoch=row.epoch,
+        desired=row.desired,
+        gang_count=row.gang_count,
+        not_before_s=row.starts_at.timestamp(),
+        enter_by_s=row.enter_by_at.timestamp(),
+        duration_s=row.duration_s,
+        not_after_s=row.not_after_at.timestamp() if row.not_after_at else None,
+        entry_steps=tuple(row.entry_steps),
+        exit_steps=tuple(row.exit_steps),
+    )
+
+
+def _moment(at_s: float | None) -> datetime | None:
+    return None if at_s is None else datetime.fromtimestamp(at_s, UTC)

@@ -1,0 +1,102 @@
+"""Hints: "something changed, look". Sent after commit, may be lost, never carry data.
+
+Two topics: TICK wakes the allocator, `cluster_topic(id)` wakes the agent parked on that cluster's desired set. In one process a hint
+is a function call; over several it travels by Redis. Everybody who listens also looks by himself now and then, so that a lost
+hint costs seconds, never the change.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from uuid import UUID
+
+import redis
+import structlog
+from django.conf import settings
+from django.db import transaction
+
+log = structlog.get_logger(__name__)
+
+TICK = "tick"
+CHANNEL = "egs:hints"
+RECONNECT_S = 1.0
+
+Listener = Callable[[str], None]
+_listeners: list[Listener] = []
+
+
+def cluster_topic(cluster_id: UUID) -> str:
+    return f"cluster:{cluster_id}"
+
+
+def hint(topic: str) -> None:
+    """Send once the present transaction has committed (now, if there is none)."""
+    transaction.on_commit(partial(_send, topic), robust=True)
+
+
+def listen(listener: Listener) -> None:
+    """Call `listener(topic)` for every hint, in whatever thread it arrives: it must be quick and must not raise."""
+    _listeners.append(listener)
+    if settings.EGS_REDIS_URL:
+        _start_reader()
+
+
+def unlisten(listener: Listener) -> None:
+    _listeners.remove(listener)
+
+
+def _send(topic: str) -> None:
+    if not settings.EGS_REDIS_URL:
+        _deliver(topic)
+        return
+    try:
+        _redis().publish(CHANNEL, topic)
+    except redis.RedisError as error:
+        log.warning("hint_lost", topic=topic, error=type(error).__name__)
+
+
+def _deliver(topic: str) -> None:
+    for listener in tuple(_listeners):
+        listener(topic)
+
+
+_clients = threading.local()
+
+
+def _redis() -> redis.Redis:
+    """One client a thread and process; short time-outs, since a hint is not worth waiting for."""
+    client: redis.Redis | None = getattr(_clients, "client", None)
+    if client is None:
+        client = redis.Redis.from_url(settings.EGS_REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+        _clients.client = client
+    return client
+
+
+_reader_lock = threading.Lock()
+READER_NAME = "egs-hints"
+
+
+def _start_reader() -> None:
+    """One reader a process, whoever listens."""
+    with _reader_lock:
+        if not any(thread.name == READER_NAME for thread in threading.enumerate()):
+            threading.Thread(target=_read_forever, name=READER_NAME, daemon=True).start()
+
+
+def _read_forever() -> None:
+    # No read time-out: an idle subscription is healthy. TCP keep-alive finds a dead peer.
+    client = redis.Redis.from_url(settings.EGS_REDIS_URL, socket_timeout=None, socket_keepalive=True)
+    pause = threading.Event()
+    while True:
+        try:
+            with client.pubsub(  # type: ignore[no-untyped-call]
+                ignore_subscribe_messages=True
+            ) as subscription:
+                subscription.subscribe(CHANNEL)
+                for message in subscription.listen():
+                    _deliver(message["data"].decode())
+        except redis.RedisError as error:
+            log.warning("hints_reconnect", error=type(error).__name__)
+            pause.wait(RECONNECT_S)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+
+
+class Severity(models.TextChoices):
+    INFO = "info", "Info"
+    WARNING = "warning", "Warning"
+    ERROR = "error", "Error"
+
+
+class Event(models.Model):
+    """One thing that happened. Append-only: the database refuses to change or delete a row.
+
+    Subjects are ids and names as they were, not foreign keys: an Event outlives what it speaks of. A row with a slice is for that
+    slice's members; one without is for administrators.
+    """
+
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=63)
+    severity = models.CharField(max_length=7, choices=Severity.choices, default=Severity.INFO)
+    message = models.CharField(max_length=500, help_text="A sentence for people who may see the subject.")
+    reason = models.CharField(max_length=63, blank=True)
+    old = models.CharField(max_length=63, blank=True)
+    new = models.CharField(max_length=63, blank=True)
+    # None: EGS itself did it. Users are never deleted, so no cascade may ever touch this table.
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
+    gpr_id = models.UUIDField(null=True)
+    slice_id = models.UUIDField(null=True)
+    node_id = models.UUIDField(null=True)
+    cluster_id = models.UUIDField(null=True)
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-id"]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["gpr_id", "-id"], name="event_gpr"),
+            models.Index(fields=["slice_id", "-id"], name="event_slice"),
+            models.Index(fields=["node_id", "-id"], name="event_node"),
+            models.Index(fields=["cluster_id", "-id"], name="event_cluster"),
+            models.Index(fields=["kind", "-id"], name="event_kind"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"

@@ -1,0 +1,48 @@
+"""The one way to write an Event: in the transaction of the change that it tells of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from accounts.models import User
+from journal.models import Event, Severity
+
+
+def event_record(
+    *,
+    kind: str,
+    message: str,
+    at: datetime,
+    actor: User | None = None,
+    severity: Severity = Severity.INFO,
+    reason: str = "",
+    old: str = "",
+    new: str = "",
+    gpr_id: UUID | None = None,
+    slice_id: UUID | None = None,
+    node_id: UUID | None = None,
+    cluster_id: UUID | None = None,
+    data: dict[str, Any] | None = None,
+) -> Event:
+    """`message` is read by everyone who may see the subject: name nothing in it that they may not know of."""
+    if not transaction.get_connection().in_atomic_block:
+        raise RuntimeError("An Event is written in the transaction of its change.")
+    return Event.objects.create(
+        kind=kind,
+        message=message[:500],
+        at=at,
+        actor=actor,
+        severity=severity,
+        reason=reason,
+        old=old,
+        new=new,
+        gpr_id=gpr_id,
+        slice_id=slice_id,
+        node_id=node_id,
+        cluster_id=cluster_id,
+        data=data or {},
+    )

@@ -1,0 +1,4 @@
+"""What the clusters show: telemetry, workloads, hotspots, alerts, remediation, insights.
+
+Lives here: readings of GPUs and pods, joined with the live reservation of a GPU. Must not live here: a decision about a GPR.
+"""

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class SlicesConfig(AppConfig):
+    name = "slices"
+    default_auto_field = "django.db.models.BigAutoField"

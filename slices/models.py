@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import uuid
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+
+from inventory.models import Cluster
+
+PRIORITY_MIN, PRIORITY_MAX, PRIORITY_DEFAULT = 1, 300, 101
+
+
+class Project(models.Model):
+    """A tenant."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63, unique=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Slice(models.Model):
+    """A workspace: the members who share GPRs, and the clusters where those may run.
+
+    Its policy: what exceeds a `…_approval` limit waits for an admin; what exceeds `duration_max_s` is refused.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="slices")
+    name = models.CharField(max_length=63, unique=True)
+    created_at = models.DateTimeField()
+    clusters = models.ManyToManyField(Cluster, related_name="slices")
+    nodes_approval = models.PositiveIntegerField(default=16, help_text="More nodes in one GPR need approval.")
+    gpus_approval = models.PositiveIntegerField(default=128, help_text="More GPUs in one GPR need approval.")
+    duration_approval_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="Longer needs approval.")
+    duration_max_s = models.PositiveBigIntegerField(default=90 * 86_400, help_text="Longer is refused.")
+    priority_approval = models.PositiveIntegerField(default=200, help_text="A higher priority needs approval.")
+    shapes = models.JSONField(default=list, help_text="Shapes it may ask for; empty means all.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(condition=Q(duration_approval_s__lte=F("duration_max_s")), name="slice_approval_below_maximum"),
+            models.CheckConstraint(
+                condition=Q(priority_approval__gte=PRIORITY_MIN, priority_approval__lte=PRIORITY_MAX),
+                name="slice_priority_in_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Role(models.TextChoices):
+    OWNER = "owner", "Owner"  # members, namespaces, and every GPR of the slice
+    EDITOR = "editor", "Editor"  # its own GPRs
+    VIEWER = "viewer", "Viewer"
+
+
+class Membership(models.Model):
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=6, choices=Role.choices)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["user__name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["slice", "user"], name="member_once_per_slice"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} is {self.role} of {self.slice_id}"
+
+
+class Namespace(models.Model):
+    """A Kubernetes namespace bound to a slice: its pods may use the slice's nodes, and no other slice may bind it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="namespaces")
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
+    name = models.CharField(max_length=63)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["cluster__name", "name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["cluster", "name"], name="namespace_bound_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,147 @@
+"""Every write to projects, slices, their members and namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+
+from accounts.models import User
+from egs.errors import Conflict, InvalidInput
+from inventory.models import Cluster
+from inventory.services.reservations import reservations_set_namespaces
+from journal.services import event_record
+from slices.models import Membership, Namespace, Project, Role, Slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePolicy:
+    """The limits that a change may set; None leaves one as it is. See Slice for their meaning."""
+
+    nodes_approval: int | None = None
+    gpus_approval: int | None = None
+    duration_approval_s: int | None = None
+    duration_max_s: int | None = None
+    priority_approval: int | None = None
+    shapes: list[str] | None = None
+
+
+@transaction.atomic
+def project_create(*, name: str, actor: User | None, now: datetime) -> Project:
+    try:
+        with transaction.atomic():
+            project = Project.objects.create(name=name, created_at=now)
+    except IntegrityError:
+        raise Conflict(f"There is already a project named {name}. Choose another name.") from None
+    event_record(kind="project.created", message=f"Project {name} was made.", at=now, actor=actor)
+    return project
+
+
+@transaction.atomic
+def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], actor: User | None, now: datetime) -> Slice:
+    try:
+        with transaction.atomic():
+            slice_ = Slice.objects.create(name=name, project=project, created_at=now)
+    except IntegrityError:
+        raise Conflict(f"There is already a slice named {name}. Choose another name.") from None
+    slice_.clusters.set(clusters)
+    event_record(kind="slice.created", message=f"Workspace {name} was made.", at=now, actor=actor, slice_id=slice_.pk)
+    return slice_
+
+
+@transaction.atomic
+def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: datetime) -> None:
+    """Holds for requests from now on. Raises InvalidInput when approval would begin beyond the maximum."""
+    changes = {field.name: getattr(policy, field.name) for field in fields(policy) if getattr(policy, field.name) is not None}
+    for name, value in changes.items():
+        setattr(slice_, name, value)
+    if slice_.duration_approval_s > slice_.duration_max_s:
+        raise InvalidInput({"duration_approval_s": ["It cannot exceed duration_max_s."]})
+    slice_.save(update_fields=list(changes))
+    event_record(
+        kind="slice.policy_changed",
+        message=f"The policy of workspace {slice_.name} was changed.",
+        at=now,
+        actor=actor,
+        slice_id=slice_.pk,
+        data=changes,
+    )
+
+
+@transaction.atomic
+def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now: datetime) -> Membership:
+    membership, _ = Membership.objects.update_or_create(slice=slice_, user=user, defaults={"role": role})
+    _keep_an_owner(slice_)
+    event_record(
+        kind="slice.member_set",
+        message=f"{user.name} is {Role(role).label.lower()} of workspace {slice_.name}.",
+        at=now,
+        actor=actor,
+        slice_id=slice_.pk,
+    )
+    return membership
+
+
+@transaction.atomic
+def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> None:
+    if not Membership.objects.filter(slice=slice_, user=user).delete()[0]:
+        raise Conflict(f"{user.name} is not a member of {slice_.name}.")
+    _keep_an_owner(slice_)
+    event_record(
+        kind="slice.member_removed",
+        message=f"{user.name} left workspace {slice_.name}.",
+        at=now,
+        actor=actor,
+        slice_id=slice_.pk,
+    )
+
+
+@transaction.atomic
+def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | None, now: datetime) -> Namespace:
+    """Raises Conflict when the namespace is bound already; by whom is not said."""
+    if not slice_.clusters.filter(pk=cluster.pk).exists():
+        raise InvalidInput({"cluster": [f"Workspace {slice_.name} may not use it. Add the cluster to the workspace first."]})
+    try:
+        with transaction.atomic():
+            namespace = Namespace.objects.create(slice=slice_, cluster=cluster, name=name, created_at=now)
+    except IntegrityError:
+        raise Conflict(f"Namespace {name} of this cluster is bound to a workspace already.") from None
+    _namespaces_changed(slice_, cluster)
+    event_record(
+        kind="slice.namespace_bound",
+        message=f"Namespace {name} of cluster {cluster.name} was bound to workspace {slice_.name}.",
+        at=now,
+        actor=actor,
+        slice_id=slice_.pk,
+        cluster_id=cluster.pk,
+    )
+    return namespace
+
+
+@transaction.atomic
+def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> None:
+    slice_, cluster = namespace.slice, namespace.cluster
+    namespace.delete()
+    _namespaces_changed(slice_, cluster)
+    event_record(
+        kind="slice.namespace_unbound",
+        message=f"Namespace {namespace.name} of cluster {cluster.name} was unbound from workspace {slice_.name}.",
+        at=now,
+        actor=actor,
+        slice_id=slice_.pk,
+        cluster_id=cluster.pk,
+    )
+
+
+def _namespaces_changed(slice_: Slice, cluster: Cluster) -> None:
+    names = list(slice_.namespaces.filter(cluster=cluster).order_by("name").values_list("name", flat=True))
+    reservations_set_namespaces(slice_id=slice_.pk, cluster_id=cluster.pk, namespaces=names)
+
+
+def _keep_an_owner(slice_: Slice) -> None:
+    """Raises Conflict: a workspace without an owner could only be mended by an administrator."""
+    members = Membership.objects.filter(slice=slice_)
+    if members.exists() and not members.filter(role=Role.OWNER).exists():
+        raise Conflict(f"Workspace {slice_.name} needs an owner. Make another member its owner first.")

@@ -1,0 +1,54 @@
+"""What every test stands on: the profile's database, people, and a small inventory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection
+from django.db.backends.sqlite3.operations import DatabaseOperations
+
+PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
+OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test of the other profile is not skipped here: it does not belong here, and `make test` runs it there."""
+    foreign = [item for item in items if item.get_closest_marker(OTHER)]
+    config.hook.pytest_deselected(items=foreign)
+    items[:] = [item for item in items if item not in foreign]
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """SQLite tests run on a file, as the embedded profile does, so that threads and processes share it."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _flush_append_only_tables() -> Iterator[None]:
+    """After a transactional test Django empties all tables by DELETE on SQLite; the journal refuses that, as it should."""
+    patch = pytest.MonkeyPatch()
+    flush = DatabaseOperations.execute_sql_flush
+
+    def lifted(self: DatabaseOperations, sql_list: list[str]) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.execute("SELECT sql FROM sqlite_master WHERE name = 'journal_event_no_delete'")
+            (trigger,) = cursor.fetchone()
+            cursor.execute("DROP TRIGGER journal_event_no_delete")
+            flush(self, sql_list)
+            cursor.execute(trigger)
+
+    patch.setattr(DatabaseOperations, "execute_sql_flush", lifted)
+    yield
+    patch.undo()
+
+
+@pytest.fixture
+def now() -> datetime:
+    return datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def vendor() -> str:
+    return connection.vendor

@@ -1,0 +1,1 @@
+"""What the agent can do in its cluster: `base` says it, a driver does it."""

@@ -1,0 +1,141 @@
+"""What a driver must do for the agent's core.
+
+Lives here: the records that fence each GPU, and the calls. Must not live here: any decision about an assignment (the
+core's).
+
+Every write is conditional: it names the node as it was read (`seen`) and has no effect when the node changed since.
+With Kubernetes that is one JSON Patch with `test` operations (uid, and the annotation that holds the records of all
+GPUs of the node); a failed test is `Conflict`, and the core reads again and decides again. A write whose answer was
+lost is `Unavailable` and may have been applied: the core finds out by reading. Drivers derive taints, labels and the
+bind guard from the records, and keep the order that leaves no gap: to give, node first and then guard; to take, guard
+first and then node. Each patch of the guard tests the guard as read before the node was written, so that an agent that
+slept between the two cannot open a node that went on to somebody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from worker_agent.protocol import Assignment, NodeView
+
+
+class GpuPhase(StrEnum):
+    CLAIMED = "CLAIMED"  # isolated for the slice, nothing of it runs yet
+    OPEN = "OPEN"  # the slice may use it
+    CLOSED = "CLOSED"  # isolation ended, its workloads are being cleared away
+    FREE = "FREE"  # nothing of the slice is left; the epoch stays on record
+
+
+class GpuRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Kept on the node per GPU: the fence, and enough to go on when the agent's own document is lost.
+
+    Times by the hub's clock.
+    """
+
+    epoch: int
+    assignment_id: str
+    gpr_id: str
+    slice: str
+    phase: GpuPhase
+    run: int = 1
+    active_s: float | None = None
+    closed_s: float | None = None
+
+
+Records = Mapping[str, GpuRecord]  # by GPU UUID
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """`version` is opaque: it differs when the node was written in between (Kubernetes: resourceVersion)."""
+
+    view: NodeView
+    version: str
+    records: dict[str, GpuRecord]
+
+
+class StateDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent's own document, one object (Kubernetes: a Secret or ConfigMap, since it holds the credential)."""
+
+    body: bytes
+    version: str
+
+
+class StepStatus(StrEnum):
+    RUNNING = "RUNNING"
+    OK = "OK"
+    FAILED = "FAILED"
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`log` is for people: what was measured, and against which threshold."""
+
+    status: StepStatus
+    log: str = ""
+    evidence: dict[str, str | int | float | bool] = {}
+
+
+class StepCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One poll of one attempt. `since_closed_s` counts from the close, over restarts; it is 0 before."""
+
+    step: str
+    attempt: int
+    assignment: Assignment
+    node: NodeState
+    since_closed_s: float = 0.0
+
+
+class ClusterError(Exception):
+    """The cluster did not do it."""
+
+
+class Conflict(ClusterError):
+    """What the write was conditional on is no longer so. Nothing was changed."""
+
+
+class Throttled(ClusterError):
+    """429. Nothing was changed."""
+
+    def __init__(self, retry_after_s: float = 1.0) -> None:
+        super().__init__(f"throttled, retry after {retry_after_s:g} s")
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(ClusterError):
+    """An error or no answer. It may have been applied."""
+
+
+class Cluster(Protocol):
+    """Calls return soon (a driver sets short timeouts) and raise nothing but ClusterError."""
+
+    def uid(self) -> str:
+        """UID of the namespace kube-system: what makes this cluster this cluster."""
+
+    def load_state(self) -> StateDoc | None: ...
+
+    def save_state(self, body: bytes, version: str) -> str:
+        """Replace the document whole, if it still has this version ("": if there is none). Returns the new version."""
+
+    def observe(self) -> dict[str, NodeState]:
+        """All managed GPU nodes by name. It may lag behind (a watch): the writes are what is tested."""
+
+    def claim(self, seen: NodeState, records: Records) -> NodeState:
+        """Isolate these GPUs for the records' slice: taint, labels, records. Nothing is lifted yet."""
+
+    def open(self, seen: NodeState, records: Records) -> NodeState:
+        """Records to OPEN, then the guard lists the slice for the node."""
+
+    def close(self, seen: NodeState, records: Records) -> NodeState:
+        """Guard and taint closed and labels gone: nothing new of the slice can start here from now on."""
+
+    def release(self, seen: NodeState, records: Records) -> NodeState:
+        """Records to FREE. They stay, with their epochs, until a higher epoch replaces them."""
+
+    def serve(self, box: Sequence[Assignment]) -> None:
+        """Lift the slice's waiting pods while they fit. Called at each pass of an open box: cheap when none waits."""
+
+    def run(self, call: StepCall) -> StepResult:
+        """Observe, act if needed, observe: start this attempt or see how far it is. Never blocks."""

@@ -1,0 +1,106 @@
+"""A simulated cluster as it is written down in FLEET.yaml: nodes, how long each step takes, what fails, what the tenants run."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import yaml
+
+from worker_agent.protocol import GpuView, NodeView
+
+_NAMES = uuid.UUID("5a9f2f2e-3c0e-5d5e-9f0a-6a1b8f6f2d11")  # root of all made-up ids, so that a fleet is the same each time
+
+
+class FleetError(Exception):
+    """The fleet file cannot be used; the message says where."""
+
+
+class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    count: int
+    node_type: str
+    gpu_model: str
+    memory_gib: int
+    gpus: int
+    rdma: bool = False
+    racks: tuple[str, ...] = ("rack-1",)
+    zone: str = ""
+
+    @property
+    def shape(self) -> str:
+        return f"{self.gpu_model}-{self.memory_gib}GB"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A script: this step fails on this node, the first `times` times or always."""
+
+    node: str
+    step: str
+    times: int | Literal["always"] = 1
+
+
+class Pods(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What each slice runs on each of its nodes: it waits, runs while the box is open, and waits again."""
+
+    per_node: int = 1
+    stop_s: float = 0.8  # how long a pod takes to end once asked
+    ignores_eviction: bool = False  # as if a disruption budget refused: ends only when deleted
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Durations in seconds per step; a step that is not named takes `step_default_s`."""
+
+    name: str
+    groups: tuple[NodeGroup, ...]
+    uid: str = ""
+    zone: str = ""
+    step_s: dict[str, float] = {}
+    step_default_s: float = 0.3
+    failures: tuple[Failure, ...] = ()
+    pods: Pods = Pods()
+
+    @property
+    def cluster_uid(self) -> str:
+        return self.uid or str(uuid.uuid5(_NAMES, self.name))
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        return tuple(self._node(group, number) for group in self.groups for number in range(group.count))
+
+    def _node(self, group: NodeGroup, number: int) -> NodeView:
+        name = f"{self.name}-{group.name}-{number + 1:02d}"
+        gpus = tuple(
+            GpuView(
+                uuid=f"GPU-{uuid.uuid5(_NAMES, f'{name}/{index}')}",
+                index=index,
+                model=group.gpu_model,
+                memory_gib=group.memory_gib,
+            )
+            for index in range(group.gpus)
+        )
+        return NodeView(
+            name=name,
+            uid=str(uuid.uuid5(_NAMES, name)),
+            shape=group.shape,
+            node_type=group.node_type,
+            gpus=gpus,
+            rdma=group.rdma,
+            zone=group.zone or self.zone,
+            rack=group.racks[number * len(group.racks) // group.count],
+        )
+
+
+def read_fleet(path: Path) -> Fleet:
+    try:
+        fleet = msgspec.convert(yaml.safe_load(path.read_text()), type=Fleet)
+    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise FleetError(f"{path}: {error}") from error
+    names = {node.name for node in fleet.nodes()}
+    if len(names) < len(fleet.nodes()):
+        raise FleetError(f"{path}: two groups have the same name")
+    for failure in fleet.failures:
+        if failure.node not in names:
+            raise FleetError(f"{path}: failures: there is no node {failure.node}; nodes are {', '.join(sorted(names))}")
+    return fleet

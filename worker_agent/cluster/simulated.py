@@ -1,0 +1,262 @@
+"""The simulated cluster: a driver whose cluster is a fleet file and one document.
+
+It makes the demo, trying things out and the deterministic simulation possible. It keeps the same rules as a real one:
+writes are conditional, records survive the agent, a pod runs only where the records are open to its slice.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from worker_agent.clock import Clock
+from worker_agent.cluster.base import (
+    Conflict,
+    GpuPhase,
+    NodeState,
+    Records,
+    StateDoc,
+    StepCall,
+    StepResult,
+    StepStatus,
+)
+from worker_agent.cluster.fleet import Fleet
+from worker_agent.cluster.store import Store
+from worker_agent.protocol import Assignment
+from worker_agent.steps import DrainStage, EntryStep, ExitStep, drain_stage
+
+WORLD, STATE = "cluster.json", "agent-state.json"
+
+
+class PodPhase(StrEnum):
+    WAITING = "WAITING"  # behind its gate
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+
+
+class Pod(msgspec.Struct, kw_only=True):
+    slice: str
+    node: str
+    phase: PodPhase = PodPhase.WAITING
+    assignment_id: str = ""
+    gpus: tuple[str, ...] = ()
+    stopping_since: float = 0.0
+
+
+class World(msgspec.Struct, kw_only=True):
+    nodes: dict[str, NodeState]
+    pods: dict[str, Pod] = {}
+    failed: dict[str, int] = {}  # by "node/step": how often its script has struck
+
+    def pods_of(self, assignment: Assignment) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.assignment_id == assignment.id]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Who could use a GPU from when on; None: nobody."""
+
+    at: float
+    gpu: str
+    slice: str | None
+    epoch: int
+
+
+class SimulatedCluster:
+    def __init__(self, *, fleet: Fleet, store: Store, clock: Clock, on_change: Callable[[Change], None] | None = None) -> None:
+        self._fleet, self._store, self._clock = fleet, store, clock
+        self._on_change = on_change
+        self._started: dict[tuple[str, int, str, int], float] = {}
+        self.history: list[Change] = []
+        self.world = self._load_world()
+
+    def uid(self) -> str:
+        return self._fleet.cluster_uid
+
+    # -- documents -----------------------------------------------------------------------------------------------------
+
+    def load_state(self) -> StateDoc | None:
+        body = self._store.read(STATE)
+        return msgspec.json.decode(body, type=StateDoc) if body else None
+
+    def save_state(self, body: bytes, version: str) -> str:
+        doc = self.load_state()
+        if version != (doc.version if doc else ""):
+            raise Conflict("the state document was written in between")
+        new = StateDoc(body=body, version=str(int(version or 0) + 1))
+        self._store.write(STATE, msgspec.json.encode(new))
+        return new.version
+
+    def _load_world(self) -> World:
+        """The fleet says which nodes there are; what was on those that stay is kept."""
+        body = self._store.read(WORLD)
+        old = msgspec.json.decode(body, type=World) if body else World(nodes={})
+        nodes = {}
+        for view in self._fleet.nodes():
+            known = old.nodes.get(view.name, NodeState(view=view, version="1", records={}))
+            nodes[view.name] = msgspec.structs.replace(known, view=view)
+        return World(nodes=nodes, pods=old.pods, failed=old.failed)
+
+    def _save_world(self) -> None:
+        self._store.write(WORLD, msgspec.json.encode(self.world))
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> dict[str, NodeState]:
+        return dict(self.world.nodes)
+
+    def claim(self, seen: NodeState, records: Records) -> NodeState:
+        return self._write(seen, records)
+
+    def open(self, seen: NodeState, records: Records) -> NodeState:
+        return self._write(seen, records)
+
+    def close(self, seen: NodeState, records: Records) -> NodeState:
+        return self._write(seen, records)
+
+    def release(self, seen: NodeState, records: Records) -> NodeState:
+        return self._write(seen, records)
+
+    def _write(self, seen: NodeState, records: Records) -> NodeState:
+        node = self.world.nodes.get(seen.view.name)
+        if node is None or node.version != seen.version:
+            raise Conflict(f"node {seen.view.name} was written in between")
+        merged = {**node.records, **records}
+        self.world.nodes[seen.view.name] = new = NodeState(view=node.view, version=str(int(node.version) + 1), records=merged)
+        self._add_pods(new, records)
+        self._remember(node, new)
+        self._save_world()
+        return new
+
+    def _remember(self, old: NodeState, new: NodeState) -> None:
+        for gpu, record in new.records.items():
+            before = old.records.get(gpu)
+            was = before.slice if before and before.phase is GpuPhase.OPEN else None
+            now = record.slice if record.phase is GpuPhase.OPEN else None
+            if was != now or (now and before and before.epoch != record.epoch):
+                change = Change(at=self._clock.wall(), gpu=gpu, slice=now, epoch=record.epoch)
+                self.history.append(change)
+                if self._on_change:
+                    self._on_change(change)
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    def _add_pods(self, node: NodeState, records: Records) -> None:
+        """A slice's job has its pods ready before its nodes are."""
+        for slice_ in {record.slice for record in records.values() if record.phase is GpuPhase.CLAIMED}:
+            for number in range(self._fleet.pods.per_node):
+                pod = Pod(slice=slice_, node=node.view.name)
+                self.world.pods.setdefault(f"{slice_}/{node.view.name}-{number}", pod)
+
+    def serve(self, box: Sequence[Assignment]) -> None:
+        lifted = [assignment for assignment in box if self._lift(assignment)]
+        if lifted:
+            self._save_world()
+
+    def _lift(self, assignment: Assignment) -> bool:
+        node = self.world.nodes[assignment.node]
+        # The bind guard: a pod runs only where the records are open for this very assignment now.
+        records = [node.records.get(gpu) for gpu in assignment.gpus]
+        if not all(r and r.phase is GpuPhase.OPEN and r.assignment_id == assignment.id for r in records):
+            return False
+        waiting = [
+            pod
+            for pod in self.world.pods.values()
+            if pod.phase is PodPhase.WAITING and (pod.slice, pod.node) == (assignment.slice, assignment.node)
+        ]
+        if not waiting or self.world.pods_of(assignment):
+            return False
+        for number, pod in enumerate(waiting):
+            pod.phase, pod.assignment_id = PodPhase.RUNNING, assignment.id
+            pod.gpus = assignment.gpus[number :: len(waiting)]
+        return True
+
+    def _drain(self, call: StepCall) -> StepResult:
+        stage = drain_stage(call.assignment.drain, call.since_closed_s)
+        pods = self.world.pods_of(call.assignment)
+        changed = [pod for pod in pods if self._stop(pod, stage)]
+        if changed:
+            self._save_world()
+        left = len(self.world.pods_of(call.assignment))
+        if left:
+            return StepResult(status=StepStatus.RUNNING)
+        log = f"no pod of workspace {call.assignment.slice} is left {call.since_closed_s:.1f} s after the close ({stage})"
+        return StepResult(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
+
+    def _stop(self, pod: Pod, stage: DrainStage) -> bool:
+        if pod.phase is PodPhase.RUNNING and (stage is not DrainStage.EVICT or not self._fleet.pods.ignores_eviction):
+            pod.phase, pod.stopping_since = PodPhase.STOPPING, self._clock.wall()
+            return True
+        stopped = pod.phase is PodPhase.STOPPING and self._clock.wall() - pod.stopping_since >= self._fleet.pods.stop_s
+        if stopped or stage is DrainStage.FORCE:
+            # Its controller makes it anew at once: it waits behind the gate for the slice's next box.
+            pod.phase, pod.assignment_id, pod.gpus = PodPhase.WAITING, "", ()
+            return True
+        return False
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def run(self, call: StepCall) -> StepResult:
+        if call.step == ExitStep.DRAIN:
+            return self._drain(call)
+        key = (call.assignment.id, call.assignment.epoch, call.step, call.attempt)
+        now = self._clock.mono()
+        took_s = self._fleet.step_s.get(call.step, self._fleet.step_default_s)
+        if now - self._started.setdefault(key, now) < took_s:
+            return StepResult(status=StepStatus.RUNNING)
+        del self._started[key]
+        if self._strikes(call.node.view.name, call.step):
+            return StepResult(status=StepStatus.FAILED, log=f"{call.step} failed: the fleet's script says so")
+        return self._check(call)
+
+    def _strikes(self, node: str, step: str) -> bool:
+        times = next((f.times for f in self._fleet.failures if (f.node, f.step) == (node, step)), 0)
+        key = f"{node}/{step}"
+        if times != "always" and self.world.failed.get(key, 0) >= times:
+            return False
+        self.world.failed[key] = self.world.failed.get(key, 0) + 1
+        self._save_world()
+        return True
+
+    def _check(self, call: StepCall) -> StepResult:
+        view, want = call.node.view, len(call.assignment.gpus)
+        sick = [gpu.index for gpu in view.gpus if gpu.uuid in call.assignment.gpus and not gpu.healthy]
+        busy = len(self.world.pods_of(call.assignment))
+        is_ok = {
+            EntryStep.NODE_READY: view.ready,
+            EntryStep.GPU_HEALTH: not sick,
+            ExitStep.GPU_IDLE: not busy,
+            ExitStep.NODE_CLEAN: not busy,
+        }.get(EntryStep(call.step) if call.step in list(EntryStep) else ExitStep(call.step), True)
+        log, evidence = _measured(call, want, sick, busy)
+        return StepResult(status=StepStatus.OK if is_ok else StepStatus.FAILED, log=log, evidence=evidence)
+
+
+def _measured(call: StepCall, want: int, sick: list[int], busy: int) -> tuple[str, dict[str, str | int | float | bool]]:
+    """Figures as a healthy node of this kind shows them, the same at each run."""
+    view = call.node.view
+    luck = zlib.crc32(f"{view.name}/{call.step}".encode()) % 1000 / 1000
+    celsius, disk_gbps = 34 + round(9 * luck), round(1.6 + luck, 2)
+    fabric_gbps = round((340 if view.rdma else 18) + 30 * luck, 1)
+    least_gbps = 300 if view.rdma else 10
+    match call.step:
+        case EntryStep.NODE_READY:
+            return f"node {view.name} is {'' if view.ready else 'not '}ready (UID {view.uid})", {"ready": view.ready}
+        case EntryStep.GPU_COUNT:
+            return f"{want} of {want} GPUs answer, model {view.shape}", {"gpus": want, "shape": view.shape}
+        case EntryStep.GPU_HEALTH:
+            log = f"{celsius} °C at rest (limit 60), 0 uncorrected ECC errors (limit 0), sick GPUs: {sick or 'none'}"
+            return log, {"temperature_c": celsius, "ecc_uncorrected": 0, "sick": len(sick)}
+        case EntryStep.STORAGE:
+            return f"read {disk_gbps} GB/s (least 0.5), write {disk_gbps / 2:.2f} GB/s (least 0.2)", {"read_gbps": disk_gbps}
+        case EntryStep.NETWORK:
+            kind = "RDMA all-reduce" if view.rdma else "TCP all-reduce"
+            return f"{kind} {fabric_gbps} GB/s (least {least_gbps})", {"all_reduce_gbps": fabric_gbps}
+        case ExitStep.GPU_IDLE:
+            return f"{busy} processes on {want} GPUs (limit 0), 0 MiB in use (limit 64)", {"processes": busy}
+        case _:
+            return f"no label, taint, mount or pod of workspace {call.assignment.slice} is left", {"pods": busy}

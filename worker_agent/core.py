@@ -1,0 +1,258 @@
+"""The agent's core: what to do next. Deterministic, one thread, no clock, network or random source of its own.
+
+`on_reply` takes in a set; `reconcile` is one pass of observe, decide, act that is right to run at any time, any number
+of times and after any crash; `pending_events` and `acknowledge` carry the reports. What it must not forget is on the
+nodes and in one document.
+
+The order within a pass is the safety of it: ends are decided first and written down; exits go before entries and need
+nothing but the cluster; nothing begins that is not durable; and the hub is told only what is durable.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from worker_agent import VERSION, fences
+from worker_agent.clock import Clock, HubTime, Instant
+from worker_agent.cluster.base import Cluster, GpuPhase
+from worker_agent.entering import Entering, Member
+from worker_agent.hands import Hands
+from worker_agent.leaving import Leaving, exit_steps
+from worker_agent.link import Link, Note, Sent, observed_of
+from worker_agent.outbox import Outbox, event_key
+from worker_agent.protocol import (
+    AgentEvent,
+    Assignment,
+    Credential,
+    Desired,
+    Observed,
+    Phase,
+    SyncReply,
+    SyncRequest,
+)
+from worker_agent.state import Memory, Progress
+from worker_agent.steps import Milestone
+
+
+def _silent(event: str, fields: dict[str, object]) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the hub may be told: a copy of what is durable."""
+
+    hub_id: str = ""
+    generation: int = 0
+    digest: str = ""
+    observed: tuple[Observed, ...] = ()
+    credential: Credential | None = None
+
+
+class Core:
+    def __init__(self, *, cluster: Cluster, clock: Clock, rng: random.Random, note: Note = _silent) -> None:
+        self._clock = clock
+        self._memory = Memory(cluster)
+        state = self._memory.state
+        self._time = HubTime(clock, state.offset_s)
+        self.link = Link(clock=clock, time=self._time, state=state, note=note)
+        self._hands = Hands(cluster=cluster, clock=clock, time=self._time, memory=self._memory, rng=rng, note=note)
+        self._entering = Entering(hands=self._hands, link=self.link, time=self._time)
+        self._leaving = Leaving(hands=self._hands, clock=clock, time=self._time)
+        self._outbox = Outbox()
+        self._boot_id = f"{rng.getrandbits(64):016x}"
+        self._told = Told()
+        if not state.install_id:
+            state.install_id = f"{rng.getrandbits(128):032x}"
+        self._publish(self._memory.save())
+
+    # -- the hub -------------------------------------------------------------------------------------------------------
+
+    def sync_request(self, wait_s: float) -> Sent:
+        at = Instant.of(self._clock)
+        told = self._told
+        request = SyncRequest(
+            session_epoch=self.link.session_epoch,
+            boot_id=self._boot_id,
+            known_hub_id=told.hub_id,
+            known_generation=told.generation,
+            have_digest=self.link.have_digest(told.digest),
+            wait_s=wait_s,
+            agent_wall_s=at.wall,
+            clock_offset_s=self._time.offset_s,
+            agent_version=VERSION,
+            observed=told.observed,
+        )
+        return Sent(request=request, at=at)
+
+    def on_reply(self, sent: Sent, reply: SyncReply, raw_digest: str = "") -> None:
+        """`raw_digest`: over the set as it came on the wire, where that is known."""
+        self.link.accept(sent, reply, raw_digest)
+        self._outbox.open_session(self.link.session_epoch, self._clock.mono())
+        self._publish(self._memory.save())
+
+    def pending_events(self) -> tuple[AgentEvent, ...]:
+        return self._outbox.pending()
+
+    def acknowledge(self, *, session_epoch: int, stored_seq: int) -> None:
+        if session_epoch != self.link.session_epoch:
+            return  # the answer belongs to a session that is over: its numbers mean other events now
+        done = self._outbox.acknowledge(stored_seq)
+        state = self._memory.state
+        state.events = [event for event in state.events if event_key(event) not in done]
+
+    @property
+    def observed(self) -> tuple[Observed, ...]:
+        """What the next sync tells."""
+        return self._told.observed
+
+    @property
+    def hub_now_s(self) -> float:
+        return self._time.now()
+
+    def holds_anything(self) -> bool:
+        return any(self._hands.own(a) for a, _ in self._memory.state.held())
+
+    # -- who we are ----------------------------------------------------------------------------------------------------
+
+    @property
+    def install_id(self) -> str:
+        return self._memory.state.install_id
+
+    @property
+    def credential(self) -> Credential | None:
+        """Only what is durable is used: the hub drops the old one once it sees the new one."""
+        return self._told.credential
+
+    @property
+    def renew_at_s(self) -> float:
+        state = self._memory.state
+        life_s = state.credential.expires_s - state.credential_since_s if state.credential else 0.0
+        return state.credential_since_s + life_s / 2
+
+    def used_join_token(self, digest: str) -> bool:
+        return self._memory.state.join_token_digest == digest
+
+    def is_registerable(self) -> bool:
+        """The install id must be durable first: it is what makes a repeated register the same one."""
+        return self._memory.is_durable or self._memory.save()
+
+    def take_credential(self, credential: Credential, *, join_token_digest: str = "") -> bool:
+        state = self._memory.state
+        state.credential, state.credential_since_s = credential, self._time.now()
+        state.join_token_digest = join_token_digest or state.join_token_digest
+        return self._publish(self._memory.save())
+
+    def drop_credential(self) -> None:
+        self._memory.state.credential = None
+        self._publish(self._memory.save())
+
+    # -- one pass ------------------------------------------------------------------------------------------------------
+
+    def reconcile(self) -> None:
+        """Raises OtherWriter when another agent is at work on this cluster."""
+        if not self._hands.observe():
+            return
+        self._take_over()
+        self._decide_ends()
+        is_durable = self._memory.save()
+        for assignment, progress in self._memory.state.held():
+            if progress.is_leaving:
+                self._leaving.advance(assignment, progress)
+            elif is_durable:
+                self._entering.advance(assignment, progress)
+        self._run_boxes()
+        self._publish(self._memory.save())
+        self._prune()
+        views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))
+        self._outbox.see_inventory(views, self._clock.mono())
+
+    def _prune(self) -> None:
+        held = {assignment.id for assignment, _ in self._memory.state.held()}
+        self._hands.prune(held)
+        self._leaving.prune(held)
+
+    def _take_over(self) -> None:
+        state = self._memory.state
+        for node, record, gpus in fences.orphans(self._hands.nodes.values(), state.assignments):
+            if record.phase is GpuPhase.CLOSED:
+                assignment = fences.assignment_of_closed(node, record, gpus)
+                state.assignments[assignment.id] = assignment
+                state.progress[assignment.id] = Progress(absent=True, listed=False)
+        for assignment, progress in state.held():
+            self._hands.reflect(assignment, progress)
+
+    def _decide_ends(self) -> None:
+        now_s = self._time.latest()
+        for assignment, progress in self._memory.state.held():
+            if assignment.desired not in list(Desired):
+                self._hands.report_unsupported(assignment, progress, assignment.desired, "value of desired")
+            if not progress.is_leaving:
+                self._decide_end(assignment, progress, now_s)
+        for box in self._boxes():
+            # The end of a box is one decision: after a crash in the middle of it no extension may split the box.
+            if any(progress.ending for _, progress in box):
+                for _, progress in box:
+                    progress.ending = progress.ending or progress.active_s is not None
+
+    def _decide_end(self, assignment: Assignment, progress: Progress, now_s: float) -> None:
+        end_s = end_of(assignment, progress)
+        if progress.active_s is not None:
+            progress.ending = end_s is not None and now_s >= end_s
+        elif now_s >= assignment.enter_by_s:
+            progress.fail("the entry was not complete in time")
+        elif end_s is not None and now_s >= end_s:
+            progress.fail("the window ended before the entry was complete")
+
+    def _boxes(self) -> Iterator[list[Member]]:
+        """The assignments of each run of each GPR that hub and agent still want."""
+        boxes: dict[tuple[str, int], list[Member]] = {}
+        for assignment, progress in self._memory.state.held():
+            if not progress.absent and not progress.failure:
+                boxes.setdefault((assignment.gpr_id, assignment.run), []).append((assignment, progress))
+        return iter(boxes.values())
+
+    def _run_boxes(self) -> None:
+        boxes = [box for box in self._boxes() if not any(progress.ending for _, progress in box)]
+        for box in boxes:
+            self._entering.mark_active(box)
+        if self._memory.save():
+            for box in boxes:
+                self._entering.open(box)
+        for box in boxes:
+            self._entering.serve(box)
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    def _publish(self, is_durable: bool) -> bool:
+        if is_durable:
+            state = self._memory.state
+            self._told = Told(state.hub_id, state.generation, state.digest, tuple(self._observed()), state.credential)
+            self._outbox.add_steps(state.events)
+        return is_durable
+
+    def _observed(self) -> Iterator[Observed]:
+        state = self._memory.state
+        for known_id, assignment in sorted(state.assignments.items()):
+            progress = state.progress[known_id]
+            waits_for = self._entering.waits_for(assignment, progress)
+            yield observed_of(assignment, progress, current_step(assignment, progress), waits_for)
+        for _, record, _ in fences.orphans(self._hands.nodes.values(), state.assignments):
+            yield fences.observed_orphan(record)
+
+
+def end_of(assignment: Assignment, progress: Progress) -> float | None:
+    """The hub's word on the end where it has one, else duration after the opening. None: not known yet."""
+    if assignment.not_after_s is not None:
+        return assignment.not_after_s
+    return progress.active_s + assignment.duration_s if progress.active_s is not None else None
+
+
+def current_step(assignment: Assignment, progress: Progress) -> str:
+    if progress.phase is Phase.ENTERING:
+        return next((step for step in assignment.entry_steps if step not in progress.entry_done), "")
+    if progress.phase in (Phase.FAILED, Phase.EXITING):
+        return next((step for step in exit_steps(assignment) if step not in progress.exit_done), Milestone.RELEASE)
+    return ""

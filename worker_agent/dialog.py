@@ -1,0 +1,215 @@
+"""What the agent says to the hub next, and what an answer means. No network, no thread: the process and the simulation drive it.
+
+Two lanes, each with at most one call on its way: POLL registers, renews and holds the long sync; PUSH brings news
+(events, and what is observed) while a sync is parked. The two are never on the way with different credentials: the hub
+takes an old credential after the new one for a thief's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from worker_agent import VERSION
+from worker_agent.clock import Clock
+from worker_agent.core import Core
+from worker_agent.link import Note, Sent
+from worker_agent.protocol import (
+    EVENTS_PATH,
+    REGISTER_PATH,
+    RENEW_PATH,
+    SYNC_PATH,
+    WAIT_MAX_S,
+    Code,
+    Credential,
+    EventsReply,
+    EventsRequest,
+    Observed,
+    Problem,
+    RegisterRequest,
+    RenewRequest,
+)
+from worker_agent.steps import CAPABILITIES
+from worker_agent.wire import read_problem, read_sync_reply
+
+BACKOFF_MIN_S, BACKOFF_MAX_S = 1.0, 30.0
+SLOW_S = 30.0  # between tries that only an admin can make succeed
+TIMEOUT_S = 10.0  # beyond what the hub may hold
+IDLE_S = 0.2  # when a lane has nothing to say
+PACE_S = 1.0  # between syncs that the hub answers at once without news
+
+
+class Lane(StrEnum):
+    POLL = "poll"
+    PUSH = "push"
+
+
+class Stop(StrEnum):
+    SUPERSEDED = "superseded"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    path: str
+    body: bytes
+    timeout_s: float
+    bearer: str = ""
+    sent: Sent | None = None
+    session_epoch: int = 0
+
+
+@dataclass(slots=True)
+class _LaneState:
+    failures: int = 0
+    not_before_mono: float = float("-inf")
+    is_busy: bool = False
+    told: tuple[Observed, ...] | None = field(default=None)
+
+
+class Dialog:
+    def __init__(self, *, core: Core, cluster_uid: str, join_token: str, clock: Clock, rng: random.Random, note: Note):
+        self._core, self._cluster_uid, self._join_token = core, cluster_uid, join_token
+        self._clock, self._rng, self._note = clock, rng, note
+        self._lanes = {lane: _LaneState() for lane in Lane}
+        self._told: tuple[Observed, ...] | None = None
+        self._stop: Stop | None = None
+        self.refusal = ""  # why the hub wants nothing to do with us, for people
+
+    @property
+    def stop(self) -> Stop | None:
+        """Refused for good: but what is held must still be closed at its end, so the agent stays until it holds nothing."""
+        if self.refusal and not self._core.holds_anything():
+            return Stop.REFUSED
+        return self._stop
+
+    # -- what to say ---------------------------------------------------------------------------------------------------
+
+    def next_call(self, lane: Lane) -> Call | float:
+        """A call to make now, or for how many seconds there is none."""
+        state = self._lanes[lane]
+        wait_s = state.not_before_mono - self._clock.mono()
+        if wait_s > 0:
+            return wait_s
+        call = self._poll() if lane is Lane.POLL else self._push()
+        if call is None:
+            return IDLE_S
+        state.is_busy = True
+        return call
+
+    def _poll(self) -> Call | None:
+        credential = self._core.credential
+        if credential is None:
+            return self._register()
+        if self._core.hub_now_s >= self._core.renew_at_s:
+            renewal = msgspec.json.encode(RenewRequest(cred_gen=credential.cred_gen))
+            # Waits for the other lane to be quiet, see above.
+            quiet = not self._lanes[Lane.PUSH].is_busy
+            return Call(RENEW_PATH, renewal, TIMEOUT_S, bearer=credential.credential) if quiet else None
+        wait_s = WAIT_MAX_S * self._rng.uniform(0.8, 1.0) if self._core.link.session_epoch else 0.0
+        return self._sync(credential, wait_s)
+
+    def _push(self) -> Call | None:
+        credential, session_epoch = self._core.credential, self._core.link.session_epoch
+        if credential is None or not session_epoch or self._core.hub_now_s >= self._core.renew_at_s:
+            return None
+        if events := self._core.pending_events():
+            body = msgspec.json.encode(EventsRequest(session_epoch=session_epoch, events=events))
+            return Call(EVENTS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch)
+        return self._sync(credential, 0.0) if self._told != self._core.observed else None
+
+    def _register(self) -> Call | None:
+        if not self._join_token or self._core.used_join_token(_digest(self._join_token)):
+            self.refusal = self.refusal or "there is no credential, and no fresh join token to get one with"
+            return None
+        if not self._core.is_registerable():
+            return None
+        request = RegisterRequest(
+            join_token=self._join_token,
+            cluster_uid=self._cluster_uid,
+            install_id=self._core.install_id,
+            agent_version=VERSION,
+            capabilities=CAPABILITIES,
+        )
+        return Call(REGISTER_PATH, msgspec.json.encode(request), TIMEOUT_S)
+
+    def _sync(self, credential: Credential, wait_s: float) -> Call:
+        sent = self._core.sync_request(wait_s)
+        self._told = sent.request.observed
+        body = msgspec.json.encode(sent.request)
+        return Call(SYNC_PATH, body, wait_s + TIMEOUT_S, bearer=credential.credential, sent=sent)
+
+    # -- what an answer means ------------------------------------------------------------------------------------------
+
+    def on_no_answer(self, lane: Lane, call: Call, why: str, retry_after_s: float = 0.0) -> None:
+        state = self._lanes[lane]
+        state.is_busy = False
+        state.failures += 1
+        if call.sent:
+            self._told = None  # perhaps the hub never heard it
+        most_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2.0 ** min(state.failures - 1, 10))
+        pause_s = max(retry_after_s, self._rng.uniform(0.0, most_s))
+        state.not_before_mono = self._clock.mono() + pause_s
+        self._note("hub_no_answer", {"path": call.path, "why": why, "failures": state.failures})
+
+    def on_answer(self, lane: Lane, call: Call, status: int, body: bytes, retry_after_s: float = 0.0) -> None:
+        if not 200 <= status < 300:
+            self._on_problem(lane, call, read_problem(status, body), retry_after_s)
+            return
+        try:
+            self._take(lane, call, body)
+        except msgspec.DecodeError as error:
+            self.on_no_answer(lane, call, f"not a message of this protocol: {error}")
+            return
+        state = self._lanes[lane]
+        state.is_busy, state.failures = False, 0
+        self.refusal = ""
+
+    def _take(self, lane: Lane, call: Call, body: bytes) -> None:
+        if call.path == EVENTS_PATH:
+            reply = msgspec.json.decode(body, type=EventsReply)
+            self._core.acknowledge(session_epoch=call.session_epoch, stored_seq=reply.stored_seq)
+        elif call.sent:
+            self._take_set(lane, call.sent, body)
+        else:
+            credential = msgspec.json.decode(body, type=Credential)
+            used = _digest(self._join_token) if call.path == REGISTER_PATH else ""
+            self._core.take_credential(credential, join_token_digest=used)
+
+    def _take_set(self, lane: Lane, sent: Sent, body: bytes) -> None:
+        received = read_sync_reply(body)
+        is_news = received.reply.digest != sent.request.have_digest
+        took_s = self._clock.mono() - sent.at.mono
+        self._core.on_reply(sent, received.reply, received.raw_digest)
+        if lane is Lane.POLL and took_s < PACE_S and (self._core.link.is_rewound or not is_news):
+            self._lanes[lane].not_before_mono = sent.at.mono + PACE_S
+
+    def _on_problem(self, lane: Lane, call: Call, problem: Problem, retry_after_s: float) -> None:
+        if problem.code == Code.SUPERSEDED:
+            self._stop = Stop.SUPERSEDED
+        elif problem.code == Code.CLONED:
+            self._core.link.is_locked = True
+            retry_after_s = max(retry_after_s, SLOW_S)
+        elif problem.code in (Code.BAD_TOKEN, Code.WRONG_CLUSTER):
+            retry_after_s = max(retry_after_s, self._on_refusal(call, problem))
+        elif problem.code == Code.UNSUPPORTED_PROTO:
+            retry_after_s = max(retry_after_s, SLOW_S)
+        self.on_no_answer(lane, call, f"{problem.status} {problem.code} {problem.detail}".strip(), retry_after_s)
+
+    def _on_refusal(self, call: Call, problem: Problem) -> float:
+        credential = self._core.credential
+        if credential and call.bearer != credential.credential:
+            return 0.0  # it was about a credential that has been replaced meanwhile
+        if call.path != REGISTER_PATH and self._join_token and not self._core.used_join_token(_digest(self._join_token)):
+            self._core.drop_credential()  # an admin gave us a new join token for this very case
+            return 0.0
+        self.refusal = problem.detail or f"the hub refuses this agent: {problem.code}"
+        return SLOW_S
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,109 @@
+"""Entry of one assignment: claim, checks one by one, opening of the whole box."""
+
+from __future__ import annotations
+
+from worker_agent.clock import HubTime
+from worker_agent.cluster.base import GpuPhase, StepStatus
+from worker_agent.fences import claim_refusal, is_lost, new_records
+from worker_agent.hands import Hands
+from worker_agent.link import Link
+from worker_agent.protocol import Assignment, Desired, Phase
+from worker_agent.state import Progress
+from worker_agent.steps import EntryStep
+
+ENTRY_ATTEMPTS = 2  # a check that fails twice fails the entry
+
+Member = tuple[Assignment, Progress]
+
+
+class Entering:
+    def __init__(self, *, hands: Hands, link: Link, time: HubTime) -> None:
+        self._hands, self._link, self._time = hands, link, time
+
+    def block(self, assignment: Assignment, progress: Progress) -> str:
+        """Why this assignment may not begin or open now, as a sentence, or ""."""
+        if assignment.desired != Desired.PRESENT:
+            return f"UNSUPPORTED: this version does not know desired={assignment.desired}"
+        if not progress.listed:
+            return "the hub's last set does not list it any more"
+        if why := self._link.entry_block():
+            return why
+        return "its window has not begun" if self._time.earliest() < assignment.not_before_s else ""
+
+    def waits_for(self, assignment: Assignment, progress: Progress) -> str:
+        if progress.is_leaving or progress.phase not in (Phase.PENDING, Phase.ENTERED):
+            return ""
+        why = self.block(assignment, progress)
+        if why or progress.phase is not Phase.PENDING:
+            return why
+        return claim_refusal(self._hands.nodes.get(assignment.node), assignment)
+
+    def advance(self, assignment: Assignment, progress: Progress) -> None:
+        record = self._hands.own(assignment)
+        if record is None:
+            self._claim(assignment, progress)
+            record = self._hands.own(assignment)
+        if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
+            self._check(assignment, progress)
+
+    def _claim(self, assignment: Assignment, progress: Progress) -> None:
+        node = self._hands.nodes.get(assignment.node)
+        if progress.phase is not Phase.PENDING and is_lost(node, assignment):
+            progress.fail(f"node {assignment.node} went on to a higher epoch")
+        elif self.block(assignment, progress):
+            return
+        elif unknown := [step for step in assignment.entry_steps if step not in list(EntryStep)]:
+            self._refuse(assignment, progress, unknown)
+        elif not claim_refusal(node, assignment):
+            self._hands.write("claim", assignment, progress, new_records(assignment, GpuPhase.CLAIMED))
+
+    def _refuse(self, assignment: Assignment, progress: Progress, unknown: list[str]) -> None:
+        """A check that this version does not know is never skipped."""
+        for step in unknown:
+            self._hands.report_unsupported(assignment, progress, step, "entry step")
+        progress.fail(f"UNSUPPORTED: this agent does not know the entry step {', '.join(unknown)}")
+
+    def _check(self, assignment: Assignment, progress: Progress) -> None:
+        for step in assignment.entry_steps:
+            if step in progress.entry_done:
+                continue
+            status = self._hands.step(assignment, progress, step)
+            if status is StepStatus.FAILED and progress.attempts[step] >= ENTRY_ATTEMPTS:
+                progress.fail(f"check {step} failed {ENTRY_ATTEMPTS} times on node {assignment.node}")
+            if status is not StepStatus.OK:
+                return
+            progress.entry_done.append(step)
+        progress.advance(Phase.ENTERED)
+
+    # -- the box -------------------------------------------------------------------------------------------------------
+
+    def mark_active(self, box: list[Member]) -> None:
+        """All nodes ready: the window starts now. Written down before anything is opened, so that it starts once."""
+        if any(progress.phase not in (Phase.ENTERED, Phase.ACTIVE) for _, progress in box) or not self._is_whole(box):
+            return
+        if all(progress.active_s is not None for _, progress in box):
+            return
+        if any(self.block(assignment, progress) or not self._hands.own(assignment) for assignment, progress in box):
+            return
+        known = [progress.active_s for _, progress in box if progress.active_s is not None]
+        active_s = min(known) if known else self._time.now()
+        for _, progress in box:
+            progress.active_s = active_s
+
+    @staticmethod
+    def _is_whole(box: list[Member]) -> bool:
+        return len(box) == box[0][0].gang_count
+
+    def open(self, box: list[Member]) -> None:
+        for assignment, progress in box:
+            record = self._hands.own(assignment)
+            if record is None or record.phase is not GpuPhase.CLAIMED or progress.active_s is None:
+                continue
+            if not self.block(assignment, progress):
+                records = new_records(assignment, GpuPhase.OPEN, active_s=progress.active_s)
+                self._hands.write("open", assignment, progress, records)
+
+    def serve(self, box: list[Member]) -> None:
+        opened = [a for a, _ in box if (record := self._hands.own(a)) and record.phase is GpuPhase.OPEN]
+        if opened:
+            self._hands.serve(opened)

@@ -1,0 +1,119 @@
+"""Reading and making the records that fence each GPU. Pure functions over one node as it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
+from worker_agent.protocol import Assignment, Desired, Observed, Phase
+from worker_agent.steps import ExitStep
+
+_RANK = {phase: rank for rank, phase in enumerate(GpuPhase)}
+_SHOWN = {GpuPhase.CLAIMED: Phase.ENTERING, GpuPhase.OPEN: Phase.ACTIVE, GpuPhase.CLOSED: Phase.EXITING}
+
+
+def own_record(node: NodeState | None, assignment: Assignment) -> GpuRecord | None:
+    """The record of this very assignment and epoch; of its GPUs the least advanced (they are written together)."""
+    if node is None or node.view.uid != assignment.node_uid:
+        return None
+    records = [node.records[gpu] for gpu in assignment.gpus if gpu in node.records]
+    own = [record for record in records if record.assignment_id == assignment.id and record.epoch == assignment.epoch]
+    return min(own, key=lambda record: _RANK[record.phase], default=None)
+
+
+def claim_refusal(node: NodeState | None, assignment: Assignment) -> str:
+    """Why these GPUs cannot be claimed as they are, or ""."""
+    if node is None:
+        return f"node {assignment.node} is not in the cluster"
+    if node.view.uid != assignment.node_uid:
+        return f"node {assignment.node} was made anew: its UID is {node.view.uid}, not {assignment.node_uid}"
+    there = {gpu.uuid for gpu in node.view.gpus}
+    if missing := [gpu for gpu in assignment.gpus if gpu not in there]:
+        return f"node {assignment.node} has no GPU {', '.join(missing)}"
+    return next((why for gpu in assignment.gpus if (why := _held(gpu, node.records.get(gpu), assignment))), "")
+
+
+def _held(gpu: str, record: GpuRecord | None, assignment: Assignment) -> str:
+    if record is None:
+        return ""
+    if record.epoch >= assignment.epoch:
+        return f"GPU {gpu} has epoch {record.epoch} on record, this claim has {assignment.epoch}: too old"
+    if record.phase is not GpuPhase.FREE:
+        return f"GPU {gpu} is still {record.phase} for assignment {record.assignment_id} (epoch {record.epoch})"
+    return ""
+
+
+def is_lost(node: NodeState | None, assignment: Assignment) -> bool:
+    """A higher epoch is on record: the hub gave these GPUs on, so this assignment has nothing to say there any more."""
+    if node is None or node.view.uid != assignment.node_uid:
+        return False
+    return any(gpu in node.records and node.records[gpu].epoch > assignment.epoch for gpu in assignment.gpus)
+
+
+def new_records(
+    assignment: Assignment, phase: GpuPhase, *, active_s: float | None = None, closed_s: float | None = None
+) -> dict[str, GpuRecord]:
+    record = GpuRecord(
+        epoch=assignment.epoch,
+        assignment_id=assignment.id,
+        gpr_id=assignment.gpr_id,
+        slice=assignment.slice,
+        run=assignment.run,
+        phase=phase,
+        active_s=active_s,
+        closed_s=closed_s,
+    )
+    return dict.fromkeys(assignment.gpus, record)
+
+
+def fence_records(node: NodeState, assignment: Assignment) -> dict[str, GpuRecord]:
+    """For an assignment that never claimed: its epoch goes on record, so that no delayed word of it can claim later."""
+    records = new_records(assignment, GpuPhase.FREE)
+    return {gpu: record for gpu, record in records.items() if not _held(gpu, node.records.get(gpu), assignment)}
+
+
+def orphans(nodes: Iterable[NodeState], known: Iterable[str]) -> Iterator[tuple[NodeState, GpuRecord, tuple[str, ...]]]:
+    """Held GPUs of assignments that the agent's document does not know: it was lost, or restored from an old copy."""
+    known_ids = set(known)
+    for node in nodes:
+        strays: dict[GpuRecord, list[str]] = {}
+        for gpu, record in node.records.items():
+            if record.phase is not GpuPhase.FREE and record.assignment_id not in known_ids:
+                strays.setdefault(record, []).append(gpu)
+        for record, gpus in strays.items():
+            yield node, record, tuple(sorted(gpus))
+
+
+def observed_orphan(record: GpuRecord) -> Observed:
+    return Observed(
+        assignment_id=record.assignment_id,
+        epoch=record.epoch,
+        phase=_SHOWN[record.phase],
+        active_s=record.active_s,
+        exit_began_s=record.closed_s,
+        failure="known from the node alone: the agent's own document does not have it",
+    )
+
+
+def assignment_of_closed(node: NodeState, record: GpuRecord, gpus: tuple[str, ...]) -> Assignment:
+    """An exit that had begun is finished whatever was lost: the node says enough for that."""
+    return Assignment(
+        id=record.assignment_id,
+        gpr_id=record.gpr_id,
+        gpr_name=record.gpr_id,
+        slice=record.slice,
+        run=record.run,
+        namespaces=(),
+        node=node.view.name,
+        node_uid=node.view.uid,
+        gpus=gpus,
+        epoch=record.epoch,
+        desired=Desired.ABSENT,
+        gang_count=1,
+        not_before_s=0.0,
+        enter_by_s=0.0,
+        duration_s=0.0,
+        not_after_s=0.0,
+        entry_steps=(),
+        exit_steps=tuple(ExitStep),
+    )

@@ -1,0 +1,189 @@
+"""The agent's hands: one pass's view of the cluster, writes, steps, and the report of each.
+
+Lives here: what to do when the cluster says no. Must not live here: which assignment enters or leaves, and when.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Literal
+
+from worker_agent.clock import Clock, HubTime
+from worker_agent.cluster.base import (
+    Cluster,
+    ClusterError,
+    GpuPhase,
+    GpuRecord,
+    NodeState,
+    Records,
+    StepCall,
+    StepResult,
+    StepStatus,
+    Throttled,
+)
+from worker_agent.fences import own_record
+from worker_agent.link import Note
+from worker_agent.protocol import Assignment, Outcome, Phase, StepEvent
+from worker_agent.state import Memory, Progress
+from worker_agent.steps import Milestone
+
+Verb = Literal["claim", "open", "close", "release"]
+
+LOG_MAX = 4000
+RETRY_MIN_S, RETRY_MAX_S = 0.5, 30.0
+THROTTLE_MAX_S = 1.0  # an exit may not wait longer for an API server under load
+
+_MILESTONES = {
+    GpuPhase.CLAIMED: (Milestone.CLAIM, Phase.ENTERING),
+    GpuPhase.OPEN: (Milestone.OPEN, Phase.ACTIVE),
+    GpuPhase.CLOSED: (Milestone.CLOSE, Phase.EXITING),
+    GpuPhase.FREE: (Milestone.RELEASE, Phase.RELEASED),
+}
+
+
+class Hands:
+    def __init__(self, *, cluster: Cluster, clock: Clock, time: HubTime, memory: Memory, rng: random.Random, note: Note) -> None:
+        self._cluster, self._clock, self._time, self._memory = cluster, clock, time, memory
+        self._rng, self._note = rng, note
+        self.nodes: dict[str, NodeState] = {}
+        self._quiet_until_mono = float("-inf")
+        self._started_s: dict[tuple[str, str], float] = {}
+        self._retry_mono: dict[tuple[str, str], float] = {}
+
+    # -- observe -------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> bool:
+        try:
+            self.nodes = self._cluster.observe()
+        except ClusterError as error:
+            self._note("cluster_unreadable", {"error": str(error)})
+            return False
+        return True
+
+    def prune(self, held: set[str]) -> None:
+        """Forget the timers of what is over."""
+        self._started_s = {key: at for key, at in self._started_s.items() if key[0] in held}
+        self._retry_mono = {key: at for key, at in self._retry_mono.items() if key[0] in held}
+
+    def own(self, assignment: Assignment) -> GpuRecord | None:
+        return own_record(self.nodes.get(assignment.node), assignment)
+
+    def reflect(self, assignment: Assignment, progress: Progress) -> None:
+        """The node is the truth on what was done: take it over, and report each milestone once."""
+        record = self.own(assignment)
+        if record is None:
+            return
+        if record.active_s is not None and progress.active_s is None:
+            progress.active_s = record.active_s
+        if record.closed_s is not None and progress.exit_began_s is None:
+            progress.exit_began_s = record.closed_s
+        if record.phase is GpuPhase.CLOSED and not progress.is_leaving:
+            progress.ending = True  # closed before a crash: there is no way back
+        milestone, phase = _MILESTONES[record.phase]
+        if not (progress.failure and phase is Phase.EXITING):
+            progress.advance(phase)
+        if progress.first(milestone):
+            self._report_milestone(assignment, milestone, record)
+
+    # -- act -----------------------------------------------------------------------------------------------------------
+
+    def write(self, verb: Verb, assignment: Assignment, progress: Progress, records: Records) -> bool:
+        """One conditional write. False: it had no effect, or nobody knows; the next pass sees."""
+        if self._clock.mono() < self._quiet_until_mono:
+            return False
+        seen = self.nodes[assignment.node]
+        try:
+            self.nodes[assignment.node] = getattr(self._cluster, verb)(seen, records)
+        except ClusterError as error:
+            if isinstance(error, Throttled):
+                self._quiet_until_mono = self._clock.mono() + min(error.retry_after_s, THROTTLE_MAX_S)
+            self._note("write_failed", {"write": verb, "assignment": assignment.id, "error": str(error)})
+            return False
+        self.reflect(assignment, progress)
+        return True
+
+    def serve(self, box: list[Assignment]) -> None:
+        try:
+            self._cluster.serve(box)
+        except ClusterError as error:
+            self._note("serve_failed", {"gpr": box[0].gpr_id, "error": str(error)})
+
+    def step(self, assignment: Assignment, progress: Progress, step: str) -> StepStatus:
+        """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""
+        key = (assignment.id, step)
+        if self._clock.mono() < self._retry_mono.get(key, float("-inf")):
+            return StepStatus.RUNNING
+        started_s = self._started_s.setdefault(key, self._time.now())
+        attempt = progress.attempts.get(step, 0) + 1
+        result = self._poll(assignment, progress, step, attempt)
+        if result.status is StepStatus.RUNNING:
+            return StepStatus.RUNNING
+        progress.attempts = {**progress.attempts, step: attempt}
+        del self._started_s[key]
+        self._retry_mono[key] = self._clock.mono() + self._pause_s(attempt)
+        outcome = Outcome.OK if result.status is StepStatus.OK else Outcome.FAILED
+        self.report(assignment, step, outcome, result.log, attempt=attempt, started_s=started_s, evidence=result.evidence)
+        return result.status
+
+    def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int) -> StepResult:
+        closed_s = progress.exit_began_s
+        call = StepCall(
+            step=step,
+            attempt=attempt,
+            assignment=assignment,
+            node=self.nodes[assignment.node],
+            since_closed_s=max(0.0, self._time.now() - closed_s) if closed_s is not None else 0.0,
+        )
+        try:
+            return self._cluster.run(call)
+        except ClusterError as error:
+            self._note("step_unanswered", {"step": step, "assignment": assignment.id, "error": str(error)})
+            return StepResult(status=StepStatus.RUNNING)
+
+    def _pause_s(self, attempt: int) -> float:
+        most_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(attempt, 10))
+        return self._rng.uniform(RETRY_MIN_S, most_s)
+
+    # -- report --------------------------------------------------------------------------------------------------------
+
+    def report(
+        self,
+        assignment: Assignment,
+        step: str,
+        outcome: Outcome,
+        log: str,
+        *,
+        attempt: int = 1,
+        started_s: float | None = None,
+        evidence: dict[str, str | int | float | bool] | None = None,
+    ) -> None:
+        now_s = self._time.now()
+        event = StepEvent(
+            seq=0,  # numbered when it is handed out
+            assignment_id=assignment.id,
+            epoch=assignment.epoch,
+            step=step,
+            attempt=attempt,
+            outcome=outcome,
+            started_s=now_s if started_s is None else min(started_s, now_s),
+            ended_s=now_s,
+            log=log[:LOG_MAX],
+            evidence=evidence or {},
+        )
+        self._memory.state.events.append(event)
+        self._note("step", {"assignment": assignment.id, "step": step, "outcome": outcome, "attempt": attempt})
+
+    def report_unsupported(self, assignment: Assignment, progress: Progress, word: str, what: str) -> None:
+        """Said once, never skipped in silence."""
+        if progress.first(f"unsupported:{word}"):
+            self.report(assignment, word, Outcome.UNSUPPORTED, f"this agent does not know the {what} {word}")
+
+    def _report_milestone(self, assignment: Assignment, milestone: Milestone, record: GpuRecord) -> None:
+        what = f"{len(assignment.gpus)} GPUs of node {assignment.node}"
+        log = {
+            Milestone.CLAIM: f"{what} isolated for workspace {assignment.slice}; epoch {record.epoch} is on record",
+            Milestone.OPEN: f"{what} open to the workloads of workspace {assignment.slice}",
+            Milestone.CLOSE: f"{what} closed to workspace {assignment.slice}; nothing new of it can start there",
+            Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older claim has no effect",
+        }[milestone]
+        self.report(assignment, milestone, Outcome.OK, log, evidence={"epoch": record.epoch})

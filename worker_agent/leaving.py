@@ -1,0 +1,90 @@
+"""Exit of one assignment: close, drain, checks, release. It never asks the hub for leave."""
+
+from __future__ import annotations
+
+from worker_agent.clock import Clock, HubTime
+from worker_agent.cluster.base import GpuPhase, GpuRecord, StepStatus
+from worker_agent.fences import fence_records, is_lost, new_records
+from worker_agent.hands import Hands
+from worker_agent.protocol import Assignment, Outcome, Phase
+from worker_agent.state import Progress
+from worker_agent.steps import ExitStep, Milestone
+
+NODE_GONE_S = 60.0  # a node that is not in the cluster for so long holds nothing of a slice any more
+
+
+class Leaving:
+    def __init__(self, *, hands: Hands, clock: Clock, time: HubTime) -> None:
+        self._hands, self._clock, self._time = hands, clock, time
+        self._gone_since_mono: dict[str, float] = {}
+
+    def advance(self, assignment: Assignment, progress: Progress) -> None:
+        if not self._is_there(assignment):
+            self._without_node(assignment, progress)
+            return
+        self._gone_since_mono.pop(assignment.id, None)
+        record = self._hands.own(assignment)
+        if record is None and Milestone.CLAIM not in progress.reported:
+            self._fence(assignment, progress)
+            return
+        if record is None or record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN):
+            self._close(assignment, progress)
+        record = self._hands.own(assignment)
+        if record and record.phase is GpuPhase.CLOSED:
+            self._clear(assignment, progress, record)
+
+    def prune(self, held: set[str]) -> None:
+        self._gone_since_mono = {known: mono for known, mono in self._gone_since_mono.items() if known in held}
+
+    def _is_there(self, assignment: Assignment) -> bool:
+        node = self._hands.nodes.get(assignment.node)
+        return node is not None and node.view.uid == assignment.node_uid
+
+    def _without_node(self, assignment: Assignment, progress: Progress) -> None:
+        since = self._gone_since_mono.setdefault(assignment.id, self._clock.mono())
+        never_claimed = Milestone.CLAIM not in progress.reported
+        if never_claimed or self._clock.mono() - since >= NODE_GONE_S:
+            log = f"node {assignment.node} is not in the cluster any more: nothing of the workspace can be on it"
+            self._finish(assignment, progress, log)
+
+    def _fence(self, assignment: Assignment, progress: Progress) -> None:
+        """Never claimed, so over at once; but its epoch must be on record, or a delayed PRESENT could still claim."""
+        records = fence_records(self._hands.nodes[assignment.node], assignment)
+        if not records:
+            self._finish(assignment, progress, "nothing was claimed, and later epochs are on record already")
+        elif self._hands.write("release", assignment, progress, records):
+            progress.advance(Phase.RELEASED)
+
+    def _finish(self, assignment: Assignment, progress: Progress, log: str) -> None:
+        progress.advance(Phase.RELEASED)
+        if progress.first(Milestone.RELEASE):
+            self._hands.report(assignment, Milestone.RELEASE, Outcome.OK, log)
+
+    def _close(self, assignment: Assignment, progress: Progress) -> None:
+        """Also when its records were wiped off the node: what may still run there must be drained."""
+        if is_lost(self._hands.nodes.get(assignment.node), assignment):
+            self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
+            return
+        active_s = progress.active_s if progress.phase in (Phase.ACTIVE, Phase.EXITING) else None
+        records = new_records(assignment, GpuPhase.CLOSED, active_s=active_s, closed_s=self._time.now())
+        self._hands.write("close", assignment, progress, records)
+
+    def _clear(self, assignment: Assignment, progress: Progress, record: GpuRecord) -> None:
+        for step in exit_steps(assignment):
+            if step in progress.exit_done:
+                continue
+            if step not in list(ExitStep):
+                # An exit must end: what a newer hub wants beyond the known steps is reported, the known ones are done.
+                self._hands.report_unsupported(assignment, progress, step, "exit step")
+            elif self._hands.step(assignment, progress, step) is StepStatus.OK:
+                progress.exit_done.append(step)
+            else:
+                return  # running, or failed: tried again until it succeeds
+        records = new_records(assignment, GpuPhase.FREE, active_s=record.active_s, closed_s=record.closed_s)
+        self._hands.write("release", assignment, progress, records)
+
+
+def exit_steps(assignment: Assignment) -> tuple[str, ...]:
+    """Draining is not a matter of configuration: without it the next slice would meet the last one's pods."""
+    steps = assignment.exit_steps
+    return steps if ExitStep.DRAIN in steps else (ExitStep.DRAIN, *steps)

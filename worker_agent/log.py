@@ -1,0 +1,45 @@
+"""Log lines: one per event, on standard error; the same line again is held back for a while."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from worker_agent.clock import Clock
+
+REPEAT_S = 30.0
+
+
+def configure() -> None:
+    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+class Log:
+    """A pass runs several times a second: what is wrong stays wrong and is said every half minute."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._logger = structlog.get_logger()
+        self._said: dict[str, float] = {}
+
+    def __call__(self, event: str, fields: dict[str, object]) -> None:
+        key, now = f"{event} {fields}", self._clock.mono()
+        self._said = {line: mono for line, mono in self._said.items() if now - mono < REPEAT_S}
+        if key not in self._said:
+            self._said[key] = now
+            self._logger.info(event, **fields)
+
+    def broke(self, what: str) -> None:
+        self._logger.exception("unexpected", where=what)

@@ -1,0 +1,123 @@
+"""The agent as a process: three threads round one core, and one lock.
+
+The main thread runs the passes; one thread per lane talks to the hub, and holds the lock only to ask what to say and to
+hand over the answer. So a sync that is parked, or a hub that is away, never delays an exit.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from worker_agent.clock import Clock
+from worker_agent.cluster.base import Cluster
+from worker_agent.core import Core
+from worker_agent.dialog import Call, Dialog, Lane, Stop
+from worker_agent.log import Log
+from worker_agent.state import OtherWriter
+from worker_agent.transport import NoAnswer
+
+PERIOD_S = 0.2  # between passes; an exit begins within this time of its end
+SLOW_S = 1.0
+EXIT_OK, EXIT_SUPERSEDED, EXIT_REFUSED = 0, 3, 4
+
+
+class Transport(Protocol):
+    def post(self, call: Call) -> tuple[int, bytes, float]: ...
+
+
+class Process:
+    def __init__(self, *, cluster: Cluster, connect: Callable[[], Transport], join_token: str, clock: Clock, log: Log) -> None:
+        rng = random.Random()  # noqa: S311  # jitter and ids, no secret
+        self._log, self._connect = log, connect
+        self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
+        self._dialog = Dialog(core=self._core, cluster_uid=cluster.uid(), join_token=join_token, clock=clock, rng=rng, note=log)
+        self._lock = threading.Lock()
+        self._wake_main, self._wake_push = threading.Event(), threading.Event()
+        self._is_stopping = threading.Event()
+        self._is_superseded = False
+
+    def stop(self) -> None:
+        """Nodes stay as they are; what is to be remembered is durable already. May be called from a signal handler."""
+        self._is_stopping.set()
+        self._wake_main.set()
+
+    def run(self) -> int:
+        """Until stopped, superseded or refused. Returns the exit code."""
+        for lane in Lane:
+            # Daemons: a parked sync must not hold up the end of the process.
+            threading.Thread(target=self._talk, args=(lane,), name=f"egs-{lane}", daemon=True).start()
+        while not self._is_stopping.is_set() and self._dialog_stop() is None:
+            self._wake_main.clear()
+            self._pass()
+            self._wake_push.set()
+            self._wake_main.wait(PERIOD_S)
+        self._is_stopping.set()
+        return self._exit_code()
+
+    def _dialog_stop(self) -> Stop | None:
+        with self._lock:
+            return Stop.SUPERSEDED if self._is_superseded else self._dialog.stop
+
+    def _exit_code(self) -> int:
+        match self._dialog_stop():
+            case Stop.SUPERSEDED:
+                self._log("superseded", {"why": "another agent is at work for this cluster; this one stops"})
+                return EXIT_SUPERSEDED
+            case Stop.REFUSED:
+                self._log("refused", {"why": self._dialog.refusal})
+                return EXIT_REFUSED
+            case _:
+                return EXIT_OK
+
+    def _pass(self) -> None:
+        with self._guard("pass"), self._lock:
+            self._core.reconcile()
+
+    def _talk(self, lane: Lane) -> None:
+        transport = self._connect()
+        while not self._is_stopping.is_set():
+            pause_s = SLOW_S  # after something unexpected
+            with self._guard(lane):
+                pause_s = self._exchange(transport, lane)
+            self._rest(lane, pause_s)
+
+    def _exchange(self, transport: Transport, lane: Lane) -> float:
+        """One call, if there is one to make. Returns how long the lane may rest."""
+        with self._lock:
+            call = self._dialog.next_call(lane)
+        if not isinstance(call, Call):
+            return call
+        try:
+            status, body, retry_after_s = transport.post(call)
+        except NoAnswer as error:
+            with self._lock:
+                self._dialog.on_no_answer(lane, call, str(error))
+            return 0.0
+        with self._lock:
+            self._dialog.on_answer(lane, call, status, body, retry_after_s)
+        self._wake_main.set()
+        return 0.0
+
+    def _rest(self, lane: Lane, pause_s: float) -> None:
+        if pause_s <= 0:
+            return
+        if lane is Lane.PUSH:
+            self._wake_push.wait(pause_s)
+            self._wake_push.clear()
+        else:
+            self._is_stopping.wait(min(pause_s, 1.0))
+
+    @contextmanager
+    def _guard(self, where: str) -> Iterator[None]:
+        """A fault in one place must not end the process: other nodes have ends to keep."""
+        try:
+            yield
+        except OtherWriter:
+            self._is_superseded = True
+            self._wake_main.set()
+        except Exception:
+            self._log.broke(where)

@@ -1,0 +1,144 @@
+"""The agent's own document: what it must not forget, besides the records on the nodes.
+
+Lives here: its fields, and saving it as a whole. `Memory` keeps apart what is believed (`state`) and what is durable:
+only what is durable is told to the hub, so that a crash never takes back a word given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from worker_agent.cluster.base import Cluster, ClusterError, Conflict, StateDoc
+from worker_agent.protocol import LEASE_TTL_S, Assignment, Credential, Phase, StepEvent
+
+FORMAT = 1
+EVENTS_KEPT = 500
+
+_RANK = {phase: rank for rank, phase in enumerate(Phase)}
+
+
+class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How far one assignment is. Times by the hub's clock."""
+
+    phase: Phase = Phase.PENDING
+    listed: bool = True  # in the last complete set
+    absent: bool = False  # once ABSENT, always ABSENT
+    ending: bool = False  # the end of its window came; no extension after that
+    failure: str = ""
+    active_s: float | None = None
+    exit_began_s: float | None = None
+    entry_done: list[str] = []
+    exit_done: list[str] = []
+    attempts: dict[str, int] = {}
+    reported: list[str] = []  # said once: milestones, unsupported words
+
+    def advance(self, phase: Phase) -> None:
+        """Phases only move forward, whatever an old view of the cluster shows."""
+        if _RANK[phase] > _RANK[self.phase]:
+            self.phase = phase
+
+    def fail(self, why: str) -> None:
+        self.failure = why
+        self.advance(Phase.FAILED)
+
+    def first(self, word: str) -> bool:
+        if word in self.reported:
+            return False
+        self.reported.append(word)
+        return True
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.absent or self.ending or bool(self.failure)
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase is Phase.RELEASED
+
+
+class State(msgspec.Struct, kw_only=True, omit_defaults=True):
+    format: int = FORMAT
+    install_id: str = ""
+    join_token_digest: str = ""  # of the join token that was used up, so that a new one is recognized
+    credential: Credential | None = None
+    credential_since_s: float = 0.0
+    hub_id: str = ""
+    generation: int = 0  # the highest ever accepted
+    digest: str = ""  # of the last set accepted
+    lease_ttl_s: float = LEASE_TTL_S
+    offset_s: float | None = None
+    assignments: dict[str, Assignment] = {}
+    progress: dict[str, Progress] = {}
+    events: list[StepEvent] = []  # not yet stored by the hub
+
+    def held(self) -> list[tuple[Assignment, Progress]]:
+        """Every assignment that is not over, in a fixed order."""
+        return [(a, self.progress[i]) for i, a in sorted(self.assignments.items()) if not self.progress[i].is_over]
+
+    def forget(self, assignment_id: str) -> None:
+        del self.assignments[assignment_id], self.progress[assignment_id]
+
+
+class StateLost(Exception):
+    """The document cannot be read: wrong format. An operator must look at it."""
+
+
+class OtherWriter(Exception):
+    """Another agent writes this cluster's document: this one must stop."""
+
+
+class Memory:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._tried: set[str] = set()  # digests of bodies that may have been written though the answer was lost
+        doc = cluster.load_state()
+        self._body, self._version = (doc.body, doc.version) if doc else (b"", "")
+        self.state = _decode(doc) if doc else State()
+        self.is_durable = doc is not None
+
+    def save(self) -> bool:
+        """Make the state durable if it is not yet. False: not now, try again. Raises OtherWriter."""
+        del self.state.events[:-EVENTS_KEPT]
+        body = msgspec.json.encode(self.state)
+        self.is_durable = body == self._body or self._write(body)
+        return self.is_durable
+
+    def _write(self, body: bytes) -> bool:
+        self._tried.add(_digest(body))
+        try:
+            version = self._cluster.save_state(body, self._version)
+        except Conflict:
+            return self._resolve() and (self._body == body or self._write(body))
+        except ClusterError:
+            return False
+        self._body, self._version, self._tried = body, version, set()
+        return True
+
+    def _resolve(self) -> bool:
+        """After a conflict: our own write whose answer was lost, or somebody else's?"""
+        try:
+            doc = self._cluster.load_state()
+        except ClusterError:
+            return False
+        if doc is not None and doc.version == self._version:
+            return False  # nobody wrote: the conflict has passed, try at the next pass
+        if doc is not None and _digest(doc.body) not in self._tried:
+            raise OtherWriter("another agent wrote the state of this cluster")
+        self._body, self._version = (doc.body, doc.version) if doc else (b"", "")
+        return True
+
+
+def _decode(doc: StateDoc) -> State:
+    try:
+        state = msgspec.json.decode(doc.body, type=State)
+    except msgspec.DecodeError as error:
+        raise StateLost(f"the agent's state document cannot be read: {error}") from error
+    if state.format > FORMAT:
+        raise StateLost(f"the agent's state document has format {state.format}, this version knows {FORMAT}")
+    return state
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

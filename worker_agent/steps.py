@@ -1,0 +1,50 @@
+"""The steps of entry and exit, and the stages of a drain.
+
+Lives here: names that the hub may ask for. Must not live here: what a step does (the cluster driver's) or when (entry,
+leave).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from worker_agent.protocol import Drain
+
+
+class EntryStep(StrEnum):
+    NODE_READY = "node_ready"
+    GPU_COUNT = "gpu_count"
+    GPU_HEALTH = "gpu_health"
+    STORAGE = "storage"
+    NETWORK = "network"
+
+
+class ExitStep(StrEnum):
+    DRAIN = "drain"
+    GPU_IDLE = "gpu_idle"
+    NODE_CLEAN = "node_clean"
+
+
+class Milestone(StrEnum):
+    """Not for the hub to choose: every assignment passes through them. Reported like steps."""
+
+    CLAIM = "claim"
+    OPEN = "open"
+    CLOSE = "close"
+    RELEASE = "release"
+
+
+class DrainStage(StrEnum):
+    EVICT = "evict"  # ask: disruption budgets may refuse
+    DELETE = "delete"  # tell: with what is left of the pod's grace
+    FORCE = "force"  # do not wait for the node
+
+
+CAPABILITIES: tuple[str, ...] = (*EntryStep, *ExitStep)
+
+
+def drain_stage(drain: Drain, since_closed_s: float) -> DrainStage:
+    """A tenant's disruption budget delays an exit by the grace, never for ever."""
+    if since_closed_s >= drain.force_after_s:
+        return DrainStage.FORCE
+    return DrainStage.DELETE if since_closed_s >= drain.grace_s else DrainStage.EVICT

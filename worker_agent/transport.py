@@ -1,0 +1,37 @@
+"""HTTP to the hub. One client per lane, since a lane has one call at a time."""
+
+from __future__ import annotations
+
+import httpx
+
+from worker_agent import VERSION
+from worker_agent.dialog import Call
+from worker_agent.protocol import BODY_MAX_BYTES, PROTO
+
+
+class NoAnswer(Exception):
+    """Refused, timed out, cut off: whether the hub heard us is not known."""
+
+
+class Http:
+    def __init__(self, hub: str) -> None:
+        headers = {"EGS-Proto": PROTO, "User-Agent": f"egs-agent/{VERSION}", "Content-Type": "application/json"}
+        # Redirects are not followed: the credential goes to the hub that the operator named, and nowhere else.
+        self._client = httpx.Client(base_url=hub, headers=headers, follow_redirects=False)
+
+    def post(self, call: Call) -> tuple[int, bytes, float]:
+        """Status, body and the seconds of Retry-After."""
+        headers = {"Authorization": f"Bearer {call.bearer}"} if call.bearer else {}
+        timeout = httpx.Timeout(call.timeout_s, connect=5.0)
+        try:
+            answer = self._client.post(call.path, content=call.body, headers=headers, timeout=timeout)
+        except httpx.HTTPError as error:
+            raise NoAnswer(f"{type(error).__name__}: {error}") from error
+        if len(answer.content) > BODY_MAX_BYTES:
+            raise NoAnswer(f"the answer has {len(answer.content)} bytes (limit {BODY_MAX_BYTES})")
+        return answer.status_code, answer.content, _seconds(answer.headers.get("Retry-After", ""))
+
+
+def _seconds(retry_after: str) -> float:
+    """The other form, a date, needs clocks that agree: the backoff does for it."""
+    return float(retry_after) if retry_after.isdecimal() else 0.0
