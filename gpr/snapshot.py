@@ -18,8 +18,11 @@ from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot,
 from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, agent_is_live
 from inventory.services.reservations import is_usable
 
-# Until somebody says otherwise: how long a node that is set aside or not ready stays away.
-FAR_S = 10 * 366 * 86_400
+# Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
+# that, and those who wait for it are told anew once in that time, not every second.
+RETURN_S = 4 * 3600
+# Ticks are not exact: a start this late has kept its promise.
+PROMISE_TOLERANCE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def snapshot_load(*, now: datetime, may_improve: bool = True) -> Loaded:
         pools=pools,
         running=_running(pool_of_node),
         queue=queue,
-        policy=Policy(may_improve=may_improve),
+        policy=Policy(may_improve=may_improve, promise_tolerance_s=PROMISE_TOLERANCE_S),
     )
     return Loaded(
         snapshot=snapshot,
@@ -130,7 +133,7 @@ def _pools(
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
         is_open = is_usable(row) and not row.has_sick_gpu and cluster_is_reachable(cluster, now)
-        closed = () if is_open else (Window(now_s, now_s + FAR_S),)
+        closed = () if is_open else (Window(now_s, (now_s // RETURN_S + 2) * RETURN_S),)
         nodes[key].append(PlannerNode(id=str(row.pk), gpu_count=row.gpu_count, closed=closed))
         pool_of_node[row.pk] = key.id
     keys = sorted(nodes, key=lambda key: key.id)

@@ -3,8 +3,10 @@
 from celery import shared_task
 
 from gpr.allocator import tick
+from journal.hints import TICK_TASK, kick_taken
 
 
-@shared_task(name="gpr.tick", ignore_result=True)
+@shared_task(name=TICK_TASK, ignore_result=True)
 def tick_task() -> None:
+    kick_taken()
     tick()

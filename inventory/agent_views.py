@@ -41,6 +41,7 @@ class Wakeups:
         self._lock = threading.Lock()
         self._parked: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
         self._is_listening = False
+        self.is_closing = False
 
     @contextmanager
     def expect(self, topic: str) -> Iterator[asyncio.Event]:
@@ -58,6 +59,12 @@ class Wakeups:
                 self._parked[topic].discard(entry)
                 if not self._parked[topic]:
                     del self._parked[topic]
+
+    def close(self) -> None:
+        """The server is stopping: whoever is parked answers now, and the agent asks again elsewhere."""
+        self.is_closing = True
+        for topic in tuple(self._parked):
+            self.wake(topic)
 
     def wake(self, topic: str) -> None:
         with self._lock:
@@ -108,7 +115,7 @@ async def _park(heard: HeardSync) -> SyncReply:
             woken.clear()
             generation = await _in_db_thread(partial(generation_now, cluster_id=cluster_id))
             left_s = until - loop.time()
-            if generation != heard.message.known_generation or left_s <= 0:
+            if generation != heard.message.known_generation or left_s <= 0 or wakeups.is_closing:
                 return await _in_db_thread(lambda: agent_hub.tell(heard, now=db_now()))
             try:
                 await asyncio.wait_for(woken.wait(), timeout=min(left_s, LOOK_AGAIN_S))

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
 import redis
 import structlog
+from celery import current_app
 from django.conf import settings
 from django.db import transaction
+from kombu.exceptions import OperationalError
 
 log = structlog.get_logger(__name__)
 
 TICK = "tick"
 CHANNEL = "egs:hints"
+# Many changes, one kick: the first asks for a task, the task takes the key away before it looks.
+TICK_TASK, KICK_KEY, KICK_MS = "gpr.tick", "egs:kick", 2000
 RECONNECT_S = 1.0
 
 Listener = Callable[[str], None]
@@ -53,8 +58,17 @@ def _send(topic: str) -> None:
         return
     try:
         _redis().publish(CHANNEL, topic)
-    except redis.RedisError as error:
+        if topic == TICK and _redis().set(KICK_KEY, 1, nx=True, px=KICK_MS):
+            current_app.send_task(TICK_TASK, expires=KICK_MS / 1000, retry=False)
+    except (redis.RedisError, OperationalError) as error:
         log.warning("hint_lost", topic=topic, error=type(error).__name__)
+
+
+def kick_taken() -> None:
+    """The tick begins: changes from now on need another kick."""
+    if settings.EGS_REDIS_URL:
+        with suppress(redis.RedisError):
+            _redis().delete(KICK_KEY)
 
 
 def _deliver(topic: str) -> None:

@@ -2,54 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from gpr.planner.improve import Freed
-from gpr.planner.plan import Cause
+from gpr.planner.freed import Freed
 from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Window
+from gpr.planner.waiting import Turn, Waiting, turn_of
 from gpr.planner.witness import Box, Witness
-
-
-class Turn(NamedTuple):
-    """The order in which requests are considered: higher priority first, then who was queued first."""
-
-    minus_priority: int
-    rank: int
-    id: str
-
-    @classmethod
-    def of(cls, request: Request) -> Turn:
-        return cls(-request.priority, request.rank, request.id)
-
-
-@dataclass(slots=True)
-class Waiting:
-    """A request in the queue, and its slot once it has one. `displaced`: why the slot is not where it was stored."""
-
-    request: Request
-    promise_s: int | None
-    slot: Slot | None = None
-    displaced: tuple[Cause, str] | None = None
-    turn: Turn = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.turn = Turn.of(self.request)
-
-    @property
-    def box(self) -> Box:
-        assert self.slot is not None
-        return box_of(self.request, self.slot)
-
-
-def box_of(request: Request, slot: Slot) -> Box:
-    end_s = slot.start_s + request.length_s
-    return Box(request.id, request.slice, slot.nodes, request.gpus_per_node, slot.start_s, end_s)
-
-
-def turn_of(waiting: Waiting) -> Turn:
-    return waiting.turn
 
 
 class Board:
@@ -60,11 +19,15 @@ class Board:
         self.policy = policy
         self.witness = Witness(pools, now_s=now_s)
         self.closed: dict[str, tuple[Window, ...]] = {node.id: node.closed for pool in pools for node in pool.nodes}
+        self.members = {pool.id: frozenset(node.id for node in pool.nodes) for pool in pools}
         self.running: dict[str, Box] = {}
         self.overdue: set[str] = set()
         self.order: list[Waiting] = []
         self.unplaced: list[Waiting] = []
         self.freed = Freed(self.witness)
+        self._waiting: dict[str, Waiting] = {}
+        # (start, turn) of every slot that was ever given; those that no longer hold are dropped when they come up.
+        self._starts: list[tuple[int, Turn]] = []
 
     def hold(self, running: Running) -> None:
         """Enter a box that runs. An overdue one is expected back at the next multiple of the grace after its end."""
@@ -85,6 +48,7 @@ class Board:
 
     def enroll(self, waiting: Waiting) -> None:
         insort(self.order, waiting, key=turn_of)
+        self._waiting[waiting.request.id] = waiting
 
     def submit(self, request: Request) -> None:
         """A newcomer: its slot is found when the board is settled."""
@@ -92,16 +56,32 @@ class Board:
         self.enroll(waiting)
         self.unplaced.append(waiting)
 
-    def start(self, waiting: Waiting) -> None:
-        """From waiting to running, in its slot."""
-        del self.order[bisect_left(self.order, waiting.turn, key=turn_of)]
-        self.running[waiting.request.id] = waiting.box
+    def next_start_s(self) -> int | None:
+        """When the first slot comes due."""
+        while self._starts:
+            start_s, turn = self._starts[0]
+            waiting = self._waiting.get(turn.id)
+            if waiting is not None and waiting.slot is not None and waiting.slot.start_s == start_s:
+                return start_s
+            heapq.heappop(self._starts)
+        return None
+
+    def start_due(self) -> list[Waiting]:
+        """Those whose slots have come, from waiting to running, each in its slot."""
+        due = []
+        while (start_s := self.next_start_s()) is not None and start_s <= self.now_s:
+            waiting = self._waiting.pop(self._starts[0][1].id)
+            del self.order[bisect_left(self.order, waiting.turn, key=turn_of)]
+            self.running[waiting.request.id] = waiting.box
+            due.append(waiting)
+        return due
 
     def place(self, waiting: Waiting, slot: Slot) -> None:
         waiting.slot = slot
         box = waiting.box
         self.witness.forget_before(self.now_s, box.nodes)
         self.witness.take(box)
+        heapq.heappush(self._starts, (slot.start_s, waiting.turn))
 
     def move(self, waiting: Waiting, slot: Slot) -> Box:
         """Give it another slot; answers the old one."""

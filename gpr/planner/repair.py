@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from gpr.planner.board import Board
 from gpr.planner.plan import Cause
 from gpr.planner.snapshot import Request, Slot
+from gpr.planner.waiting import Waiting, box_of
 from gpr.planner.witness import Box
-
-if TYPE_CHECKING:
-    from gpr.planner.board import Board, Waiting
 
 
 def restore(board: Board, queue: Iterable[Waiting]) -> None:
@@ -66,12 +64,11 @@ def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | N
     nodes = set(slot.nodes)
     if slot.pool not in request.pools or not len(slot.nodes) == len(nodes) == request.node_count:
         return changed
-    of_pool = {node.id for node in board.witness.pools.get(slot.pool, ())} if len(nodes) > 1 else None
+    members = board.members.get(slot.pool, frozenset())
     for node_id in slot.nodes:
-        node = board.witness.nodes.get(node_id)
-        if node is None or (of_pool is not None and node_id not in of_pool):
+        if node_id not in members:
             return Cause.NODE_FAILURE, node_id
-        if not 0 < board.witness.level(node_id, request.gpus_per_node) <= node.gpu_count:
+        if not 0 < board.witness.level(node_id, request.gpus_per_node) <= board.witness.nodes[node_id].gpu_count:
             return changed
     return changed if max(slot.start_s, board.now_s) < request.earliest_start_s else None
 
@@ -81,50 +78,95 @@ def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
     shove_s = max(late_s, board.policy.overrun_grace_s if board.overdue else 0)
     obstacles = _Obstacles(board)
-    lost = []
-    for stored in sorted(standing, key=lambda stored: stored.by_start):
-        if not _stand_one(board, stored, shove_s, obstacles):
-            lost.append(stored)
-    return lost
+    in_order = sorted(standing, key=lambda stored: stored.by_start)
+    return [stored for stored in in_order if not _stand_one(board, stored, shove_s, obstacles)]
 
 
 def _stand_one(board: Board, stored: _Stored, shove_s: int, obstacles: _Obstacles) -> bool:
+    """False when it could not be placed."""
     waiting, slot = stored.waiting, stored.slot
     if slot.start_s < board.now_s:
         slot = replace(slot, start_s=board.now_s)
         waiting.displaced = Cause.LATE_TICK, waiting.request.id
-    box = board.box_in(waiting, slot)
-    if board.witness.has_room(box):
-        board.place(waiting, slot)
-        return True
-    waiting.displaced = obstacles.cause(box)
-    board.freed.add(box)
-    start_s = board.witness.earliest_there(box, latest_s=slot.start_s + shove_s) if shove_s > 0 else None
+    box = box_of(waiting.request, slot)
+    start_s: int | None = slot.start_s
+    if not board.witness.has_room(box):
+        waiting.displaced = obstacles.cause(box)
+        board.freed.add(box)
+        board.freed.add_loose(waiting.request.id)
+        start_s = board.witness.earliest_there(box, latest_s=slot.start_s + shove_s) if shove_s > 0 else None
     if start_s is None:
         return False
     board.place(waiting, replace(slot, start_s=start_s))
-    board.freed.add_loose(waiting.request.id)
+    obstacles.add(waiting)
     return True
 
 
 def _place_anew(board: Board, lost: list[_Stored]) -> None:
     for stored in sorted(lost, key=lambda stored: stored.by_promise):
         waiting = stored.waiting
-        board.freed.add(board.box_in(waiting, stored.slot))
+        board.freed.add(box_of(waiting.request, stored.slot))
         slot = board.witness.earliest(waiting.request, board.soonest_s(waiting.request))
         if slot is not None:
             board.place(waiting, slot)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """A box on the board. `weight` ranks whom to blame: overdue, displaced, running, any other."""
+
+    box: Box
+    weight: int
+    cause: tuple[Cause, str]
+
+    @property
+    def blame(self) -> tuple[int, int, str]:
+        return self.weight, -self.box.end_s, self.box.id
+
+
 class _Obstacles:
-    """Who stands in the way of a slot, to be named as the cause. Made when first asked, for mostly nobody does."""
+    """Who stands in the way of a slot, to be named as the cause. The index is made when first asked for: mostly nobody does."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
+        self._rivals: dict[str, list[_Rival]] | None = None
 
     def cause(self, box: Box) -> tuple[Cause, str]:
         for node in box.nodes:
             for window in self._board.closed[node]:
                 if window.start_s < box.end_s and window.end_s > box.start_s:
                     return Cause.NODE_FAILURE, node
-        return self._cause_among(self._rivals(box)) or (Cause.CHANGED, box.id)
+        if self._rivals is None:
+            self._rivals = self._index()
+        near = [rival for key in _places(box) for rival in self._rivals[key]]
+        in_way = [rival for rival in near if rival.box.start_s < box.end_s and rival.box.end_s > box.start_s]
+        return min(in_way, key=lambda rival: rival.blame).cause if in_way else (Cause.CHANGED, box.id)
+
+    def add(self, waiting: Waiting) -> None:
+        """A slot that was placed since."""
+        if self._rivals is not None:
+            self._enter(self._rivals, self._of_waiting(waiting))
+
+    def _index(self) -> dict[str, list[_Rival]]:
+        rivals: dict[str, list[_Rival]] = defaultdict(list)
+        for box in self._board.running.values():
+            is_overdue = box.id in self._board.overdue
+            self._enter(rivals, _Rival(box, 0 if is_overdue else 2, (Cause.OVERRUN, box.id)))
+        for waiting in self._board.order:
+            if waiting.slot is not None:
+                self._enter(rivals, self._of_waiting(waiting))
+        return rivals
+
+    def _of_waiting(self, waiting: Waiting) -> _Rival:
+        if waiting.displaced is not None:
+            return _Rival(waiting.box, 1, waiting.displaced)
+        return _Rival(waiting.box, 3, (Cause.CHANGED, waiting.request.id))
+
+    def _enter(self, rivals: dict[str, list[_Rival]], rival: _Rival) -> None:
+        for key in _places(rival.box):
+            rivals[key].append(rival)
+
+
+def _places(box: Box) -> list[str]:
+    """Where a box can be in the way. Slices and nodes have their own names."""
+    return [*(f"node {node}" for node in box.nodes), f"slice {box.slice}"]

@@ -126,9 +126,7 @@ class Witness:
                 node.give(start_s, box.end_s, sign * (box.gpus_per_node or node.gpu_count))
 
     def _slice_is_free(self, box: Box) -> bool:
-        return not any(
-            start_s < box.end_s and end_s > box.start_s for start_s, end_s, _ in self.slice_boxes(box.slice)
-        )
+        return not any(start_s < box.end_s and end_s > box.start_s for start_s, end_s, _ in self.slice_boxes(box.slice))
 
     def _windows(self, slice_: str, since_s: int, length_s: int, ignoring: str | None) -> Iterator[tuple[int, int]]:
         """The stretches from `since_s` on, long enough, in which the slice holds no box."""
@@ -194,9 +192,7 @@ def _first_of_many(
     return before_s, []
 
 
-def _stretches(
-    node: NodeProfile, level: int, length_s: int, since_s: int, before_s: int
-) -> Iterator[tuple[int, int]]:
+def _stretches(node: NodeProfile, level: int, length_s: int, since_s: int, before_s: int) -> Iterator[tuple[int, int]]:
     gaps = node.gaps(level)
     for i in range(bisect_right(gaps.ends, since_s), len(gaps.ends)):
         first_s = max(gaps.starts[i], since_s)

@@ -13,7 +13,7 @@ from accounts.models import User
 from egs.errors import CanNeverStart, IllegalTransition, InvalidInput, NotAllowed, StaleState
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState, Promise
-from gpr.planner.engine import most_that_fits
+from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request
 from gpr.snapshot import Loaded, snapshot_load

@@ -1,0 +1,104 @@
+"""What `manage.py demo` shows: tenants, people, and two simulated clusters with real agents. Made once, found again afterwards."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.conf import settings
+
+from accounts.models import Scope, User
+from accounts.services import token_issue, user_create
+from inventory.models import Cluster
+from inventory.services.clusters import cluster_create, join_token_issue
+from slices.models import Project, Role, Slice
+from slices.services import member_set, namespace_bind, project_create, slice_create
+from worker_agent.clock import SystemClock
+from worker_agent.cluster.fleet import read_fleet
+from worker_agent.cluster.simulated import SimulatedCluster
+from worker_agent.cluster.store import FileStore
+from worker_agent.log import Log
+from worker_agent.process import Process
+from worker_agent.transport import Http
+
+FLEETS = {"aurora": "demo-a.yaml", "borealis": "demo-b.yaml"}
+# slice -> (project, clusters, members)
+SLICES: dict[str, tuple[str, tuple[str, ...], dict[str, Role]]] = {
+    "vision": ("perception", ("aurora", "borealis"), {"ada": Role.OWNER, "ben": Role.EDITOR}),
+    "speech": ("perception", ("aurora",), {"ben": Role.OWNER, "ada": Role.VIEWER}),
+    "language": ("foundation", ("aurora", "borealis"), {"cleo": Role.OWNER}),
+    "agents": ("foundation", ("borealis",), {"cleo": Role.OWNER, "dan": Role.EDITOR}),
+}
+TOKEN_LIFE = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTokens:
+    admin: str
+    user: str
+
+
+def seed(*, now: datetime) -> DemoTokens:
+    """Tenants and people, if they are not there yet, and fresh tokens for one administrator and one user."""
+    admin = _user("root", is_admin=True, now=now)
+    clusters = {name: _cluster(name, now) for name in FLEETS}
+    for name, (project, cluster_names, members) in SLICES.items():
+        _slice(name, project, [clusters[c] for c in cluster_names], members, now)
+    return DemoTokens(
+        admin=_token(admin, list(Scope), now),
+        user=_token(_user("ada", is_admin=False, now=now), [Scope.READ, Scope.WRITE], now),
+    )
+
+
+def agents(*, url: str, now: datetime) -> list[Process]:
+    """One real agent for each simulated cluster; it joins with a token the first time and keeps its state in EGS_VAR_DIR."""
+    made = []
+    for name, fleet in FLEETS.items():
+        _, join_token = join_token_issue(cluster=Cluster.objects.get(name=name), actor=None, now=now)
+        clock = SystemClock()
+        store = FileStore(settings.EGS_VAR_DIR / "demo" / name)
+        cluster = SimulatedCluster(fleet=read_fleet(settings.BASE_DIR / "deploy" / "fleets" / fleet), store=store, clock=clock)
+        made.append(Process(cluster=cluster, connect=lambda: Http(url), join_token=join_token, clock=clock, log=Log(clock)))
+    return made
+
+
+def agents_start(processes: Sequence[Process]) -> None:
+    for process in processes:
+        threading.Thread(target=process.run, name="egs-agent", daemon=True).start()
+
+
+def announce(*, url: str, tokens: DemoTokens) -> Path:
+    """Write `demo.json` for scripts, readable by its owner only."""
+    path: Path = settings.EGS_VAR_DIR / "demo.json"
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(json.dumps({"url": url, "admin_token": tokens.admin, "user_token": tokens.user}, indent=2) + "\n")
+    return path
+
+
+def _user(name: str, *, is_admin: bool, now: datetime) -> User:
+    return User.objects.filter(name=name).first() or user_create(name=name, is_admin=is_admin, now=now)
+
+
+def _token(user: User, scopes: list[Scope], now: datetime) -> str:
+    return token_issue(user=user, name="demo", scopes=scopes, life=TOKEN_LIFE, now=now).plain
+
+
+def _cluster(name: str, now: datetime) -> Cluster:
+    return Cluster.objects.filter(name=name).first() or cluster_create(name=name, actor=None, now=now)
+
+
+def _slice(name: str, project: str, clusters: list[Cluster], members: dict[str, Role], now: datetime) -> None:
+    if Slice.objects.filter(name=name).exists():
+        return
+    owner = Project.objects.filter(name=project).first() or project_create(name=project, actor=None, now=now)
+    slice_ = slice_create(name=name, project=owner, clusters=clusters, actor=None, now=now)
+    # Owners first: a workspace is never without one.
+    for member, role in sorted(members.items(), key=lambda item: item[1] != Role.OWNER):
+        member_set(slice_=slice_, user=_user(member, is_admin=False, now=now), role=role, actor=None, now=now)
+    for cluster in clusters:
+        namespace_bind(slice_=slice_, cluster=cluster, name=name, actor=None, now=now)

@@ -1,0 +1,65 @@
+"""`manage.py demo`: the whole system on one machine, in one process, with a simulated fleet. `make demo` calls it."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from egs import demo
+from egs.clock import db_now
+from egs.runner import run
+
+
+class Command(BaseCommand):
+    help = "Serve EGS with a simulated fleet of two clusters. What was made stays for the next start, unless --fresh."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--fresh", action="store_true", help="forget what earlier runs left behind")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        port = options["port"]
+        _refuse_taken_port(port)
+        if options["fresh"]:
+            _forget()
+        call_command("migrate", verbosity=0)
+        url = f"http://127.0.0.1:{port}"
+        tokens = demo.seed(now=db_now())
+        processes = demo.agents(url=url, now=db_now())
+
+        def on_start() -> None:
+            demo.agents_start(processes)
+            path = demo.announce(url=url, tokens=tokens)
+            self.stdout.write(
+                f"\nEGS is ready: {url}\n\n"
+                f"  admin token  {tokens.admin}\n"
+                f"  user token   {tokens.user}   (ada, of the workspaces vision and speech)\n\n"
+                f"Also in {path}. Try:\n"
+                f'  curl -s {url}/api/v1/shapes/ -H "Authorization: Bearer {tokens.user}"\n'
+            )
+
+        run(host="127.0.0.1", port=port, on_start=on_start)
+
+
+def _refuse_taken_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise CommandError(f"Port {port} is taken. Stop what listens there, or choose another: make demo PORT=8001") from None
+
+
+def _forget() -> None:
+    """The embedded database and the simulated clusters belong together: one without the other would be a restored backup."""
+    if settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3":
+        raise CommandError("--fresh empties the embedded database only; this one is not SQLite.")
+    for path in settings.EGS_VAR_DIR.glob("egs.sqlite3*"):
+        path.unlink()
+    shutil.rmtree(settings.EGS_VAR_DIR / "demo", ignore_errors=True)

@@ -1,0 +1,87 @@
+"""Everything in one process: the web server, the allocator's thread, and whatever agents are given. The embedded profile runs on it.
+
+The thread calls the same `tick` as the Celery task; killed at any moment it loses nothing, since all state is in the database.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import structlog
+import uvicorn
+from django.conf import settings
+from django.db import close_old_connections
+
+from gpr.allocator import tick
+from inventory.agent_views import wakeups
+from journal.hints import TICK, listen
+
+log = structlog.get_logger(__name__)
+
+GRACE_S = 5
+
+
+class AllocatorThread(threading.Thread):
+    """A tick each second and on every hint, one at a time; a tick that fails is logged and the next one tries again."""
+
+    def __init__(self) -> None:
+        super().__init__(name="egs-allocator", daemon=True)
+        self._kicked = threading.Event()
+        self._is_stopping = False
+        listen(self._on_hint)
+
+    def run(self) -> None:
+        while not self._is_stopping:
+            self._kicked.clear()
+            close_old_connections()
+            try:
+                tick()
+            except Exception:
+                log.exception("tick_failed")
+            self._kicked.wait(settings.EGS_TICK_S)
+
+    def stop(self) -> None:
+        """Ends after the present tick."""
+        self._is_stopping = True
+        self._kicked.set()
+        self.join(GRACE_S)
+
+    def _on_hint(self, topic: str) -> None:
+        if topic == TICK:
+            self._kicked.set()
+
+
+class Hub(uvicorn.Server):
+    """The web server, which says when it listens and ends what else runs when it is told to end."""
+
+    def __init__(self, *, host: str, port: int, on_start: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                "egs.asgi:application",
+                host=host,
+                port=port,
+                log_level="warning",
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        self._on_start = on_start
+
+    async def startup(self, sockets: Sequence[object] | None = None) -> None:
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if self.started:
+            self._on_start()
+
+    async def shutdown(self, sockets: Sequence[object] | None = None) -> None:
+        wakeups.close()
+        await super().shutdown(sockets)  # type: ignore[arg-type]
+
+
+def run(*, host: str, port: int, on_start: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `on_start` runs once the port is open."""
+    allocator = AllocatorThread()
+    allocator.start()
+    try:
+        Hub(host=host, port=port, on_start=on_start).run()
+    finally:
+        allocator.stop()

@@ -1,0 +1,89 @@
+"""An explanation as one sentence for a person, who learns nothing of other workspaces but that they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from gpr.planner.plan import Blocker, Explanation, Reason
+
+STRANGER: Final = "another workspace's GPR"
+
+NameOf = Callable[[str], str | None]
+
+
+def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf) -> str:
+    """Why a request starts when it does.
+
+    `name_of` answers the name of a GPR that the reader may see, and None for all others: those are called another workspace's GPR,
+    once, without number or time. For the same reason `ahead_count` is not told.
+    """
+    match explanation.reason:
+        case Reason.STARTS_NOW:
+            return "It starts now."
+        case Reason.WAITS_FOR_START_TIME:
+            return "It waits for the start time that was asked for."
+        case Reason.WAITS_FOR_SLICE:
+            return _of_slice(explanation, now_s, name_of)
+        case Reason.WAITS_FOR_NODES:
+            return "It waits for nodes that are closed for maintenance or repair."
+        case Reason.WAITS_FOR_GPUS:
+            return _of_gpus(explanation, now_s, name_of)
+        case Reason.NEVER_FITS:
+            return _of_never(explanation)
+
+
+def _of_slice(explanation: Explanation, now_s: int, name_of: NameOf) -> str:
+    known = _known(explanation.blockers, now_s, name_of)
+    if not known:
+        return "It waits for an earlier GPR of its own workspace, which runs one at a time."
+    return f"It waits for {_list(known)}: its workspace runs one GPR at a time."
+
+
+def _of_gpus(explanation: Explanation, now_s: int, name_of: NameOf) -> str:
+    holders = _known(explanation.blockers, now_s, name_of)
+    if len(holders) < len(explanation.blockers):
+        holders.append(STRANGER)
+    if not holders:
+        return "It waits for GPUs to come free."
+    return f"It waits for GPUs that {_list(holders)} will hold until then."
+
+
+def _of_never(explanation: Explanation) -> str:
+    nodes, gpus = explanation.most_node_count, explanation.most_gpus_per_node
+    if gpus == 0:
+        return "It can never start: there are no GPU nodes that it may use."
+    if nodes == 0:
+        return f"It can never start: the nodes that it may use have at most {_count(gpus, 'GPU')} each."
+    return (
+        f"It can never start: it may have at most {_count(nodes, 'node')} with so many GPUs each, "
+        f"or {_count(gpus, 'GPU')} on each of so many nodes."
+    )
+
+
+def _known(blockers: tuple[Blocker, ...], now_s: int, name_of: NameOf) -> list[str]:
+    named = ((blocker, name_of(blocker.id)) for blocker in blockers)
+    return [f"{name} ({_when(blocker, now_s)})" for blocker, name in named if name is not None]
+
+
+def _when(blocker: Blocker, now_s: int) -> str:
+    rest = _duration(max(blocker.until_s - now_s, 0))
+    return f"running, ends in {rest}" if blocker.is_running else f"waiting before it, ends in {rest}"
+
+
+def _list(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _duration(seconds: int) -> str:
+    """Two units at most: nobody plans a day to the second."""
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    units = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
+    first = next((i for i, (number, _) in enumerate(units) if number), len(units) - 1)
+    return " ".join(f"{number} {unit}" for number, unit in units[first : first + 2] if number) or "0 s"

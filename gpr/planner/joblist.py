@@ -1,0 +1,169 @@
+"""Read node lists and job lists for a replay. What is wrong with them is said with file and line."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpr.planner.limits import most_that_fits
+from gpr.planner.snapshot import Node, Pool, Request
+
+NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")
+JOB_COLUMNS: Final = ("id", "submit_s", "reserve_s", "run_s", "nodes", "gpus_per_node", "priority", "project")
+
+
+class BadList(ValueError):
+    """A list that cannot be replayed; the text names file, line and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One line of a job list. `reserve_s` is the box its user books, `run_s` how long it is really used."""
+
+    id: str
+    submit_s: int
+    reserve_s: int
+    run_s: int
+    node_count: int
+    gpus_per_node: int  # 0: all of each node
+    priority: int
+    project: str
+    pools: tuple[str, ...]
+
+
+def read_nodes(path: Path) -> tuple[Pool, ...]:
+    """A pool for each cluster and shape, in order of the file; the nodes of a pool too. Raises BadList."""
+    pools: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    seen: set[str] = set()
+    for row in _rows(path, NODE_COLUMNS):
+        node = Node(row.new_id("name", seen), row.whole("gpus", at_least=1))
+        pools[row.text("cluster"), row.text("shape")].append(node)
+    return tuple(
+        Pool(f"{cluster}/{shape}", cluster, shape, tuple(nodes)) for (cluster, shape), nodes in pools.items()
+    )
+
+
+def read_jobs(path: Path, pools: tuple[Pool, ...], *, early: bool) -> tuple[Job, ...]:
+    """In order of submission, then of the file. An optional column `shape` narrows a job to the pools of that shape.
+
+    Raises BadList, also for a job that could never start, and with `early` for one that runs longer than its box.
+    """
+    seen: set[str] = set()
+    jobs = [_job(row, pools, seen, early=early) for row in _rows(path, JOB_COLUMNS)]
+    return tuple(sorted(jobs, key=lambda job: job.submit_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    where: str
+    values: dict[str, str]
+
+    def text(self, column: str) -> str:
+        value = self.values[column].strip()
+        if not value:
+            raise BadList(f"{self.where}: {column} is empty.")
+        return value
+
+    def new_id(self, column: str, seen: set[str]) -> str:
+        value = self.text(column)
+        if value in seen:
+            raise BadList(f"{self.where}: {column} {value!r} appears twice.")
+        seen.add(value)
+        return value
+
+    def whole(self, column: str, *, at_least: int) -> int:
+        text = self.text(column)
+        try:
+            value = int(text)
+        except ValueError:
+            raise BadList(f"{self.where}: {column} is {text!r}, not a whole number.") from None
+        if value < at_least:
+            raise BadList(f"{self.where}: {column} is {value}, but must be at least {at_least}.")
+        return value
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            _check_columns(path, columns, reader.fieldnames)
+            count = 0
+            for count, values in enumerate(reader, start=1):  # noqa: B007 - counted for the check below
+                yield _row(f"{path.name} line {reader.line_num}", columns, values)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadList(f"{path}: {error}") from error
+    if count == 0:
+        raise BadList(f"{path}: it has no lines below its header.")
+
+
+def _check_columns(path: Path, columns: tuple[str, ...], found: object) -> None:
+    names = list(found) if isinstance(found, list) else []
+    if not names:
+        raise BadList(f"{path}: it is empty.")
+    missing = [column for column in columns if column not in names]
+    if missing:
+        raise BadList(f"{path} line 1: column {', '.join(missing)} is missing.")
+
+
+def _row(where: str, columns: tuple[str, ...], values: dict[str, str | None]) -> _Row:
+    for column in columns:
+        if values[column] is None:
+            raise BadList(f"{where}: {column} is missing.")
+    if None in values:
+        raise BadList(f"{where}: it has more fields than the header.")
+    return _Row(where, {name: value or "" for name, value in values.items()})
+
+
+def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], *, early: bool) -> Job:
+    job = Job(
+        id=row.new_id("id", seen),
+        submit_s=row.whole("submit_s", at_least=0),
+        reserve_s=row.whole("reserve_s", at_least=1),
+        run_s=row.whole("run_s", at_least=1),
+        node_count=row.whole("nodes", at_least=1),
+        gpus_per_node=row.whole("gpus_per_node", at_least=0),
+        priority=row.whole("priority", at_least=0),
+        project=row.text("project"),
+        pools=_pools_for(row, pools),
+    )
+    if early and job.run_s > job.reserve_s:
+        raise BadList(f"{row.where}: job {job.id} runs {job.run_s} s, longer than the {job.reserve_s} s it reserves.")
+    _check_fits(row, pools, job)
+    return job
+
+
+def _pools_for(row: _Row, pools: tuple[Pool, ...]) -> tuple[str, ...]:
+    shape = row.values.get("shape", "").strip()
+    found = tuple(pool.id for pool in pools if shape in {"", pool.shape})
+    if not found:
+        raise BadList(f"{row.where}: no node has the shape {shape!r}.")
+    return found
+
+
+def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job) -> None:
+    most = most_that_fits(pools, request_of(job, rank=0, length_s=job.run_s, priority=0))
+    if not most.fits:
+        raise BadList(
+            f"{row.where}: job {job.id} can never start: it wants {job.node_count} nodes with "
+            f"{job.gpus_per_node or 'all'} GPUs each, but {most.node_count} such nodes exist "
+            f"(at most {most.gpus_per_node} GPUs on each of so many)."
+        )
+
+
+def request_of(job: Job, *, rank: int, length_s: int, priority: int) -> Request:
+    """As submitted: each job is a slice of its own, so that none waits for another of its project."""
+    return Request(
+        id=job.id,
+        slice=job.id,
+        project=job.project,
+        priority=priority,
+        rank=rank,
+        node_count=job.node_count,
+        gpus_per_node=job.gpus_per_node,
+        length_s=length_s,
+        pools=job.pools,
+    )

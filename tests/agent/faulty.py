@@ -1,0 +1,97 @@
+"""A cluster that fails on command: at every call, before it is applied or after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TypeVar
+
+from worker_agent.cluster.base import (
+    Cluster,
+    Conflict,
+    NodeState,
+    Records,
+    StateDoc,
+    StepCall,
+    StepResult,
+    Throttled,
+    Unavailable,
+)
+from worker_agent.protocol import Assignment
+
+Answer = TypeVar("Answer")
+
+WRITES = ("save_state", "claim", "open", "close", "release", "serve")
+
+
+class Fault(StrEnum):
+    CRASH_BEFORE = "crash_before"
+    CRASH_AFTER = "crash_after"
+    CONFLICT = "conflict"
+    THROTTLED = "throttled"
+    ERROR = "error"  # 500: not applied, but who knows
+    LOST_ANSWER = "lost_answer"  # applied, and the caller does not learn of it
+    STALE_VIEW = "stale_view"  # a read shows the past
+
+
+class Crash(BaseException):
+    """The process is gone: nothing of ours may catch it."""
+
+
+class FaultyCluster:
+    """`choose(call)` says what goes wrong with this call, if anything."""
+
+    def __init__(self, inner: Cluster, choose: Callable[[str], Fault | None]) -> None:
+        self._inner, self._choose = inner, choose
+        self._last_view: dict[str, NodeState] = {}
+
+    def uid(self) -> str:
+        return self._inner.uid()
+
+    def load_state(self) -> StateDoc | None:
+        return self._inner.load_state()
+
+    def save_state(self, body: bytes, version: str) -> str:
+        return self._faulty("save_state", lambda: self._inner.save_state(body, version))
+
+    def observe(self) -> dict[str, NodeState]:
+        if self._last_view and self._choose("observe") is Fault.STALE_VIEW:
+            return dict(self._last_view)
+        self._last_view = self._inner.observe()
+        return dict(self._last_view)
+
+    def claim(self, seen: NodeState, records: Records) -> NodeState:
+        return self._faulty("claim", lambda: self._inner.claim(seen, records))
+
+    def open(self, seen: NodeState, records: Records) -> NodeState:
+        return self._faulty("open", lambda: self._inner.open(seen, records))
+
+    def close(self, seen: NodeState, records: Records) -> NodeState:
+        return self._faulty("close", lambda: self._inner.close(seen, records))
+
+    def release(self, seen: NodeState, records: Records) -> NodeState:
+        return self._faulty("release", lambda: self._inner.release(seen, records))
+
+    def serve(self, box: Sequence[Assignment]) -> None:
+        return self._faulty("serve", lambda: self._inner.serve(box))
+
+    def run(self, call: StepCall) -> StepResult:
+        return self._faulty("run", lambda: self._inner.run(call))
+
+    def _faulty(self, name: str, call: Callable[[], Answer]) -> Answer:
+        fault = self._choose(name)
+        match fault:
+            case Fault.CRASH_BEFORE:
+                raise Crash(name)
+            case Fault.CONFLICT:
+                raise Conflict(f"{name}: injected")
+            case Fault.THROTTLED:
+                raise Throttled(0.5)
+            case Fault.ERROR:
+                raise Unavailable(f"{name}: injected 500")
+        answer = call()
+        if fault is Fault.CRASH_AFTER:
+            raise Crash(name)
+        if fault is Fault.LOST_ANSWER:
+            raise Unavailable(f"{name}: injected time-out, applied")
+        return answer
