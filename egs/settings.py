@@ -81,8 +81,8 @@ TEMPLATES = [
     }
 ]
 STATIC_URL = "/static/"
-STATIC_ROOT = EGS_VAR_DIR / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+# Embedded serves files from where the packages have them; production from where collectstatic put them.
+STATIC_ROOT = None if EMBEDDED else EGS_VAR_DIR / "static"
 WHITENOISE_USE_FINDERS = EMBEDDED
 
 DATABASES = {"default": env_database("EGS_DATABASE_URL", f"sqlite:///{EGS_VAR_DIR}/egs.sqlite3" if EMBEDDED else "")}

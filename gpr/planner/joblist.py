@@ -42,9 +42,7 @@ def read_nodes(path: Path) -> tuple[Pool, ...]:
     for row in _rows(path, NODE_COLUMNS):
         node = Node(row.new_id("name", seen), row.whole("gpus", at_least=1))
         pools[row.text("cluster"), row.text("shape")].append(node)
-    return tuple(
-        Pool(f"{cluster}/{shape}", cluster, shape, tuple(nodes)) for (cluster, shape), nodes in pools.items()
-    )
+    return tuple(Pool(f"{cluster}/{shape}", cluster, shape, tuple(nodes)) for (cluster, shape), nodes in pools.items())
 
 
 def read_jobs(path: Path, pools: tuple[Pool, ...], *, early: bool) -> tuple[Job, ...]:
@@ -93,7 +91,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
             _check_columns(path, columns, reader.fieldnames)
             count = 0
             for count, values in enumerate(reader, start=1):  # noqa: B007 - counted for the check below
-                yield _row(f"{path.name} line {reader.line_num}", columns, values)
+                yield _row(f"{path} line {reader.line_num}", columns, values)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadList(f"{path}: {error}") from error
     if count == 0:

@@ -27,7 +27,6 @@ class Run:
     end_s: int
     nodes: tuple[str, ...]
     promise_s: int | None
-    was_repromised: bool = False
 
 
 @dataclass(frozen=True, slots=True)

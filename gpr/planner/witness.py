@@ -63,26 +63,21 @@ class Witness:
     def has_room(self, box: Box) -> bool:
         """Is everything that the box needs free throughout? The box itself must not be in the witness."""
         return self._slice_is_free(box) and all(
-            self.nodes[node].least_free(box.start_s, box.end_s) >= self.level(node, box.gpus_per_node)
-            for node in box.nodes
+            self.nodes[node].least_free(box.start_s, box.end_s) >= self.level(node, box.gpus_per_node) for node in box.nodes
         )
 
     def earliest_there(self, box: Box, *, latest_s: int) -> int | None:
         """The first start from `box.start_s` to `latest_s` at which it has room on its own nodes."""
         length_s, start_s = box.end_s - box.start_s, box.start_s
         while start_s <= latest_s:
-            fits = [
-                self.nodes[node].first_fit(self.level(node, box.gpus_per_node), length_s, start_s) for node in box.nodes
-            ]
+            fits = [self.nodes[node].first_fit(self.level(node, box.gpus_per_node), length_s, start_s) for node in box.nodes]
             window = next(self._windows(box.slice, max(fits), length_s, box.id))
             if window[0] == start_s:
                 return start_s
             start_s = window[0]
         return None
 
-    def earliest(
-        self, request: Request, since_s: int, *, before_s: int = NEVER_S, ignoring: str | None = None
-    ) -> Slot | None:
+    def earliest(self, request: Request, since_s: int, *, before_s: int = NEVER_S, ignoring: str | None = None) -> Slot | None:
         """The first place for the request from `since_s` on, if there is one that starts before `before_s`.
 
         Of several pools the one where it starts soonest, then the one that the request likes better. `ignoring` names a box
@@ -179,9 +174,7 @@ def _first_of_many(
     beginning of one of them. O(gaps x log gaps).
     """
     stretches = [
-        (first_s, last_s, pair)
-        for pair in nodes
-        for first_s, last_s in _stretches(pair[0], pair[1], request.length_s, since_s, before_s)
+        (first_s, last_s, pair) for pair in nodes for first_s, last_s in _stretches(pair[0], pair[1], request.length_s, since_s, before_s)
     ]
     firsts = sorted(first_s for first_s, _, _ in stretches)
     lasts = sorted(last_s for _, last_s, _ in stretches)

@@ -53,8 +53,13 @@ def small_fleet(*, count: int = 2, failures: tuple[Failure, ...] = (), pods: Pod
 class Stage:
     """The agent's clock is `clock`; the hub's is `hub_clock`, which moves with it."""
 
-    def __init__(self, fleet: Fleet | None = None, *, choose: Callable[[str], Fault | None] | None = None) -> None:
+    core: Core
+
+    def __init__(
+        self, fleet: Fleet | None = None, *, choose: Callable[[str], Fault | None] | None = None, starts: bool = True
+    ) -> None:
         self.fleet = fleet or small_fleet()
+        self.views: tuple[NodeView, ...] = self.fleet.nodes()
         self.clock, self.hub_clock = FakeClock(), FakeClock()
         self.cluster = SimulatedCluster(fleet=self.fleet, store=MemoryStore(), clock=self.hub_clock)
         self.choose = choose or (lambda _: None)
@@ -62,7 +67,8 @@ class Stage:
         self.generation = 0
         self.session_epoch = 1
         self.events: dict[int, StepEvent] = {}
-        self.start()
+        if starts:
+            self.start()
 
     def start(self) -> None:
         """Start the agent, or start it again: all that it had in memory is gone."""
@@ -115,10 +121,6 @@ class Stage:
         return [event for event in events if isinstance(event, StepEvent)]
 
     # -- what is there -------------------------------------------------------------------------------------------------
-
-    @property
-    def views(self) -> tuple[NodeView, ...]:
-        return self.fleet.nodes()
 
     def assignment(self, node: int = 0, **changes: object) -> Assignment:
         view = self.views[node]

@@ -1,0 +1,47 @@
+"""`python -m bench [NAME…] [--traces DIR] [--json OUT]`: run benchmarks, print a table, write the figures as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import hub, planner_speed, queue_quality
+from bench.figures import Figure, NotRun, table
+
+BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
+    "queue-quality": queue_quality.run,
+    "planner-speed": planner_speed.run,
+    "hub": hub.run,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all, if none is given")
+    parser.add_argument("--traces", type=Path, default=os.environ.get("EGS_TRACES"), help="folder with philly_*.csv and nodes_*.csv")
+    parser.add_argument("--json", type=Path, default=Path("var/bench.json"))
+    options = parser.parse_args(arguments)
+    unknown = set(options.names) - set(BENCHES)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
+
+    figures: list[Figure] = []
+    for name in options.names or BENCHES:
+        try:
+            figures += BENCHES[name](options.traces)
+        except NotRun as why:
+            sys.stdout.write(f"{name}: not run: {why}\n")
+    sys.stdout.write(table(figures))
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    machine = {"python": platform.python_version(), "cpus": os.cpu_count()}
+    options.json.write_text(json.dumps({"machine": machine, "figures": [figure.as_dict() for figure in figures]}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""One measured figure, ours beside the peer's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+
+class NotRun(Exception):
+    """Why a benchmark could not be run here; it is said, not hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """`peer` and `peer_value` are empty where nobody else measures this; `goal` as text, with its direction."""
+
+    bench: str
+    case: str
+    unit: str
+    ours: float
+    peer: str = ""
+    peer_value: float | None = None
+    goal: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def table(figures: Sequence[Figure]) -> str:
+    rows = [("bench", "case", "ours", "peer", "goal")]
+    for figure in figures:
+        peer = "" if figure.peer_value is None else f"{_short(figure.peer_value)} {figure.unit} ({figure.peer})"
+        rows.append((figure.bench, figure.case, f"{_short(figure.ours)} {figure.unit}", peer, figure.goal))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in rows)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

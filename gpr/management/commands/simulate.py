@@ -1,0 +1,67 @@
+"""`simulate`: replay a job list through the real planner on a simulated clock.
+
+Lives here: options, and errors as a person reads them. The replay itself is gpr/planner/replay.py.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from gpr.planner.joblist import BadList, read_jobs, read_nodes
+from gpr.planner.replay import POLICIES, replay
+from gpr.planner.report import report, schedule_csv, to_json, write_whole
+
+
+class Command(BaseCommand):
+    help = (
+        "Replays a job list through the planner on a simulated clock and reports waits and how promises turned out. "
+        "Policies: egs (ours; so far the same as conservative), fifo, easy, conservative."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--nodes", type=Path, required=True, help="CSV with name, cluster, shape, gpus.")
+        parser.add_argument(
+            "--jobs",
+            type=Path,
+            required=True,
+            help="CSV with id, submit_s, reserve_s, run_s, nodes, gpus_per_node, priority, project.",
+        )
+        parser.add_argument("--policy", choices=tuple(POLICIES), default="egs")
+        parser.add_argument("--early", action="store_true", help="Book reserve_s and release at run_s.")
+        parser.add_argument("--ignore-priority", action="store_true", help="Treat all jobs as equal.")
+        parser.add_argument("--json", type=Path, required=True, metavar="OUT", help="Where to write the report.")
+        parser.add_argument("--schedule", type=Path, metavar="S.csv", help="Where to write who ran when and where.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self._check_outputs(options)
+        try:
+            pools = read_nodes(options["nodes"])
+            jobs = read_jobs(options["jobs"], pools, early=options["early"])
+        except BadList as error:
+            raise CommandError(str(error)) from error
+        done = replay(
+            POLICIES[options["policy"]](pools),
+            jobs,
+            early=options["early"],
+            ignore_priority=options["ignore_priority"],
+            clock=time.perf_counter,
+        )
+        result = report(done, pools)
+        try:
+            write_whole(options["json"], to_json(result))
+            if options["schedule"]:
+                write_whole(options["schedule"], schedule_csv(done, pools))
+        except OSError as error:
+            raise CommandError(f"The result could not be written: {error}") from error
+        self.stdout.write(f"{result['jobs']} jobs, mean wait {result['wait_s']['mean']:.0f} s")
+
+    def _check_outputs(self, options: dict[str, Any]) -> None:
+        """Before the work, not after it."""
+        for path in filter(None, (options["json"], options["schedule"])):
+            if not path.parent.is_dir():
+                raise CommandError(f"{path}: there is no such folder to write to.")

@@ -1,0 +1,134 @@
+"""What a replay says about a policy, as data; and both of its files, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gpr.planner.replay import Replay, Run
+from gpr.planner.snapshot import Pool
+
+# A start by so much later than promised still counts as kept, and as within a minute.
+MINUTE_S: Final = 60
+BASIS: Final = "promise is the bound: p50 and p90 are the promise, no history is used yet"
+SCHEDULE_COLUMNS: Final = ("id", "start_s", "end_s", "nodes", "gpus_per_node")
+
+
+def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
+    """The JSON of `simulate`. Times in seconds, shares from 0 to 1; None where there is nothing to measure."""
+    runs = replay.runs
+    begin_s = min(run.job.submit_s for run in runs)
+    makespan_s = max(run.end_s for run in runs) - begin_s
+    by_priority: dict[int, list[int]] = defaultdict(list)
+    for run in runs:
+        by_priority[run.job.priority].append(_wait_s(run))
+    return {
+        "jobs": len(runs),
+        "wait_s": _spread([_wait_s(run) for run in runs]),
+        "wait_s_by_priority": {str(priority): {"jobs": len(waits), **_spread(waits)} for priority, waits in sorted(by_priority.items())},
+        "utilization": _used_gpu_s(runs, pools) / (makespan_s * sum(n.gpu_count for p in pools for n in p.nodes)),
+        "makespan_s": makespan_s,
+        "estimate": _estimate(runs),
+        "plan_s": {"mean": _mean(replay.plan_s), "p99": _quantile(replay.plan_s, 0.99), "max": max(replay.plan_s)},
+    }
+
+
+def schedule_csv(replay: Replay, pools: tuple[Pool, ...]) -> str:
+    """One line a job in order of start. `gpus_per_node` as given; for whole nodes (0) what they have, if all have the same."""
+    sizes = _sizes(pools)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(SCHEDULE_COLUMNS)
+    for run in replay.runs:
+        taken = {run.job.gpus_per_node or sizes[node] for node in run.nodes}
+        gpus = taken.pop() if len(taken) == 1 else 0
+        writer.writerow((run.job.id, run.start_s, run.end_s, " ".join(run.nodes), gpus))
+    return text.getvalue()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace the file in one step: a reader sees the old text or the new one. Raises OSError."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)  # as any other file, not private as temporary ones are
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def to_json(data: dict[str, Any]) -> str:
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
+
+
+def _estimate(runs: Sequence[Run]) -> dict[str, Any]:
+    """How the promises turned out. Margin and p90 are over those that had to wait, the rest over all."""
+    told = [(run, run.promise_s) for run in runs if run.promise_s is not None]
+    errors = [abs(run.start_s - promise_s) for run, promise_s in told]
+    late_s = [run.start_s - promise_s for run, promise_s in told]
+    waited = [(run, promise_s) for run, promise_s in told if _wait_s(run) > 0]
+    margins = [promise_s - run.start_s for run, promise_s in waited]
+    return {
+        "basis": BASIS if told else "no promise",
+        "waited": len(waited),
+        "promise_kept": _share(late <= MINUTE_S for late in late_s),
+        "repromised": sum(late > 0 for late in late_s) if told else None,
+        "promised_wait_s": {"mean": _mean([promise_s - run.job.submit_s for run, promise_s in told])},
+        "margin_s": {"p50": _quantile(margins, 0.5), "p90": _quantile(margins, 0.9)},
+        "p90_coverage": _share(margin >= 0 for margin in margins),
+        "p90_width_s": {"p50": 0.0 if waited else None},
+        "within_1min": _share(error <= MINUTE_S for error in errors),
+        "within_10min": _share(error <= 10 * MINUTE_S for error in errors),
+        "median_abs_error_s": _quantile(errors, 0.5),
+    }
+
+
+def _wait_s(run: Run) -> int:
+    return run.start_s - run.job.submit_s
+
+
+def _sizes(pools: tuple[Pool, ...]) -> dict[str, int]:
+    return {node.id: node.gpu_count for pool in pools for node in pool.nodes}
+
+
+def _used_gpu_s(runs: Sequence[Run], pools: tuple[Pool, ...]) -> int:
+    sizes = _sizes(pools)
+    return sum((run.end_s - run.start_s) * sum(run.job.gpus_per_node or sizes[n] for n in run.nodes) for run in runs)
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | None]:
+    quantiles = {f"p{round(level * 100)}": _quantile(values, level) for level in (0.5, 0.9, 0.99)}
+    return {"mean": _mean(values), **quantiles, "max": max(values)}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _share(claims: Iterable[bool]) -> float | None:
+    return _mean([float(claim) for claim in claims])
+
+
+def _quantile(values: Sequence[float], level: float) -> float | None:
+    """Linear between the two nearest values."""
+    if not values:
+        return None
+    ranked = sorted(values)
+    place = level * (len(ranked) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)

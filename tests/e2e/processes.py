@@ -1,0 +1,151 @@
+"""The real thing as processes: a hub and agents that a test may kill, and a client that speaks REST."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+START_S = 60.0
+
+FLEET = """
+name: {name}
+groups:
+  - {{name: gpu, count: 4, node_type: test-8x, gpu_model: H100, memory_gib: 80, gpus: 8}}
+step_s: {{node_ready: 0.2, gpu_count: 0.2, gpu_health: 0.3, storage: 0.2, network: 0.3, gpu_idle: 0.1, node_clean: 0.1}}
+pods: {{per_node: 1, stop_s: 0.3}}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(what: str, look: Callable[[], T], *, within_s: float) -> T:
+    """The first true answer. The limit is generous: it is there to end a broken test, not to time anything."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        answer = look()
+        if answer:
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(f"{what} did not come about within {within_s} s")
+
+
+class Running:
+    """A child process with its output in a file."""
+
+    def __init__(self, arguments: list[str], *, env: dict[str, str], log: Path) -> None:
+        self._arguments, self._env, self.log = arguments, env, log
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as out:
+            self._child = subprocess.Popen(self._arguments, cwd=ROOT, env=self._env, stdout=out, stderr=out)
+
+    def kill(self) -> None:
+        """As a power cut would: no signal handler runs."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._child is not None:
+            self._child.send_signal(number)
+            self._child.wait(timeout=30)
+            self._child = None
+
+
+class Api:
+    def __init__(self, url: str, token: str) -> None:
+        self._client = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {token}"}, timeout=10)
+
+    def get(self, path: str) -> Any:
+        return self._answer(self._client.get(path))
+
+    def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        return self._answer(self._client.post(path, json=body or {}))
+
+    def try_get(self, path: str) -> Any:
+        """None while the hub is away."""
+        try:
+            return self.get(path)
+        except httpx.TransportError:
+            return None
+
+    def events_of(self, gpr_id: str) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return list(reversed(self.get(f"/events/?gpr={gpr_id}&page_size=500")["results"]))
+
+    @staticmethod
+    def _answer(response: httpx.Response) -> Any:
+        assert response.status_code < 400, f"{response.request.url}: {response.status_code} {response.text}"
+        return response.json() if response.content else None
+
+
+class Stage:
+    """A hub and one agent a cluster, in a folder of their own; `stop` ends all of them."""
+
+    def __init__(self, folder: Path, *, env: dict[str, str] | None = None) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._env = {**os.environ, "EGS_VAR_DIR": str(folder), "EGS_LOG_LEVEL": "WARNING", **(env or {})}
+        self.hub = self._manage("egs_run", "--port", str(self.port))
+        self.agents: dict[str, Running] = {}
+
+    def start(self) -> Api:
+        self.hub.start()
+        wait_for("the hub", self._listens, within_s=START_S)
+        done = subprocess.run(
+            [sys.executable, "manage.py", "egs_create_admin", "root"], cwd=ROOT, env=self._env, capture_output=True, text=True, check=True
+        )
+        return Api(self.url, done.stdout.strip().splitlines()[-1])
+
+    def join(self, api: Api, name: str) -> Running:
+        """Add a cluster and start its agent."""
+        api.post("/clusters/", {"name": name})
+        fleet, token = self.folder / f"{name}.yaml", self.folder / f"{name}.token"
+        fleet.write_text(FLEET.format(name=name))
+        token.write_text(api.post(f"/clusters/{name}/join-token/")["token"])
+        arguments = ["--hub", self.url, "--join-token-file", str(token), "--simulate", str(fleet), "--state-dir", str(self.folder / name)]
+        agent = Running([sys.executable, "-m", "worker_agent", *arguments], env=self._env, log=self.folder / f"{name}.log")
+        self.agents[name] = agent
+        agent.start()
+        wait_for("the nodes", lambda: len(api.get(f"/nodes/?cluster={name}")["results"]) == 4, within_s=START_S)
+        return agent
+
+    def stop(self) -> None:
+        for agent in self.agents.values():
+            agent.kill()
+        self.hub.stop()
+
+    def _manage(self, *arguments: str) -> Running:
+        return Running([sys.executable, "manage.py", *arguments], env=self._env, log=self.folder / "hub.log")
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def demo_tokens(folder: Path) -> dict[str, str] | None:
+    """What `manage.py demo` wrote, once it has."""
+    path = folder / "demo.json"
+    if not path.exists() or not path.read_text().strip():
+        return None
+    tokens: dict[str, str] = json.loads(path.read_text())
+    return tokens

@@ -1,0 +1,50 @@
+"""The main job from outside, on real processes: what a newcomer does in the first minute."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
+
+pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Path]:
+    env = {**os.environ, "EGS_VAR_DIR": str(tmp_path)}
+    process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=tmp_path / "demo.log")
+    process.start()
+    yield tmp_path
+    process.stop()
+
+
+def test_within_a_minute_of_the_demo_a_request_is_estimated_provisioned_watched_and_released(demo: Path) -> None:
+    found = wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)
+    api = Api(found["url"], found["user_token"])
+    wait_for("the fleet", lambda: len(api.get("/shapes/")["results"]) >= 3, within_s=START_S)
+    ask = {"name": "first", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 600}
+
+    offers = api.post("/gprs/estimate/", ask)["offers"]
+    assert offers[0]["wait_s"] == 0
+    assert {offer["cluster"] for offer in offers} == {"aurora", "borealis"}
+
+    gpr = api.post("/gprs/", ask)
+    assert gpr["state"] in {"QUEUED", "PROVISIONING"}
+    path = f"/gprs/{gpr['id']}/"
+    active = wait_for("ACTIVE", lambda: (g := api.get(path))["state"] == "ACTIVE" and g, within_s=START_S)
+    assert len(active["nodes_assigned"]) == 2
+    assert 0 < active["time_left_s"] <= 600
+
+    api.post(f"{path}release/")
+    ended = wait_for("the end", lambda: (g := api.get(path))["state"] == "RELEASED" and g, within_s=START_S)
+    assert ended["end_reason"] == "EARLY_RELEASE"
+    moves = [event["new"] for event in api.events_of(gpr["id"]) if event["kind"] == "gpr.transition"]
+    assert moves == ["PROVISIONING", "ACTIVE", "EXITING", "RELEASED"]
+    steps = api.get(f"{path}steps/")["results"]
+    assert {"node_ready", "gpu_health", "drain", "release"} <= {step["step"] for step in steps}
+    assert all(step["log"] for step in steps)
