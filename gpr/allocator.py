@@ -67,15 +67,14 @@ def advance(*, now: datetime) -> int:
     """Move every provisioned GPR as far as its nodes and the clock allow; how many moved."""
     moved_count = 0
     for gpr in Gpr.objects.filter(state__in=PROVISIONED).select_related("slice").order_by("pk"):
-        for _ in PROVISIONED:  # a GPR may be due for several moves after a pause
-            if not _survives(gpr, now):
-                break
+        # After a pause one may be due for several moves.
+        while gpr.state in PROVISIONED and _survives(gpr, now):
             moved_count += 1
     return moved_count
 
 
 def _advance_one(gpr: Gpr, now: datetime) -> bool:
-    rows = list(gpr.reservations.filter(starts_at__gte=gpr.provisioning_at).select_related("node"))
+    rows = list(gpr.reservations.filter(run=gpr.run).select_related("node"))
     return _STEPS[S(gpr.state)](gpr, rows, now)
 
 
@@ -184,12 +183,13 @@ def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
         to=S.PROVISIONING,
         now=now,
         message=f"{gpr.nodes} nodes of cluster {cluster.name} are being prepared for {gpr.name}.",
-        changes={"cluster": cluster, "provisioning_at": now, "explanation": {}, "planned_start_at": None},
+        changes={"cluster": cluster, "provisioning_at": now, "run": gpr.run + 1, "explanation": {}, "planned_start_at": None},
     )
     reservations_hold(
         spec=HoldSpec(
             gpr_id=gpr.pk,
             slice_id=gpr.slice_id,
+            run=gpr.run,
             node_ids=tuple(UUID(node_id) for node_id in slot.nodes),
             gpus_per_node=gpr.gpus_per_node,
             starts_at=now,

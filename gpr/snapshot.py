@@ -62,9 +62,9 @@ class Loaded:
 
 
 def snapshot_load(*, now: datetime, may_improve: bool = True) -> Loaded:
-    """Clusters that are disabled are left out, and so are waiting requests' chances there; unreachable ones count as closed."""
+    """Nodes on which nothing may start now count as closed: set aside, not ready, their cluster disabled or not heard."""
     now_s = math.floor(now.timestamp())
-    clusters = {c.pk: c for c in Cluster.objects.filter(is_enabled=True).select_related("agent")}
+    clusters = {c.pk: c for c in Cluster.objects.select_related("agent")}
     pool_of_node: dict[UUID, str] = {}
     keys, pools = _pools(clusters, pool_of_node, now, now_s)
     waiting = list(gprs_waiting())
@@ -132,7 +132,7 @@ def _pools(
     for row in rows.order_by("name", "pk"):
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
-        is_open = is_usable(row) and not row.has_sick_gpu and cluster_is_reachable(cluster, now)
+        is_open = is_usable(row) and not row.has_sick_gpu and is_open_for_work(cluster, now)
         closed = () if is_open else (Window(now_s, (now_s // RETURN_S + 2) * RETURN_S),)
         nodes[key].append(PlannerNode(id=str(row.pk), gpu_count=row.gpu_count, closed=closed))
         pool_of_node[row.pk] = key.id
@@ -141,10 +141,11 @@ def _pools(
     return {key.id: key for key in keys}, pools
 
 
-def cluster_is_reachable(cluster: Cluster, now: datetime) -> bool:
-    """Otherwise its nodes count as closed. A shorter silence only delays starts: see the allocator."""
+def is_open_for_work(cluster: Cluster, now: datetime) -> bool:
+    """A short silence of the agent only delays starts: see the allocator."""
     agent = getattr(cluster, "agent", None)
-    return cluster.rewound_at is None and agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S)
+    is_ours = cluster.is_enabled and cluster.rewound_at is None
+    return is_ours and agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S)
 
 
 def _running(pool_of_node: dict[UUID, str]) -> tuple[Running, ...]:

@@ -186,6 +186,7 @@ class Reservation(models.Model):
     ends_at = models.DateTimeField()
     # What the agent is told.
     desired = models.CharField(max_length=7, choices=DESIRED, default=Desired.PRESENT)
+    run = models.PositiveIntegerField(default=1, help_text="How often the GPR was started, this time included.")
     gang_count = models.PositiveIntegerField()
     namespaces = models.JSONField(default=list)
     entry_steps = models.JSONField(default=list)

@@ -62,6 +62,7 @@ class Core:
         self._entering = Entering(hands=self._hands, link=self.link, time=self._time)
         self._leaving = Leaving(hands=self._hands, clock=clock, time=self._time)
         self._outbox = Outbox()
+        self._rng = rng
         self._boot_id = f"{rng.getrandbits(64):016x}"
         self._told = Told()
         if not state.install_id:
@@ -89,6 +90,8 @@ class Core:
 
     def on_reply(self, sent: Sent, reply: SyncReply, raw_digest: str = "") -> None:
         """`raw_digest`: over the set as it came on the wire, where that is known."""
+        if not self.is_of_this_boot(sent):
+            return
         self.link.accept(sent, reply, raw_digest)
         self._outbox.open_session(self.link.session_epoch, self._clock.mono())
         self._publish(self._memory.save())
@@ -96,12 +99,24 @@ class Core:
     def pending_events(self) -> tuple[AgentEvent, ...]:
         return self._outbox.pending()
 
-    def acknowledge(self, *, session_epoch: int, stored_seq: int) -> None:
-        if session_epoch != self.link.session_epoch:
-            return  # the answer belongs to a session that is over: its numbers mean other events now
+    def acknowledge(self, *, session_epoch: int, stored_seq: int) -> bool:
+        """False when it leads nowhere: nothing was stored, or a session is over and the numbers mean other events now."""
+        pending = self._outbox.pending()
+        if session_epoch != self.link.session_epoch or not pending:
+            return False
+        if stored_seq < pending[0].seq - 1:
+            self._begin_session()  # the hub forgot what it stored: it was restored, and would wait for that for ever
         done = self._outbox.acknowledge(stored_seq)
         state = self._memory.state
         state.events = [event for event in state.events if event_key(event) not in done]
+        return stored_seq >= pending[0].seq
+
+    def is_of_this_boot(self, sent: Sent | None) -> bool:
+        return sent is None or sent.request.boot_id == self._boot_id
+
+    def _begin_session(self) -> None:
+        self._boot_id = f"{self._rng.getrandbits(64):016x}"
+        self.link.session_epoch = 0
 
     @property
     def observed(self) -> tuple[Observed, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -68,7 +68,7 @@ class _LaneState:
     failures: int = 0
     not_before_mono: float = float("-inf")
     is_busy: bool = False
-    told: tuple[Observed, ...] | None = field(default=None)
+    last_asked: tuple[object, ...] = ()
 
 
 class Dialog:
@@ -172,7 +172,8 @@ class Dialog:
     def _take(self, lane: Lane, call: Call, body: bytes) -> None:
         if call.path == EVENTS_PATH:
             reply = msgspec.json.decode(body, type=EventsReply)
-            self._core.acknowledge(session_epoch=call.session_epoch, stored_seq=reply.stored_seq)
+            if not self._core.acknowledge(session_epoch=call.session_epoch, stored_seq=reply.stored_seq):
+                self._lanes[lane].not_before_mono = self._clock.mono() + PACE_S
         elif call.sent:
             self._take_set(lane, call.sent, body)
         else:
@@ -182,18 +183,20 @@ class Dialog:
 
     def _take_set(self, lane: Lane, sent: Sent, body: bytes) -> None:
         received = read_sync_reply(body)
-        is_news = received.reply.digest != sent.request.have_digest
-        took_s = self._clock.mono() - sent.at.mono
         self._core.on_reply(sent, received.reply, received.raw_digest)
-        if lane is Lane.POLL and took_s < PACE_S and (self._core.link.is_rewound or not is_news):
+        request = sent.request
+        asked = (request.session_epoch, request.known_generation, request.have_digest, request.observed)
+        if asked == self._lanes[lane].last_asked:
+            # The hub does not hold it, and it leads nowhere (a rewind, a document that cannot be written): no hurry.
             self._lanes[lane].not_before_mono = sent.at.mono + PACE_S
+        self._lanes[lane].last_asked = asked
 
     def _on_problem(self, lane: Lane, call: Call, problem: Problem, retry_after_s: float) -> None:
         if problem.code == Code.SUPERSEDED:
-            self._stop = Stop.SUPERSEDED
+            self._stop = Stop.SUPERSEDED if self._core.is_of_this_boot(call.sent) else self._stop
         elif problem.code == Code.CLONED:
             self._core.link.is_locked = True
-            retry_after_s = max(retry_after_s, SLOW_S)
+            retry_after_s = max(retry_after_s, 0.0 if self._join_anew(call) else SLOW_S)
         elif problem.code in (Code.BAD_TOKEN, Code.WRONG_CLUSTER):
             retry_after_s = max(retry_after_s, self._on_refusal(call, problem))
         elif problem.code == Code.UNSUPPORTED_PROTO:
@@ -204,11 +207,17 @@ class Dialog:
         credential = self._core.credential
         if credential and call.bearer != credential.credential:
             return 0.0  # it was about a credential that has been replaced meanwhile
-        if call.path != REGISTER_PATH and self._join_token and not self._core.used_join_token(_digest(self._join_token)):
-            self._core.drop_credential()  # an admin gave us a new join token for this very case
+        if self._join_anew(call):
             return 0.0
         self.refusal = problem.detail or f"the hub refuses this agent: {problem.code}"
         return SLOW_S
+
+    def _join_anew(self, call: Call) -> bool:
+        """A join token that was not used yet: an administrator gave it to us for this very case."""
+        if call.path == REGISTER_PATH or not self._join_token or self._core.used_join_token(_digest(self._join_token)):
+            return False
+        self._core.drop_credential()
+        return True
 
 
 def _digest(secret: str) -> str:

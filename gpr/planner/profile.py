@@ -72,7 +72,7 @@ class NodeProfile:
 
     def first_fit(self, level: int, length_s: int, since_s: int) -> int:
         """The first second from `since_s` on at which `level` GPUs are free for `length_s`."""
-        gaps = self.gaps(level)
+        gaps = self._gaps.get(level) or self.gaps(level)  # the planner's innermost call: half of its time goes here
         starts, ends = gaps.starts, gaps.ends
         if length_s <= gaps.longest_s:
             for i in range(bisect_right(ends, since_s), len(ends)):

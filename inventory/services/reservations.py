@@ -31,6 +31,7 @@ class HoldSpec:
 
     gpr_id: UUID
     slice_id: UUID
+    run: int
     node_ids: tuple[UUID, ...]
     gpus_per_node: int | None
     starts_at: datetime
@@ -202,6 +203,7 @@ def _reservation(spec: HoldSpec, node: Node, *, epoch: int) -> Reservation:
         state=ReservationState.HELD,
         starts_at=spec.starts_at,
         ends_at=spec.ends_at,
+        run=spec.run,
         gang_count=len(spec.node_ids),
         namespaces=list(spec.namespaces),
         entry_steps=list(spec.entry_steps),

@@ -134,6 +134,7 @@ def _assignment(row: Reservation) -> Assignment:
         gpus=tuple(sorted(reserved.gpu.uuid for reserved in row.gpus.all())),
         epoch=row.epoch,
         desired=row.desired,
+        run=row.run,
         gang_count=row.gang_count,
         not_before_s=row.starts_at.timestamp(),
         enter_by_s=row.enter_by_at.timestamp(),

@@ -55,9 +55,7 @@ class Stage:
 
     core: Core
 
-    def __init__(
-        self, fleet: Fleet | None = None, *, choose: Callable[[str], Fault | None] | None = None, starts: bool = True
-    ) -> None:
+    def __init__(self, fleet: Fleet | None = None, *, choose: Callable[[str], Fault | None] | None = None, starts: bool = True) -> None:
         self.fleet = fleet or small_fleet()
         self.views: tuple[NodeView, ...] = self.fleet.nodes()
         self.clock, self.hub_clock = FakeClock(), FakeClock()
@@ -72,10 +70,12 @@ class Stage:
 
     def start(self) -> None:
         """Start the agent, or start it again: all that it had in memory is gone."""
-        driver = FaultyCluster(self.cluster, lambda call: self.choose(call))
-        self.core = Core(
-            cluster=driver, clock=self.clock, rng=random.Random(7), note=lambda event, _: self.notes.append(event)
-        )
+        driver = FaultyCluster(self.cluster, self._choose)
+        self.core = Core(cluster=driver, clock=self.clock, rng=random.Random(7), note=lambda event, _: self.notes.append(event))
+
+    def _choose(self, call: str) -> Fault | None:
+        """A test may change its mind in the middle."""
+        return self.choose(call)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -150,6 +150,11 @@ class Stage:
 
     def observed(self, assignment_id: str = "a0") -> Observed | None:
         return next((seen for seen in self.core.observed if seen.assignment_id == assignment_id), None)
+
+    def seen(self, assignment_id: str = "a0") -> Observed:
+        seen = self.observed(assignment_id)
+        assert seen is not None
+        return seen
 
     def phase(self, assignment_id: str = "a0") -> Phase | None:
         seen = self.observed(assignment_id)

@@ -40,9 +40,9 @@ def test_a_gang_opens_only_when_every_node_is_ready_and_then_all_at_one_time() -
     assert stage.open_to(0) == stage.open_to(1) == set()
 
     stage.run(3)
-    seen = [stage.observed("a0"), stage.observed("a1")]
-    assert [each and each.phase for each in seen] == [Phase.ACTIVE, Phase.ACTIVE]
-    assert seen[0] and seen[1] and seen[0].active_s == seen[1].active_s
+    seen = [stage.seen("a0"), stage.seen("a1")]
+    assert [each.phase for each in seen] == [Phase.ACTIVE, Phase.ACTIVE]
+    assert seen[0].active_s == seen[1].active_s
     assert {change.at for change in stage.cluster.history} == {seen[0].active_s}
 
 
@@ -89,8 +89,8 @@ def test_without_a_live_lease_a_box_that_is_ready_is_not_opened() -> None:
     stage.run(60)
     assert stage.phase() is Phase.ENTERED
     assert stage.open_to() == set()
-    seen = stage.observed()
-    assert seen and "no word from the hub" in seen.failure
+    seen = stage.seen()
+    assert "no word from the hub" in seen.failure
 
 
 def test_a_process_that_slept_has_no_lease_even_if_its_answer_just_came() -> None:
@@ -118,8 +118,8 @@ def test_a_clock_more_than_five_seconds_off_refuses_entries(skew_s: float) -> No
     stage.clock.wall_s += skew_s
     stage.tell(stage.assignment())
     stage.run(5)
-    seen = stage.observed()
-    assert seen and seen.phase is Phase.PENDING
+    seen = stage.seen()
+    assert seen.phase is Phase.PENDING
     assert seen.failure.startswith("CLOCK_SKEW")
 
 
@@ -131,8 +131,8 @@ def test_a_gpu_with_the_same_or_a_higher_epoch_on_record_is_not_claimed(epoch: i
     stage.tell(stage.assignment(epoch=5))
     stage.run(3)
     assert stage.phase() is Phase.PENDING
-    seen = stage.observed()
-    assert seen and "too old" in seen.failure
+    seen = stage.seen()
+    assert "too old" in seen.failure
 
 
 def test_a_gpu_that_another_assignment_still_holds_is_not_claimed_even_with_a_higher_epoch() -> None:
@@ -140,8 +140,8 @@ def test_a_gpu_that_another_assignment_still_holds_is_not_claimed_even_with_a_hi
     put_record(stage, 4, GpuPhase.CLOSED, assignment_id="a1")
     stage.tell(stage.assignment(epoch=5))
     stage.run(0.5)
-    seen = stage.observed()
-    assert seen and "still CLOSED" in seen.failure
+    seen = stage.seen()
+    assert "still CLOSED" in seen.failure
 
 
 def test_a_node_written_between_the_look_and_the_claim_is_looked_at_again() -> None:
@@ -165,8 +165,8 @@ def test_another_machine_under_the_same_name_is_not_claimed() -> None:
     stage = Stage()
     stage.tell(stage.assignment(node_uid="somebody-else"))
     stage.run(3)
-    seen = stage.observed()
-    assert seen and seen.phase is Phase.PENDING
+    seen = stage.seen()
+    assert seen.phase is Phase.PENDING
     assert "made anew" in seen.failure
 
 
@@ -183,10 +183,10 @@ def test_a_check_that_keeps_failing_fails_this_node_and_the_others_wait_for_the_
     stage = Stage(small_fleet(failures=(Failure(node="test-h-01", step="node_ready", times="always"),)))
     stage.tell(*stage.gang())
     stage.run(6)
-    failed, other = stage.observed("a0"), stage.observed("a1")
-    assert failed and failed.phase is Phase.RELEASED
+    failed, other = stage.seen("a0"), stage.seen("a1")
+    assert failed.phase is Phase.RELEASED
     assert "node_ready" in failed.failure
-    assert other and other.phase is Phase.ENTERED
+    assert other.phase is Phase.ENTERED
     stage.tell(*map(absent, stage.gang()))
     stage.run(3)
     assert stage.phase("a1") is Phase.RELEASED
@@ -207,10 +207,10 @@ def test_an_entry_step_of_a_newer_hub_is_reported_and_fails_the_entry() -> None:
     stage = Stage()
     stage.tell(stage.assignment(entry_steps=("node_ready", "quantum_check")))
     stage.run(3)
-    seen = stage.observed()
-    assert seen and seen.phase is Phase.RELEASED
+    seen = stage.seen()
+    assert seen.phase is Phase.RELEASED
     assert "quantum_check" in seen.failure
-    assert [(e.step, e.outcome) for e in stage.take_events()][0] == ("quantum_check", Outcome.UNSUPPORTED)
+    assert next((e.step, e.outcome) for e in stage.take_events()) == ("quantum_check", Outcome.UNSUPPORTED)
     assert stage.cluster.history == []
 
 

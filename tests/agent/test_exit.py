@@ -86,7 +86,7 @@ def test_an_extension_does_not_split_a_box_of_which_one_node_is_closed_already(r
     def second_close_fails(call: str) -> Fault | None:
         calls.append(call)
         # The write-ahead of the decision fails too, so that only the closed node bears witness to it.
-        return Fault.CONFLICT if call == "close" and calls.count("close") > 1 or call == "save_state" else None
+        return Fault.CONFLICT if (call == "close" and calls.count("close") > 1) or call == "save_state" else None
 
     stage.run(100, until=lambda: stage.clock.wall() >= active_s + 60)
     stage.choose = second_close_fails
@@ -116,7 +116,7 @@ def test_closing_comes_before_draining() -> None:
     stage = Stage()
     active(stage)
     calls: list[str] = []
-    stage.choose = lambda call: calls.append(call)
+    stage.choose = calls.append
     stage.tell(absent(stage.assignment()))
     stage.run(5)
     writes = [call for call in calls if call in ("close", "run", "release")]
@@ -310,8 +310,8 @@ def test_an_open_box_is_kept_and_told_of_when_the_agents_document_is_lost() -> N
     stage.cluster.save_state(b"{}", stage.cluster.load_state().version)  # type: ignore[union-attr]
     stage.start()
     stage.run(1)
-    seen = stage.observed()
-    assert seen and (seen.phase, seen.active_s) == (Phase.ACTIVE, active_s)
+    seen = stage.seen()
+    assert (seen.phase, seen.active_s) == (Phase.ACTIVE, active_s)
     stage.tell(stage.assignment())
     assert run_until_closed(stage, 120) == pytest.approx(active_s + 60, abs=0.25)
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
 
@@ -35,7 +35,7 @@ def free_port() -> int:
         return port
 
 
-def wait_for(what: str, look: Callable[[], T], *, within_s: float) -> T:
+def wait_for(what: str, look: Callable[[], T | Literal[False] | None], *, within_s: float) -> T:
     """The first true answer. The limit is generous: it is there to end a broken test, not to time anything."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
@@ -105,11 +105,15 @@ class Stage:
         self.folder, self.port = folder, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._env = {**os.environ, "EGS_VAR_DIR": str(folder), "EGS_LOG_LEVEL": "WARNING", **(env or {})}
-        self.hub = self._manage("egs_run", "--port", str(self.port))
+        self.hub = self._hub()
         self.agents: dict[str, Running] = {}
 
     def start(self) -> Api:
         self.hub.start()
+        return self.open()
+
+    def open(self) -> Api:
+        """Wait for the hub's port, and become its first administrator."""
         wait_for("the hub", self._listens, within_s=START_S)
         done = subprocess.run(
             [sys.executable, "manage.py", "egs_create_admin", "root"], cwd=ROOT, env=self._env, capture_output=True, text=True, check=True
@@ -134,12 +138,39 @@ class Stage:
             agent.kill()
         self.hub.stop()
 
-    def _manage(self, *arguments: str) -> Running:
-        return Running([sys.executable, "manage.py", *arguments], env=self._env, log=self.folder / "hub.log")
+    def _hub(self) -> Running:
+        return self.process("hub", "manage.py", "egs_run", "--port", str(self.port))
+
+    def process(self, name: str, *arguments: str) -> Running:
+        """A Python process with the hub's environment; not started yet."""
+        return Running([sys.executable, *arguments], env=self._env, log=self.folder / f"{name}.log")
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+class ProductionStage(Stage):
+    """Web server, Celery worker and two beats on PostgreSQL and Redis, each its own process."""
+
+    def _hub(self) -> Running:
+        return self.process("web", "-m", "uvicorn", "egs.asgi:application", "--port", str(self.port), "--log-level", "warning")
+
+    def start(self) -> Api:
+        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self._env, check=True)
+        worker = ("worker", "--queues", "egs,allocator", "--concurrency", "1", "--loglevel", "warning")
+        self.worker = self.process("worker", "-m", "celery", "-A", "egs.celery", *worker)
+        self.beats = [
+            self.process(name, "-m", "celery", "-A", "egs.celery", "beat", "-s", str(self.folder / name)) for name in ("beat1", "beat2")
+        ]
+        for process in (self.worker, *self.beats):
+            process.start()
+        return super().start()
+
+    def stop(self) -> None:
+        for process in (*self.beats, self.worker):
+            process.stop()
+        super().stop()
 
 
 def demo_tokens(folder: Path) -> dict[str, str] | None:

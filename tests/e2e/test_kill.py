@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_a_provisioning_survives_kill_9_at_any_moment(victim: str, seed: int, st
         target.start()
 
     for gpr in gprs:
-        ended = wait_for(f"the end of {gpr['name']}", lambda gpr=gpr: _ended(api, gpr["id"]), within_s=HEAL_S)
+        ended = wait_for(f"the end of {gpr['name']}", partial(_ended, api, gpr["id"]), within_s=HEAL_S)
         assert ended["state"] == "COMPLETED", ended
         began_at = [datetime.fromisoformat(row["exit_began_at"]) for row in _reservations(api, gpr["id"])]
         late_s = (max(began_at) - datetime.fromisoformat(ended["ends_at"])).total_seconds()
