@@ -2,8 +2,42 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.http import HttpRequest, JsonResponse
+from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.routers import SimpleRouter
 
+from accounts.api import TokenViewSet
+from egs.rest.problems import problem, problem_response
+from gpr.api.events import EventViewSet
+from gpr.api.gprs import GprStepViewSet, GprViewSet, QueueViewSet
+from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
+from slices.api import MemberViewSet, MeViewSet, NamespaceViewSet, ProjectViewSet, SliceViewSet
+
 router = SimpleRouter()
-urlpatterns: list[URLPattern | URLResolver] = [path("", include(router.urls))]
+router.register("gprs", GprViewSet, basename="gpr")
+router.register("gprs/(?P<gpr_pk>[^/]+)/steps", GprStepViewSet, basename="gpr-step")
+router.register("queue", QueueViewSet, basename="queue")
+router.register("projects", ProjectViewSet, basename="project")
+router.register("slices", SliceViewSet, basename="slice")
+router.register("slices/(?P<slice>[^/]+)/members", MemberViewSet, basename="slice-member")
+router.register("slices/(?P<slice>[^/]+)/namespaces", NamespaceViewSet, basename="slice-namespace")
+router.register("clusters", ClusterViewSet, basename="cluster")
+router.register("nodes", NodeViewSet, basename="node")
+router.register("gpus", GpuViewSet, basename="gpu")
+router.register("shapes", ShapeViewSet, basename="shape")
+router.register("schedule", ScheduleViewSet, basename="schedule")
+router.register("events", EventViewSet, basename="event")
+router.register("tokens", TokenViewSet, basename="token")
+
+
+def nothing_here(request: HttpRequest, rest: str) -> JsonResponse:
+    """Instead of a redirect to the address with a slash, which would lose the body of a POST."""
+    detail = "There is nothing at this address. All addresses end with a slash; /api/schema/ lists them."
+    return problem_response(problem(status=404, code="not_found", title="Not found", detail=detail))
+
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
+    path("", include(router.urls)),
+    re_path("^(?P<rest>.*)$", nothing_here),
+]

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.asgi import get_asgi_application
 from django.core.handlers.asgi import ASGIRequest
+from django.db import InterfaceError, OperationalError
 from django.http import HttpResponse
 from django.urls import Resolver404, resolve
 
@@ -46,6 +47,9 @@ async def _agent(scope: Scope, receive: Receive, send: Send) -> None:
         response = await match.func(request) if allowed else HttpResponse(status=405)
     except Resolver404:
         response = HttpResponse(status=404)
+    except (OperationalError, InterfaceError):
+        # The database is away. To the agent that is the hub being away: it keeps its ends and asks again.
+        response = HttpResponse(status=503, headers={"Retry-After": "2"})
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.items()]
     headers.append((b"content-length", str(len(response.content)).encode()))
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})

@@ -115,6 +115,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "EGS, the Elastic GPU Service",
     "VERSION": "v1",
     "DESCRIPTION": "Book GPU nodes for a time: estimate, queue, watch, release. Errors are RFC 9457 problem documents.",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SERVE_AUTHENTICATION": [],
@@ -128,6 +129,7 @@ SPECTACULAR_SETTINGS = {
         "RoleEnum": "slices.models.Role",
         "ScopeEnum": "accounts.models.Scope",
         "ReservationStateEnum": "inventory.models.ReservationState",
+        "AvailabilityEnum": "inventory.selectors.Availability",
     },
 }
 

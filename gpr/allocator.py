@@ -22,7 +22,7 @@ from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, EndReason, Gpr, GprState, Promise
 from gpr.planner.snapshot import Slot
 from gpr.services.ending import exit_begin, exit_finish
-from gpr.snapshot import Loaded, length_s
+from gpr.snapshot import Loaded, at, length_s
 from gpr.witness import replan
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
@@ -193,7 +193,8 @@ def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
             node_ids=tuple(UUID(node_id) for node_id in slot.nodes),
             gpus_per_node=gpr.gpus_per_node,
             starts_at=now,
-            ends_at=now + timedelta(seconds=length_s(gpr)),
+            # Whole seconds, as planned: else each box would run a moment into the slot behind it, and push that one away.
+            ends_at=at(slot.start_s + length_s(gpr)),
             enter_by_at=enter_by_at,
             duration_s=gpr.remaining_s,
             namespaces=tuple(_namespaces(gpr, cluster)),

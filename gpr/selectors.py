@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Prefetch, QuerySet
 
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound, StaleState
 from gpr.models import Gpr, GprState
+from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.models import Role
 from slices.selectors import has_role, slices_visible_to
@@ -19,13 +21,19 @@ def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
     return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
 
 
-def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: int | None = None) -> Gpr:
+def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
+    """With the reservations that each holds now, as `held_now`."""
+    held = Reservation.objects.filter(state=ReservationState.HELD).select_related("node").prefetch_related("gpus__gpu")
+    return rows.prefetch_related(Prefetch("reservations", queryset=held.order_by("node__name", "pk"), to_attr="held_now"))
+
+
+def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: int | None = None, rows: QuerySet[Gpr] | None = None) -> Gpr:
     """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it.
 
     StaleState when he names a version that is no longer the present one.
     """
     try:
-        gpr = gprs_visible_to(actor).filter(pk=UUID(str(gpr_id))).first()
+        gpr = (gprs_visible_to(actor) if rows is None else rows).filter(pk=UUID(str(gpr_id))).first()
     except ValueError:
         gpr = None
     if gpr is None:
@@ -48,19 +56,26 @@ def queue_visible_to(actor: User) -> QuerySet[Gpr]:
     return gprs_visible_to(actor).filter(state=GprState.QUEUED).order_by("-priority", "queued_at", "pk")
 
 
-def queue_position(gpr: Gpr) -> int | None:
-    """1 is considered first; None when it does not wait. It counts those before it, and tells nothing else of them."""
-    if gpr.state != GprState.QUEUED:
-        return None
-    ahead = Q(priority__gt=gpr.priority) | Q(priority=gpr.priority) & (
-        Q(queued_at__lt=gpr.queued_at) | Q(queued_at=gpr.queued_at, pk__lt=gpr.pk)
-    )
-    return 1 + Gpr.objects.filter(ahead, state=GprState.QUEUED).count()
+def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
+    """For those that wait; 1 is considered first. It counts those before, of whomever, and tells nothing else of them."""
+    wanted = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED}
+    if not wanted:
+        return {}
+    order = Gpr.objects.filter(state=GprState.QUEUED).order_by("-priority", "queued_at", "pk").values_list("pk", flat=True)
+    return {pk: position for position, pk in enumerate(order, start=1) if pk in wanted}
+
+
+def steps_of(gpr: Gpr) -> QuerySet[StepResult]:
+    """Of all its runs."""
+    return StepResult.objects.filter(reservation__gpr=gpr).select_related("reservation__node")
 
 
 def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
     """Names for those of the ids that the actor may know of."""
-    return {str(gpr.pk): gpr.name for gpr in gprs_visible_to(actor).filter(pk__in=gpr_ids)} if gpr_ids else {}
+    if not gpr_ids:
+        return {}
+    rows = gprs_visible_to(actor).filter(pk__in=gpr_ids).values_list("pk", "name")
+    return {str(pk): name for pk, name in rows}
 
 
 def events_visible_to(actor: User) -> QuerySet[Event]:

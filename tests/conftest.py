@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from django.conf import settings
 from django.db import connection
-from django.db.backends.sqlite3.operations import DatabaseOperations
+from django.db.backends.sqlite3.base import DatabaseOperations
 
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
@@ -22,8 +23,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory) -> None:
     """SQLite tests run on a file, as the embedded profile does, so that threads and processes share it."""
+    if PROFILE == "sqlite":
+        settings.DATABASES["default"].setdefault("TEST", {})["NAME"] = str(tmp_path_factory.mktemp("database") / "egs.sqlite3")
 
 
 @pytest.fixture(autouse=True, scope="session")

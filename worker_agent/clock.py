@@ -39,6 +39,13 @@ class Instant:
     def of(cls, clock: Clock) -> Instant:
         return cls(wall=clock.wall(), mono=clock.mono())
 
+    def later(self, seconds: float) -> Instant:
+        return Instant(wall=self.wall + seconds, mono=self.mono + seconds)
+
+    def age_s(self, clock: Clock) -> float:
+        """By the clock that shows more: the monotonic one stands still while the machine sleeps."""
+        return max(clock.wall() - self.wall, clock.mono() - self.mono)
+
 
 class HubTime:
     """What time it is at the hub, by samples of NTP's kind.

@@ -47,7 +47,7 @@ class Link:
         self.is_rewound = False
         self.is_locked = False  # the hub saw two use our credential
         self._wants_whole_set = False
-        self._lease_from_mono: float | None = None
+        self._lease_from: Instant | None = None
         self._last_got_mono = float("-inf")
         self._last_sent_s = float("-inf")
 
@@ -62,9 +62,9 @@ class Link:
             return "the hub locked this agent: its credential is used twice"
         if self.is_rewound:
             return f"HUB_REWIND: the hub is behind generation {self._state.generation}, which it gave before"
-        if self._lease_from_mono is None:
+        if self._lease_from is None:
             return "no word from the hub since the agent started"
-        if self._clock.mono() - self._lease_from_mono > self._state.lease_ttl_s:
+        if self._lease_from.age_s(self._clock) > self._state.lease_ttl_s:
             return f"no word from the hub for more than {self._state.lease_ttl_s:g} s"
         if abs(self._time.offset_s or 0.0) > CLOCK_OFFSET_REFUSE_S:
             return f"CLOCK_SKEW: the cluster's clock and the hub's differ by more than {CLOCK_OFFSET_REFUSE_S:g} s"
@@ -123,7 +123,9 @@ class Link:
     def _renew_lease(self, sent: Sent, reply: SyncReply) -> None:
         """From the earliest moment at which the hub can have sent it: a process that slept since then has no lease."""
         held_s = min(max(0.0, reply.sent_s - reply.received_s), self._clock.mono() - sent.at.mono)
-        self._lease_from_mono = max(self._lease_from_mono or float("-inf"), sent.at.mono + held_s)
+        lease_from = sent.at.later(held_s)
+        if self._lease_from is None or lease_from.mono >= self._lease_from.mono:
+            self._lease_from = lease_from
         self._state.lease_ttl_s = reply.lease_ttl_s
 
 

@@ -13,6 +13,8 @@ from rest_framework.views import set_rollback
 from egs.errors import EgsError, NotFound
 
 CONTENT_TYPE = "application/problem+json"
+# DRF's word -> ours, where services have one for the same thing.
+CODES = {"parse_error": "malformed_json", "permission_denied": "not_allowed"}
 
 
 def problem(*, status: int, code: str, title: str, detail: str, **extra: Any) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def _of_drf(error: exceptions.APIException) -> tuple[dict[str, Any], dict[str, s
         detail = " ".join(f"{field}: {' '.join(texts)}" for field, texts in errors.items())
         body = problem(status=400, code="invalid_input", title="Some of the input is not valid", detail=detail, errors=errors)
         return body, headers
-    code = "malformed_json" if isinstance(error, exceptions.ParseError) else str(error.default_code)
+    code = CODES.get(error.default_code, error.default_code)
     title = str(status_title(error.status_code))
     return problem(status=error.status_code, code=code, title=title, detail=str(error.detail)), headers
 
@@ -76,6 +78,7 @@ def status_title(code: int) -> str:
         status.HTTP_403_FORBIDDEN: "You may not do this",
         status.HTTP_404_NOT_FOUND: "Not found",
         status.HTTP_405_METHOD_NOT_ALLOWED: "Not possible here",
+        status.HTTP_413_REQUEST_ENTITY_TOO_LARGE: "Too large",
         status.HTTP_415_UNSUPPORTED_MEDIA_TYPE: "Send JSON",
         status.HTTP_429_TOO_MANY_REQUESTS: "Too many requests",
     }

@@ -5,14 +5,32 @@ from __future__ import annotations
 from typing import TypeVar
 from uuid import UUID
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
+
+from egs.errors import Conflict, NotFound
 
 Row = TypeVar("Row", bound=Model)
 
 
 def by_reference(rows: QuerySet[Row], reference: str | UUID) -> Row | None:
     """The one of `rows` with this id or name. `rows` holds only what the reader may see."""
+    return rows.filter(is_object(reference)).first()
+
+
+def one_by_reference(rows: QuerySet[Row], reference: str | UUID, *, what: str) -> Row:
+    """The same where names may repeat. Raises NotFound, or Conflict for a name that several have."""
+    found = list(rows.filter(is_object(reference))[:2])
+    if not found:
+        raise NotFound(what)
+    if len(found) > 1:
+        raise Conflict(f"There is more than one {what} of this name. Give its id.")
+    return found[0]
+
+
+def is_object(reference: str | UUID, *, path: str = "") -> Q:
+    """The condition that the row itself, or the object that the relation `path` leads to, has this id or name."""
     try:
-        return rows.filter(pk=UUID(str(reference))).first()
+        return Q(**{path or "pk": UUID(str(reference))})
     except ValueError:
-        return rows.filter(name=str(reference)).first() if "\x00" not in str(reference) else None
+        name = f"{path}__name" if path else "name"
+        return Q(**{name: reference}) if "\x00" not in str(reference) else Q(pk__in=[])

@@ -46,7 +46,7 @@ def _of_gpus(explanation: Explanation, now_s: int, name_of: NameOf) -> str:
         holders.append(STRANGER)
     if not holders:
         return "It waits for GPUs to come free."
-    return f"It waits for GPUs that {_list(holders)} will hold until then."
+    return f"It waits for the GPUs of {_list(holders)}."
 
 
 def _of_never(explanation: Explanation) -> str:
@@ -56,8 +56,7 @@ def _of_never(explanation: Explanation) -> str:
     if nodes == 0:
         return f"It can never start: the nodes that it may use have at most {_count(gpus, 'GPU')} each."
     return (
-        f"It can never start: it may have at most {_count(nodes, 'node')} with so many GPUs each, "
-        f"or {_count(gpus, 'GPU')} on each of so many nodes."
+        f"It can never start: there are at most {_count(nodes, 'node')} with so many GPUs for it, and at most {_count(gpus, 'GPU')} a node."
     )
 
 

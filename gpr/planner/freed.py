@@ -31,18 +31,17 @@ class Freed:
         self._witness = witness
         self._nodes: dict[str, NodeProfile] = {}
         self._slices: set[str] = set()
-        self._loose: set[str] = set()
         self._reach: dict[int, _Reach] = {}
         self._is_all = False
 
     def __bool__(self) -> bool:
-        return self._is_all or bool(self._nodes or self._slices or self._loose)
+        return self._is_all or bool(self._nodes or self._slices)
 
     def add_all(self) -> None:
         self._is_all = True
 
     def add(self, box: Box) -> None:
-        """The box is gone from its nodes and its slice."""
+        """The box is gone from its nodes and its slice. So it is itself among those that are tried, if it still waits."""
         self.add_nodes(box.nodes)
         self.add_slices((box.slice,))
 
@@ -59,17 +58,13 @@ class Freed:
     def add_slices(self, slices: Iterable[str]) -> None:
         self._slices.update(slices)
 
-    def add_loose(self, request_id: str) -> None:
-        """This one's slot is not at its earliest, whatever came free."""
-        self._loose.add(request_id)
-
     def may_help(self, request: Request, slot: Slot, since_s: int) -> bool:
         """Could it start in `[since_s, slot.start_s)`, given that before nothing else was free it could not?
 
         Then one of its new nodes is one that was freed: it has a gap that is long enough, or it is free just before the slot,
         which can slide into that.
         """
-        if self._is_all or request.id in self._loose or request.slice in self._slices:
+        if self._is_all or request.slice in self._slices:
             return True
         reach = self._reach_of(request.gpus_per_node)
         is_far = request.length_s > reach.longest_s and slot.start_s <= reach.endless_since_s

@@ -16,7 +16,10 @@ BLOCKERS_MAX: Final = 5
 
 
 class Reasons:
-    """Explanations for one settled board. Made in one pass over the boxes; each explanation then looks at its own nodes only."""
+    """Explanations for one settled board. Made in one pass over the boxes; each explanation then looks at its own nodes only.
+
+    A box that slipped in later and ends just where a request starts is named as well: the board does not tell who came first.
+    """
 
     def __init__(self, board: Board) -> None:
         self._board = board

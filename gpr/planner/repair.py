@@ -61,16 +61,18 @@ class _Stored:
 def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
     """Why the slot is no place for the request, whoever else is there."""
     changed = (Cause.CHANGED, request.id)
-    nodes = set(slot.nodes)
-    if slot.pool not in request.pools or not len(slot.nodes) == len(nodes) == request.node_count:
+    if not len(slot.nodes) == len(set(slot.nodes)) == request.node_count:
         return changed
+    # A pool whose last node is gone is gone from the request's pools as well: that is no edit.
     members = board.members.get(slot.pool, frozenset())
+    if slot.pool not in request.pools and members:
+        return changed
     for node_id in slot.nodes:
         if node_id not in members:
             return Cause.NODE_FAILURE, node_id
         if not 0 < board.witness.level(node_id, request.gpus_per_node) <= board.witness.nodes[node_id].gpu_count:
             return changed
-    return changed if max(slot.start_s, board.now_s) < request.earliest_start_s else None
+    return changed if slot.start_s < request.earliest_start_s else None
 
 
 def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
@@ -93,7 +95,6 @@ def _stand_one(board: Board, stored: _Stored, shove_s: int, obstacles: _Obstacle
     if not board.witness.has_room(box):
         waiting.displaced = obstacles.cause(box)
         board.freed.add(box)
-        board.freed.add_loose(waiting.request.id)
         start_s = board.witness.earliest_there(box, latest_s=slot.start_s + shove_s) if shove_s > 0 else None
     if start_s is None:
         return False

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from egs.errors import Conflict
+from egs.errors import Conflict, NotFound
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint
@@ -155,6 +155,16 @@ def reservation_force_release(*, reservation: Reservation, actor: User, why: str
     )
     _release(row, now)
     hint(TICK)
+
+
+@transaction.atomic
+def node_force_release(*, node: Node, reservation_ids: Sequence[UUID], actor: User, why: str, now: datetime) -> None:
+    """Free what these reservations hold of the node, all or none. Raises NotFound when one of them is not of this node, or Conflict."""
+    rows = list(Reservation.objects.filter(node=node, pk__in=reservation_ids).order_by("pk"))
+    if len(rows) != len(set(reservation_ids)):
+        raise NotFound("reservation of this node")
+    for row in rows:
+        reservation_force_release(reservation=row, actor=actor, why=why, now=now)
 
 
 @transaction.atomic

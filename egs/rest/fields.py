@@ -1,0 +1,128 @@
+"""Fields that take what they say and nothing near it: `true` is no number, `5` no text, and an unknown field is an error.
+
+DRF's own are lenient, which suits HTML forms: there a typo would be stored as something else, or lost.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+# What every JSON reader holds exactly.
+NUMBER_MAX = 2**53 - 1
+ECHO_MAX_CHARS = 60
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """Input whose unknown fields are errors, told together with all others."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError({"non_field_errors": ["Send a JSON object."]})
+        errors: dict[str, Any] = {str(key)[:ECHO_MAX_CHARS]: ["There is no such field here."] for key in data if key not in self._writable}
+        try:
+            value = super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            errors.update(error.detail if isinstance(error.detail, dict) else {"non_field_errors": error.detail})
+        if errors:
+            raise serializers.ValidationError(errors)
+        return value
+
+    @property
+    def _writable(self) -> set[str]:
+        return {name for name, field in self.fields.items() if not field.read_only}
+
+
+class WholeNumber(serializers.IntegerField):
+    """A JSON number without a fraction."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if isinstance(data, bool) or not isinstance(data, int | float) or (isinstance(data, float) and not data.is_integer()):
+            raise serializers.ValidationError("Must be a whole number.")
+        if abs(data) > NUMBER_MAX:
+            raise serializers.ValidationError(f"Must be from -{NUMBER_MAX} to {NUMBER_MAX}.")
+        return int(data)
+
+
+class Flag(serializers.BooleanField):
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            raise serializers.ValidationError("Must be true or false.")
+        return data
+
+
+class Text(serializers.CharField):
+    """One line, without control or invisible characters."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            raise serializers.ValidationError("Must be text.")
+        text = super().to_internal_value(data)
+        if any(unicodedata.category(character)[0] == "C" for character in text):
+            raise serializers.ValidationError("Must not hold control or invisible characters.")
+        return text
+
+
+class NewName(serializers.RegexField):
+    """The name of an object that others refer to: it fits into a path and a label, and cannot be taken for an id."""
+
+    default_error_messages = {
+        "invalid": "Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most."
+    }
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z", **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        name: str = super().to_internal_value(data)
+        try:
+            UUID(name)
+        except ValueError:
+            return name
+        raise serializers.ValidationError("Must not look like an id.")
+
+
+class Reference(serializers.CharField):
+    """Another object, by id or name. Whether it is there is the selector's to say."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**({"max_length": 253} | kwargs))
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            raise serializers.ValidationError("Must be an id or a name.")
+        return super().to_internal_value(data)
+
+
+@extend_schema_field(OpenApiTypes.OBJECT)
+class FreeForm(serializers.DictField):
+    """A JSON object of any content that a database keeps as it is."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            raise serializers.ValidationError("Must be a JSON object.")
+        _check_kept(data)
+        return data
+
+
+def _check_kept(value: Any) -> None:
+    """The parser has bounded the depth."""
+    if isinstance(value, str) and "\x00" in value:
+        raise serializers.ValidationError("Must not hold NUL characters.")
+    if isinstance(value, int) and abs(value) > NUMBER_MAX:
+        raise serializers.ValidationError(f"Must hold no whole number beyond {NUMBER_MAX}.")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_kept(key)
+            _check_kept(item)
+    elif isinstance(value, list):
+        for item in value:
+            _check_kept(item)

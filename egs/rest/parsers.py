@@ -1,0 +1,80 @@
+"""JSON in, and nothing that a database could not keep: bounded in size and depth, Unicode only, no key twice."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.conf import settings
+from rest_framework import status
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.parsers import BaseParser
+
+DEPTH_MAX = 32
+
+
+class BodyTooLarge(APIException):
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_code = "body_too_large"
+
+    def __init__(self) -> None:
+        super().__init__(f"The body is larger than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes. Send less.")
+
+
+class StrictJsonParser(BaseParser):
+    """Not a subclass of DRF's: that one reads a body of any size and any text encoding, and knows no depth."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        limit: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        raw: bytes = stream.read(limit + 1)
+        if len(raw) > limit:
+            raise BodyTooLarge
+        try:
+            text = raw.decode()
+            data = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)
+        except RecursionError:
+            raise ParseError(f"The JSON is nested deeper than {DEPTH_MAX} levels.") from None
+        except UnicodeDecodeError:
+            raise ParseError("The body is not UTF-8.") from None
+        except ValueError as error:
+            raise ParseError(f"The body is not JSON: {error}"[:200]) from None
+        _check(data)
+        return data
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values under one key, one would be silently lost."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return made
+
+
+def _check(data: Any) -> None:
+    """Depth, and lone surrogates, which are no text and could not even be told back. Not recursive: the data are a stranger's."""
+    level = [data]
+    for _ in range(DEPTH_MAX + 1):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, str) and not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+                raise ParseError("A string holds a lone surrogate, which is no text.")
+            if isinstance(value, dict):
+                below += value.keys()
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+        if not below:
+            return
+        level = below
+    raise ParseError(f"The JSON is nested deeper than {DEPTH_MAX} levels.")

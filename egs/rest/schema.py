@@ -1,0 +1,52 @@
+"""What all endpoints say of themselves in OpenAPI, so that each need not repeat it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import build_parameter_type
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, inline_serializer
+from rest_framework import serializers
+
+Problem = inline_serializer(
+    name="Problem",
+    fields={
+        "type": serializers.CharField(),
+        "status": serializers.IntegerField(),
+        "code": serializers.CharField(help_text="Stable: for programs."),
+        "title": serializers.CharField(),
+        "detail": serializers.CharField(help_text="What is wrong and what to do: for people."),
+        "errors": serializers.DictField(
+            child=serializers.ListField(child=serializers.CharField()),
+            required=False,
+            help_text="With `invalid_input`: sentences by field.",
+        ),
+    },
+)
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The same key with the same body answers with the same object, and the header `Idempotency-Replayed: true`.",
+)
+
+
+class ApiSchema(AutoSchema):
+    """Paths take an id or a name, except where names repeat (`pk`, shown as `id`); every error is a problem document."""
+
+    def _resolve_path_parameters(self, variables: list[str]) -> list[dict[str, Any]]:
+        return [self._path_parameter(variable) for variable in variables]
+
+    def _path_parameter(self, variable: str) -> dict[str, Any]:
+        is_id = variable == "id" or variable.endswith("pk")
+        kind = {"type": "string", "format": "uuid"} if is_id else {"type": "string"}
+        text = "Its id." if is_id else "Its id or its name."
+        parameter: dict[str, Any] = build_parameter_type(name=variable, location=OpenApiParameter.PATH, description=text, schema=kind)
+        return parameter
+
+    def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
+        bodies: dict[str, Any] = super()._get_response_bodies(direction)
+        problem: dict[str, Any] = self._get_response_for_code(Problem, "default", ["application/problem+json"], direction)  # type: ignore[no-untyped-call]
+        return {**bodies, "default": {**problem, "description": "A problem document."}}

@@ -1,0 +1,52 @@
+"""What every viewset shares: strict bodies and filters, JSON whatever is accepted, ids or names in paths."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from django.db.models import Model
+from rest_framework import serializers, viewsets
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.request import Request
+
+from egs.clock import db_now
+from egs.rest.filters import StrictFilterBackend
+from egs.rest.parsers import StrictJsonParser
+from egs.rest.schema import ApiSchema
+
+Row = TypeVar("Row", bound=Model)
+
+
+class JsonOnly(BaseContentNegotiation):
+    """A client that asks for anything else gets JSON too: a 406 helps nobody."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        kind = (request.content_type or "").split(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == kind), None)
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+class ApiViewSet(viewsets.GenericViewSet[Row]):
+    parser_classes = [StrictJsonParser]
+    filter_backends = [StrictFilterBackend]
+    content_negotiation_class = JsonOnly
+    metadata_class = None  # the schema describes the API; OPTIONS would do it again, by other rules
+    schema = ApiSchema()
+    lookup_value_regex = "[^/]+"
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        # One request, one moment: what "now" means does not change between the rows of an answer.
+        self.now = db_now()
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "now": getattr(self, "now", None)}
+
+    def body(self, kind: type[serializers.BaseSerializer[Any]]) -> dict[str, Any]:
+        """The request's body as this serializer takes it. Raises what becomes a 400."""
+        serializer = kind(data=self.request.data, context=self.get_serializer_context())
+        serializer.is_valid(raise_exception=True)
+        data: dict[str, Any] = serializer.validated_data
+        return data

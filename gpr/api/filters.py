@@ -1,0 +1,62 @@
+"""What lists of GPRs and Events can be narrowed to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
+
+from accounts.authentication import actor_of
+from egs.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
+from egs.rest.references import is_object
+from gpr.models import ENDED, GprState
+from gpr.selectors import gprs_visible_to
+from inventory.selectors import clusters_visible_to, nodes_known_to
+from journal.models import Event, Severity
+from slices.models import PRIORITY_MAX, PRIORITY_MIN
+from slices.selectors import slices_visible_to
+
+
+class GprFilter(filters.FilterSet):
+    name = filters.CharFilter(lookup_expr="icontains", label="Part of the name.")
+    state = Words(choices=GprState.choices)
+    slice = ReferenceFilter("slice")
+    cluster = ReferenceFilter("cluster", label="Where its nodes are.")
+    owner = filters.CharFilter(method="by_owner", label="`me`, an id or a name.")
+    priority_min = Whole("priority", lookup_expr="gte", least=PRIORITY_MIN, most=PRIORITY_MAX)
+    priority_max = Whole("priority", lookup_expr="lte", least=PRIORITY_MIN, most=PRIORITY_MAX)
+    ended = YesNo(pick=lambda is_true: Q(state__in=ENDED) if is_true else ~Q(state__in=ENDED))
+
+    def by_owner(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        if value == "me":
+            return rows.filter(owner=actor_of(self.request))
+        return rows.filter(is_object(value, path="owner"))
+
+
+class EventFilter(filters.FilterSet):
+    """Events hold ids: a name is looked up among what the reader may see now, and means nothing to him otherwise."""
+
+    gpr = filters.CharFilter(method="by_gpr", label="Id or name.")
+    slice = filters.CharFilter(method="by_slice", label="Id or name.")
+    node = filters.CharFilter(method="by_node", label="Id or name.")
+    cluster = filters.CharFilter(method="by_cluster", label="Id or name.")
+    kind = filters.CharFilter()
+    severity = Words(choices=Severity.choices)
+    since = Moment("at", lookup_expr="gte")
+
+    def by_gpr(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return self._by(rows, "gpr_id", gprs_visible_to(actor_of(self.request)), value)
+
+    def by_slice(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return self._by(rows, "slice_id", slices_visible_to(actor_of(self.request)), value)
+
+    def by_node(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return self._by(rows, "node_id", nodes_known_to(actor_of(self.request)), value)
+
+    def by_cluster(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return self._by(rows, "cluster_id", clusters_visible_to(actor_of(self.request)), value)
+
+    @staticmethod
+    def _by(rows: QuerySet[Event], field: str, subjects: QuerySet[Any], value: str) -> QuerySet[Event]:
+        return rows.filter(**{f"{field}__in": subjects.filter(is_object(value)).values("pk")})

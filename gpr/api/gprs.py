@@ -1,0 +1,198 @@
+"""`gprs/`: ask, file, watch, change, end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.idempotency import create_by_request
+from accounts.permissions import IsAdmin
+from egs.errors import InvalidInput
+from egs.rest.fields import StrictSerializer
+from egs.rest.pagination import CreatedPagination
+from egs.rest.schema import IDEMPOTENCY_KEY
+from egs.rest.views import ApiViewSet
+from gpr.api.filters import GprFilter
+from gpr.api.inputs import (
+    Decision,
+    Extension,
+    GprAsk,
+    GprCreate,
+    GprPatch,
+    PriorityChange,
+    Verdict,
+    Versioned,
+    clusters_of,
+    spec_of_create,
+)
+from gpr.api.outputs import GprDetailSerializer, GprPage, GprSerializer, OffersSerializer, QueueRowSerializer, StepSerializer
+from gpr.estimates import gpr_estimate
+from gpr.models import Gpr
+from gpr.selectors import gpr_for, gprs_visible_to, queue_visible_to, steps_of, with_nodes
+from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.services.ending import gpr_extend, gpr_release
+from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.spec import approval_reasons
+from inventory.models import StepResult
+
+ADMIN_ACTIONS = {"approve", "reject", "evict", "priority"}
+VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description="The one that you read: another answers 409.")
+
+
+class GprViewSet(ApiViewSet[Gpr]):
+    queryset = Gpr.objects.none()
+    serializer_class = GprDetailSerializer
+    filterset_class = GprFilter
+    read_actions = ("estimate",)
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action in ADMIN_ACTIONS else super().get_permissions()
+
+    @extend_schema(responses=GprSerializer(many=True))
+    def list(self, request: Request) -> Response:
+        rows = with_nodes(gprs_visible_to(actor_of(request)))
+        gprs = self.paginate_queryset(self.filter_queryset(rows)) or []
+        context = {"page": GprPage.build(gprs, actor=actor_of(request), now=self.now)}
+        return self.get_paginated_response(GprSerializer(gprs, many=True, context=context).data)
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self._answer(pk)
+
+    @extend_schema(request=GprCreate, responses={201: GprDetailSerializer}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request) -> Response:
+        """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds."""
+        data, actor = self.body(GprCreate), actor_of(request)
+
+        def submit() -> UUID:
+            return gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now).pk
+
+        made = create_by_request(request, route="gprs", now=self.now, create=submit)
+        return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
+
+    @extend_schema(request=GprAsk, responses={200: OffersSerializer})
+    @action(detail=False, methods=["post"])
+    def estimate(self, request: Request) -> Response:
+        """What it would get, one offer for each cluster and shape, soonest first. Nothing is written."""
+        spec = spec_of_create(self.body(GprAsk), actor=actor_of(request))
+        offers = gpr_estimate(actor=actor_of(request), spec=spec, now=self.now)
+        return Response(OffersSerializer({"offers": offers, "approval_reasons": approval_reasons(spec)}).data)
+
+    @extend_schema(request=GprPatch)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change it while it waits. Its age stays; if it asks for something else now, its promise is made anew."""
+        data, actor = self.body(GprPatch), actor_of(request)
+        gpr = self._gpr(pk, data.pop("version", None))
+        if "clusters" in data:
+            data["clusters"] = clusters_of(data["clusters"], actor=actor)
+        gpr_edit(gpr=gpr, actor=actor, spec=spec_of(gpr, **data), now=self.now)
+        return self._answer(pk)
+
+    @extend_schema(parameters=[VERSION], responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Withdraw it while it waits: it stays, as CANCELED."""
+        gpr_cancel(gpr=self._gpr(pk, _version_of(request)), actor=actor_of(request), now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=Versioned)
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: str) -> Response:
+        """Give the nodes back before the end."""
+        return self._do(pk, Versioned, gpr_release)
+
+    @extend_schema(request=Extension)
+    @action(detail=True, methods=["post"])
+    def extend(self, request: Request, pk: str) -> Response:
+        """Let it end later, if nobody's promise moves by it."""
+        return self._do(pk, Extension, gpr_extend)
+
+    @extend_schema(request=Decision)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        return self._do(pk, Decision, gpr_approve)
+
+    @extend_schema(request=Verdict)
+    @action(detail=True, methods=["post"])
+    def reject(self, request: Request, pk: str) -> Response:
+        return self._do(pk, Verdict, gpr_reject)
+
+    @extend_schema(request=Verdict)
+    @action(detail=True, methods=["post"])
+    def evict(self, request: Request, pk: str) -> Response:
+        """Take its nodes back now. With `requeue_on_failure` it waits again for the time that is left."""
+        return self._do(pk, Verdict, gpr_evict)
+
+    @extend_schema(request=PriorityChange)
+    @action(detail=True, methods=["post"])
+    def priority(self, request: Request, pk: str) -> Response:
+        """Change its place in the queue. No promise moves by it."""
+        return self._do(pk, PriorityChange, gpr_set_priority)
+
+    def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None]) -> Response:
+        """Every service takes the fields of its body by name."""
+        data = self.body(kind)
+        gpr = self._gpr(pk, data.pop("version", None))
+        service(gpr=gpr, actor=actor_of(self.request), now=self.now, **data)
+        return self._answer(pk)
+
+    def _gpr(self, pk: str, version: int | None) -> Gpr:
+        return gpr_for(actor_of(self.request), pk, write=True, version=version)
+
+    def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
+        """As it is now, after whatever was done to it."""
+        actor = actor_of(self.request)
+        gpr = gpr_for(actor, pk, rows=with_nodes(gprs_visible_to(actor)))
+        context = {"actor": actor, "page": GprPage.build([gpr], actor=actor, now=self.now)}
+        return Response(GprDetailSerializer(gpr, context=context).data, **kwargs)
+
+
+def _version_of(request: Request) -> int | None:
+    text = request.query_params.get("version")
+    if text is not None and not (text.isascii() and text.isdigit() and len(text) < 17):
+        raise InvalidInput({"version": ["Must be a whole number."]})
+    return None if text is None else int(text)
+
+
+class StepPagination(CreatedPagination):
+    ordering = ("started_at", "id")
+
+
+class GprStepViewSet(ApiViewSet[StepResult]):
+    """`gprs/{id}/steps/`: every attempt at an entry or exit step on each node, with its log, oldest first."""
+
+    queryset = StepResult.objects.none()
+    serializer_class = StepSerializer
+    pagination_class = StepPagination
+
+    def list(self, request: Request, gpr_pk: str) -> Response:
+        gpr = gpr_for(actor_of(request), gpr_pk)
+        steps = self.paginate_queryset(self.filter_queryset(steps_of(gpr)))
+        return self.get_paginated_response(StepSerializer(steps, many=True).data)
+
+
+class QueuePagination(CreatedPagination):
+    # The planner's order: see queue_visible_to.
+    ordering = ("-priority", "queued_at", "id")
+
+
+class QueueViewSet(ApiViewSet[Gpr]):
+    """`queue/`: what waits, in the order in which it is considered. A member sees his slices' rows; the position counts all."""
+
+    queryset = Gpr.objects.none()
+    serializer_class = QueueRowSerializer
+    pagination_class = QueuePagination
+
+    def list(self, request: Request) -> Response:
+        rows: QuerySet[Gpr] = self.filter_queryset(queue_visible_to(actor_of(request)))
+        gprs = self.paginate_queryset(rows) or []
+        context = {"page": GprPage.build(gprs, actor=actor_of(request), now=self.now)}
+        return self.get_paginated_response(QueueRowSerializer(gprs, many=True, context=context).data)

@@ -1,0 +1,109 @@
+"""What may be sent, and the spec that it makes. Whether a value is possible is `gpr.spec`'s to say, here and everywhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from accounts.models import User
+from egs.rest.fields import NUMBER_MAX, Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber
+from gpr.spec import GprSpec, duration_parse
+from inventory.models import Cluster
+from inventory.selectors import cluster_for
+from slices.selectors import slice_for
+
+WHY_MAX_CHARS = 300
+
+
+@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
+class Duration(serializers.Field[int, Any, int, Any]):
+    """Whole seconds, or text as `1h30m`, `2d`, `PT1H30M`."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if not isinstance(data, str):
+            return int(WholeNumber().run_validation(data))
+        try:
+            seconds = duration_parse(data)
+        except ValueError:
+            raise serializers.ValidationError("Must be whole seconds, or text as 1h30m, 2d or PT1H30M.") from None
+        if seconds > NUMBER_MAX:
+            raise serializers.ValidationError("That is too long.")
+        return seconds
+
+    def to_representation(self, value: int) -> int:
+        return value
+
+
+class GprChange(StrictSerializer):
+    """The fields of a request; what is left out stays, or takes its default."""
+
+    name = Text(allow_blank=True, required=False)
+    shape = Text(allow_blank=True, required=False, help_text="As H100-80GB; empty with `min_gpu_memory_gib`: EGS chooses.")
+    min_gpu_memory_gib = WholeNumber(required=False, allow_null=True)
+    nodes = WholeNumber(required=False)
+    gpus_per_node = WholeNumber(required=False, allow_null=True, help_text="Null: all of each node.")
+    duration_s = Duration(required=False)
+    priority = WholeNumber(required=False, help_text="1 to 300, higher first; 101 if not given.")
+    clusters = serializers.ListField(
+        child=Reference(), required=False, allow_empty=True, max_length=100, help_text="Allowed ones; none means any of the slice."
+    )
+    earliest_start_at = serializers.DateTimeField(required=False, allow_null=True)
+    node_type = Text(allow_blank=True, required=False, max_length=63)
+    rdma = Flag(required=False)
+    idle_timeout_s = Duration(required=False, allow_null=True)
+    evictable = Flag(required=False)
+    may_evict = Flag(required=False)
+    requeue_on_failure = Flag(required=False)
+    run_checks = Flag(required=False)
+    model = FreeForm(required=False, help_text="Name and parameters of the model, free form.")
+
+
+class GprPatch(GprChange):
+    version = WholeNumber(required=False, help_text="The one that you read: another answers 409.")
+
+
+class GprCreate(GprChange):
+    name = Text(allow_blank=True)
+    slice = Reference()
+    nodes = WholeNumber()
+    duration_s = Duration()
+
+
+class GprAsk(GprCreate):
+    """As for a creation; a question needs no name."""
+
+    name = Text(allow_blank=True, default="estimate")
+
+
+class Versioned(StrictSerializer):
+    version = WholeNumber(required=False, help_text="The one that you read: another answers 409.")
+
+
+class Extension(Versioned):
+    extra_s = Duration()
+
+
+class Decision(Versioned):
+    why = Text(max_length=WHY_MAX_CHARS, required=False, allow_blank=True, default="", help_text="Recorded with who did it.")
+
+
+class Verdict(Versioned):
+    """A decision against somebody: the reason is owed to him."""
+
+    why = Text(max_length=WHY_MAX_CHARS, help_text="Recorded with who did it, and shown to the owner.")
+
+
+class PriorityChange(Decision):
+    priority = WholeNumber()
+
+
+def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
+    """Raises NotFound for a slice or cluster that the actor may not know of."""
+    fields = {**data, "slice": slice_for(actor, data["slice"]), "clusters": clusters_of(data.get("clusters", []), actor=actor)}
+    return GprSpec(**fields)
+
+
+def clusters_of(references: list[str], *, actor: User) -> tuple[Cluster, ...]:
+    return tuple(cluster_for(actor, reference) for reference in dict.fromkeys(references))

@@ -1,0 +1,259 @@
+"""GPRs as they are read, and what a page of them needs beside the rows: loaded once a page, however long it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from accounts.models import User
+from gpr.estimates import BASIS, Estimate
+from gpr.explaining import Told, explain_gprs
+from gpr.models import EndReason, Gpr, GprState
+from gpr.planner.plan import Cause, Reason
+from gpr.selectors import names_visible_to, queue_positions
+from inventory.models import PHASES, Reservation, StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class GprPage:
+    """What the reader may know of these GPRs that does not stand in their rows."""
+
+    now: datetime
+    positions: Mapping[UUID, int]
+    told: Mapping[UUID, Told]
+
+    @classmethod
+    def build(cls, gprs: Sequence[Gpr], *, actor: User, now: datetime) -> GprPage:
+        return cls(now, queue_positions(gprs), explain_gprs(gprs, actor=actor, now=now))
+
+
+class ToldBlockerSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(allow_null=True, help_text="Null for all strangers together.")
+    name = serializers.CharField()
+    is_running = serializers.BooleanField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True)
+
+
+class ToldSerializer(serializers.Serializer[Told]):
+    reason = serializers.ChoiceField(choices=[(reason.value, reason.value) for reason in Reason])
+    sentence = serializers.CharField()
+    blockers = ToldBlockerSerializer(many=True)
+    ahead_count = serializers.IntegerField()
+
+
+class WaitSerializer(serializers.Serializer[Any]):
+    start_at = serializers.DateTimeField(help_text="By the plan as the queue stands.")
+    p50_at = serializers.DateTimeField()
+    p90_at = serializers.DateTimeField()
+    basis = serializers.CharField()
+
+
+class AssignedNodeSerializer(serializers.Serializer[Any]):
+    node_id = serializers.UUIDField()
+    node = serializers.CharField(source="node.name")
+    gpus = serializers.SerializerMethodField()
+    phase = serializers.ChoiceField(choices=PHASES)
+
+    def get_gpus(self, row: Reservation) -> list[str]:
+        return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
+
+
+class GprSerializer(serializers.ModelSerializer[Gpr]):
+    slice = serializers.CharField(source="slice.name")
+    slice_id = serializers.UUIDField()
+    owner = serializers.CharField(source="owner.name")
+    owner_id = serializers.UUIDField()
+    clusters = serializers.SerializerMethodField(help_text="Allowed ones; none means any of the slice.")
+    cluster = serializers.SerializerMethodField(help_text="Where its nodes are.")
+    cluster_id = serializers.UUIDField(allow_null=True)
+    model = serializers.DictField()
+    state = serializers.ChoiceField(choices=GprState.choices)
+    end_reason = serializers.SerializerMethodField()
+    approval_reasons = serializers.ListField(child=serializers.CharField())
+    position = serializers.SerializerMethodField(help_text="In the queue; 1 is considered first.")
+    promised_start_at = serializers.SerializerMethodField(help_text="It starts no later, but for recorded causes.")
+    estimate = serializers.SerializerMethodField()
+    explanation = serializers.SerializerMethodField()
+    nodes_assigned = serializers.SerializerMethodField(help_text="Those that it holds now.")
+    time_left_s = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Gpr
+        fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node"]
+        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "node_type", "rdma", "idle_timeout_s", "evictable"]
+        fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
+        fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
+        fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s"]
+        read_only_fields = fields
+
+    @property
+    def _page(self) -> GprPage:
+        page: GprPage = self.context["page"]
+        return page
+
+    def get_clusters(self, gpr: Gpr) -> list[str]:
+        return [cluster.name for cluster in gpr.clusters.all()]
+
+    def get_cluster(self, gpr: Gpr) -> str | None:
+        return gpr.cluster.name if gpr.cluster else None
+
+    @extend_schema_field(serializers.ChoiceField(choices=EndReason.choices, allow_null=True))
+    def get_end_reason(self, gpr: Gpr) -> str | None:
+        return gpr.end_reason or None
+
+    def get_position(self, gpr: Gpr) -> int | None:
+        return self._page.positions.get(gpr.pk)
+
+    def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
+        return promised_start_of(gpr)
+
+    @extend_schema_field(WaitSerializer(allow_null=True))
+    def get_estimate(self, gpr: Gpr) -> Any:
+        promised_at = promised_start_of(gpr)
+        if gpr.state != GprState.QUEUED or gpr.planned_start_at is None or promised_at is None:
+            return None
+        wait = {"start_at": gpr.planned_start_at, "p50_at": gpr.planned_start_at, "p90_at": promised_at, "basis": BASIS}
+        return WaitSerializer(wait).data
+
+    @extend_schema_field(ToldSerializer(allow_null=True))
+    def get_explanation(self, gpr: Gpr) -> Any:
+        told = self._page.told.get(gpr.pk)
+        return ToldSerializer(told).data if told else None
+
+    @extend_schema_field(AssignedNodeSerializer(many=True))
+    def get_nodes_assigned(self, gpr: Any) -> Any:
+        return AssignedNodeSerializer(gpr.held_now, many=True).data
+
+    def get_time_left_s(self, gpr: Gpr) -> float | None:
+        return gpr.time_left_s(self._page.now)
+
+
+class PromiseMoveSerializer(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    old_start_at = serializers.DateTimeField()
+    new_start_at = serializers.DateTimeField()
+    cause = serializers.ChoiceField(choices=[(cause.value, cause.value) for cause in Cause])
+    cause_id = serializers.CharField(allow_null=True, help_text="The GPR or node behind it, if the reader may know of it.")
+
+
+class GprDetailSerializer(GprSerializer):
+    promise_moves = serializers.SerializerMethodField(help_text="When the promise was moved, and by what.")
+
+    class Meta(GprSerializer.Meta):
+        fields = [*GprSerializer.Meta.fields, "promise_moves"]
+        read_only_fields = fields
+
+    @extend_schema_field(PromiseMoveSerializer(many=True))
+    def get_promise_moves(self, gpr: Gpr) -> Any:
+        moves = list(gpr.promise_moves.all())
+        known = names_visible_to(self.context["actor"], {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
+        for move in moves:
+            # A node is nobody's secret: the slot was in a cluster that this slice may use.
+            if move.cause != Cause.NODE_FAILURE and move.cause_id not in known:
+                move.cause_id = None  # type: ignore[assignment]
+        return PromiseMoveSerializer(moves, many=True).data
+
+
+class StepSerializer(serializers.ModelSerializer[StepResult]):
+    name = serializers.CharField(source="step")
+    node_id = serializers.UUIDField(source="reservation.node_id")
+    node = serializers.CharField(source="reservation.node.name")
+    run = serializers.IntegerField(source="reservation.run", help_text="Which start of the GPR this was.")
+    stage = serializers.SerializerMethodField()
+    evidence = serializers.DictField()
+
+    class Meta:
+        model = StepResult
+        fields = [
+            "id",
+            "name",
+            "step",
+            "stage",
+            "node_id",
+            "node",
+            "run",
+            "attempt",
+            "outcome",
+            "started_at",
+            "ended_at",
+            "log",
+            "evidence",
+        ]
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.ChoiceField(choices=["entry", "exit"]))
+    def get_stage(self, row: StepResult) -> str:
+        return "entry" if row.step in row.reservation.entry_steps else "exit"
+
+
+class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
+    position = serializers.SerializerMethodField()
+    slice = serializers.CharField(source="slice.name")
+    slice_id = serializers.UUIDField()
+    owner = serializers.CharField(source="owner.name")
+    promised_start_at = serializers.SerializerMethodField()
+    reason = serializers.SerializerMethodField(help_text="A sentence.")
+    explanation = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Gpr
+        fields = ["id", "name", "position", "slice", "slice_id", "owner", "priority", "shape", "nodes", "gpus_per_node", "duration_s"]
+        fields += ["queued_at", "planned_start_at", "promised_start_at", "reason", "explanation"]
+        read_only_fields = fields
+
+    def get_position(self, gpr: Gpr) -> int | None:
+        position: int | None = self.context["page"].positions.get(gpr.pk)
+        return position
+
+    def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
+        return promised_start_of(gpr)
+
+    def get_reason(self, gpr: Gpr) -> str:
+        told: Told | None = self.context["page"].told.get(gpr.pk)
+        return told.sentence if told else ""
+
+    @extend_schema_field(ToldSerializer(allow_null=True))
+    def get_explanation(self, gpr: Gpr) -> Any:
+        told = self.context["page"].told.get(gpr.pk)
+        return ToldSerializer(told).data if told else None
+
+
+class AlternativeSerializer(serializers.Serializer[Any]):
+    nodes = serializers.IntegerField()
+    duration_s = serializers.IntegerField()
+    start_at = serializers.DateTimeField()
+    wait_s = serializers.IntegerField()
+
+
+class OfferSerializer(serializers.Serializer[Estimate]):
+    cluster = serializers.CharField()
+    shape = serializers.CharField()
+    node_type = serializers.CharField()
+    supply = serializers.CharField()
+    start_at = serializers.DateTimeField()
+    wait_s = serializers.IntegerField()
+    promised_start_at = serializers.DateTimeField()
+    p50_s = serializers.IntegerField(help_text="Seconds of wait.")
+    p90_s = serializers.IntegerField(help_text="Seconds of wait.")
+    basis = serializers.CharField()
+    explanation = ToldSerializer()
+    alternatives = AlternativeSerializer(many=True)
+
+
+class OffersSerializer(serializers.Serializer[Any]):
+    offers = OfferSerializer(many=True)
+    approval_reasons = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="The rules that it exceeds: it would wait for approval first, and the offers count from then.",
+    )
+
+
+def promised_start_of(gpr: Gpr) -> datetime | None:
+    promise = getattr(gpr, "promise", None)
+    return promise.promised_start_at if promise else None

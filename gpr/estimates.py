@@ -1,0 +1,113 @@
+"""What a request would get if it were submitted now. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from accounts.models import User
+from gpr.explaining import Told, explain
+from gpr.planner.engine import offers
+from gpr.planner.plan import Offer
+from gpr.planner.snapshot import Request, Snapshot
+from gpr.services.requests import candidate_of
+from gpr.snapshot import PoolKey, at
+from gpr.spec import GprSpec
+
+SUPPLY = "nodes"
+BASIS = (
+    "No past promises to learn from yet: p50 is the start by the plan as the queue stands, p90 the promised start, "
+    "which no other request can delay."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A smaller request that would start sooner in the same place."""
+
+    nodes: int
+    duration_s: int
+    start_at: datetime
+    wait_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A start that can be had now. Waits are seconds from now."""
+
+    cluster: str
+    shape: str
+    node_type: str
+    supply: str
+    start_at: datetime
+    wait_s: int
+    promised_start_at: datetime
+    p50_s: int
+    p90_s: int
+    basis: str
+    explanation: Told
+    alternatives: list[Alternative]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """A smaller request, and what it would get, by pool."""
+
+    nodes: int
+    duration_s: int
+    starts: Mapping[str, int]
+
+
+def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime) -> list[Estimate]:
+    """One offer for each cluster and shape, soonest first. Raises as `gpr_submit` does."""
+    candidate, loaded = candidate_of(spec, actor=actor, now=now)
+    found = _best_of_each(offers(loaded.snapshot, candidate))
+    told = explain([offer.explanation for offer in found], actor=actor, now=now)
+    variants = _variants(spec, candidate, loaded.snapshot, found)
+    return [
+        _estimate(offer, loaded.pools[offer.pool], text, variants, loaded.snapshot.now_s) for offer, text in zip(found, told, strict=True)
+    ]
+
+
+def _best_of_each(found: Sequence[Offer]) -> list[Offer]:
+    """Pools of one cluster and shape differ in node type or network; whoever does not ask for one gets the soonest."""
+    best: dict[tuple[str, str], Offer] = {}
+    for offer in found:
+        best.setdefault((offer.cluster, offer.shape), offer)
+    return list(best.values())
+
+
+def _variants(spec: GprSpec, candidate: Request, snapshot: Snapshot, found: Sequence[Offer]) -> list[_Variant]:
+    """Half the nodes, and half the time, wherever the request itself would wait."""
+    pools = tuple(offer.pool for offer in found if offer.start_s > snapshot.now_s)
+    sizes = [(spec.nodes // 2, spec.duration_s), (spec.nodes, spec.duration_s // 2)]
+    return [_variant(spec, candidate, snapshot, pools, *size) for size in sizes if pools and min(size) >= 1]
+
+
+def _variant(spec: GprSpec, candidate: Request, snapshot: Snapshot, pools: tuple[str, ...], nodes: int, duration_s: int) -> _Variant:
+    length_s = candidate.length_s - spec.duration_s + duration_s
+    smaller = replace(candidate, node_count=nodes, length_s=length_s, pools=pools)
+    return _Variant(nodes, duration_s, {offer.pool: offer.start_s for offer in offers(snapshot, smaller)})
+
+
+def _estimate(offer: Offer, pool: PoolKey, told: Told, variants: Sequence[_Variant], now_s: int) -> Estimate:
+    wait_s, promised_s = max(offer.start_s - now_s, 0), max(offer.promise_s - now_s, 0)
+    return Estimate(
+        cluster=offer.cluster,
+        shape=offer.shape,
+        node_type=pool.node_type,
+        supply=SUPPLY,
+        start_at=at(offer.start_s),
+        wait_s=wait_s,
+        promised_start_at=at(offer.promise_s),
+        p50_s=wait_s,
+        p90_s=promised_s,
+        basis=BASIS,
+        explanation=told,
+        alternatives=[
+            Alternative(v.nodes, v.duration_s, at(v.starts[offer.pool]), max(v.starts[offer.pool] - now_s, 0))
+            for v in variants
+            if v.starts.get(offer.pool, offer.start_s) < offer.start_s
+        ],
+    )

@@ -1,0 +1,67 @@
+"""Why a GPR waits, for one reader: stored explanations name GPRs of everybody, and only here they are cut to what he may know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from accounts.models import User
+from gpr.models import Gpr
+from gpr.planner.explain import STRANGER, sentence
+from gpr.planner.plan import Blocker, Explanation, Reason
+from gpr.selectors import names_visible_to
+from gpr.snapshot import at
+
+
+@dataclass(frozen=True, slots=True)
+class ToldBlocker:
+    """A GPR that is waited for. All strangers together are one, without id, number or time."""
+
+    name: str
+    id: str | None = None
+    is_running: bool | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An explanation as its reader may have it. `ahead_count` counts everybody, as the position in the queue does."""
+
+    reason: Reason
+    sentence: str
+    blockers: list[ToldBlocker]
+    ahead_count: int
+
+
+def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime) -> list[Told]:
+    """One query, however many there are."""
+    names = names_visible_to(actor, {blocker.id for explanation in explanations for blocker in explanation.blockers})
+    return [_told(explanation, names, math.floor(now.timestamp())) for explanation in explanations]
+
+
+def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime) -> dict[Any, Told]:
+    """By id of the GPR; those that wait for no start have none."""
+    waiting = [gpr for gpr in gprs if gpr.explanation]
+    told = explain([_stored(gpr.explanation) for gpr in waiting], actor=actor, now=now)
+    return {gpr.pk: text for gpr, text in zip(waiting, told, strict=True)}
+
+
+def _told(explanation: Explanation, names: Mapping[str, str], now_s: int) -> Told:
+    blockers = [_told_blocker(blocker, names[blocker.id]) for blocker in explanation.blockers if blocker.id in names]
+    if len(blockers) < len(explanation.blockers):
+        blockers.append(ToldBlocker(STRANGER))
+    text = sentence(explanation, now_s=now_s, name_of=names.get)
+    return Told(explanation.reason, text, blockers, explanation.ahead_count)
+
+
+def _told_blocker(blocker: Blocker, name: str) -> ToldBlocker:
+    return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s))
+
+
+def _stored(data: Mapping[str, Any]) -> Explanation:
+    """The reverse of gpr.witness.explanation_data."""
+    blockers = tuple(Blocker(b["id"], b["is_running"], b["until_s"]) for b in data["blockers"])
+    return Explanation(Reason(data["reason"]), blockers, data["ahead_count"], data["most_node_count"], data["most_gpus_per_node"])

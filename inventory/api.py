@@ -1,0 +1,409 @@
+"""`clusters/`, `nodes/`, `gpus/`, `shapes/`, `schedule/`: what there is, what of it is free, and what administrators do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.idempotency import create_by_request
+from accounts.permissions import IsAdmin
+from egs.rest.fields import NewName, StrictSerializer, Text
+from egs.rest.filters import Moment, ReferenceFilter, Words
+from egs.rest.pagination import CreatedPagination, NamePagination
+from egs.rest.schema import IDEMPOTENCY_KEY
+from egs.rest.views import ApiViewSet
+from inventory.models import PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
+from inventory.selectors import (
+    Availability,
+    cluster_for,
+    cluster_is_open,
+    clusters_visible_to,
+    gpus_visible_to,
+    node_for,
+    nodes_visible_to,
+    schedule_visible_to,
+    shapes_visible_to,
+)
+from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_enabled, join_token_issue
+from inventory.services.nodes import node_cordon, node_uncordon
+from inventory.services.reservations import node_force_release
+
+WHY_MAX_CHARS = 150
+
+
+class Nothing(StrictSerializer):
+    """A body without fields."""
+
+
+class Why(StrictSerializer):
+    why = Text(max_length=WHY_MAX_CHARS, help_text="Recorded with who did it.")
+
+
+# Clusters.
+
+
+class AgentSerializer(serializers.ModelSerializer[AgentSession]):
+    class Meta:
+        model = AgentSession
+        fields = ["agent_version", "capabilities", "joined_at", "last_sync_at", "known_generation", "clock_offset_s", "locked_at"]
+        read_only_fields = fields
+
+
+class ClusterSerializer(serializers.ModelSerializer[Cluster]):
+    """What only administrators see is null for others."""
+
+    is_open = serializers.SerializerMethodField(help_text="Boxes may start here now.")
+    uid = serializers.SerializerMethodField()
+    generation = serializers.SerializerMethodField()
+    rewound_at = serializers.SerializerMethodField()
+    agent = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Cluster
+        fields = ["id", "name", "created_at", "is_enabled", "is_open", "uid", "generation", "rewound_at", "agent"]
+        read_only_fields = fields
+
+    def get_is_open(self, cluster: Cluster) -> bool:
+        return cluster_is_open(cluster, self.context["now"])
+
+    def get_uid(self, cluster: Cluster) -> str | None:
+        return cluster.uid if self._is_for_admin else None
+
+    def get_generation(self, cluster: Cluster) -> int | None:
+        return cluster.generation if self._is_for_admin else None
+
+    def get_rewound_at(self, cluster: Cluster) -> datetime | None:
+        return cluster.rewound_at if self._is_for_admin else None
+
+    @extend_schema_field(AgentSerializer(allow_null=True))
+    def get_agent(self, cluster: Cluster) -> Any:
+        agent = getattr(cluster, "agent", None)
+        return AgentSerializer(agent).data if agent is not None and self._is_for_admin else None
+
+    @property
+    def _is_for_admin(self) -> bool:
+        return actor_of(self.context["request"]).is_admin
+
+
+class ClusterCreate(StrictSerializer):
+    name = NewName()
+
+
+class JoinTokenSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField(help_text="The cluster that it is for.")
+    token = serializers.CharField(help_text="Good for one join; this answer is the only one with it.")
+    expires_at = serializers.DateTimeField()
+
+
+class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Any]):
+    queryset = Cluster.objects.none()
+    serializer_class = ClusterSerializer
+    pagination_class = NamePagination
+    lookup_url_kwarg = "ref"
+
+    def get_permissions(self) -> Sequence[Any]:
+        return super().get_permissions() if self.action in {"list", "retrieve"} else [IsAdmin()]
+
+    def get_queryset(self) -> QuerySet[Cluster]:
+        return clusters_visible_to(actor_of(self.request))
+
+    def get_object(self) -> Cluster:
+        return cluster_for(actor_of(self.request), self.kwargs["ref"])
+
+    @extend_schema(request=ClusterCreate, responses={201: ClusterSerializer}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request) -> Response:
+        data = self.body(ClusterCreate)
+
+        def create() -> UUID:
+            return cluster_create(name=data["name"], actor=actor_of(request), now=self.now).pk
+
+        made = create_by_request(request, route="clusters", now=self.now, create=create)
+        answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
+        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+
+    @extend_schema(request=Nothing, responses={201: JoinTokenSerializer})
+    @action(detail=True, methods=["post"], url_path="join-token")
+    def join_token(self, request: Request, ref: str) -> Response:
+        """A new token for the cluster's agent, told once. It ends earlier unused ones, and readmits an agent that was locked."""
+        self.body(Nothing)
+        cluster = self.get_object()
+        token, plain = join_token_issue(cluster=cluster, actor=actor_of(request), now=self.now)
+        answer = {"id": token.pk, "name": cluster.name, "token": plain, "expires_at": token.expires_at}
+        return Response(JoinTokenSerializer(answer).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=Nothing)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, ref: str) -> Response:
+        """Go on after a rewind: the administrator has compared what the agent holds with what the hub knows."""
+        self.body(Nothing)
+        cluster = self.get_object()
+        cluster_resume(cluster=cluster, actor=actor_of(request), now=self.now)
+        return Response(self.get_serializer(cluster).data)
+
+    @extend_schema(request=Nothing)
+    @action(detail=True, methods=["post"])
+    def enable(self, request: Request, ref: str) -> Response:
+        return self._set_enabled(True)
+
+    @extend_schema(request=Nothing)
+    @action(detail=True, methods=["post"])
+    def disable(self, request: Request, ref: str) -> Response:
+        """Nothing new starts there; what runs, runs to its end."""
+        return self._set_enabled(False)
+
+    def _set_enabled(self, is_enabled: bool) -> Response:
+        self.body(Nothing)
+        cluster = self.get_object()
+        cluster_set_enabled(cluster=cluster, is_enabled=is_enabled, actor=actor_of(self.request), now=self.now)
+        return Response(self.get_serializer(self.get_object()).data)
+
+
+# Nodes and GPUs.
+
+
+class HolderSerializer(serializers.ModelSerializer[Reservation]):
+    gpr_id = serializers.UUIDField()
+    gpr = serializers.CharField(source="gpr.name")
+    slice_id = serializers.UUIDField()
+    slice = serializers.CharField(source="slice.name")
+    gpu_count = serializers.IntegerField()
+
+    class Meta:
+        model = Reservation
+        fields = ["id", "gpr_id", "gpr", "slice_id", "slice", "gpu_count", "phase", "ends_at"]
+        read_only_fields = fields
+
+
+class NodeSerializer(serializers.ModelSerializer[Node]):
+    """`held_by` names only what the reader may know of: a node may be held and name nobody."""
+
+    cluster_id = serializers.UUIDField()
+    cluster = serializers.CharField(source="cluster.name")
+    state = serializers.ChoiceField(source="availability", choices=Availability.choices)
+    gpus_free = serializers.IntegerField()
+    is_cordoned = serializers.SerializerMethodField()
+    cordon_reason = serializers.SerializerMethodField(help_text="For administrators; null for others.")
+    held_by = HolderSerializer(many=True)
+
+    class Meta:
+        model = Node
+        fields = ["id", "name", "cluster_id", "cluster", "shape", "node_type", "gpu_count", "gpu_memory_gib", "gpus_free", "state"]
+        fields += ["rdma", "zone", "rack", "is_ready", "is_cordoned", "cordon_reason", "seen_at", "held_by"]
+        read_only_fields = fields
+
+    def get_is_cordoned(self, node: Node) -> bool:
+        return node.cordoned_at is not None
+
+    def get_cordon_reason(self, node: Node) -> str | None:
+        return node.cordon_reason if actor_of(self.context["request"]).is_admin else None
+
+
+class NodeFilter(filters.FilterSet):
+    name = filters.CharFilter(lookup_expr="icontains")
+    cluster = ReferenceFilter("cluster")
+    shape = filters.CharFilter()
+    state = Words("availability", choices=Availability.choices)
+
+
+class ForceRelease(Why):
+    reservations = serializers.ListField(
+        child=serializers.UUIDField(), allow_empty=False, max_length=100, help_text="Ids of reservations that hold the node."
+    )
+
+
+class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Any]):
+    queryset = Node.objects.none()
+    serializer_class = NodeSerializer
+    filterset_class = NodeFilter
+    pagination_class = NamePagination
+    lookup_url_kwarg = "ref"
+
+    def get_permissions(self) -> Sequence[Any]:
+        return super().get_permissions() if self.action in {"list", "retrieve"} else [IsAdmin()]
+
+    def get_queryset(self) -> QuerySet[Node]:
+        return nodes_visible_to(actor_of(self.request), now=self.now)
+
+    def get_object(self) -> Node:
+        return node_for(actor_of(self.request), self.kwargs["ref"], now=self.now)
+
+    @extend_schema(request=Why)
+    @action(detail=True, methods=["post"])
+    def cordon(self, request: Request, ref: str) -> Response:
+        """Nothing new starts on it; what runs, runs to its end."""
+        why = self.body(Why)["why"]
+        node_cordon(node=self.get_object(), actor=actor_of(request), why=why, now=self.now)
+        return self.retrieve(request)
+
+    @extend_schema(request=Nothing)
+    @action(detail=True, methods=["post"])
+    def uncordon(self, request: Request, ref: str) -> Response:
+        self.body(Nothing)
+        node_uncordon(node=self.get_object(), actor=actor_of(request), now=self.now)
+        return self.retrieve(request)
+
+    @extend_schema(request=ForceRelease)
+    @action(detail=True, methods=["post"], url_path="force-release")
+    def force_release(self, request: Request, ref: str) -> Response:
+        """Free it without its agent's word: the administrator vouches that nothing of these reservations is left on it."""
+        data = self.body(ForceRelease)
+        node_force_release(
+            node=self.get_object(), reservation_ids=data["reservations"], actor=actor_of(request), why=data["why"], now=self.now
+        )
+        return self.retrieve(request)
+
+
+class GpuSerializer(serializers.ModelSerializer[Gpu]):
+    name = serializers.CharField(source="uuid")
+    node_id = serializers.UUIDField()
+    node = serializers.CharField(source="node.name")
+    cluster_id = serializers.UUIDField(source="node.cluster_id")
+    cluster = serializers.CharField(source="node.cluster.name")
+    shape = serializers.CharField(source="node.shape")
+    state = serializers.ChoiceField(source="availability", choices=Availability.choices)
+    held_by = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Gpu
+        fields = ["id", "name", "uuid", "index", "node_id", "node", "cluster_id", "cluster", "shape", "model", "memory_gib"]
+        fields += ["is_healthy", "state", "held_by"]
+        read_only_fields = fields
+
+    @extend_schema_field(HolderSerializer(allow_null=True))
+    def get_held_by(self, gpu: Any) -> Any:
+        reserved: list[ReservedGpu] = gpu.held_by
+        return HolderSerializer(reserved[0].reservation).data if reserved else None
+
+
+class GpuFilter(filters.FilterSet):
+    cluster = ReferenceFilter("node__cluster")
+    node = ReferenceFilter("node")
+    uuid = filters.CharFilter()
+    state = Words("availability", choices=Availability.choices)
+
+
+class GpuPagination(CreatedPagination):
+    ordering: ClassVar[tuple[str, ...]] = ("node__name", "index", "id")
+
+
+class GpuViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
+    queryset = Gpu.objects.none()
+    serializer_class = GpuSerializer
+    filterset_class = GpuFilter
+    pagination_class = GpuPagination
+
+    def get_queryset(self) -> QuerySet[Gpu]:
+        return gpus_visible_to(actor_of(self.request), now=self.now)
+
+
+class ShapeInClusterSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    node_types = serializers.ListField(child=serializers.CharField())
+    rdma = serializers.BooleanField()
+    gpus_per_node = serializers.IntegerField(help_text="Of the largest node.")
+    nodes = serializers.IntegerField()
+    nodes_free = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpus_free = serializers.IntegerField()
+
+
+class ShapeSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    gpu_memory_gib = serializers.IntegerField()
+    clusters = ShapeInClusterSerializer(many=True)
+
+
+class ShapeViewSet(ApiViewSet[Any]):
+    """Words rather than rows, and few: all of them on one page."""
+
+    queryset = Node.objects.none()
+    serializer_class = ShapeSerializer
+
+    @extend_schema(responses=ShapeSerializer(many=True), parameters=[])
+    def list(self, request: Request) -> Response:
+        shapes = shapes_visible_to(actor_of(request), now=self.now)
+        return Response({"next": None, "previous": None, "results": ShapeSerializer(shapes, many=True).data})
+
+
+# The schedule.
+
+
+class ScheduleSerializer(serializers.ModelSerializer[Reservation]):
+    """Of another workspace's reservation a member learns node and window; all else is null, and its name is "busy"."""
+
+    FOR_ALL: ClassVar[frozenset[str]] = frozenset({"node_id", "node", "cluster_id", "cluster", "state", "starts_at", "ends_at"})
+    MASKED: ClassVar[dict[str, Any]] = {"name": "busy", "gpus": []}
+
+    id = serializers.UUIDField(allow_null=True)
+    name = serializers.CharField(source="gpr.name")
+    node_id = serializers.UUIDField()
+    node = serializers.CharField(source="node.name")
+    cluster_id = serializers.UUIDField()
+    cluster = serializers.CharField(source="cluster.name")
+    gpus = serializers.SerializerMethodField(help_text="Their UUIDs.")
+    gpr_id = serializers.UUIDField(allow_null=True)
+    gpr = serializers.CharField(source="gpr.name", allow_null=True)
+    slice_id = serializers.UUIDField(allow_null=True)
+    slice = serializers.CharField(source="slice.name", allow_null=True)
+    run = serializers.IntegerField(allow_null=True)
+    phase = serializers.ChoiceField(choices=PHASES, allow_null=True)
+    failure = serializers.CharField(allow_null=True)
+
+    class Meta:
+        model = Reservation
+        fields = ["id", "name", "node_id", "node", "cluster_id", "cluster", "state", "starts_at", "ends_at"]
+        fields += ["gpus", "gpr_id", "gpr", "slice_id", "slice", "run", "phase", "failure"]
+        fields += ["active_at", "not_after_at", "exit_began_at", "released_at"]
+        read_only_fields = fields
+
+    def get_gpus(self, row: Reservation) -> list[str]:
+        return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
+
+    def to_representation(self, row: Any) -> dict[str, Any]:
+        """What may be told of strangers is listed, so that a new field is hidden until somebody decides."""
+        told = super().to_representation(row)
+        if row.is_own:
+            return told
+        return {name: value if name in self.FOR_ALL else self.MASKED.get(name) for name, value in told.items()}
+
+
+class ScheduleFilter(filters.FilterSet):
+    node = ReferenceFilter("node")
+    cluster = ReferenceFilter("cluster")
+    gpr = ReferenceFilter("gpr", only=Q(is_own=True))
+    slice = ReferenceFilter("slice", only=Q(is_own=True))
+    state = Words(choices=ReservationState.choices)
+    # `from` is a word of Python's.
+    vars()["from"] = Moment("ends_at", lookup_expr="gt", label="Ends after this time.")
+    to = Moment("starts_at", lookup_expr="lt", label="Starts before this time.")
+
+
+class SchedulePagination(CreatedPagination):
+    # Not by id: a cursor must not carry a stranger's. A node has each epoch once.
+    ordering = ("starts_at", "node_id", "epoch")
+
+
+class ScheduleViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
+    """Who holds which node from when to when, oldest first."""
+
+    queryset = Reservation.objects.none()
+    serializer_class = ScheduleSerializer
+    filterset_class = ScheduleFilter
+    pagination_class = SchedulePagination
+
+    def get_queryset(self) -> QuerySet[Reservation]:
+        return schedule_visible_to(actor_of(self.request))

@@ -1,0 +1,199 @@
+"""What a user may see of the inventory: the clusters that his slices may use, and what is in them.
+
+Who holds a node is his to know only if it is one of his slices; of others he sees that GPUs are busy. Slices are on the floor above:
+they are reached by the names of relations, as the models' foreign keys are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Case, CharField, Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, TextChoices, Value, When
+from django.db.models.functions import Coalesce, Greatest
+
+from accounts.models import User
+from egs.rest.references import one_by_reference
+from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu, agent_is_live
+
+
+class Availability(TextChoices):
+    """Of a node or GPU, now."""
+
+    FREE = "free", "A box could start on it now"
+    HELD = "held", "Held by a GPR, in whole or in part"
+    UNUSABLE = "unusable", "Not ready, set aside, sick, or its cluster takes nothing new"
+
+
+HELD = Q(state=ReservationState.HELD)
+
+
+def slice_ids_of(actor: User) -> QuerySet[Any]:
+    """As a subquery."""
+    return User.objects.filter(pk=actor.pk).values("memberships__slice")
+
+
+def cluster_ids_of(actor: User) -> QuerySet[Any]:
+    """Of those that his slices may use, as a subquery."""
+    return User.objects.filter(pk=actor.pk).values("memberships__slice__clusters")
+
+
+def clusters_visible_to(actor: User) -> QuerySet[Cluster]:
+    rows = Cluster.objects.select_related("agent")
+    return rows if actor.is_admin else rows.filter(pk__in=cluster_ids_of(actor))
+
+
+def cluster_for(actor: User, reference: str) -> Cluster:
+    return one_by_reference(clusters_visible_to(actor), reference, what="cluster")
+
+
+def cluster_is_open(cluster: Cluster, now: datetime) -> bool:
+    """May boxes start there? A short silence of its agent only delays them."""
+    is_ours = cluster.is_enabled and cluster.rewound_at is None
+    return is_ours and agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_UNREACHABLE_S)
+
+
+def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:
+    """Those that are there, with `availability`, `gpus_free` and, as `held_by`, the reservations that the actor may know of."""
+    clusters = list(clusters_visible_to(actor))
+    open_ids = [cluster.pk for cluster in clusters if cluster_is_open(cluster, now)]
+    held = Reservation.objects.filter(HELD, node=OuterRef("pk"))
+    held_gpus = ReservedGpu.objects.filter(HELD, gpu__node=OuterRef("pk")).values("gpu__node").annotate(n=Count("pk")).values("n")
+    sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
+    rows = Node.objects.filter(gone_at=None, cluster__in=[cluster.pk for cluster in clusters]).select_related("cluster")
+    rows = rows.annotate(
+        is_held=Exists(held),
+        is_usable=Case(
+            When(Q(is_ready=True, cordoned_at=None, cluster__in=open_ids) & ~Exists(sick), then=Value(True)), default=Value(False)
+        ),
+        held_gpus=Coalesce(Subquery(held_gpus), 0),
+    )
+    mine = reservations_visible_to(actor).filter(HELD).select_related("gpr", "slice").annotate(gpu_count=Count("gpus"))
+    return rows.annotate(
+        availability=_availability(),
+        gpus_free=Case(When(is_usable=True, then=Greatest(F("gpu_count") - F("held_gpus"), 0)), default=Value(0)),
+    ).prefetch_related(Prefetch("reservations", queryset=mine.order_by("starts_at", "pk"), to_attr="held_by"))
+
+
+def nodes_known_to(actor: User) -> QuerySet[Node]:
+    """Also those that are gone: history speaks of them."""
+    rows = Node.objects.select_related("cluster")
+    return rows if actor.is_admin else rows.filter(cluster__in=cluster_ids_of(actor))
+
+
+def node_for(actor: User, reference: str, *, now: datetime) -> Node:
+    """Several clusters may have nodes of one name: then only the id will do."""
+    return one_by_reference(nodes_visible_to(actor, now=now), reference, what="node")
+
+
+def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
+    """Those that are there, with `availability` and, as `held_by`, the reservation that the actor may know of."""
+    clusters = list(clusters_visible_to(actor))
+    open_ids = [cluster.pk for cluster in clusters if cluster_is_open(cluster, now)]
+    rows = Gpu.objects.filter(gone_at=None, node__gone_at=None, node__cluster__in=[cluster.pk for cluster in clusters])
+    sick = Gpu.objects.filter(node=OuterRef("node"), gone_at=None, is_healthy=False)
+    is_usable = Q(node__is_ready=True, node__cordoned_at=None, node__cluster__in=open_ids) & ~Exists(sick)
+    mine = ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)).select_related(
+        "reservation__gpr", "reservation__slice"
+    )
+    return (
+        rows.select_related("node__cluster")
+        .annotate(
+            is_held=Exists(ReservedGpu.objects.filter(HELD, gpu=OuterRef("pk"))),
+            is_usable=Case(When(is_usable, then=Value(True)), default=Value(False)),
+        )
+        .annotate(availability=_availability())
+        .prefetch_related(Prefetch("reserved", queryset=mine, to_attr="held_by"))
+    )
+
+
+def reservations_visible_to(actor: User) -> QuerySet[Reservation]:
+    return Reservation.objects.all() if actor.is_admin else Reservation.objects.filter(slice__in=slice_ids_of(actor))
+
+
+def schedule_visible_to(actor: User) -> QuerySet[Reservation]:
+    """With `is_own` for those that may be named. Of others a member sees which nodes are busy until when, but nothing of the past."""
+    rows = Reservation.objects.select_related("node", "cluster", "gpr", "slice").prefetch_related("gpus__gpu")
+    if actor.is_admin:
+        return rows.annotate(is_own=Value(True))
+    own = Q(slice__in=slice_ids_of(actor))
+    rows = rows.annotate(is_own=Case(When(own, then=Value(True)), default=Value(False)))
+    busy = Q(cluster__in=cluster_ids_of(actor), node__gone_at=None) & ~Q(state=ReservationState.RELEASED)
+    return rows.filter(own | busy)
+
+
+@dataclass(slots=True)
+class ShapeInCluster:
+    """How much there is of a shape in one cluster."""
+
+    id: UUID
+    name: str
+    node_types: list[str]
+    rdma: bool = False
+    gpus_per_node: int = 0
+    nodes: int = 0
+    nodes_free: int = 0
+    gpus: int = 0
+    gpus_free: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`id` is the name: shapes are words, not rows."""
+
+    name: str
+    gpu_memory_gib: int
+    clusters: list[ShapeInCluster]
+
+    @property
+    def id(self) -> str:
+        return self.name
+
+
+def shapes_visible_to(actor: User, *, now: datetime) -> list[Shape]:
+    """What one of the actor's slices may use: in its clusters, and allowed by its policy."""
+    made: dict[str, dict[UUID, ShapeInCluster]] = defaultdict(dict)
+    memory: dict[str, int] = {}
+    is_allowed = _allowed_shapes(actor)
+    for node in nodes_visible_to(actor, now=now).filter(gpu_count__gt=0).prefetch_related(None).order_by("shape", "cluster__name"):
+        if not is_allowed(node.cluster_id, node.shape):
+            continue
+        memory[node.shape] = min(node.gpu_memory_gib, memory.get(node.shape, node.gpu_memory_gib))
+        there = made[node.shape].setdefault(node.cluster_id, ShapeInCluster(node.cluster_id, node.cluster.name, []))
+        _count_in(there, node)
+    return [Shape(name, memory[name], list(clusters.values())) for name, clusters in made.items()]
+
+
+def _count_in(there: ShapeInCluster, node: Any) -> None:
+    """`node` with its annotations."""
+    there.nodes += 1
+    there.gpus += node.gpu_count
+    there.gpus_free += node.gpus_free
+    there.nodes_free += node.availability == Availability.FREE
+    there.gpus_per_node = max(there.gpus_per_node, node.gpu_count)
+    there.rdma = there.rdma or node.rdma
+    if node.node_type and node.node_type not in there.node_types:
+        there.node_types.append(node.node_type)
+
+
+def _allowed_shapes(actor: User) -> Any:
+    if actor.is_admin:
+        return lambda cluster_id, shape: True
+    allowed: dict[UUID, list[list[str]]] = defaultdict(list)
+    rows = User.objects.filter(pk=actor.pk, memberships__slice__clusters__isnull=False)
+    for cluster_id, shapes in rows.values_list("memberships__slice__clusters", "memberships__slice__shapes"):
+        allowed[cluster_id].append(shapes)
+    return lambda cluster_id, shape: any(not shapes or shape in shapes for shapes in allowed[cluster_id])
+
+
+def _availability() -> Case:
+    return Case(
+        When(is_held=True, then=Value(Availability.HELD.value)),
+        When(is_usable=True, then=Value(Availability.FREE.value)),
+        default=Value(Availability.UNUSABLE.value),
+        output_field=CharField(),
+    )

@@ -1,0 +1,305 @@
+"""`projects/`, `slices/` with `members/` and `namespaces/`, and `me/`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Prefetch, QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.api import TokenSerializer
+from accounts.authentication import actor_of
+from accounts.idempotency import create_by_request
+from accounts.models import User
+from accounts.permissions import IsAdmin
+from egs.errors import NotFound
+from egs.rest.fields import NewName, Reference, StrictSerializer, Text, WholeNumber
+from egs.rest.pagination import CreatedPagination, NamePagination
+from egs.rest.references import by_reference, one_by_reference
+from egs.rest.schema import IDEMPOTENCY_KEY
+from egs.rest.views import ApiViewSet
+from inventory.selectors import cluster_for
+from slices.models import PRIORITY_MAX, PRIORITY_MIN, Membership, Namespace, Project, Role, Slice
+from slices.selectors import projects_visible_to, slice_for, slices_visible_to
+from slices.services import (
+    SlicePolicy,
+    member_remove,
+    member_set,
+    namespace_bind,
+    namespace_unbind,
+    project_create,
+    slice_create,
+    slice_set_policy,
+)
+
+POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval", "shapes"]
+COUNT_MAX = 2**31 - 1
+DNS_LABEL = r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z"
+
+
+# Projects.
+
+
+class ProjectSerializer(serializers.ModelSerializer[Project]):
+    class Meta:
+        model = Project
+        fields = ["id", "name", "created_at"]
+        read_only_fields = fields
+
+
+class ProjectCreate(StrictSerializer):
+    name = NewName()
+
+
+class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Project]):
+    queryset = Project.objects.none()
+    serializer_class = ProjectSerializer
+    pagination_class = NamePagination
+    lookup_url_kwarg = "ref"
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action == "create" else super().get_permissions()
+
+    def get_queryset(self) -> QuerySet[Project]:
+        return projects_visible_to(actor_of(self.request))
+
+    def get_object(self) -> Project:
+        return one_by_reference(self.get_queryset(), self.kwargs["ref"], what="project")
+
+    @extend_schema(request=ProjectCreate, responses={201: ProjectSerializer}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request) -> Response:
+        data = self.body(ProjectCreate)
+
+        def create() -> UUID:
+            return project_create(name=data["name"], actor=actor_of(request), now=self.now).pk
+
+        made = create_by_request(request, route="projects", now=self.now, create=create)
+        answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
+        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+
+
+# Slices.
+
+
+class SliceSerializer(serializers.ModelSerializer[Slice]):
+    project = serializers.CharField(source="project.name")
+    project_id = serializers.UUIDField()
+    clusters = serializers.SerializerMethodField(help_text="Names of those where its GPRs may run.")
+    role = serializers.SerializerMethodField(help_text="The reader's own; null for an administrator who is no member.")
+
+    class Meta:
+        model = Slice
+        fields = ["id", "name", "project", "project_id", "clusters", "created_at", "role", *POLICY_FIELDS]
+        read_only_fields = fields
+
+    def get_clusters(self, slice_: Slice) -> list[str]:
+        return [cluster.name for cluster in slice_.clusters.all()]
+
+    def get_role(self, slice_: Any) -> Role | None:
+        memberships: list[Membership] = slice_.own_memberships
+        return Role(memberships[0].role) if memberships else None
+
+
+class SliceCreate(StrictSerializer):
+    name = NewName()
+    project = Reference()
+    clusters = serializers.ListField(
+        child=Reference(), allow_empty=True, max_length=100, required=False, help_text="Where its GPRs may run."
+    )
+
+
+class SlicePolicyChange(StrictSerializer):
+    """What is left out stays as it is."""
+
+    nodes_approval = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
+    gpus_approval = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
+    duration_approval_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
+    duration_max_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
+    priority_approval = WholeNumber(min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, required=False)
+    shapes = serializers.ListField(child=Text(max_length=63), allow_empty=True, max_length=100, required=False)
+
+
+class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Slice]):
+    queryset = Slice.objects.none()
+    serializer_class = SliceSerializer
+    pagination_class = NamePagination
+    lookup_url_kwarg = "ref"
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action in {"create", "partial_update"} else super().get_permissions()
+
+    def get_queryset(self) -> QuerySet[Slice]:
+        own = Prefetch("memberships", queryset=Membership.objects.filter(user=actor_of(self.request)), to_attr="own_memberships")
+        return slices_visible_to(actor_of(self.request)).select_related("project").prefetch_related("clusters", own)
+
+    def get_object(self) -> Slice:
+        return one_by_reference(self.get_queryset(), self.kwargs["ref"], what="slice")
+
+    @extend_schema(request=SliceCreate, responses={201: SliceSerializer}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request) -> Response:
+        data, actor = self.body(SliceCreate), actor_of(request)
+
+        def create() -> UUID:
+            project = one_by_reference(projects_visible_to(actor), data["project"], what="project")
+            clusters = [cluster_for(actor, reference) for reference in data.get("clusters", [])]
+            return slice_create(name=data["name"], project=project, clusters=clusters, actor=actor, now=self.now).pk
+
+        made = create_by_request(request, route="slices", now=self.now, create=create)
+        answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
+        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+
+    @extend_schema(request=SlicePolicyChange)
+    def partial_update(self, request: Request, ref: str) -> Response:
+        """Change its policy, for requests from now on."""
+        policy = SlicePolicy(**self.body(SlicePolicyChange))
+        slice_set_policy(slice_=self.get_object(), policy=policy, actor=actor_of(request), now=self.now)
+        return Response(self.get_serializer(self.get_object()).data)
+
+
+class OfSlice(ApiViewSet[Any]):
+    """Under `slices/{slice}/`: its members look, its owners and administrators change."""
+
+    def slice(self, role: Role = Role.VIEWER) -> Slice:
+        return slice_for(actor_of(self.request), self.kwargs["slice"], role=role)
+
+
+# Members.
+
+
+class MemberSerializer(serializers.ModelSerializer[Membership]):
+    id = serializers.UUIDField(source="user_id")
+    name = serializers.CharField(source="user.name")
+
+    class Meta:
+        model = Membership
+        fields = ["id", "name", "role"]
+        read_only_fields = fields
+
+
+class MemberChange(StrictSerializer):
+    user = Reference()
+    role = serializers.ChoiceField(choices=Role.choices)
+
+
+class MemberPagination(CreatedPagination):
+    ordering = ("user__name", "id")
+
+
+class MemberViewSet(mixins.ListModelMixin, OfSlice):
+    queryset = Membership.objects.none()
+    serializer_class = MemberSerializer
+    pagination_class = MemberPagination
+    lookup_url_kwarg = "user"
+
+    def get_queryset(self) -> QuerySet[Membership]:
+        return self.slice().memberships.select_related("user")
+
+    @extend_schema(request=MemberChange, responses={201: MemberSerializer})
+    def create(self, request: Request, slice: str) -> Response:
+        """Take somebody in, or give a member another role."""
+        slice_, data = self.slice(Role.OWNER), self.body(MemberChange)
+        user = by_reference(User.objects.filter(is_active=True), data["user"])
+        if user is None:
+            raise NotFound("user")
+        membership = member_set(slice_=slice_, user=user, role=data["role"], actor=actor_of(request), now=self.now)
+        return Response(MemberSerializer(membership).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, slice: str, user: str) -> Response:
+        slice_ = self.slice(Role.OWNER)
+        member = by_reference(User.objects.filter(memberships__slice=slice_), user)
+        if member is None:
+            raise NotFound("member")
+        member_remove(slice_=slice_, user=member, actor=actor_of(request), now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+# Namespaces.
+
+
+class NamespaceSerializer(serializers.ModelSerializer[Namespace]):
+    cluster = serializers.CharField(source="cluster.name")
+    cluster_id = serializers.UUIDField()
+
+    class Meta:
+        model = Namespace
+        fields = ["id", "name", "cluster", "cluster_id", "created_at"]
+        read_only_fields = fields
+
+
+class NamespaceBind(StrictSerializer):
+    name = serializers.RegexField(DNS_LABEL, error_messages={"invalid": "Must be the name of a Kubernetes namespace."})
+    cluster = Reference()
+
+
+class NamespaceViewSet(mixins.ListModelMixin, OfSlice):
+    queryset = Namespace.objects.none()
+    serializer_class = NamespaceSerializer
+    pagination_class = NamePagination
+    lookup_url_kwarg = "namespace"
+
+    def get_queryset(self) -> QuerySet[Namespace]:
+        return self.slice().namespaces.select_related("slice", "cluster")
+
+    @extend_schema(request=NamespaceBind, responses={201: NamespaceSerializer})
+    def create(self, request: Request, slice: str) -> Response:
+        """Bind a namespace: its pods may use the slice's nodes, and no other slice may bind it."""
+        slice_, data, actor = self.slice(Role.OWNER), self.body(NamespaceBind), actor_of(request)
+        cluster = cluster_for(actor, data["cluster"])
+        namespace = namespace_bind(slice_=slice_, cluster=cluster, name=data["name"], actor=actor, now=self.now)
+        return Response(NamespaceSerializer(namespace).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, slice: str, namespace: str) -> Response:
+        self.slice(Role.OWNER)
+        bound = one_by_reference(self.get_queryset(), namespace, what="namespace")
+        namespace_unbind(namespace=bound, actor=actor_of(request), now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+# The caller.
+
+
+class OwnSliceSerializer(serializers.ModelSerializer[Membership]):
+    id = serializers.UUIDField(source="slice_id")
+    name = serializers.CharField(source="slice.name")
+    project = serializers.CharField(source="slice.project.name")
+
+    class Meta:
+        model = Membership
+        fields = ["id", "name", "project", "role"]
+        read_only_fields = fields
+
+
+class MeSerializer(serializers.ModelSerializer[User]):
+    is_admin = serializers.BooleanField(help_text="With this token: it needs the scope admin, too.")
+    slices = serializers.SerializerMethodField()
+    token = serializers.SerializerMethodField(help_text="The one that this request came with.")
+
+    class Meta:
+        model = User
+        fields = ["id", "name", "email", "is_admin", "slices", "token"]
+        read_only_fields = fields
+
+    @extend_schema_field(OwnSliceSerializer(many=True))
+    def get_slices(self, user: User) -> Any:
+        own = Membership.objects.filter(user=user).select_related("slice__project").order_by("slice__name")
+        return OwnSliceSerializer(own, many=True).data
+
+    @extend_schema_field(TokenSerializer)
+    def get_token(self, user: User) -> Any:
+        return TokenSerializer(self.context["request"].auth).data
+
+
+class MeViewSet(ApiViewSet[User]):
+    queryset = User.objects.none()
+    serializer_class = MeSerializer
+
+    def retrieve(self, request: Request) -> Response:
+        return Response(self.get_serializer(actor_of(request)).data)

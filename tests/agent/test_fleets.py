@@ -1,0 +1,117 @@
+"""The simulated cluster as a product: fleets, its files, its rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.agent.stage import FakeClock, Stage, small_fleet
+from worker_agent.cluster.base import Conflict, GpuPhase
+from worker_agent.cluster.fleet import FleetError, read_fleet
+from worker_agent.cluster.simulated import SimulatedCluster
+from worker_agent.cluster.store import FileStore
+from worker_agent.fences import new_records
+from worker_agent.protocol import Phase
+from worker_agent.steps import CAPABILITIES, EntryStep, ExitStep
+
+FLEETS = Path(__file__).parents[2] / "deploy" / "fleets"
+
+
+def test_the_demo_fleets_are_what_the_demo_says() -> None:
+    shapes = {
+        name: Counter((node.shape, len(node.gpus), node.rdma) for node in read_fleet(FLEETS / f"{name}.yaml").nodes())
+        for name in ("demo-a", "demo-b")
+    }
+    assert shapes["demo-a"] == {("H100-80GB", 8, True): 6, ("L40S-48GB", 4, False): 3}
+    assert shapes["demo-b"] == {("A100-80GB", 8, True): 4, ("A10-24GB", 4, False): 4, ("H100-80GB", 8, True): 2}
+    assert {node.rack for node in read_fleet(FLEETS / "demo-a.yaml").nodes() if node.rdma} == {"rack-a1", "rack-a2"}
+
+
+@pytest.mark.parametrize("name", ["demo-a", "demo-b"])
+def test_a_demo_box_is_ready_within_seconds_and_gone_as_fast(name: str) -> None:
+    stage = Stage(read_fleet(FLEETS / f"{name}.yaml"))
+    one = stage.assignment(entry_steps=tuple(EntryStep), exit_steps=tuple(ExitStep), duration_s=10.0)
+    stage.tell(one)
+    stage.run(20, until=lambda: stage.phase() is Phase.ACTIVE)
+    active_s = stage.seen().active_s
+    assert active_s is not None
+    assert 1.0 <= active_s - one.not_before_s <= 3.0
+    stage.run(30, until=lambda: stage.phase() is Phase.RELEASED)
+    assert stage.clock.wall() - (active_s + 10.0) <= 2.25
+
+
+def test_a_fleet_is_the_same_each_time_and_shares_no_id_with_another() -> None:
+    one, again = (read_fleet(FLEETS / "demo-a.yaml") for _ in range(2))
+    other = read_fleet(FLEETS / "demo-b.yaml")
+    assert one.nodes() == again.nodes()
+    ids = [gpu.uuid for fleet in (one, other) for node in fleet.nodes() for gpu in node.gpus]
+    ids += [node.uid for fleet in (one, other) for node in fleet.nodes()] + [one.cluster_uid, other.cluster_uid]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("name: x\n", "groups"),
+        ("name: x\ngroups: [{name: a}]\n", "groups"),
+        ("name: [", "x.yaml"),
+        (
+            "name: x\ngroups: [{name: h, count: 1, node_type: t, gpu_model: H100, memory_gib: 80, gpus: 1}]\n"
+            "failures: [{node: y, step: network}]\n",
+            "no node y",
+        ),
+    ],
+)
+def test_a_fleet_with_a_fault_is_refused_with_its_place(tmp_path: Path, text: str, word: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(FleetError, match=word):
+        read_fleet(tmp_path / "x.yaml")
+
+
+def test_the_cluster_survives_in_its_files(tmp_path: Path) -> None:
+    stage = Stage()
+    stage.cluster._store = FileStore(tmp_path / "state")
+    stage.tell(stage.assignment())
+    stage.run(3)
+    again = SimulatedCluster(fleet=stage.fleet, store=FileStore(tmp_path / "state"), clock=stage.clock)
+    assert again.world == stage.cluster.world
+    assert again.load_state() == stage.cluster.load_state()
+
+
+def test_a_write_to_a_node_that_changed_since_it_was_read_has_no_effect() -> None:
+    cluster = Stage().cluster
+    stage = Stage()
+    seen = cluster.observe()[stage.views[0].name]
+    records = new_records(stage.assignment(), GpuPhase.CLAIMED)
+    cluster.claim(seen, records)
+    with pytest.raises(Conflict):
+        cluster.claim(seen, records)
+
+
+def test_a_state_document_that_changed_since_it_was_read_is_not_overwritten() -> None:
+    cluster = SimulatedCluster(fleet=small_fleet(), store=Stage().cluster._store, clock=FakeClock())
+    doc = cluster.load_state()
+    assert doc is not None
+    cluster.save_state(b"{}", doc.version)
+    with pytest.raises(Conflict):
+        cluster.save_state(b"{}", doc.version)
+
+
+def test_the_agent_says_what_it_can() -> None:
+    assert CAPABILITIES == (
+        "node_ready", "gpu_count", "gpu_health", "storage", "network", "drain", "gpu_idle", "node_clean",
+    )  # fmt: skip
+
+
+def test_each_step_says_what_it_measured_and_against_what() -> None:
+    stage = Stage()
+    stage.tell(stage.assignment(entry_steps=tuple(EntryStep), exit_steps=tuple(ExitStep), duration_s=5.0))
+    stage.run(20)
+    logs = {event.step: event.log for event in stage.take_events()}
+    assert set(logs) == {"claim", *EntryStep, "open", "close", *ExitStep, "release"}
+    assert "limit" in logs["gpu_health"]
+    assert "least" in logs["network"]
+    assert "4 of 4" in logs["gpu_count"]
+    assert all(logs.values())

@@ -1,0 +1,175 @@
+"""The messages as they are on the wire. These files are the contract with agents and hubs in the field: add, never change.
+
+A fixture that has to change means that a hub and an agent of different versions no longer understand each other.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from worker_agent.protocol import (
+    Assignment,
+    Credential,
+    Drain,
+    EventsReply,
+    EventsRequest,
+    GpuView,
+    InventoryEvent,
+    NodeView,
+    Observed,
+    Outcome,
+    Phase,
+    Problem,
+    RegisterRequest,
+    RenewRequest,
+    StepEvent,
+    SyncReply,
+    SyncRequest,
+    set_digest,
+)
+from worker_agent.wire import read_problem, read_sync_reply
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+ASSIGNMENT = Assignment(
+    id="7b0c6b2e-0d6a-4a53-9d0f-3f4b0b9d8c11",
+    gpr_id="0f5f3c0a-9a4e-4f38-8a83-5b2d1a6f7e22",
+    gpr_name="llama-ft",
+    slice="team-red",
+    namespaces=("red-train", "red-dev"),
+    node="aurora-h100-01",
+    node_uid="b6c1b1de-6d53-4b3a-8f5e-1c2d3e4f5a66",
+    gpus=("GPU-1", "GPU-2"),
+    epoch=42,
+    desired="PRESENT",
+    gang_count=2,
+    not_before_s=1800000000.0,
+    enter_by_s=1800000900.0,
+    duration_s=3600.0,
+    not_after_s=None,
+    entry_steps=("node_ready", "gpu_health"),
+    exit_steps=("drain", "gpu_idle"),
+    drain=Drain(grace_s=30.0, force_after_s=120.0),
+    run=3,
+)
+MESSAGES: dict[str, msgspec.Struct] = {
+    "register_request": RegisterRequest(
+        join_token="egsb_x", cluster_uid="uid-1", install_id="i-1", agent_version="1.0.0", capabilities=("drain",)
+    ),
+    "credential": Credential(agent_id="a-1", cluster="aurora", credential="egsa_x", cred_gen=7, expires_s=1800086400.0),
+    "renew_request": RenewRequest(cred_gen=7),
+    "sync_request": SyncRequest(
+        session_epoch=5,
+        boot_id="b-1",
+        known_hub_id="h-1",
+        known_generation=99,
+        have_digest="d" * 64,
+        wait_s=18.5,
+        agent_wall_s=1800000001.25,
+        clock_offset_s=-0.125,
+        agent_version="1.0.0",
+        observed=(
+            Observed(
+                assignment_id=ASSIGNMENT.id,
+                epoch=42,
+                phase=Phase.EXITING,
+                step="drain",
+                active_s=1800000100.0,
+                exit_began_s=1800003700.0,
+                failure="",
+            ),
+        ),
+    ),
+    "sync_reply": SyncReply(
+        hub_id="h-1",
+        session_epoch=5,
+        received_s=1800000001.0,
+        sent_s=1800000019.0,
+        lease_ttl_s=45.0,
+        generation=100,
+        count=1,
+        digest=set_digest([ASSIGNMENT]),
+        assignments=(ASSIGNMENT,),
+    ),
+    "sync_reply_unchanged": SyncReply(
+        hub_id="h-1",
+        session_epoch=5,
+        received_s=1800000001.0,
+        sent_s=1800000019.0,
+        lease_ttl_s=45.0,
+        generation=100,
+        count=1,
+        digest=set_digest([ASSIGNMENT]),
+        assignments=None,
+    ),
+    "events_request": EventsRequest(
+        session_epoch=5,
+        events=(
+            StepEvent(
+                seq=1,
+                assignment_id=ASSIGNMENT.id,
+                epoch=42,
+                step="gpu_health",
+                attempt=2,
+                outcome=Outcome.FAILED,
+                started_s=1800000010.0,
+                ended_s=1800000012.5,
+                log="91 °C at rest (limit 60)",
+                evidence={"temperature_c": 91, "ok": False, "ratio": 1.5, "gpu": "GPU-1"},
+            ),
+            InventoryEvent(
+                seq=2,
+                nodes=(
+                    NodeView(
+                        name="aurora-h100-01",
+                        uid="b6c1b1de-6d53-4b3a-8f5e-1c2d3e4f5a66",
+                        shape="H100-80GB",
+                        node_type="hgx-h100",
+                        gpus=(GpuView(uuid="GPU-1", index=0, model="H100", memory_gib=80, healthy=True),),
+                        ready=True,
+                        rdma=True,
+                        zone="eu-north-1a",
+                        rack="rack-a1",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    "events_reply": EventsReply(stored_seq=2, stale=(1,)),
+    "problem": Problem(status=409, code="agent_superseded", detail="Stop."),
+}
+
+
+def fixture(name: str) -> Any:
+    return json.loads((FIXTURES / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_is_written_as_it_always_was(name: str) -> None:
+    assert json.loads(msgspec.json.encode(MESSAGES[name])) == fixture(name)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_is_read_as_it_always_was_whatever_else_it_holds(name: str) -> None:
+    newer = fixture(name) | {"a_field_of_tomorrow": {"x": [1, 2]}}
+    assert msgspec.json.decode(json.dumps(newer), type=type(MESSAGES[name])) == MESSAGES[name]
+
+
+def test_an_assignment_of_the_first_version_has_what_came_later_by_default() -> None:
+    first = {key: value for key, value in fixture("sync_reply")["assignments"][0].items() if key not in ("run", "drain")}
+    assert msgspec.convert(first, type=Assignment) == msgspec.structs.replace(ASSIGNMENT, run=1, drain=Drain())
+
+
+def test_the_digest_over_the_wire_is_the_digest_over_the_set() -> None:
+    other = msgspec.structs.replace(ASSIGNMENT, id="00000000")
+    reply = msgspec.structs.replace(MESSAGES["sync_reply"], assignments=(ASSIGNMENT, other), count=2)
+    assert read_sync_reply(msgspec.json.encode(reply)).raw_digest == set_digest([other, ASSIGNMENT])
+
+
+def test_what_is_no_problem_document_is_a_problem_without_a_code() -> None:
+    assert read_problem(502, b"<html>Bad Gateway") == Problem(status=502, code="", detail="<html>Bad Gateway")

@@ -1,0 +1,136 @@
+"""A workspace with an owner and a viewer on a cluster of two nodes, a stranger with his own beside it, and clients for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from rest_framework.response import Response
+from rest_framework.test import APIClient
+
+from accounts.models import Scope, User
+from inventory.models import Cluster
+from slices.models import Slice
+from tests import factories
+from tests.factories import People
+
+
+class Caller:
+    """A client that speaks as somebody, below /api/v1/."""
+
+    def __init__(self, secret: str | None = None) -> None:
+        self.client = APIClient(raise_request_exception=True)
+        if secret is not None:
+            self.client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
+
+    def get(self, path: str, **query: Any) -> Response:
+        return self._call("get", path, query or None)
+
+    def post(self, path: str, body: Any = None, *, key: str | None = None) -> Response:
+        return self._call("post", path, {} if body is None else body, **({"headers": {"Idempotency-Key": key}} if key is not None else {}))
+
+    def patch(self, path: str, body: Any) -> Response:
+        return self._call("patch", path, body)
+
+    def delete(self, path: str) -> Response:
+        return self._call("delete", path)
+
+    def call(self, method: str, path: str, body: Any = None) -> Response:
+        return self._call(method.lower(), path, body)
+
+    def raw(self, path: str, body: bytes, *, content_type: str = "application/json", method: str = "POST") -> Response:
+        response: Response = self.client.generic(method, f"/api/v1/{path}", body, content_type=content_type)
+        return response
+
+    def _call(self, method: str, path: str, data: Any = None, **extra: Any) -> Response:
+        url = path if path.startswith("http") else f"/api/v1/{path}"
+        response: Response = getattr(self.client, method)(url, data, **extra)
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """`slice` and `foreign_slice` share the cluster and nothing else."""
+
+    people: People
+    cluster: Cluster
+    slice: Slice
+    foreign_slice: Slice
+
+
+@pytest.fixture
+def people(db: None) -> People:
+    return factories.make_people()
+
+
+@pytest.fixture
+def world(people: People) -> World:
+    cluster = factories.cluster("aurora")
+    mine = factories.make_slice(cluster, name="vision", owner=people.owner, viewers=[people.teammate])
+    foreign = factories.make_slice(cluster, name="canary-slice", owner=people.outsider, of=factories.project("canary-project"))
+    return World(people, cluster, mine, foreign)
+
+
+@pytest.fixture
+def as_user() -> Callable[..., Caller]:
+    def caller(user: User, *scopes: Scope) -> Caller:
+        return Caller(factories.token(user, *scopes))
+
+    return caller
+
+
+@pytest.fixture
+def anonymous(db: None) -> Caller:
+    return Caller()
+
+
+@pytest.fixture
+def owner(people: People) -> Caller:
+    return Caller(factories.token(people.owner))
+
+
+@pytest.fixture
+def teammate(people: People) -> Caller:
+    return Caller(factories.token(people.teammate))
+
+
+@pytest.fixture
+def outsider(people: People) -> Caller:
+    return Caller(factories.token(people.outsider))
+
+
+@pytest.fixture
+def admin(people: People) -> Caller:
+    return Caller(factories.token(people.admin))
+
+
+@pytest.fixture
+def reader(people: People) -> Caller:
+    """The owner, with a token that may only read."""
+    return Caller(factories.token(people.owner, Scope.READ))
+
+
+@pytest.fixture
+def half_admin(people: People) -> Caller:
+    """The administrator, with a token without the scope admin."""
+    return Caller(factories.token(people.admin, Scope.READ, Scope.WRITE))
+
+
+@pytest.fixture
+def ask(world: World) -> dict[str, Any]:
+    """A request that starts at once."""
+    return {"name": "train", "slice": "vision", "shape": factories.SHAPE, "nodes": 1, "duration_s": 3600}
+
+
+def assert_problem(response: Response, status: int, code: str) -> dict[str, Any]:
+    """An RFC 9457 document with our stable code and sentences."""
+    assert response.status_code == status, response.content
+    assert response["Content-Type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["status"] == status
+    assert body["code"] == code, body
+    assert body["title"]
+    assert body["detail"]
+    return body

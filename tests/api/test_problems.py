@@ -1,0 +1,163 @@
+"""Whatever is sent: a clear problem document, never a stack, and nothing stored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from accounts.models import ApiToken
+from gpr.models import Gpr
+from journal.models import Event
+from slices.models import Project
+from tests.api.conftest import Caller, World, assert_problem
+
+MALFORMED = {
+    "nothing but a brace": b"{",
+    "a trailing comma": b'{"name": "x",}',
+    "single quotes": b"{'name': 'x'}",
+    "NaN": b'{"name": NaN}',
+    "Infinity": b'{"name": -Infinity}',
+    "a number beyond all floats": b'{"name": 1e400}',
+    "more digits than anybody reads": b'{"name": ' + b"9" * 10_000 + b"}",
+    "a raw control character": b'{"name": "a\x01b"}',
+    "not UTF-8": b'{"name": "\xff"}',
+    "UTF-16": '{"name": "x"}'.encode("utf-16"),
+    "a lone surrogate": b'{"name": "\\ud800"}',
+    "a lone surrogate in a key": b'{"\\udfff": "x"}',
+    "one key twice": b'{"name": "x", "name": "y"}',
+    "nesting": b'{"name": ' + b"[" * 40 + b"]" * 40 + b"}",
+    "nesting beyond the stack": b"[" * 200_000,
+    "nesting of objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_body_is_a_400(body: bytes, admin: Caller) -> None:
+    assert_problem(admin.raw("projects/", body), 400, "malformed_json")
+    assert not Project.objects.exists()
+
+
+@pytest.mark.parametrize("body", [b"[]", b'"text"', b"5", b"null", b"true", b"[{}]"])
+def test_a_body_that_is_no_object_is_a_400(body: bytes, admin: Caller) -> None:
+    assert_problem(admin.raw("projects/", body), 400, "invalid_input")
+
+
+def test_an_empty_body_counts_as_an_empty_object(admin: Caller) -> None:
+    body = assert_problem(admin.raw("projects/", b""), 400, "invalid_input")
+
+    assert body["errors"] == {"name": ["This field is required."]}
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", ""]
+)
+def test_anything_but_json_is_a_415(kind: str, admin: Caller) -> None:
+    assert_problem(admin.raw("projects/", b"name=p", content_type=kind), 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
+def test_json_may_say_its_charset(kind: str, admin: Caller) -> None:
+    assert admin.raw("projects/", b'{"name": "p"}', content_type=kind).status_code == 201
+
+
+def test_a_body_beyond_the_limit_is_a_413(admin: Caller, settings: Any) -> None:
+    body = json.dumps({"name": "x" * settings.DATA_UPLOAD_MAX_MEMORY_SIZE}).encode()
+
+    assert_problem(admin.raw("projects/", body), 413, "body_too_large")
+
+
+@pytest.mark.parametrize("path", ["nothing/", "gprs", "gprs/x/y/z/", "%00/", "gprs/../../etc/passwd/", "GPRS/", "\u00e9/"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_unknown_address_is_a_404_and_never_a_redirect(path: str, method: str, owner: Caller) -> None:
+    assert_problem(owner.raw(path, b"{}", method=method), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", "gprs/"), ("PUT", "gprs/"), ("POST", "me/"), ("GET", "gprs/estimate/"), ("OPTIONS", "gprs/")]
+)
+def test_a_method_that_is_not_there_is_a_405(method: str, path: str, owner: Caller) -> None:
+    assert_problem(owner.call(method, path), 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/xml", "application/json", "nonsense", ""])
+def test_whatever_is_accepted_the_answer_is_json(accept: str, owner: Caller) -> None:
+    response = owner.client.get("/api/v1/me/", headers={"Accept": accept})
+
+    assert response.status_code == 200
+    assert response["Content-Type"] == "application/json"
+
+
+def test_unknown_fields_are_all_named_together_with_every_other_fault(admin: Caller) -> None:
+    body = assert_problem(admin.post("clusters/", {"nmae": "c", "namespace": 1}), 400, "invalid_input")
+
+    assert set(body["errors"]) == {"name", "nmae", "namespace"}
+    assert body["errors"]["nmae"] == ["There is no such field here."]
+
+
+def test_an_unknown_field_is_echoed_in_part_only(admin: Caller) -> None:
+    body = assert_problem(admin.post("clusters/", {"name": "c", "x" * 10_000: 1}), 400, "invalid_input")
+
+    assert len(json.dumps(body)) < 1000
+
+
+@pytest.mark.parametrize("path", ["gprs/?stat=QUEUED", "nodes/?name__gt=a", "queue/?state=x", "shapes/?page=2", "events/?limit=3"])
+def test_an_unknown_filter_is_an_error_not_a_list_of_everything(path: str, owner: Caller, world: World) -> None:
+    if path.startswith("shapes"):
+        assert owner.get(path).status_code == 200  # not paged, not filtered
+        return
+    assert_problem(owner.get(path), 400, "invalid_input")
+
+
+BAD_NAMES: list[Any] = [
+    "",
+    " ",
+    "a\u0000b",
+    "a\nb",
+    "\u202eabc",
+    "x" * 64,
+    "-x",
+    "x-",
+    "a/b",
+    "a b",
+    5,
+    True,
+    None,
+    ["a"],
+    {"a": 1},
+    "\u00e9",
+]
+BAD_NAMES += ["4be0643f-1d98-573b-97cd-ca98a65347dd", "4be0643f1d98573b97cdca98a65347dd"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
+@pytest.mark.parametrize("path", ["projects/", "clusters/"])
+def test_a_name_that_could_not_stand_in_a_path_is_refused_and_nothing_is_stored(path: str, name: Any, admin: Caller) -> None:
+    body = assert_problem(admin.post(path, {"name": name}), 400, "invalid_input")
+
+    assert list(body["errors"]) == ["name"]
+    assert not Event.objects.exists()
+
+
+def test_a_fault_of_ours_tells_nothing_of_itself(owner: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("secret of the house")
+
+    monkeypatch.setattr("slices.api.TokenSerializer", break_down)
+    owner.client.raise_request_exception = False
+
+    response = owner.get("me/")
+
+    assert_problem(response, 500, "internal")
+    assert b"secret" not in response.content
+
+
+def test_a_refused_request_stores_nothing(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    before = Event.objects.count(), ApiToken.objects.count()
+
+    for fault in ({"nodes": 0}, {"nodes": 3}, {"shape": "H200"}, {"duration_s": 10**12}, {"clusters": ["nowhere"]}, {"extra": 1}):
+        assert owner.post("gprs/", {**ask, **fault}).status_code in {400, 404}
+
+    assert not Gpr.objects.exists()
+    assert (Event.objects.count(), ApiToken.objects.count()) == before

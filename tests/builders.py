@@ -1,0 +1,123 @@
+"""A small world, made by the real services: people, clusters with nodes and agents, workspaces, GPRs and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from accounts.models import User
+from accounts.services import user_create
+from gpr.models import Gpr, GprState
+from gpr.spec import GprSpec
+from inventory.models import AgentSession, Cluster, Node, Reservation
+from inventory.services.clusters import cluster_create
+from inventory.services.nodes import inventory_store
+from inventory.services.reservations import HoldSpec, reservations_hold
+from slices.models import Project, Role, Slice
+from slices.services import member_set, project_create, slice_create
+from worker_agent.protocol import GpuView, NodeView
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SHAPE = "H100-80GB"
+_number = count(1)
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{next(_number)}"
+
+
+def make_user(name: str = "", *, is_admin: bool = False) -> User:
+    return user_create(name=name or unique("user"), now=NOW, is_admin=is_admin)
+
+
+def node_view(name: str, *, gpus: int = 4, **changes: Any) -> NodeView:
+    """Its UID and its GPUs' are named after it."""
+    seen = tuple(GpuView(uuid=f"GPU-{name}-{index}", index=index, model="H100", memory_gib=80) for index in range(gpus))
+    return NodeView(**{"name": name, "uid": f"uid-{name}", "shape": SHAPE, "node_type": "hgx", "gpus": seen, **changes})
+
+
+def make_cluster(name: str = "", *, nodes: int = 0, gpus: int = 4, is_heard: bool = True, at: datetime = NOW) -> Cluster:
+    """`nodes` nodes named `<cluster>-n0`, ...; `is_heard`: its agent has just synced."""
+    cluster = cluster_create(name=name or unique("cluster"), actor=None, now=at)
+    if nodes:
+        inventory_store(cluster=cluster, nodes=[node_view(f"{cluster.name}-n{i}", gpus=gpus) for i in range(nodes)], now=at)
+    if is_heard:
+        AgentSession.objects.create(cluster=cluster, install_id="install", joined_at=at, last_sync_at=at)
+    return cluster
+
+
+def agent_heard(cluster: Cluster, at: datetime) -> None:
+    AgentSession.objects.filter(cluster=cluster).update(last_sync_at=at)
+
+
+def nodes_of(cluster: Cluster) -> list[Node]:
+    return list(Node.objects.filter(cluster=cluster).order_by("name"))
+
+
+def make_project(name: str = "") -> Project:
+    return project_create(name=name or unique("project"), actor=None, now=NOW)
+
+
+def make_slice(*clusters: Cluster, name: str = "", owner: User | None = None, project: Project | None = None) -> Slice:
+    slice_ = slice_create(name=name or unique("slice"), project=project or make_project(), clusters=clusters, actor=None, now=NOW)
+    if owner is not None:
+        member_set(slice_=slice_, user=owner, role=Role.OWNER, actor=None, now=NOW)
+    return slice_
+
+
+def spec(slice_: Slice, **changes: Any) -> GprSpec:
+    return replace(GprSpec(name="job", slice=slice_, nodes=1, duration_s=3600, shape=SHAPE), **changes)
+
+
+def make_gpr(slice_: Slice, *, state: GprState = GprState.QUEUED, owner: User | None = None, **fields: Any) -> Gpr:
+    """A bare row without a promise; for whatever needs a GPR to exist, not to be planned."""
+    given: dict[str, Any] = {
+        "name": unique("gpr"),
+        "slice": slice_,
+        "owner": owner or make_user(),
+        "created_at": NOW,
+        "shape": SHAPE,
+        "nodes": 1,
+        "duration_s": 3600,
+        "remaining_s": 3600,
+        "state": state,
+        "state_changed_at": NOW,
+        "queued_at": NOW,
+    }
+    return Gpr.objects.create(**{**given, **fields})
+
+
+def hold_spec(gpr: Gpr, nodes: Iterable[Node], **changes: Any) -> HoldSpec:
+    """All GPUs of the nodes for an hour from NOW."""
+    given = HoldSpec(
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        run=max(gpr.run, 1),
+        node_ids=tuple(node.pk for node in nodes),
+        gpus_per_node=None,
+        starts_at=NOW,
+        ends_at=NOW + HOUR,
+        enter_by_at=NOW + timedelta(minutes=15),
+        duration_s=gpr.remaining_s,
+        namespaces=(),
+        entry_steps=("node_ready",),
+        exit_steps=("drain",),
+    )
+    return replace(given, **changes)
+
+
+def hold(gpr: Gpr, *nodes: Node, **changes: Any) -> list[Reservation]:
+    return reservations_hold(spec=hold_spec(gpr, nodes, **changes))
+
+
+def generation_of(cluster: Cluster | UUID) -> int:
+    return Cluster.objects.values_list("generation", flat=True).get(pk=getattr(cluster, "pk", cluster))
+
+
+def pks(rows: Sequence[Any]) -> set[Any]:
+    return {row.pk for row in rows}

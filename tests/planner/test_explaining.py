@@ -1,0 +1,158 @@
+"""Why a request waits: as data that names the right boxes, and as a sentence that tells no secrets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from gpr.planner.engine import plan
+from gpr.planner.explain import sentence
+from gpr.planner.plan import Blocker, Explanation, Reason
+from gpr.planner.snapshot import Request, Running, Snapshot, Window
+from tests.planner.build import placements, pool, request, running, settled, starts
+from tests.planner.draw import snapshots
+
+
+def why(id: str, *queue: Request, busy: tuple[Running, ...] = (), nodes: int = 1, closed: int = 0) -> Explanation:
+    windows = {i: (Window(1000, 1900),) for i in range(closed)}
+    return placements(plan(Snapshot(1000, (pool(nodes, closed=windows),), busy, queue)))[id].explanation
+
+
+def test_it_names_the_box_that_runs_on_its_node_until_it_starts() -> None:
+    explanation = why("a", request("a"), busy=(running("r", "p0", end=1300), running("other", "p1", end=1400)), nodes=2)
+
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("r", True, 1300),))
+
+
+def test_it_names_the_request_before_it_and_how_many_are_ahead() -> None:
+    explanation = why("c3", request("a1"), request("b2"), request("c3"), request("d4"), busy=(running("r", "p0", end=1300),))
+
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("b2", False, 1500),), ahead_count=2)
+
+
+def test_who_starts_now_is_not_ahead_of_anybody() -> None:
+    assert why("b2", request("a1"), request("b2")) == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("a1", False, 1100),))
+
+
+def test_on_a_shared_node_only_the_box_whose_gpus_it_lacks_is_named() -> None:
+    busy = (running("small", "p0", end=1200, gpus=1), running("large", "p0", end=1300, gpus=5))
+
+    assert why("a", request("a", gpus=4), busy=busy).blockers == (Blocker("large", True, 1300),)
+
+
+def test_a_gang_names_what_holds_each_of_its_nodes_last_first_and_five_at_most() -> None:
+    busy = tuple(running(f"r{i}", f"p{i}", end=1100 + 10 * i) for i in range(7))
+
+    blockers = why("gang", request("gang", count=7), busy=busy, nodes=7).blockers
+
+    assert [blocker.id for blocker in blockers] == ["r6", "r5", "r4", "r3", "r2"]
+
+
+def test_a_node_that_is_free_already_holds_nobody_up() -> None:
+    busy = (running("r", "p0", end=1300), running("part", "p1", end=1200, gpus=4))
+
+    assert [b.id for b in why("gang", request("gang", count=2, gpus=4), busy=busy, nodes=2).blockers] == ["r"]
+
+
+def test_it_waits_for_its_own_slice_when_that_is_what_ends_last() -> None:
+    busy = (running("r", "p0", end=1300, slice="s"),)
+
+    explanation = why("a", request("a", slice="s"), busy=busy, nodes=2)
+
+    assert explanation == Explanation(Reason.WAITS_FOR_SLICE, (Blocker("r", True, 1300),))
+
+
+def test_it_waits_for_the_time_that_was_asked_for() -> None:
+    assert why("a", request("a", earliest=1200)) == Explanation(Reason.WAITS_FOR_START_TIME)
+
+
+def test_it_waits_for_nodes_that_are_closed() -> None:
+    assert why("a", request("a"), closed=1) == Explanation(Reason.WAITS_FOR_NODES)
+    assert why("a", request("a", count=2), busy=(running("r", "p1", end=1800),), nodes=2, closed=1).reason is (Reason.WAITS_FOR_NODES)
+    assert why("a", request("a", count=2), busy=(running("r", "p1", end=2000),), nodes=2, closed=1).reason is (Reason.WAITS_FOR_GPUS)
+
+
+def test_an_overdue_box_is_named_with_the_time_at_which_it_is_expected() -> None:
+    assert why("a", request("a"), busy=(running("r", "p0", end=990),)).blockers == (Blocker("r", True, 1050),)
+
+
+@settings(max_examples=300, deadline=None)
+@given(snapshots())
+def test_without_its_blockers_a_request_would_start_sooner(snapshot: Snapshot) -> None:
+    """For one who waits for running boxes alone, not for closed nodes or its slice too: take them away and it is sooner."""
+    pools = tuple(replace(p, nodes=tuple(replace(n, closed=()) for n in p.nodes)) for p in snapshot.pools)
+    queue = tuple(replace(request, slice=request.id) for request in snapshot.queue)
+    before = settled(replace(snapshot, pools=pools, queue=queue))
+    made = plan(before)
+    for placement in made.placements:
+        names = {blocker.id for blocker in placement.explanation.blockers}
+        assert len(names) <= 5
+        if placement.explanation.reason is Reason.WAITS_FOR_GPUS:
+            assert names
+            assert all(before.now_s < b.until_s <= (starts(made)[placement.id] or 0) for b in placement.explanation.blockers)
+        if names and all(blocker.is_running for blocker in placement.explanation.blockers):
+            alone = tuple(request for request in before.queue if request.id == placement.id)
+            gone = tuple(box for box in before.running if box.id not in names)
+            sooner = starts(plan(replace(before, running=gone, queue=alone)))[placement.id]
+            assert sooner is not None
+            assert sooner < (starts(made)[placement.id] or 0)
+
+
+NAMES = {"mine": "train-7", "also mine": "eval-2"}
+
+
+@pytest.mark.parametrize(
+    ("explanation", "text"),
+    [
+        (Explanation(Reason.STARTS_NOW), "It starts now."),
+        (
+            Explanation(Reason.WAITS_FOR_GPUS, (Blocker("mine", True, 8560),), 7),
+            "It waits for the GPUs of train-7 (running, ends in 2 h 6 min).",
+        ),
+        (
+            Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", True, 99), Blocker("also mine", False, 1090), Blocker("y", True, 8)), 9),
+            "It waits for the GPUs of eval-2 (waiting before it, ends in 1 min 30 s) and another workspace's GPR.",
+        ),
+        (
+            Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", False, 5000),), 12),
+            "It waits for the GPUs of another workspace's GPR.",
+        ),
+        (Explanation(Reason.WAITS_FOR_GPUS), "It waits for GPUs to come free."),
+        (
+            Explanation(Reason.WAITS_FOR_SLICE, (Blocker("mine", True, 1000),)),
+            "It waits for train-7 (running, ends in 0 s): its workspace runs one GPR at a time.",
+        ),
+        (
+            Explanation(Reason.WAITS_FOR_SLICE, (Blocker("x", True, 5000),)),
+            "It waits for an earlier GPR of its own workspace, which runs one at a time.",
+        ),
+        (Explanation(Reason.WAITS_FOR_START_TIME), "It waits for the start time that was asked for."),
+        (Explanation(Reason.WAITS_FOR_NODES), "It waits for nodes that are closed for maintenance or repair."),
+        (
+            Explanation(Reason.NEVER_FITS, most_node_count=3, most_gpus_per_node=8),
+            "It can never start: there are at most 3 nodes with so many GPUs for it, and at most 8 GPUs a node.",
+        ),
+        (
+            Explanation(Reason.NEVER_FITS, most_gpus_per_node=1),
+            "It can never start: the nodes that it may use have at most 1 GPU each.",
+        ),
+        (Explanation(Reason.NEVER_FITS), "It can never start: there are no GPU nodes that it may use."),
+    ],
+)
+def test_a_sentence_names_what_the_reader_may_see_and_nothing_else(explanation: Explanation, text: str) -> None:
+    assert sentence(explanation, now_s=1000, name_of=NAMES.get) == text
+
+
+def test_a_sentence_does_not_tell_how_many_others_there_are_or_until_when() -> None:
+    texts = {
+        sentence(
+            Explanation(Reason.WAITS_FOR_GPUS, tuple(Blocker(f"x{i}", bool(i % 2), 1000 + i) for i in range(n)), ahead),
+            now_s=1000,
+            name_of=NAMES.get,
+        )
+        for n, ahead in ((1, 0), (2, 5), (5, 99))
+    }
+
+    assert len(texts) == 1

@@ -1,0 +1,5 @@
+"""Deterministic simulation: the real hub services and the real agent core in one thread, with everything around them made up.
+
+Clocks, network, crashes and the cluster come from one seed, so one number replays one run:
+`python -m tests.simulation --seed N --trace`.
+"""

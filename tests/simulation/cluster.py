@@ -1,0 +1,187 @@
+"""The simulated cluster with a judge beside it, who sees every write as it is done and knows the true time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from inventory.models import Reservation, ReservationState
+from tests.simulation.faults import Faults, Kind
+from tests.simulation.loop import Loop, TrueClock
+from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records, StepCall, StepResult, StepStatus
+from worker_agent.cluster.fleet import Fleet
+from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
+from worker_agent.cluster.store import MemoryStore
+from worker_agent.core import Core, end_of
+from worker_agent.protocol import LEASE_TTL_S, Assignment, Desired
+from worker_agent.steps import ExitStep
+
+if TYPE_CHECKING:
+    from tests.simulation.agents import SimAgent
+
+EXIT_WITHIN_S = 2.0
+RANK = {phase: rank for rank, phase in enumerate(GpuPhase)}
+REASONS = {
+    "no word from the hub": "an entry waited for the hub",
+    "CLOCK_SKEW": "an entry waited for a right clock",
+    "HUB_REWIND": "an entry waited for an administrator",
+    "too old": "a stale epoch was refused",
+    "still ": "an entry waited for the one before",
+    "not complete in time": "an entry was late",
+    "failed 2 times": "a check failed for good",
+    "no longer": "a begun entry was not listed any more",
+    "known from the node alone": "a record without its document was told of",
+}
+HELD = (GpuPhase.CLAIMED, GpuPhase.OPEN, GpuPhase.CLOSED)
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class WatchedCluster(SimulatedCluster):
+    def __init__(self, *, fleet: Fleet, loop: Loop, faults: Faults, hub_is_restored: list[bool]) -> None:
+        self._loop, self._faults = loop, faults
+        self._hub_is_restored = hub_is_restored  # shared: after a restore the hub's rows no longer bear witness
+        self.actor: SimAgent | None = None
+        self.seen: set[str] = set()
+        self.latest_exit_s = 0.0
+        super().__init__(fleet=fleet, store=MemoryStore(), clock=TrueClock(loop))
+
+    # -- writes --------------------------------------------------------------------------------------------------------
+
+    def claim(self, seen: NodeState, records: Records) -> NodeState:
+        new = super().claim(seen, records)
+        self._judge_begin(records, "claimed")
+        return new
+
+    def open(self, seen: NodeState, records: Records) -> NodeState:
+        new = super().open(seen, records)
+        self._judge_begin(records, "opened")
+        return new
+
+    def close(self, seen: NodeState, records: Records) -> NodeState:
+        new = super().close(seen, records)
+        self._judge_close(seen, records)
+        return new
+
+    def _write(self, seen: NodeState, records: Records) -> NodeState:
+        before = self.world.nodes[seen.view.name].records
+        new = super()._write(seen, records)
+        for gpu, record in records.items():
+            self._judge_order(gpu, before.get(gpu), record)
+        self._judge_pods()
+        name = self.actor.name if self.actor else "?"
+        what = {(r.slice, r.epoch, r.phase.value, r.assignment_id[:8]) for r in records.values()}
+        self._loop.note(f"{name} wrote {seen.view.name} {len(records)} GPUs {sorted(what)}")
+        return new
+
+    def serve(self, box: Sequence[Assignment]) -> None:
+        super().serve(box)
+        self._judge_pods()
+
+    def run(self, call: StepCall) -> StepResult:
+        result = super().run(call)
+        is_check = call.step != ExitStep.DRAIN and result.status is StepStatus.OK
+        if is_check and self._faults.strikes(Kind.STEP_FAILS, 0.06):
+            return StepResult(status=StepStatus.FAILED, log="injected")
+        return result
+
+    # -- judgements ----------------------------------------------------------------------------------------------------
+
+    def _judge_order(self, gpu: str, old: GpuRecord | None, new: GpuRecord) -> None:
+        """I1, I5, I8: epochs strictly rise from one holder to the next, and nobody is followed before he is gone."""
+        if old is None or (old.assignment_id, old.epoch) == (new.assignment_id, new.epoch):
+            if old and RANK[new.phase] < RANK[old.phase]:
+                raise Violation(f"{gpu} went from {old.phase} back to {new.phase}")
+            return
+        if new.epoch <= old.epoch:
+            raise Violation(f"{gpu}: epoch {new.epoch} after {old.epoch}")
+        if old.phase is not GpuPhase.FREE:
+            raise Violation(f"{gpu} was taken from {old.slice} while {old.phase}")
+
+    def _judge_pods(self) -> None:
+        """I1 on the ground: a pod of a slice runs only on GPUs whose record is that slice's, open or being cleared."""
+        for name, pod in self.world.pods.items():
+            if pod.phase is PodPhase.WAITING:
+                continue
+            for gpu in pod.gpus:
+                record = self.world.nodes[pod.node].records[gpu]
+                if record.slice != pod.slice or record.phase not in (GpuPhase.OPEN, GpuPhase.CLOSED):
+                    raise Violation(f"pod {name} runs on {gpu}, which is {record.phase} for {record.slice}")
+
+    def _judge_begin(self, records: Records, what: str) -> None:
+        """I4, I5: with a live lease only, and only what the hub holds for this very assignment and epoch."""
+        assert self.actor is not None
+        silent_s = self._loop.now - self.actor.health.last_heard_sent_at
+        if silent_s > LEASE_TTL_S * 1.002:
+            raise Violation(f"{what} {silent_s:.1f} s after the hub's last word")
+        record = next(iter(records.values()))
+        row = Reservation.objects.filter(pk=record.assignment_id).values("state", "epoch", "starts_at").first()
+        if self._hub_is_restored[0]:
+            return
+        if row is None or row["state"] != ReservationState.HELD or row["epoch"] != record.epoch:
+            raise Violation(f"{what} {record.assignment_id} epoch {record.epoch}, but the hub has {row}")
+        early_s = row["starts_at"].timestamp() - self._loop.now
+        if early_s > 0:
+            raise Violation(f"{what} {early_s:.2f} s before the window")
+
+    def _judge_close(self, before: NodeState, records: Records) -> None:
+        """I4: by its end, no later than its clock's error and one period allow; and not before the end either."""
+        assert self.actor is not None
+        assert self.actor.core is not None
+        core, record = self.actor.core, next(iter(records.values()))
+        state = core._memory.state
+        assignment, progress = state.assignments[record.assignment_id], state.progress[record.assignment_id]
+        end_s = end_of(assignment, progress)
+        was = before.records.get(next(iter(records)))
+        if was and was.phase is GpuPhase.OPEN and not progress.failure:
+            self._judge_leave(record, core)
+        if not was or was.phase is not GpuPhase.OPEN or progress.absent or progress.failure or end_s is None:
+            return
+        late_s, ahead_s = self._loop.now - end_s, core._time.latest() - self._loop.now
+        self.seen.add("closed at its end")
+        if not self._hub_hears(self.actor):
+            self.seen.add("closed at its end without the hub")
+        if -late_s > max(0.0, ahead_s) + 1e-6:
+            raise Violation(f"closed {-late_s:.2f} s before its end, with a clock {ahead_s:+.2f} s off")
+        if self.actor.health.since <= end_s:
+            self.latest_exit_s = max(self.latest_exit_s, late_s)
+            self._judge_lateness(late_s, ahead_s)
+
+    def _judge_leave(self, record: GpuRecord, core: Core) -> None:
+        """An open box is closed at its end or because the hub wants it, and for no other reason."""
+        row = Reservation.objects.filter(pk=record.assignment_id).first()
+        if row is None or self._hub_is_restored[0] or row.desired == Desired.ABSENT or record.active_s is None:
+            return
+        end_s = row.not_after_at.timestamp() if row.not_after_at else record.active_s + row.duration_s
+        known_s = min(end_s, record.active_s + row.duration_s)  # it may not have heard of an extension
+        if self._loop.now < known_s - max(0.0, core._time.latest() - self._loop.now) - 0.01:
+            raise Violation(f"closed {record.assignment_id}, which the hub wants until {end_s}")
+
+    def _judge_lateness(self, late_s: float, ahead_s: float) -> None:
+        from tests.simulation.agents import PERIOD_S
+
+        allowed_s = max(0.0, -ahead_s) + PERIOD_S + 0.01
+        if late_s > allowed_s or (abs(ahead_s) <= EXIT_WITHIN_S - PERIOD_S and late_s > EXIT_WITHIN_S):
+            raise Violation(f"closed {late_s:.2f} s after its end; {allowed_s:.2f} s are allowed")
+
+    def _hub_hears(self, actor: SimAgent) -> bool:
+        return self._loop.now - actor.health.last_heard_sent_at < 25.0
+
+    def judge_pass(self, actor: SimAgent, core: Core) -> None:
+        """After a pass without a fault nothing is open whose end the agent knows to have passed."""
+        if core._hands._quiet_until_mono > actor.clock.mono():
+            return
+        latest_s = core._time.latest()
+        self.seen |= {name for seen in core.observed for word, name in REASONS.items() if word in seen.failure}
+        for assignment, progress in core._memory.state.held():
+            record = core._hands.own(assignment)
+            if record is None or record.phase is not GpuPhase.OPEN:
+                continue
+            end_s = end_of(assignment, progress)
+            if progress.absent or (end_s is not None and latest_s >= end_s):
+                raise Violation(f"{assignment.id} is open after its end ({end_s}, absent {progress.absent})")
+
+    def held_assignments(self) -> set[str]:
+        return {record.assignment_id for node in self.world.nodes.values() for record in node.records.values() if record.phase in HELD}
