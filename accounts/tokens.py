@@ -55,7 +55,7 @@ def token_parse(plain: str) -> ParsedToken | None:
     parts = body.split("_")
     if len(parts) != 3 or parts[0] not in set(TokenKind) or len(parts[1]) != KEY_ID_LENGTH:
         return None
-    if not plain.isascii() or not hmac.compare_digest(checksum, _checksum(body)):
+    if not set(parts[1] + parts[2]) <= set(BASE62) or not checksum.isascii() or not hmac.compare_digest(checksum, _checksum(body)):
         return None
     return ParsedToken(TokenKind(parts[0]), parts[1], parts[2])
 

@@ -47,6 +47,17 @@ def env_secret(name: str, default: str = "") -> str:
         raise ImproperlyConfigured(f"{name}_FILE names {path!r}, which cannot be read: {error.strerror}.") from None
 
 
+def env_peppers(name: str, default: str) -> dict[str, str]:
+    """`1:first,2:second` as a map from id to pepper; `default` alone, as pepper 1, where nothing is set."""
+    value = env_secret(name)
+    if not value:
+        return {"1": default}
+    pairs = [pair.partition(":") for pair in value.split(",")]
+    if not all(id_.isdigit() and pepper for id_, _, pepper in pairs):
+        raise ImproperlyConfigured(f"{name} must read 1:first,2:second: a number and a text without commas each.")
+    return {id_: pepper for id_, _, pepper in pairs}
+
+
 def env_database(name: str, default: str) -> dict[str, object]:
     """`sqlite:///relative.db`, `sqlite:////absolute.db` or `postgres://user:password@host:port/name?option=value`."""
     url = urlsplit(env_secret(name, default))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from egs.env import env_bool, env_database, env_int, env_list, env_secret, env_str
+from egs.env import env_bool, env_database, env_int, env_list, env_peppers, env_secret, env_str
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EGS_VERSION = "0.1.0"
@@ -134,7 +134,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # Tokens: "1:first,2:second". The highest id signs; older ones still prove. Taking one out ends its tokens.
-EGS_TOKEN_PEPPERS = dict(pair.split(":", 1) for pair in env_secret("EGS_TOKEN_PEPPERS", f"1:{SECRET_KEY}").split(","))
+EGS_TOKEN_PEPPERS = env_peppers("EGS_TOKEN_PEPPERS", SECRET_KEY)
 EGS_TOKEN_LIFE = timedelta(days=90)
 EGS_TOKEN_LIFE_MAX = timedelta(days=365)
 EGS_JOIN_TOKEN_LIFE = timedelta(hours=1)

@@ -62,16 +62,22 @@ def duration_parse(text: str) -> int:
     if match and any(match.groups()):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    parsed = parse_duration(text) if text[:1] == "P" and len(text) < 40 else None
-    if parsed is None:
+    try:
+        parsed = parse_duration(text) if text[:1] == "P" and len(text) < 40 else None
+    except OverflowError:
+        parsed = None
+    if parsed is None or parsed.microseconds:
         raise ValueError(text)
     return int(parsed.total_seconds())
 
 
-def spec_check(spec: GprSpec, *, now: datetime) -> None:
-    """Raises InvalidInput with every fault at once, or OverPolicy for what the policy never allows."""
+def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None = None) -> None:
+    """Raises InvalidInput with every fault at once, or OverPolicy for what the policy never allows.
+
+    `kept_start_at`: the earliest start that an edit leaves as it is; it may have passed since.
+    """
     errors: dict[str, list[str]] = {}
-    for field_name, text in _faults(spec, now):
+    for field_name, text in _faults(spec, now, kept_start_at):
         errors.setdefault(field_name, []).append(text)
     if errors:
         raise InvalidInput(errors)
@@ -110,7 +116,7 @@ def shapes_of(slice_: Slice) -> list[str]:
     return [shape for shape in shapes if not slice_.shapes or shape in slice_.shapes]
 
 
-def _faults(spec: GprSpec, now: datetime) -> list[tuple[str, str]]:
+def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> list[tuple[str, str]]:
     faults = [("name", text) for text in _name_faults(spec.name)]
     for field_name, value, least, most in [
         ("nodes", spec.nodes, 1, NODES_MAX),
@@ -125,7 +131,7 @@ def _faults(spec: GprSpec, now: datetime) -> list[tuple[str, str]]:
         faults.append(("duration_s", "Must be at least one second."))
     if len(str(spec.model)) > MODEL_MAX_CHARS:
         faults.append(("model", f"Must be shorter than {MODEL_MAX_CHARS} characters."))
-    return faults + _shape_faults(spec) + _cluster_faults(spec) + _start_faults(spec, now)
+    return faults + _shape_faults(spec) + _cluster_faults(spec) + _start_faults(spec, now, kept_start_at)
 
 
 def _name_faults(name: str) -> list[str]:
@@ -153,9 +159,9 @@ def _cluster_faults(spec: GprSpec) -> list[tuple[str, str]]:
     return [("clusters", f"Workspace {spec.slice.name} may not use one of these clusters.")]
 
 
-def _start_faults(spec: GprSpec, now: datetime) -> list[tuple[str, str]]:
+def _start_faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> list[tuple[str, str]]:
     start_at = spec.earliest_start_at
-    if start_at is None or now - CLOCK_SLACK <= start_at <= now + EARLIEST_START_MAX:
+    if start_at in {None, kept_start_at} or now - CLOCK_SLACK <= start_at <= now + EARLIEST_START_MAX:
         return []
     return [("earliest_start_at", "Must lie between now and a year from now.")]
 

@@ -5,12 +5,15 @@ The async views (agent_views.py) and the deterministic simulation call the same 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
 import msgspec
+import structlog
+from django.db import DataError, IntegrityError
 
 from egs.errors import EgsError
 from egs.rest.problems import problem
@@ -32,7 +35,13 @@ from worker_agent.protocol import (
     SyncRequest,
 )
 
+log = structlog.get_logger(__name__)
+
 Message = TypeVar("Message")
+# A value beyond its column or the calendar: the form was right, but no database can hold it.
+UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
+# No text of PostgreSQL holds the character NUL, and a log may: it is left out. An even number of backslashes before it is text.
+NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +95,10 @@ def guarded(work: Callable[[], AgentAnswer]) -> AgentAnswer:
     try:
         return work()
     except EgsError as error:
-        body = problem(status=error.status, code=error.code, title=error.title, detail=error.detail)
-        return AgentAnswer(error.status, msgspec.json.encode(body))
+        return _refuse(error)
+    except UNSTORABLE:
+        log.exception("agent_message_unstorable")
+        return _refuse(Malformed("A value of this message is beyond what can be stored."))
 
 
 def encode_reply(reply: SyncReply) -> AgentAnswer:
@@ -124,10 +135,15 @@ HANDLERS: dict[str, Callable[[str, bytes, datetime], msgspec.Struct]] = {
 }
 
 
+def _refuse(error: EgsError) -> AgentAnswer:
+    body = problem(status=error.status, code=error.code, title=error.title, detail=error.detail)
+    return AgentAnswer(error.status, msgspec.json.encode(body))
+
+
 def _decode(body: bytes, kind: type[Message]) -> Message:
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.json.decode(NUL.sub(rb"\1", body) if rb"\u0000" in body else body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"The body is not a {kind.__name__}: {error}") from None
 
 

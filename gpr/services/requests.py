@@ -70,7 +70,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     """Change a request that waits. Its age in the queue stays; its promise is made anew. Errors as in `gpr_submit`."""
     if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
-    spec_check(spec, now=now)
+    spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
     witness_lock()
     reasons = approval_reasons(spec)
     changes = {name: getattr(spec, name) for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name)}

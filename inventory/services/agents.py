@@ -13,7 +13,7 @@ from django.db.models import Max
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
 from egs.errors import EgsError
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
-from inventory.services.clusters import agent_credentials_revoke
+from inventory.services.clusters import agent_credentials_revoke, join_tokens_end
 from journal.models import Severity
 from journal.services import event_record
 from worker_agent.protocol import Code, Credential, RegisterRequest
@@ -174,6 +174,9 @@ def _first_use(row: AgentCredential, now: datetime) -> None:
 
 @transaction.atomic
 def _lock(row: AgentCredential, now: datetime) -> None:
+    if row.cluster.agent.locked_at is not None:
+        return
+    join_tokens_end(cluster=row.cluster, now=now)  # a copy has the token and the install id as well
     if not AgentSession.objects.filter(cluster=row.cluster, locked_at=None).update(locked_at=now):
         return
     event_record(

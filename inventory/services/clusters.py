@@ -43,7 +43,7 @@ def cluster_set_enabled(*, cluster: Cluster, is_enabled: bool, actor: User, now:
 @transaction.atomic
 def join_token_issue(*, cluster: Cluster, actor: User | None, now: datetime) -> tuple[JoinToken, str]:
     """A new token, shown once. It also readmits an agent that was locked: an administrator has looked at it."""
-    JoinToken.objects.filter(cluster=cluster, used_by="").update(expires_at=now)
+    join_tokens_end(cluster=cluster, now=now)
     minted = token_mint(TokenKind.JOIN)
     token = JoinToken.objects.create(
         cluster=cluster,
@@ -87,6 +87,11 @@ def cluster_resume(*, cluster: Cluster, actor: User, now: datetime) -> None:
 
 def agent_credentials_revoke(*, cluster: Cluster, now: datetime) -> None:
     AgentCredential.objects.filter(cluster=cluster, revoked_at=None).update(revoked_at=now)
+
+
+def join_tokens_end(*, cluster: Cluster, now: datetime) -> None:
+    """Used ones too: who joined with one may repeat that only until an administrator, or a lock, has decided anew."""
+    JoinToken.objects.filter(cluster=cluster, expires_at__gt=now).update(expires_at=now)
 
 
 def desired_set_changed(cluster_ids: Iterable[UUID]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 from django.db import transaction
 
@@ -47,7 +48,7 @@ def _store(agent: AgentIdentity, event: AgentEvent, now: datetime) -> bool:
 
 def _store_step(agent: AgentIdentity, event: StepEvent, now: datetime) -> bool:
     rows = Reservation.objects.select_related("node").filter(cluster=agent.cluster, epoch=event.epoch)
-    row = rows.filter(pk=event.assignment_id).first()
+    row = rows.filter(pk=_uuid(event.assignment_id)).first()
     if row is None:
         return False
     _, is_new = StepResult.objects.get_or_create(
@@ -65,6 +66,13 @@ def _store_step(agent: AgentIdentity, event: StepEvent, now: datetime) -> bool:
     if is_new:
         _tell(row, event, now)
     return True
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _tell(row: Reservation, event: StepEvent, now: datetime) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import Conflict
+from egs.errors import Conflict, InvalidInput
 from inventory.models import Cluster, Gpu, Node
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -32,7 +32,11 @@ NODE_FIELDS = [
 
 @transaction.atomic
 def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetime) -> None:
-    """Make the cluster's nodes and GPUs what the agent sees: the whole of it, so whatever is not in it is gone."""
+    """Make the cluster's nodes and GPUs what the agent sees: the whole of it, so whatever is not in it is gone.
+
+    Raises InvalidInput when it names a node, or a GPU of one, twice.
+    """
+    _refuse_twins(nodes)
     known = {node.uid: node for node in Node.objects.select_for_update().filter(cluster=cluster).order_by("pk")}
     # Nodes that left make room for the names of those that came.
     seen = {view.uid for view in nodes}
@@ -69,6 +73,12 @@ def node_uncordon(*, node: Node, actor: User, now: datetime) -> None:
     if not Node.objects.filter(pk=node.pk, cordoned_at__isnull=False).update(cordoned_at=None, cordon_reason=""):
         raise Conflict("This node is not set aside.")
     _tell(node, "node.uncordoned", f"Node {node.name} is usable again.", Severity.INFO, actor, now)
+
+
+def _refuse_twins(nodes: Sequence[NodeView]) -> None:
+    lists = [[view.uid for view in nodes], [view.name for view in nodes], *([gpu.uuid for gpu in view.gpus] for view in nodes)]
+    if any(len(set(names)) < len(names) for names in lists):
+        raise InvalidInput({"nodes": ["Each node is named once, and each GPU of it once."]})
 
 
 def _apply(node: Node, view: NodeView, now: datetime) -> Node:

@@ -138,7 +138,7 @@ def _assignment(row: Reservation) -> Assignment:
         gang_count=row.gang_count,
         not_before_s=row.starts_at.timestamp(),
         enter_by_s=row.enter_by_at.timestamp(),
-        duration_s=row.duration_s,
+        duration_s=float(row.duration_s),  # as the agent reads it back, so that both digests agree
         not_after_s=row.not_after_at.timestamp() if row.not_after_at else None,
         entry_steps=tuple(row.entry_steps),
         exit_steps=tuple(row.exit_steps),

@@ -75,6 +75,9 @@ class Api:
     def __init__(self, url: str, token: str) -> None:
         self._client = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {token}"}, timeout=10)
 
+    def close(self) -> None:
+        self._client.close()
+
     def get(self, path: str) -> Any:
         return self._answer(self._client.get(path))
 
@@ -107,6 +110,7 @@ class Stage:
         self._env = {**os.environ, "EGS_VAR_DIR": str(folder), "EGS_LOG_LEVEL": "WARNING", **(env or {})}
         self.hub = self._hub()
         self.agents: dict[str, Running] = {}
+        self._apis: list[Api] = []
 
     def start(self) -> Api:
         self.hub.start()
@@ -118,7 +122,8 @@ class Stage:
         done = subprocess.run(
             [sys.executable, "manage.py", "egs_create_admin", "root"], cwd=ROOT, env=self._env, capture_output=True, text=True, check=True
         )
-        return Api(self.url, done.stdout.strip().splitlines()[-1])
+        self._apis.append(Api(self.url, done.stdout.strip().splitlines()[-1]))
+        return self._apis[-1]
 
     def join(self, api: Api, name: str) -> Running:
         """Add a cluster and start its agent."""
@@ -134,6 +139,8 @@ class Stage:
         return agent
 
     def stop(self) -> None:
+        for api in self._apis:
+            api.close()
         for agent in self.agents.values():
             agent.kill()
         self.hub.stop()
@@ -154,22 +161,22 @@ class ProductionStage(Stage):
     """Web server, Celery worker and two beats on PostgreSQL and Redis, each its own process."""
 
     def _hub(self) -> Running:
-        return self.process("web", "-m", "uvicorn", "egs.asgi:application", "--port", str(self.port), "--log-level", "warning")
+        return self.process("web", "-m", "uvicorn", "egs.asgi:application", "--port", str(self.port), "--timeout-graceful-shutdown", "2")
 
     def start(self) -> Api:
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self._env, check=True)
-        worker = ("worker", "--queues", "egs,allocator", "--concurrency", "1", "--loglevel", "warning")
+        worker = ("worker", "--queues", "egs,allocator", "--pool", "solo", "--loglevel", "warning")
         self.worker = self.process("worker", "-m", "celery", "-A", "egs.celery", *worker)
         self.beats = [
             self.process(name, "-m", "celery", "-A", "egs.celery", "beat", "-s", str(self.folder / name)) for name in ("beat1", "beat2")
         ]
+        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self._env, check=True)
         for process in (self.worker, *self.beats):
             process.start()
         return super().start()
 
     def stop(self) -> None:
         for process in (*self.beats, self.worker):
-            process.stop()
+            process.kill()
         super().stop()
 
 

@@ -31,7 +31,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.stop()
 
 
-@pytest.mark.parametrize(("victim", "seed"), [("hub", 1), ("hub", 2), ("agent", 3), ("agent", 4)])
+@pytest.mark.parametrize(("victim", "seed"), [("hub", 1), ("agent", 2)])
 def test_a_provisioning_survives_kill_9_at_any_moment(victim: str, seed: int, stage: Stage) -> None:
     api = stage.start()
     agent = stage.join(api, "c1")

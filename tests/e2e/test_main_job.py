@@ -48,3 +48,4 @@ def test_within_a_minute_of_the_demo_a_request_is_estimated_provisioned_watched_
     steps = api.get(f"{path}steps/")["results"]
     assert {"node_ready", "gpu_health", "drain", "release"} <= {step["step"] for step in steps}
     assert all(step["log"] for step in steps)
+    api.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -98,7 +99,7 @@ class SimAgent:
             return
         self._loop.note(f"{self.name} started")
         for lane in Lane:
-            self._later(life, 0.0, lambda lane=lane: self._talk(lane))  # type: ignore[misc]
+            self._later(life, 0.0, partial(self._talk, lane))
         self._later(life, 0.0, self._pass)
 
     def die(self, why: str, restart_after_s: float) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from inventory.models import Reservation, ReservationState
+import msgspec
+
+from inventory.models import Cluster, Reservation, ReservationState
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import Loop, TrueClock
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records, StepCall, StepResult, StepStatus
@@ -14,6 +16,7 @@ from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 from worker_agent.core import Core, end_of
 from worker_agent.protocol import LEASE_TTL_S, Assignment, Desired
+from worker_agent.state import State
 from worker_agent.steps import ExitStep
 
 if TYPE_CHECKING:
@@ -46,7 +49,14 @@ class WatchedCluster(SimulatedCluster):
         self.actor: SimAgent | None = None
         self.seen: set[str] = set()
         self.latest_exit_s = 0.0
+        self.generation_known = 0  # the highest that an agent of this cluster ever wrote down
+        self.restored_at = float("inf")
         super().__init__(fleet=fleet, store=MemoryStore(), clock=TrueClock(loop))
+
+    def save_state(self, body: bytes, version: str) -> str:
+        new = super().save_state(body, version)
+        self.generation_known = max(self.generation_known, msgspec.json.decode(body, type=State).generation)
+        return new
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
@@ -58,6 +68,7 @@ class WatchedCluster(SimulatedCluster):
     def open(self, seen: NodeState, records: Records) -> NodeState:
         new = super().open(seen, records)
         self._judge_begin(records, "opened")
+        self._judge_durable(records)
         return new
 
     def close(self, seen: NodeState, records: Records) -> NodeState:
@@ -119,12 +130,28 @@ class WatchedCluster(SimulatedCluster):
         record = next(iter(records.values()))
         row = Reservation.objects.filter(pk=record.assignment_id).values("state", "epoch", "starts_at").first()
         if self._hub_is_restored[0]:
+            self._judge_rewind(what)
             return
         if row is None or row["state"] != ReservationState.HELD or row["epoch"] != record.epoch:
             raise Violation(f"{what} {record.assignment_id} epoch {record.epoch}, but the hub has {row}")
         early_s = row["starts_at"].timestamp() - self._loop.now
         if early_s > 0:
             raise Violation(f"{what} {early_s:.2f} s before the window")
+
+    def _judge_rewind(self, what: str) -> None:
+        """S2: an agent that has heard a restored hub begins nothing until the hub is past all that it said before."""
+        assert self.actor is not None
+        generation = Cluster.objects.values_list("generation", flat=True).get(uid=self.uid())
+        if self.actor.health.last_heard_sent_at > self.restored_at and generation < self.generation_known:
+            raise Violation(f"{what} though the hub went back from generation {self.generation_known} to {generation}")
+
+    def _judge_durable(self, records: Records) -> None:
+        """The start of the window was written down before anything opened, or a crash would start it twice."""
+        doc, record = self.load_state(), next(iter(records.values()))
+        assert doc is not None
+        progress = msgspec.json.decode(doc.body, type=State).progress.get(record.assignment_id)
+        if progress is None or progress.active_s != record.active_s:
+            raise Violation(f"opened {record.assignment_id} before its start was written down")
 
     def _judge_close(self, before: NodeState, records: Records) -> None:
         """I4: by its end, no later than its clock's error and one period allow; and not before the end either."""

@@ -98,10 +98,10 @@ class Judge:
         return left
 
 
-def rows(sql: str, *params: object) -> list[tuple[Any, ...]]:
+def rows(sql: str, *params: int) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def uuid_of(raw: object) -> UUID:

@@ -6,16 +6,19 @@ import gc
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 
 import msgspec
 from django.db import transaction
 from django.test import override_settings
 
+from accounts.tokens import token_parse
 from gpr.models import Gpr
-from inventory.models import AgentSession, Cluster
+from inventory.models import AgentCredential, AgentSession, Cluster
 from inventory.services.clusters import cluster_resume
 from tests.simulation.agents import SimAgent
 from tests.simulation.cluster import Violation, WatchedCluster
@@ -34,7 +37,7 @@ REST_LIMIT_S = 500.0
 
 FAST_STEPS = {"node_ready": 0.0, "gpu_health": 1.2, "gpu_idle": 0.0}
 
-SLOW_CHECKS = 0.25
+SLOW_CHECKS = 0.15
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ def fleets(rng: random.Random) -> list[Fleet]:
 
     pods = Pods(per_node=2, stop_s=1.5)
     # Checks that take longer than the lease lives, now and then.
-    steps = FAST_STEPS | ({"gpu_health": rng.uniform(20.0, 70.0)} if rng.random() < SLOW_CHECKS else {})
+    steps = FAST_STEPS | ({"gpu_health": rng.uniform(40.0, 60.0)} if rng.random() < SLOW_CHECKS else {})
     return [
         Fleet(name="east", groups=(group(3, 4),), step_s=steps, pods=pods),
         Fleet(name="west", groups=(group(2, 2),), step_s=steps, pods=pods),
@@ -110,7 +113,7 @@ class Simulation:
                 (Kind.MACHINE_SUSPENDED, 46, 80),
                 (Kind.CLOCK_STEP, 0, 0),
             ]:
-                self._plan(kind, 0.6, lambda k=kind, a=agent, s=(low_s, high_s): self._hurt(k, a, self.rng.uniform(*s)))  # type: ignore[misc]
+                self._plan(kind, 0.6, partial(self._hurt, kind, agent, low_s, high_s))
         self._plan(Kind.HUB_DOWN, 0.8, lambda: self._hub_down(self.rng.uniform(5, 70)))
         self._plan(Kind.AGENT_TWIN, 1.0, self._start_twin)
         if Kind.OLD_CREDENTIAL_USED in self.faults.kinds:
@@ -118,9 +121,9 @@ class Simulation:
         if Kind.HUB_RESTORED in self.faults.kinds:
             self.loop.after(self.rng.uniform(20, 60), self._back_up)
 
-    def _plan(self, kind: Kind, chance: float, work: object) -> None:
+    def _plan(self, kind: Kind, chance: float, work: Callable[[], None]) -> None:
         if kind in self.faults.kinds and self.rng.random() < chance:
-            self.loop.after(self.rng.uniform(5.0, TROUBLE_UNTIL_S - 5), work)  # type: ignore[arg-type]
+            self.loop.after(self.rng.uniform(5.0, TROUBLE_UNTIL_S - 5), work)
 
     def _set_clock(self, agent: SimAgent) -> None:
         if self.faults.strikes(Kind.CLOCK_SKEW, 0.8):
@@ -128,9 +131,10 @@ class Simulation:
         if self.faults.strikes(Kind.CLOCK_DRIFT, 0.8):
             agent.clock.drift = self.rng.uniform(-5e-4, 5e-4)
 
-    def _hurt(self, kind: Kind, agent: SimAgent, seconds: float) -> None:
+    def _hurt(self, kind: Kind, agent: SimAgent, low_s: float, high_s: float) -> None:
         if not self.faults.is_on:
             return
+        seconds = self.rng.uniform(low_s, high_s)
         self.faults.saw(kind)
         self.loop.note(f"{agent.name} {kind} {seconds:.0f} s")
         until = self.loop.now + seconds
@@ -172,14 +176,19 @@ class Simulation:
         self.loop.note(f"a copy of {agent.name} uses an old credential")
         body = msgspec.json.encode(SyncRequest(session_epoch=0, boot_id="copy"))
         call = Call(SYNC_PATH, body, 10.0, bearer=agent.health.bearers[0])
-        self.hub.receive(call, self._copy_was_answered, lambda: None)
+        parsed = token_parse(call.bearer)
+        assert parsed is not None
+        row = AgentCredential.objects.filter(key_id=parsed.key_id).first()
+        # The hub may not have heard the new one yet, or may have been restored since: then the old one is still good.
+        is_dead = row is not None and row.superseded_at is not None
+        self.hub.receive(call, partial(self._copy_was_answered, is_dead), lambda: None)
 
-    def _copy_was_answered(self, status: int, body: bytes) -> None:
+    def _copy_was_answered(self, is_dead: bool, status: int, body: bytes) -> None:
         self.loop.note(f"the copy gets {status}")
         if Code.CLONED.encode() in body:
             self.sometimes.add("a clone was noticed")
-        if status == 200:
-            raise Violation("an old credential was accepted")
+        if status == 200 and is_dead:
+            raise Violation("a replaced credential was accepted")
 
     # -- an old copy of the database -----------------------------------------------------------------------------------
 
@@ -189,6 +198,7 @@ class Simulation:
             return
         self.loop.note("hub is backed up")
         point = transaction.savepoint()
+        self.loop.after(1.0, self.people.submit)  # something that the copy does not know
         self.loop.after(self.rng.uniform(10, 40), lambda: self._restore(point))
 
     def _restore(self, point: str) -> None:
@@ -196,6 +206,8 @@ class Simulation:
         transaction.savepoint_rollback(point)
         self.loop.note("hub is restored from the older copy")
         self.judge.forget()
+        for cluster in self.clusters:
+            cluster.restored_at = self.loop.now
         self.hub.go_down(self.rng.uniform(1, 4))
 
     # -- healing -------------------------------------------------------------------------------------------------------
@@ -216,12 +228,15 @@ class Simulation:
         for index, cluster in enumerate(Cluster.objects.order_by("name")):
             if cluster.rewound_at is not None:
                 self.sometimes.add("a rewind was resumed")
-                self.hub.act("resume", lambda now, c=cluster: cluster_resume(cluster=c, actor=self.people.admin, now=now))  # type: ignore[misc]
+                self.hub.act("resume", partial(self._resume, cluster))
             if AgentSession.objects.filter(cluster=cluster, locked_at__isnull=False).exists() or self._is_out(index):
                 self._join_anew(index, cluster)
         self.hub.act("uncordon", self.people.uncordon)
         self.hub.act("approve", self.people.approve)
         self.loop.after(15.0, self.care)
+
+    def _resume(self, cluster: Cluster, now: datetime) -> None:
+        cluster_resume(cluster=cluster, actor=self.people.admin, now=now)
 
     def _is_out(self, index: int) -> bool:
         return self.agents[index].stops[-3:] == ["refused"] * 3

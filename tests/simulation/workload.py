@@ -51,7 +51,7 @@ class People:
 
     def plan_day(self, *, until_s: float, count: int) -> None:
         for _ in range(count):
-            self._loop.after(self._rng.uniform(1.0, until_s), self._submit)
+            self._loop.after(self._rng.uniform(1.0, until_s), self.submit)
         for what, doing in [
             ("release", self._release),
             ("cancel", self._cancel),
@@ -65,10 +65,10 @@ class People:
     def _plan(self, what: str, doing: Callable[[datetime], None], after_s: float) -> None:
         self._loop.after(after_s, lambda: self._hub.act(what, doing))
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
         """One who gets no answer from the hub asks again."""
         if not self._hub.is_up:
-            self._loop.after(5.0, self._submit)
+            self._loop.after(5.0, self.submit)
             return
         self.submit_count += 1
         rng, number = self._rng, self.submit_count

@@ -1,0 +1,123 @@
+"""approve/, reject/, evict/, priority/: an administrator's, each recorded with who and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpr.models import Gpr
+from journal.models import Event
+from tests import factories
+from tests.api.conftest import Caller, World, assert_problem
+from worker_agent.protocol import Phase
+
+ACTIONS: dict[str, dict[str, Any]] = {"approve": {}, "reject": {"why": "no"}, "evict": {"why": "no"}, "priority": {"priority": 5}}
+
+
+@pytest.fixture
+def asking(world: World) -> Gpr:
+    return factories.gpr(world.slice, world.people.owner, name="job", priority=300)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    ("persona", "status"), [("owner", 403), ("teammate", 403), ("outsider", 403), ("reader", 403), ("half_admin", 403), ("anonymous", 401)]
+)
+def test_nobody_but_an_administrator_decides(persona: str, status: int, action: str, asking: Gpr, request: pytest.FixtureRequest) -> None:
+    response = request.getfixturevalue(persona).post(f"gprs/{asking.pk}/{action}/", ACTIONS[action])
+
+    assert response.status_code == status
+    asking.refresh_from_db()
+    assert asking.version == 1
+
+
+def test_an_approved_one_is_queued_with_a_promise(admin: Caller, asking: Gpr) -> None:
+    body = admin.post(f"gprs/{asking.pk}/approve/", {"why": "Deadline."}).json()
+
+    assert (body["state"], body["position"], body["version"]) == ("QUEUED", 1, 2)
+    assert body["promised_start_at"] is not None
+    event = Event.objects.get(kind="gpr.transition")
+    assert (event.actor.name if event.actor else None, event.message) == ("admin", "job was approved. Deadline.")
+
+
+def test_a_rejected_one_has_ended_and_its_owner_reads_why(admin: Caller, owner: Caller, asking: Gpr) -> None:
+    assert admin.post(f"gprs/{asking.pk}/reject/", {"why": "Too big."}).json()["state"] == "REJECTED"
+
+    (event, _) = owner.get(f"events/?gpr={asking.pk}").json()["results"]
+    assert (event["new"], event["message"], event["actor"]) == ("REJECTED", "job was rejected. Too big.", "admin")
+
+
+def test_an_evicted_one_goes_back_to_the_queue_with_what_is_left(admin: Caller, world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner)
+
+    body = admin.post(f"gprs/{gpr.pk}/evict/", {"why": "Maintenance."}).json()
+    assert (body["state"], body["end_reason"]) == ("EXITING", "EVICTED")
+
+    gpr.refresh_from_db()
+    factories.observe(gpr, Phase.RELEASED)
+    body = admin.get(f"gprs/{gpr.pk}/").json()
+    assert (body["state"], body["end_reason"], body["cluster"], body["nodes_assigned"]) == ("QUEUED", None, None, [])
+
+
+def test_an_evicted_one_that_would_not_be_queued_again_has_ended(admin: Caller, world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner, requeue_on_failure=False)
+    admin.post(f"gprs/{gpr.pk}/evict/", {"why": "Maintenance."})
+    gpr.refresh_from_db()
+
+    factories.observe(gpr, Phase.RELEASED)
+
+    assert admin.get(f"gprs/{gpr.pk}/").json()["state"] == "EVICTED"
+
+
+def test_a_priority_moves_it_in_the_queue_and_no_promise_with_it(admin: Caller, world: World) -> None:
+    factories.gpr(world.foreign_slice, world.people.outsider, nodes=2)
+    gpr = factories.gpr(world.slice, world.people.owner)
+    before = admin.get(f"gprs/{gpr.pk}/").json()
+
+    after = admin.post(f"gprs/{gpr.pk}/priority/", {"priority": 300, "why": "Deadline."}).json()
+
+    assert (before["position"], after["position"], after["priority"], after["version"]) == (2, 1, 300, 2)
+    assert after["promised_start_at"] == before["promised_start_at"]
+    assert Event.objects.get(kind="gpr.priority_changed").message.endswith("from 101 to 300. Deadline.")
+
+
+@pytest.mark.parametrize("value", [0, 301, -1, 1.5, True, "5", None, 2**60])
+def test_a_priority_out_of_bounds_is_refused(value: Any, admin: Caller, asking: Gpr) -> None:
+    body = assert_problem(admin.post(f"gprs/{asking.pk}/priority/", {"priority": value}), 400, "invalid_input")
+
+    assert list(body["errors"]) == ["priority"]
+
+
+@pytest.mark.parametrize("action", ["reject", "evict"])
+@pytest.mark.parametrize(
+    "body", [{}, {"why": ""}, {"why": " "}, {"why": None}, {"why": 5}, {"why": "x" * 301}, {"why": "a\u0000"}, {"why": "a\nb"}]
+)
+def test_a_verdict_needs_a_reason(action: str, body: dict[str, Any], admin: Caller, asking: Gpr) -> None:
+    assert list(assert_problem(admin.post(f"gprs/{asking.pk}/{action}/", body), 400, "invalid_input")["errors"]) == ["why"]
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_stale_version_decides_nothing(action: str, admin: Caller, asking: Gpr) -> None:
+    assert_problem(admin.post(f"gprs/{asking.pk}/{action}/", {**ACTIONS[action], "version": 9}), 409, "stale_version")
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_ended_one_is_past_all_decisions(action: str, admin: Caller, owner: Caller, asking: Gpr) -> None:
+    owner.delete(f"gprs/{asking.pk}/")
+
+    assert_problem(admin.post(f"gprs/{asking.pk}/{action}/", ACTIONS[action]), 409, "wrong_state")
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_one_that_is_not_there_is_a_404(action: str, admin: Caller) -> None:
+    assert_problem(admin.post(f"gprs/4be0643f-1d98-573b-97cd-ca98a65347dd/{action}/", ACTIONS[action]), 404, "not_found")
+
+
+def test_an_approval_that_could_never_start_says_so_and_changes_nothing(admin: Caller, world: World, asking: Gpr) -> None:
+    world.cluster.nodes.update(gone_at=world.cluster.created_at)
+
+    assert_problem(admin.post(f"gprs/{asking.pk}/approve/"), 400, "can_never_start")
+
+    asking.refresh_from_db()
+    assert (asking.state, asking.version) == ("PENDING_APPROVAL", 1)

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from egs.clock import db_now
+from gpr.allocator import tick
+from gpr.models import Gpr
+from gpr.planner.explain import STRANGER
+from journal.models import Event
+from tests import factories
+from tests.api.conftest import Caller, World, assert_problem
+from worker_agent.protocol import Phase
+
+
+def offers(caller: Caller, ask: dict[str, Any]) -> list[dict[str, Any]]:
+    response = caller.post("gprs/estimate/", ask)
+    assert response.status_code == 200, response.content
+    found: list[dict[str, Any]] = response.json()["offers"]
+    return found
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def test_an_offer_that_starts_now_says_so_and_nothing_is_written(owner: Caller, ask: dict[str, Any]) -> None:
+    events = Event.objects.count()
+
+    (offer,) = offers(owner, ask)
+
+    assert (offer["cluster"], offer["shape"], offer["supply"], offer["wait_s"]) == ("aurora", factories.SHAPE, "nodes", 0)
+    assert (offer["p50_s"], offer["p90_s"], offer["alternatives"]) == (0, 0, [])
+    assert offer["explanation"]["reason"] == "starts_now"
+    assert offer["basis"]
+    assert (Gpr.objects.count(), Event.objects.count()) == (0, events)
+
+
+def test_there_is_one_offer_for_each_cluster_and_shape_soonest_first(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    borealis = factories.cluster("borealis", nodes=1)
+    factories.add_nodes(borealis, 1, shape="A100-80GB")
+    world.slice.clusters.add(borealis)
+    factories.active(world.foreign_slice, world.people.outsider, nodes=2)
+    del ask["shape"]
+
+    found = offers(owner, {**ask, "min_gpu_memory_gib": 40})
+
+    assert {(offer["cluster"], offer["shape"]) for offer in found[:2]} == {("borealis", "A100-80GB"), ("borealis", factories.SHAPE)}
+    assert [(offer["cluster"], offer["wait_s"] > 0) for offer in found] == [("borealis", False), ("borealis", False), ("aurora", True)]
+
+
+def test_only_the_clusters_that_were_named_are_offered(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    world.slice.clusters.add(factories.cluster("borealis"))
+
+    assert [offer["cluster"] for offer in offers(owner, {**ask, "clusters": ["borealis"]})] == ["borealis"]
+
+
+def test_what_was_offered_is_what_the_request_then_gets(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    factories.active(world.foreign_slice, world.people.outsider, nodes=2, duration_s=1800)
+    (offer,) = offers(owner, {**ask, "nodes": 2})
+
+    gpr = owner.post("gprs/", {**ask, "nodes": 2}).json()
+
+    assert gpr["estimate"]["start_at"] == offer["start_at"]
+    assert gpr["promised_start_at"] == offer["promised_start_at"]
+    assert gpr["explanation"] == offer["explanation"]
+    assert 1800 <= offer["wait_s"] == offer["p50_s"] <= offer["p90_s"]
+
+
+def test_an_alternative_is_true_when_it_is_taken(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    """One node is free; two would have to wait for the other, unless they are needed for a short time only."""
+    factories.active(world.foreign_slice, world.people.outsider, nodes=1, duration_s=4 * 3600)
+    (offer,) = offers(owner, {**ask, "nodes": 2})
+    assert offer["wait_s"] > 4 * 3600 - 60
+
+    (smaller,) = offer["alternatives"]
+    assert (smaller["nodes"], smaller["duration_s"], smaller["wait_s"]) == (1, 3600, 0)
+
+    gpr = owner.post("gprs/", {**ask, "nodes": smaller["nodes"], "duration_s": smaller["duration_s"]}).json()
+    assert abs(moment(gpr["estimate"]["start_at"]) - moment(smaller["start_at"])) < timedelta(seconds=5)
+
+
+def test_a_shorter_box_that_fits_before_a_promise_is_an_alternative(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    people = world.people
+    other = factories.make_slice(world.cluster, owner=people.outsider)
+    factories.active(world.foreign_slice, people.outsider, nodes=1, duration_s=3600)
+    factories.gpr(other, people.outsider, nodes=2, duration_s=3600)  # from then on, both nodes
+
+    (offer,) = offers(owner, {**ask, "duration_s": 6000})
+
+    (shorter,) = offer["alternatives"]
+    assert (shorter["nodes"], shorter["duration_s"], shorter["wait_s"]) == (1, 3000, 0)
+    gpr = owner.post("gprs/", {**ask, "duration_s": shorter["duration_s"]}).json()
+    assert gpr["explanation"]["reason"] == "starts_now"
+
+
+def test_a_variant_that_starts_no_sooner_is_not_offered(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    factories.active(world.slice, world.people.owner, duration_s=7200)  # the slice's own GPR: nothing helps
+
+    (offer,) = offers(owner, {**ask, "nodes": 2})
+
+    assert offer["alternatives"] == []
+    assert offer["explanation"]["reason"] == "waits_for_slice"
+
+
+def test_strangers_stay_strangers_in_an_offer(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    canary = factories.active(world.foreign_slice, world.people.outsider, nodes=2, name="canary")
+
+    response = owner.post("gprs/estimate/", ask)
+
+    assert b"canary" not in response.content
+    assert str(canary.pk).encode() not in response.content
+    (offer,) = response.json()["offers"]
+    assert offer["explanation"]["blockers"] == [{"id": None, "name": STRANGER, "is_running": None, "until": None}]
+
+
+def test_a_question_needs_no_name_but_all_else_that_a_request_needs(owner: Caller, ask: dict[str, Any]) -> None:
+    del ask["name"]
+    assert len(offers(owner, ask)) == 1
+
+    for fault in ({"nodes": 0}, {"nodes": True}, {"shape": "H200"}, {"duration_s": "soon"}, {"extra": 1}, {"priority": 301}):
+        assert list(assert_problem(owner.post("gprs/estimate/", {**ask, **fault}), 400, "invalid_input")["errors"]) == list(fault)
+
+
+def test_what_could_never_start_has_no_offer_but_the_most_that_could(owner: Caller, ask: dict[str, Any]) -> None:
+    body = assert_problem(owner.post("gprs/estimate/", {**ask, "nodes": 3}), 400, "can_never_start")
+
+    assert body["most_nodes"] == 2
+
+
+def test_the_rules_that_would_need_approval_are_told_beforehand(owner: Caller, ask: dict[str, Any]) -> None:
+    body = owner.post("gprs/estimate/", {**ask, "priority": 250}).json()
+
+    assert body["approval_reasons"] == ["Priority 250; above 200 needs approval."]
+    assert len(body["offers"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("persona", "status"), [("owner", 200), ("reader", 200), ("teammate", 403), ("outsider", 404), ("admin", 200), ("anonymous", 401)]
+)
+def test_who_may_ask(persona: str, status: int, ask: dict[str, Any], request: pytest.FixtureRequest) -> None:
+    assert request.getfixturevalue(persona).post("gprs/estimate/", ask).status_code == status
+
+
+def test_the_offer_of_a_frozen_queue_is_when_it_starts(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    running = factories.active(world.foreign_slice, world.people.outsider, nodes=2, duration_s=1800)
+    (offer,) = offers(owner, ask)
+    gpr_id = owner.post("gprs/", ask).json()["id"]
+    starts_at = moment(offer["start_at"])
+
+    ends_at = running.ends_at
+    assert ends_at is not None
+    tick(now=ends_at)  # the booked time is over
+    running.refresh_from_db()
+    factories.observe(running, Phase.RELEASED, at=starts_at - timedelta(seconds=1))
+    world.cluster.agent.last_sync_at = starts_at
+    world.cluster.agent.save()
+    tick(now=starts_at)
+
+    assert Gpr.objects.get(pk=gpr_id).provisioning_at == starts_at
+    assert starts_at > db_now()

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from gpr.models import Gpr
+from slices.models import Slice
+from tests import factories
+from tests.api.conftest import Caller, World, assert_problem
+
+
+@pytest.fixture
+def gpr(world: World) -> Gpr:
+    return factories.active(world.slice, world.people.owner)
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+@pytest.mark.parametrize("extra", [600, "600", "10m", "PT10M"])
+def test_it_ends_later_by_what_was_asked(extra: Any, owner: Caller, gpr: Gpr) -> None:
+    before = owner.get(f"gprs/{gpr.pk}/").json()
+
+    after = owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": extra}).json()
+
+    assert (moment(after["ends_at"]) - moment(before["ends_at"])).total_seconds() == 600
+    assert after["duration_s"] == before["duration_s"] + 600
+    assert after["version"] == before["version"] + 1
+    assert [row.not_after_at for row in factories.held(gpr)] == [moment(after["ends_at"])]
+
+
+def test_not_if_somebody_was_promised_these_gpus(owner: Caller, world: World, gpr: Gpr) -> None:
+    factories.gpr(world.foreign_slice, world.people.outsider, nodes=2)
+
+    body = assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 3600}), 409, "conflict")
+
+    assert "outsider" not in str(body)
+    assert owner.get(f"gprs/{gpr.pk}/").json()["duration_s"] == 3600
+
+
+def test_not_beyond_what_the_policy_allows_in_all(owner: Caller, world: World, gpr: Gpr) -> None:
+    Slice.objects.update(duration_max_s=4000, duration_approval_s=4000)
+
+    body = assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 401}), 400, "invalid_input")
+
+    assert body["errors"]["extra_s"] == ["From 1 to 400: a GPR may take 4000 s in all."]
+    assert owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 400}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"extra_s": 0}, {"extra_s": -5}, {"extra_s": True}, {"extra_s": "soon"}, {"extra_s": 2**60}, {"extra_s": None}]
+)
+def test_a_time_that_is_none_is_refused(body: dict[str, Any], owner: Caller, gpr: Gpr) -> None:
+    assert list(assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", body), 400, "invalid_input")["errors"]) == ["extra_s"]
+
+
+@pytest.mark.parametrize("make", [factories.gpr, factories.started], ids=["queued", "provisioning"])
+def test_only_an_active_one_can_be_extended(make: Any, owner: Caller, world: World) -> None:
+    gpr = make(world.slice, world.people.owner)
+
+    assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 60}), 409, "wrong_state")
+
+
+def test_a_stale_version_extends_nothing(owner: Caller, gpr: Gpr) -> None:
+    assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 60, "version": 1}), 409, "stale_version")
+
+
+@pytest.mark.parametrize(("persona", "status"), [("teammate", 403), ("outsider", 404), ("admin", 200), ("reader", 403), ("anonymous", 401)])
+def test_who_may_extend_it(persona: str, status: int, gpr: Gpr, request: pytest.FixtureRequest) -> None:
+    assert request.getfixturevalue(persona).post(f"gprs/{gpr.pk}/extend/", {"extra_s": 60}).status_code == status

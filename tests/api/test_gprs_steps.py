@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from egs.clock import db_now
+from gpr.models import Gpr
+from inventory.models import StepResult
+from tests import factories
+from tests.api.conftest import Caller, World, assert_problem
+from worker_agent.protocol import Outcome
+
+
+@pytest.fixture
+def gpr(world: World) -> Gpr:
+    gpr = factories.started(world.slice, world.people.owner, nodes=2)
+    began_at = db_now()
+    for n, (row, step) in enumerate((row, step) for step in ("node_ready", "drain") for row in factories.held(gpr)):
+        at = began_at + timedelta(seconds=n)
+        log, evidence = f"log of {step}", {"gpus": 8}
+        StepResult.objects.create(
+            reservation=row, step=step, attempt=1, outcome=Outcome.OK, started_at=at, ended_at=at, log=log, evidence=evidence
+        )
+    return gpr
+
+
+def test_each_attempt_on_each_node_is_told_with_its_log_oldest_first(owner: Caller, gpr: Gpr) -> None:
+    rows = owner.get(f"gprs/{gpr.pk}/steps/").json()["results"]
+
+    assert [(row["step"], row["stage"], row["node"]) for row in rows] == [
+        ("node_ready", "entry", "aurora-0"),
+        ("node_ready", "entry", "aurora-1"),
+        ("drain", "exit", "aurora-0"),
+        ("drain", "exit", "aurora-1"),
+    ]
+    first = rows[0]
+    assert (first["log"], first["evidence"], first["attempt"], first["run"], first["outcome"], first["name"]) == (
+        "log of node_ready",
+        {"gpus": 8},
+        1,
+        1,
+        "OK",
+        "node_ready",
+    )
+
+
+def test_they_come_in_pages(owner: Caller, gpr: Gpr) -> None:
+    first = owner.get(f"gprs/{gpr.pk}/steps/?page_size=3").json()
+
+    second = owner.get(first["next"]).json()
+
+    assert (len(first["results"]), len(second["results"]), second["next"]) == (3, 1, None)
+
+
+@pytest.mark.parametrize(("persona", "status"), [("teammate", 200), ("outsider", 404), ("admin", 200), ("reader", 200), ("anonymous", 401)])
+def test_who_sees_the_gpr_sees_its_steps(persona: str, status: int, gpr: Gpr, request: pytest.FixtureRequest) -> None:
+    assert request.getfixturevalue(persona).get(f"gprs/{gpr.pk}/steps/").status_code == status
+
+
+def test_one_that_never_started_has_none(owner: Caller, world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner)
+
+    assert owner.get(f"gprs/{gpr.pk}/steps/").json() == {"next": None, "previous": None, "results": []}
+
+
+def test_a_foreign_gpr_s_steps_are_as_absent_as_no_gpr_s(outsider: Caller, gpr: Gpr) -> None:
+    assert assert_problem(outsider.get(f"gprs/{gpr.pk}/steps/"), 404, "not_found") == outsider.get("gprs/nothing/steps/").json()

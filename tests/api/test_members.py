@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accounts.models import User
+from journal.models import Event
+from slices.models import Membership
+from tests.api.conftest import Caller, World, assert_problem
+
+
+def test_members_see_each_other_by_name(owner: Caller, teammate: Caller, world: World) -> None:
+    rows = teammate.get("slices/vision/members/").json()["results"]
+
+    assert [(row["name"], row["role"]) for row in rows] == [("owner", "owner"), ("teammate", "viewer")]
+    assert rows == owner.get(f"slices/{world.slice.pk}/members/").json()["results"]
+    assert rows[0]["id"] == str(world.people.owner.pk)
+
+
+@pytest.mark.parametrize("by", ["name", "pk"])
+def test_an_owner_takes_somebody_in_and_it_is_recorded(by: str, owner: Caller, outsider: Caller, world: World) -> None:
+    user = str(getattr(world.people.outsider, by))
+
+    response = owner.post("slices/vision/members/", {"user": user, "role": "editor"})
+
+    assert (response.status_code, response.json()["name"], response.json()["role"]) == (201, "outsider", "editor")
+    assert outsider.get("slices/vision/").json()["role"] == "editor"
+    event = Event.objects.filter(kind="slice.member_set").latest("pk")
+    assert event.actor == world.people.owner
+
+
+def test_taking_a_member_in_again_gives_him_the_new_role(owner: Caller, world: World) -> None:
+    owner.post("slices/vision/members/", {"user": "teammate", "role": "editor"})
+
+    assert Membership.objects.get(slice=world.slice, user=world.people.teammate).role == "editor"
+
+
+def test_who_is_removed_sees_nothing_any_more(owner: Caller, teammate: Caller, world: World) -> None:
+    assert owner.delete("slices/vision/members/teammate/").status_code == 204
+
+    assert_problem(teammate.get("slices/vision/"), 404, "not_found")
+    assert_problem(owner.delete("slices/vision/members/teammate/"), 404, "not_found")
+
+
+def test_a_slice_keeps_an_owner(owner: Caller, admin: Caller, world: World) -> None:
+    assert_problem(owner.delete("slices/vision/members/owner/"), 409, "conflict")
+    assert_problem(owner.post("slices/vision/members/", {"user": "owner", "role": "viewer"}), 409, "conflict")
+    assert_problem(admin.delete(f"slices/vision/members/{world.people.owner.pk}/"), 409, "conflict")
+
+    owner.post("slices/vision/members/", {"user": "teammate", "role": "owner"})
+    assert owner.delete("slices/vision/members/owner/").status_code == 204
+
+
+def test_the_first_member_must_be_an_owner(admin: Caller, world: World) -> None:
+    admin.post("slices/", {"name": "new", "project": world.slice.project.name})
+
+    assert_problem(admin.post("slices/new/members/", {"user": "owner", "role": "editor"}), 409, "conflict")
+    assert admin.post("slices/new/members/", {"user": "owner", "role": "owner"}).status_code == 201
+
+
+BAD: list[dict[str, Any]] = [
+    {},
+    {"user": "teammate"},
+    {"role": "owner"},
+    {"user": "teammate", "role": "king"},
+    {"user": 5, "role": "owner"},
+]
+BAD += [{"user": "teammate", "role": "owner", "x": 1}, {"user": "a\u0000", "role": "owner"}, {"user": "teammate", "role": None}]
+
+
+@pytest.mark.parametrize("body", BAD, ids=repr)
+def test_a_membership_that_means_nothing_is_refused(body: dict[str, Any], owner: Caller, world: World) -> None:
+    assert_problem(owner.post("slices/vision/members/", body), 400, "invalid_input")
+    assert world.slice.memberships.count() == 2
+
+
+def test_only_users_who_may_sign_in_can_be_taken_in(owner: Caller, world: World) -> None:
+    User.objects.filter(name="outsider").update(is_active=False)
+
+    for name in ("outsider", "nobody"):
+        assert_problem(owner.post("slices/vision/members/", {"user": name, "role": "viewer"}), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("persona", "status"), [("teammate", 403), ("outsider", 404), ("reader", 403), ("half_admin", 404), ("anonymous", 401)]
+)
+def test_who_may_not_change_members(persona: str, status: int, world: World, request: pytest.FixtureRequest) -> None:
+    caller = request.getfixturevalue(persona)
+
+    assert caller.post("slices/vision/members/", {"user": "outsider", "role": "owner"}).status_code == status
+    assert caller.delete("slices/vision/members/teammate/").status_code == status
+    assert world.slice.memberships.count() == 2

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from accounts.models import ApiToken
+from tests import factories
+from tests.api.conftest import Caller, World, assert_problem
+
+NEW = {"name": "laptop", "scopes": ["read", "write"]}
+
+
+def test_a_new_one_tells_its_secret_once_and_works(owner: Caller) -> None:
+    response = owner.post("tokens/", NEW)
+
+    assert response.status_code == 201
+    made = response.json()
+    assert Caller(made["token"]).get("me/").json()["token"]["name"] == "laptop"
+    seen = owner.get(f"tokens/{made['id']}/").json()
+    assert "token" not in seen
+    assert {name: value for name, value in made.items() if name not in {"token", "last_used_at"}}.items() <= seen.items()
+    row = ApiToken.objects.get(pk=made["id"])
+    assert made["token"].split("_")[2] not in row.digest
+
+
+def test_it_lives_for_ninety_days_or_as_asked(owner: Caller) -> None:
+    def life(body: dict[str, Any]) -> timedelta:
+        made = owner.post("tokens/", body).json()
+        return datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(made["created_at"])
+
+    assert life(NEW) == timedelta(days=90)
+    assert life({**NEW, "expires_in_s": 60}) == timedelta(seconds=60)
+
+
+BAD: list[dict[str, Any]] = [{"scopes": []}, {"scopes": ["king"]}, {"scopes": "read"}, {"scopes": None}, {"name": ""}, {"name": "x" * 64}]
+BAD += [
+    {"expires_in_s": 0},
+    {"expires_in_s": 366 * 86_400},
+    {"expires_in_s": True},
+    {"expires_in_s": "1h"},
+    {"user": "admin"},
+    {"name": "a\u0000"},
+]
+
+
+@pytest.mark.parametrize("change", BAD, ids=repr)
+def test_one_that_means_nothing_is_refused(change: dict[str, Any], owner: Caller) -> None:
+    before = ApiToken.objects.count()
+
+    body = assert_problem(owner.post("tokens/", {**NEW, **change}), 400, "invalid_input")
+
+    assert list(body["errors"])[0].startswith(next(iter(change)))
+    assert ApiToken.objects.count() == before
+
+
+def test_nobody_gives_more_than_he_has(owner: Caller, half_admin: Caller, reader: Caller) -> None:
+    assert_problem(owner.post("tokens/", {**NEW, "scopes": ["admin"]}), 403, "not_allowed")
+    assert_problem(half_admin.post("tokens/", {**NEW, "scopes": ["admin"]}), 403, "not_allowed")
+    assert_problem(reader.post("tokens/", NEW), 403, "not_allowed")
+
+
+def test_the_list_is_one_s_own(owner: Caller, admin: Caller, world: World) -> None:
+    factories.token(world.people.outsider)
+
+    assert len(owner.get("tokens/").json()["results"]) == 1
+    assert len(admin.get("tokens/").json()["results"]) == 1
+
+
+def test_a_revoked_one_ends_at_once_and_stays_in_the_list(owner: Caller) -> None:
+    made = owner.post("tokens/", NEW).json()
+
+    assert owner.delete("tokens/laptop/").status_code == 204
+
+    assert_problem(Caller(made["token"]).get("me/"), 401, "authentication_failed")
+    revoked_at = owner.get(f"tokens/{made['id']}/").json()["revoked_at"]
+    assert revoked_at is not None
+    owner.delete(f"tokens/{made['id']}/")
+    assert owner.get(f"tokens/{made['id']}/").json()["revoked_at"] == revoked_at
+
+
+def test_another_s_is_as_absent_as_none_even_to_an_administrator(owner: Caller, admin: Caller, world: World) -> None:
+    other = factories.row_of(factories.token(world.people.outsider))
+
+    for caller in (owner, admin):
+        for method in ("GET", "DELETE"):
+            answers = {caller.call(method, f"tokens/{ref}/").content for ref in (other.pk, "nothing", other.key_id)}
+            assert len(answers) == 1
+            assert_problem(caller.call(method, f"tokens/{other.pk}/"), 404, "not_found")
+    other.refresh_from_db()
+    assert other.revoked_at is None
+
+
+def test_a_name_that_several_have_needs_the_id(owner: Caller) -> None:
+    owner.post("tokens/", NEW)
+    owner.post("tokens/", NEW)
+
+    assert_problem(owner.delete("tokens/laptop/"), 409, "conflict")
+
+
+def test_a_replayed_creation_has_no_secret_to_tell(owner: Caller) -> None:
+    first, second = owner.post("tokens/", NEW, key="k"), owner.post("tokens/", NEW, key="k")
+
+    assert second["Idempotency-Replayed"] == "true"
+    assert (second.json()["id"], second.json()["token"]) == (first.json()["id"], None)

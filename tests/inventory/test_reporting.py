@@ -1,0 +1,282 @@
+"""What agents report: steps and inventory, each once, in order, of their own cluster alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec import structs
+
+from inventory.models import AgentSession, Cluster, Gpu, Node, Reservation, StepResult
+from inventory.services.events import LOG_MAX_CHARS
+from inventory.services.reservations import reservation_observe
+from journal.models import Event
+from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, node_view, nodes_of
+from tests.inventory.agent import Agent, step
+from worker_agent.protocol import Code, GpuView, InventoryEvent, Outcome, Phase
+
+pytestmark = pytest.mark.django_db
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return make_cluster("c1", nodes=2, is_heard=False)
+
+
+@pytest.fixture
+def agent(cluster: Cluster) -> Agent:
+    return Agent.joined(cluster)
+
+
+@pytest.fixture
+def row(cluster: Cluster) -> Reservation:
+    (row,) = hold(make_gpr(make_slice(cluster)), nodes_of(cluster)[0])
+    return row
+
+
+def names() -> list[str]:
+    return list(StepResult.objects.order_by("pk").values_list("step", flat=True))
+
+
+# -- once, in order ------------------------------------------------------------------------------------------------------
+
+
+def test_steps_are_stored_with_what_they_found(agent: Agent, row: Reservation) -> None:
+    reply = agent.events(step(row, 1, log="fine", evidence={"gpus": 4}))
+
+    assert (reply.stored_seq, reply.stale) == (1, ())
+    stored = StepResult.objects.get()
+    assert (stored.reservation_id, stored.step, stored.attempt, stored.outcome) == (row.pk, "node_ready", 1, "OK")
+    assert (stored.log, stored.evidence) == ("fine", {"gpus": 4})
+    assert stored.started_at == NOW
+    assert Event.objects.filter(kind="node.step_passed", gpr_id=row.gpr_id).count() == 1
+
+
+def test_a_repeat_counts_once(agent: Agent, row: Reservation) -> None:
+    events = [step(row, 1), step(row, 2, name="gpu_count")]
+    agent.events(*events)
+
+    assert agent.events(*events).stored_seq == 2
+    assert agent.events(events[0]).stored_seq == 2
+
+    assert names() == ["node_ready", "gpu_count"]
+    assert Event.objects.filter(kind="node.step_passed").count() == 2
+
+
+def test_order_within_a_batch_does_not_matter(agent: Agent, row: Reservation) -> None:
+    reply = agent.events(step(row, 3, name="c"), step(row, 1, name="a"), step(row, 2, name="b"))
+
+    assert reply.stored_seq == 3
+    assert names() == ["a", "b", "c"]
+
+
+def test_what_comes_after_a_gap_is_left_to_be_sent_again(agent: Agent, row: Reservation) -> None:
+    assert agent.events(step(row, 1, name="a"), step(row, 3, name="c")).stored_seq == 1
+    assert names() == ["a"]
+
+    assert agent.events(step(row, 2, name="b"), step(row, 3, name="c")).stored_seq == 3
+    assert names() == ["a", "b", "c"]
+
+
+def test_the_same_attempt_under_another_number_counts_once(agent: Agent, row: Reservation) -> None:
+    """A new session counts from 1 again, and may send what the old one could not."""
+    agent.events(step(row, 1), step(row, 2))
+
+    assert names() == ["node_ready"]
+    assert Event.objects.filter(kind="node.step_passed").count() == 1
+
+
+def test_numbers_begin_again_in_a_new_session(agent: Agent, row: Reservation) -> None:
+    agent.events(step(row, 1, name="a"))
+    newer = Agent(agent.cluster, agent.credential, boot="boot-2")
+    newer.sync()
+
+    assert newer.events(step(row, 1, name="b")).stored_seq == 1
+    assert names() == ["a", "b"]
+
+
+@pytest.mark.parametrize("epoch", [0, 2, 99])
+def test_events_of_another_session_are_refused(epoch: int, agent: Agent, row: Reservation) -> None:
+    reply = agent.try_events(step(row, 1), epoch=epoch)
+
+    assert (reply.status, reply.code) == (409, Code.SUPERSEDED)
+    assert AgentSession.objects.get().stored_seq == 0
+    assert names() == []
+
+
+@pytest.mark.parametrize("seq", [0, -1])
+def test_numbers_that_cannot_be_are_passed_over(seq: int, agent: Agent, row: Reservation) -> None:
+    assert agent.events(step(row, seq)).stored_seq == 0
+    assert names() == []
+
+
+def test_an_empty_batch_says_how_far_it_is(agent: Agent, row: Reservation) -> None:
+    agent.events(step(row, 1))
+
+    assert agent.events().stored_seq == 1
+
+
+# -- of its own cluster and epoch ----------------------------------------------------------------------------------------
+
+
+def test_a_step_of_another_epoch_is_stale_and_the_next_goes_on(agent: Agent, row: Reservation) -> None:
+    reply = agent.events(step(row, 1, epoch=row.epoch + 1), step(row, 2))
+
+    assert (reply.stored_seq, reply.stale) == (2, (1,))
+    assert names() == ["node_ready"]
+
+
+def test_a_step_of_another_cluster_is_stale(agent: Agent) -> None:
+    foreign = make_cluster("c2", nodes=1)
+    (row,) = hold(make_gpr(make_slice(foreign)), *nodes_of(foreign))
+
+    reply = agent.events(step(row, 1, outcome=Outcome.FAILED))
+
+    assert reply.stale == (1,)
+    assert names() == []
+    assert Node.objects.get(cluster=foreign).cordoned_at is None
+
+
+@pytest.mark.parametrize("unknown", ["", "no uuid", "00000000-0000-0000-0000-000000000000", "x" * 5000])
+def test_a_step_of_something_unknown_is_stale(unknown: str, agent: Agent, row: Reservation) -> None:
+    reply = agent.events(step(row, 1, assignment_id=unknown))
+
+    assert (reply.stored_seq, reply.stale) == (1, (1,))
+
+
+def test_a_step_may_come_after_the_release(agent: Agent, row: Reservation) -> None:
+    """The exit's last step and the release travel apart; the log is not lost."""
+    reservation_observe(reservation=row, phase=Phase.RELEASED, now=NOW)
+
+    reply = agent.events(step(row, 1, name="drain"))
+
+    assert reply.stale == ()
+    assert names() == ["drain"]
+
+
+# -- effects -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNSUPPORTED])
+def test_a_failed_entry_check_sets_the_node_aside(outcome: Outcome, agent: Agent, row: Reservation) -> None:
+    agent.events(step(row, 1, outcome=outcome), step(row, 2, outcome=outcome, attempt=2))
+
+    node = Node.objects.get(pk=row.node_id)
+    assert node.cordoned_at == NOW
+    assert "node_ready" in node.cordon_reason
+    assert Event.objects.filter(kind="node.cordoned", node_id=node.pk).count() == 1
+    assert Event.objects.filter(kind="node.step_failed", severity="warning").count() == 2
+
+
+def test_a_failed_exit_step_sets_no_node_aside(agent: Agent, row: Reservation) -> None:
+    agent.events(step(row, 1, name="drain", outcome=Outcome.FAILED))
+
+    assert Node.objects.get(pk=row.node_id).cordoned_at is None
+
+
+@pytest.mark.parametrize("log", ["x" * (LOG_MAX_CHARS + 1), "a\0b", "ä☃" * 10])
+def test_any_log_is_stored(log: str, agent: Agent, row: Reservation) -> None:
+    """Whatever a tool printed: a log that could not be stored would be sent again for ever, and nothing behind it."""
+    assert agent.events(step(row, 1, log=log)).stored_seq == 1
+
+    assert len(StepResult.objects.get().log) <= LOG_MAX_CHARS
+
+
+# -- inventory -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_inventory_is_the_whole_of_the_cluster(agent: Agent, cluster: Cluster) -> None:
+    agent.inventory(node_view("c1-n1"), node_view("c1-n2", ready=False), at=NOW + MINUTE)
+
+    found = {node.name: (node.gone_at is None, node.is_ready) for node in nodes_of(cluster)}
+    assert found == {"c1-n0": (False, False), "c1-n1": (True, True), "c1-n2": (True, False)}
+    kinds = list(Event.objects.filter(at=NOW + MINUTE).order_by("pk").values_list("kind", flat=True))
+    assert kinds == ["node.gone", "node.joined"]
+
+
+def test_the_same_inventory_again_tells_nothing(agent: Agent, cluster: Cluster) -> None:
+    views = [node_view("c1-n0"), node_view("c1-n1")]
+    before = Event.objects.count()
+
+    agent.inventory(*views)
+    agent.inventory(*views)
+
+    assert Event.objects.count() == before
+
+
+def test_a_node_made_anew_under_its_old_name_is_another_node(agent: Agent, cluster: Cluster) -> None:
+    agent.inventory(node_view("c1-n0", uid="new"), node_view("c1-n1"))
+
+    old, new = Node.objects.filter(name="c1-n0").order_by("gone_at")
+    if old.gone_at is None:
+        old, new = new, old
+    assert (old.uid, new.uid, new.gone_at) == ("uid-c1-n0", "new", None)
+    assert old.gone_at == NOW
+
+
+def test_a_node_that_comes_back_is_the_same_node(agent: Agent, cluster: Cluster) -> None:
+    before = {node.pk for node in nodes_of(cluster)}
+    agent.inventory(node_view("c1-n1"))
+
+    agent.inventory(node_view("c1-n0"), node_view("c1-n1"))
+
+    assert {node.pk for node in nodes_of(cluster)} == before
+    assert not Node.objects.exclude(gone_at=None).exists()
+
+
+def test_gpus_come_fall_ill_and_go(agent: Agent, cluster: Cluster) -> None:
+    well, ill, new = (GpuView(uuid=f"GPU-c1-n0-{i}", index=i, model="H100", memory_gib=80, healthy=i != 1) for i in (0, 1, 7))
+
+    agent.inventory(structs.replace(node_view("c1-n0"), gpus=(well, ill, new)), node_view("c1-n1"))
+
+    found = {gpu.uuid: (gpu.gone_at is None, gpu.is_healthy) for gpu in Gpu.objects.filter(node__name="c1-n0")}
+    assert found == {
+        "GPU-c1-n0-0": (True, True),
+        "GPU-c1-n0-1": (True, False),
+        "GPU-c1-n0-2": (False, True),
+        "GPU-c1-n0-3": (False, True),
+        "GPU-c1-n0-7": (True, True),
+    }
+    assert Node.objects.get(name="c1-n0").gpu_count == 3
+
+
+def test_an_inventory_never_touches_epoch_or_cordon(agent: Agent, row: Reservation) -> None:
+    agent.events(step(row, 1, outcome=Outcome.FAILED))
+    agent.seq = 1
+
+    agent.inventory(node_view("c1-n0"), node_view("c1-n1"), at=NOW + MINUTE)
+
+    node = Node.objects.get(pk=row.node_id)
+    assert (node.epoch, node.cordoned_at, node.seen_at) == (1, NOW, NOW + MINUTE)
+
+
+def test_an_inventory_never_touches_another_cluster(agent: Agent) -> None:
+    """Not even by naming its nodes and GPUs."""
+    foreign = make_cluster("c2", nodes=1)
+    before = list(Node.objects.filter(cluster=foreign).values()), list(Gpu.objects.filter(node__cluster=foreign).values())
+
+    agent.inventory(node_view("c2-n0", ready=False), at=NOW + MINUTE)
+    agent.inventory(at=NOW + MINUTE)
+
+    after = list(Node.objects.filter(cluster=foreign).values()), list(Gpu.objects.filter(node__cluster=foreign).values())
+    assert after == before
+
+
+def test_an_inventory_counts_once_however_often_it_is_sent(agent: Agent, cluster: Cluster) -> None:
+    old = InventoryEvent(seq=1, nodes=(node_view("c1-n0"),))
+    agent.events(old)
+    agent.events(InventoryEvent(seq=2, nodes=(node_view("c1-n0"), node_view("c1-n1"))))
+
+    agent.events(old)
+
+    assert not Node.objects.exclude(gone_at=None).exists()
+
+
+def test_times_are_the_agents(agent: Agent, row: Reservation) -> None:
+    agent.events(step(row, 1, started_s=1_795_000_000.25, ended_s=1_795_000_001.5))
+
+    stored = StepResult.objects.get()
+    assert stored.started_at == datetime.fromtimestamp(1_795_000_000.25, UTC)
+    assert (stored.ended_at - stored.started_at).total_seconds() == 1.25
