@@ -55,7 +55,7 @@ def tick(*, now: datetime | None = None) -> TickReport | None:
             return None
         now = now or db_now()
         report = TickReport(moved_count=advance(now=now))
-        made, loaded = replan(now=now, may_improve=True)
+        made, loaded = replan(now=now)
         report.queued_count = len(made.placements)
         for placement in made.starts:
             if placement.slot is not None:

@@ -61,7 +61,7 @@ class Loaded:
         return replace(self.snapshot, running=tuple(running))
 
 
-def snapshot_load(*, now: datetime, may_improve: bool = True) -> Loaded:
+def snapshot_load(*, now: datetime) -> Loaded:
     """Nodes on which nothing may start now count as closed: set aside, not ready, their cluster disabled or not heard."""
     now_s = math.floor(now.timestamp())
     clusters = {c.pk: c for c in Cluster.objects.select_related("agent")}
@@ -75,7 +75,7 @@ def snapshot_load(*, now: datetime, may_improve: bool = True) -> Loaded:
         pools=pools,
         running=_running(pool_of_node),
         queue=queue,
-        policy=Policy(may_improve=may_improve, promise_tolerance_s=PROMISE_TOLERANCE_S),
+        policy=Policy(promise_tolerance_s=PROMISE_TOLERANCE_S),
     )
     return Loaded(
         snapshot=snapshot,

@@ -26,10 +26,13 @@ def witness_lock() -> None:
 
 
 @transaction.atomic
-def replan(*, now: datetime, may_improve: bool) -> tuple[Plan, Loaded]:
-    """Plan the whole queue and store the plan; starts nothing."""
+def replan(*, now: datetime) -> tuple[Plan, Loaded]:
+    """Plan the whole queue and store the plan; starts nothing.
+
+    Every slot may move up: nobody keeps account of what became free, and a newcomer must not take a hole before those ahead of it.
+    """
     witness_lock()
-    loaded = snapshot_load(now=now, may_improve=may_improve)
+    loaded = snapshot_load(now=now)
     made = plan(loaded.snapshot)
     _store(made, loaded, now)
     return made, loaded

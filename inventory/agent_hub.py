@@ -96,8 +96,8 @@ def guarded(work: Callable[[], AgentAnswer]) -> AgentAnswer:
         return work()
     except EgsError as error:
         return _refuse(error)
-    except UNSTORABLE:
-        log.exception("agent_message_unstorable")
+    except UNSTORABLE as error:
+        log.warning("agent_message_unstorable", error=f"{type(error).__name__}: {error}")
         return _refuse(Malformed("A value of this message is beyond what can be stored."))
 
 

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.idempotency import create_by_request
 from accounts.permissions import IsAdmin
-from egs.rest.fields import NewName, StrictSerializer, Text
+from egs.rest.fields import Id, NewName, StrictSerializer, Text
 from egs.rest.filters import Moment, ReferenceFilter, Words
 from egs.rest.pagination import CreatedPagination, NamePagination
 from egs.rest.schema import IDEMPOTENCY_KEY
@@ -114,7 +114,7 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     lookup_url_kwarg = "ref"
 
     def get_permissions(self) -> Sequence[Any]:
-        return super().get_permissions() if self.action in {"list", "retrieve"} else [IsAdmin()]
+        return super().get_permissions() if self.action in {"list", "retrieve", None} else [IsAdmin()]
 
     def get_queryset(self) -> QuerySet[Cluster]:
         return clusters_visible_to(actor_of(self.request))
@@ -178,11 +178,18 @@ class HolderSerializer(serializers.ModelSerializer[Reservation]):
     gpr = serializers.CharField(source="gpr.name")
     slice_id = serializers.UUIDField()
     slice = serializers.CharField(source="slice.name")
-    gpu_count = serializers.IntegerField()
 
     class Meta:
         model = Reservation
-        fields = ["id", "gpr_id", "gpr", "slice_id", "slice", "gpu_count", "phase", "ends_at"]
+        fields = ["id", "gpr_id", "gpr", "slice_id", "slice", "phase", "ends_at"]
+        read_only_fields = fields
+
+
+class NodeHolderSerializer(HolderSerializer):
+    gpu_count = serializers.IntegerField(help_text="How many of the node's GPUs it holds.")
+
+    class Meta(HolderSerializer.Meta):
+        fields = [*HolderSerializer.Meta.fields, "gpu_count"]
         read_only_fields = fields
 
 
@@ -195,7 +202,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     gpus_free = serializers.IntegerField()
     is_cordoned = serializers.SerializerMethodField()
     cordon_reason = serializers.SerializerMethodField(help_text="For administrators; null for others.")
-    held_by = HolderSerializer(many=True)
+    held_by = NodeHolderSerializer(many=True)
 
     class Meta:
         model = Node
@@ -218,9 +225,7 @@ class NodeFilter(filters.FilterSet):
 
 
 class ForceRelease(Why):
-    reservations = serializers.ListField(
-        child=serializers.UUIDField(), allow_empty=False, max_length=100, help_text="Ids of reservations that hold the node."
-    )
+    reservations = serializers.ListField(child=Id(), allow_empty=False, max_length=100, help_text="Ids of reservations that hold the node.")
 
 
 class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Any]):
@@ -231,7 +236,7 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
     lookup_url_kwarg = "ref"
 
     def get_permissions(self) -> Sequence[Any]:
-        return super().get_permissions() if self.action in {"list", "retrieve"} else [IsAdmin()]
+        return super().get_permissions() if self.action in {"list", "retrieve", None} else [IsAdmin()]
 
     def get_queryset(self) -> QuerySet[Node]:
         return nodes_visible_to(actor_of(self.request), now=self.now)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from uuid import UUID
 
 import redis
@@ -38,7 +37,8 @@ def cluster_topic(cluster_id: UUID) -> str:
 
 def hint(topic: str) -> None:
     """Send once the present transaction has committed (now, if there is none)."""
-    transaction.on_commit(partial(_send, topic), robust=True)
+    # A function, not a partial: Django wants the name of a robust one that failed, and would fail itself.
+    transaction.on_commit(lambda: _send(topic), robust=True)
 
 
 def listen(listener: Listener) -> None:

@@ -19,7 +19,7 @@ from accounts.idempotency import create_by_request
 from accounts.models import User
 from accounts.permissions import IsAdmin
 from egs.errors import NotFound
-from egs.rest.fields import NewName, Reference, StrictSerializer, Text, WholeNumber
+from egs.rest.fields import NewName, Reference, StrictSerializer, Text, WholeNumber, Word
 from egs.rest.pagination import CreatedPagination, NamePagination
 from egs.rest.references import by_reference, one_by_reference
 from egs.rest.schema import IDEMPOTENCY_KEY
@@ -234,7 +234,7 @@ class NamespaceSerializer(serializers.ModelSerializer[Namespace]):
 
 
 class NamespaceBind(StrictSerializer):
-    name = serializers.RegexField(DNS_LABEL, error_messages={"invalid": "Must be the name of a Kubernetes namespace."})
+    name = Word(DNS_LABEL, must="Must be the name of a Kubernetes namespace.")
     cluster = Reference()
 
 
@@ -278,6 +278,7 @@ class OwnSliceSerializer(serializers.ModelSerializer[Membership]):
 
 
 class MeSerializer(serializers.ModelSerializer[User]):
+    email = serializers.CharField(help_text="May be empty.")
     is_admin = serializers.BooleanField(help_text="With this token: it needs the scope admin, too.")
     slices = serializers.SerializerMethodField()
     token = serializers.SerializerMethodField(help_text="The one that this request came with.")

@@ -111,8 +111,8 @@ class Core:
         state.events = [event for event in state.events if event_key(event) not in done]
         return stored_seq >= pending[0].seq
 
-    def is_of_this_boot(self, sent: Sent | None) -> bool:
-        return sent is None or sent.request.boot_id == self._boot_id
+    def is_of_this_boot(self, sent: Sent) -> bool:
+        return sent.request.boot_id == self._boot_id
 
     def _begin_session(self) -> None:
         self._boot_id = f"{self._rng.getrandbits(64):016x}"
@@ -128,7 +128,7 @@ class Core:
         return self._time.now()
 
     def holds_anything(self) -> bool:
-        return any(self._hands.own(a) for a, _ in self._memory.state.held())
+        return any(Milestone.CLAIM in progress.reported for _, progress in self._memory.state.held())
 
     # -- who we are ----------------------------------------------------------------------------------------------------
 
@@ -140,6 +140,11 @@ class Core:
     def credential(self) -> Credential | None:
         """Only what is durable is used: the hub drops the old one once it sees the new one."""
         return self._told.credential
+
+    @property
+    def is_joining(self) -> bool:
+        """It has a credential that is not durable yet."""
+        return self._told.credential is None and self._memory.state.credential is not None
 
     @property
     def renew_at_s(self) -> float:

@@ -104,7 +104,7 @@ class Dialog:
     def _poll(self) -> Call | None:
         credential = self._core.credential
         if credential is None:
-            return self._register()
+            return None if self._core.is_joining else self._register()
         if self._core.hub_now_s >= self._core.renew_at_s:
             renewal = msgspec.json.encode(RenewRequest(cred_gen=credential.cred_gen))
             # Waits for the other lane to be quiet, see above.
@@ -193,7 +193,7 @@ class Dialog:
 
     def _on_problem(self, lane: Lane, call: Call, problem: Problem, retry_after_s: float) -> None:
         if problem.code == Code.SUPERSEDED:
-            self._stop = Stop.SUPERSEDED if self._core.is_of_this_boot(call.sent) else self._stop
+            self._stop = Stop.SUPERSEDED if self._is_current(call) else self._stop
         elif problem.code == Code.CLONED:
             self._core.link.is_locked = True
             retry_after_s = max(retry_after_s, 0.0 if self._join_anew(call) else SLOW_S)
@@ -202,6 +202,12 @@ class Dialog:
         elif problem.code == Code.UNSUPPORTED_PROTO:
             retry_after_s = max(retry_after_s, SLOW_S)
         self.on_no_answer(lane, call, f"{problem.status} {problem.code} {problem.detail}".strip(), retry_after_s)
+
+    def _is_current(self, call: Call) -> bool:
+        """Not of a session that we have left ourselves."""
+        if call.sent:
+            return self._core.is_of_this_boot(call.sent)
+        return call.session_epoch == self._core.link.session_epoch
 
     def _on_refusal(self, call: Call, problem: Problem) -> float:
         credential = self._core.credential

@@ -16,9 +16,15 @@ def own_record(node: NodeState | None, assignment: Assignment) -> GpuRecord | No
     """The record of this very assignment and epoch; of its GPUs the least advanced (they are written together)."""
     if node is None or node.view.uid != assignment.node_uid:
         return None
-    records = [node.records[gpu] for gpu in assignment.gpus if gpu in node.records]
-    own = [record for record in records if record.assignment_id == assignment.id and record.epoch == assignment.epoch]
-    return min(own, key=lambda record: _RANK[record.phase], default=None)
+    least: GpuRecord | None = None
+    for gpu in assignment.gpus:  # plain, since it runs for every node at every pass
+        record = node.records.get(gpu)
+        if record is None or record is least:
+            continue
+        is_own = record.assignment_id == assignment.id and record.epoch == assignment.epoch
+        if is_own and (least is None or _RANK[record.phase] < _RANK[least.phase]):
+            least = record
+    return least
 
 
 def claim_refusal(node: NodeState | None, assignment: Assignment) -> str:

@@ -69,25 +69,39 @@ class Text(serializers.CharField):
         return text
 
 
-class NewName(serializers.RegexField):
-    """The name of an object that others refer to: it fits into a path and a label, and cannot be taken for an id."""
+class Word(serializers.RegexField):
+    """Text of one form, to the letter: nothing is trimmed."""
 
-    default_error_messages = {
-        "invalid": "Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most."
-    }
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z", **kwargs)
+    def __init__(self, regex: str, *, must: str, **kwargs: Any) -> None:
+        super().__init__(regex, trim_whitespace=False, error_messages={"invalid": must}, **kwargs)
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
-        name: str = super().to_internal_value(data)
+        return super().to_internal_value(data)
+
+
+class NewName(Word):
+    """The name of an object that others refer to: it fits into a path and a label, and cannot be taken for an id."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        must = "Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most."
+        super().__init__(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z", must=must, **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        name = super().to_internal_value(data)
         try:
             UUID(name)
         except ValueError:
             return name
         raise serializers.ValidationError("Must not look like an id.")
+
+
+class Id(serializers.UUIDField):
+    def to_internal_value(self, data: Any) -> UUID:
+        if not isinstance(data, str):
+            self.fail("invalid", value=data)
+        return super().to_internal_value(data)
 
 
 class Reference(serializers.CharField):

@@ -128,7 +128,7 @@ def _goes_back(gpr: Gpr) -> bool:
 
 def _refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     """Plan with the longer box on a copy: nobody's promise may move. Raises Conflict."""
-    loaded = snapshot_load(now=now, may_improve=False)
+    loaded = snapshot_load(now=now)
     longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))
     if any(placement.moved for placement in plan(longer).placements):
         raise Conflict("Others have been promised these GPUs from the end of this GPR on. Extend it by less, or file a new request.")

@@ -57,7 +57,7 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         data={"approval_reasons": reasons},
     )
     if reasons:
-        loaded = snapshot_load(now=now, may_improve=False)
+        loaded = snapshot_load(now=now)
         refuse_what_never_fits(loaded.candidate(gpr, spec.clusters), loaded)
     else:
         promise_make(gpr, now=now)
@@ -111,7 +111,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime) -> tuple[Request,
     """
     _may_submit(actor, spec)
     spec_check(spec, now=now)
-    loaded = snapshot_load(now=now, may_improve=False)
+    loaded = snapshot_load(now=now)
     request = loaded.candidate(_gpr_of(spec), spec.clusters)
     refuse_what_never_fits(request, loaded)
     return request, loaded
@@ -129,7 +129,7 @@ def promise_make(gpr: Gpr, *, now: datetime) -> None:
 
     Raises CanNeverStart.
     """
-    made, _ = replan(now=now, may_improve=False)
+    made, _ = replan(now=now)
     placement = next(p for p in made.placements if p.id == str(gpr.pk))
     if placement.explanation.reason == Reason.NEVER_FITS:
         raise never_fits(placement)

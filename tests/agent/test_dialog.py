@@ -105,6 +105,18 @@ def test_a_restart_needs_no_join_token() -> None:
     assert talk.call().bearer == "cred-1"
 
 
+def test_a_credential_that_could_not_be_saved_at_once_is_used_later_and_not_asked_for_again() -> None:
+    talk = Talk()
+    register = talk.call()
+    talk.choose = lambda call: Fault.ERROR if call == "save_state" else None
+    talk.dialog.on_answer(POLL, register, 201, talk.credential())
+    assert not isinstance(talk.dialog.next_call(POLL), Call)
+    assert talk.dialog.stop is None
+    talk.choose = lambda _: None
+    talk.core.reconcile()
+    assert talk.call().bearer == "cred-1"
+
+
 def test_a_credential_is_renewed_at_half_its_life_and_used_only_once_it_is_durable() -> None:
     talk = Talk()
     talk.join()

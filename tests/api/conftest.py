@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
-from rest_framework.response import Response
 from rest_framework.test import APIClient
 
 from accounts.models import Scope, User
@@ -15,6 +14,18 @@ from inventory.models import Cluster
 from slices.models import Slice
 from tests import factories
 from tests.factories import People
+
+
+class Answer(Protocol):
+    """What the test client gives back, typed."""
+
+    status_code: int
+    content: bytes
+    headers: Any
+
+    def json(self) -> Any: ...
+    def __getitem__(self, header: str) -> str: ...
+    def __contains__(self, header: str) -> bool: ...
 
 
 class Caller:
@@ -25,28 +36,28 @@ class Caller:
         if secret is not None:
             self.client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
 
-    def get(self, path: str, **query: Any) -> Response:
+    def get(self, path: str, **query: Any) -> Answer:
         return self._call("get", path, query or None)
 
-    def post(self, path: str, body: Any = None, *, key: str | None = None) -> Response:
+    def post(self, path: str, body: Any = None, *, key: str | None = None) -> Answer:
         return self._call("post", path, {} if body is None else body, **({"headers": {"Idempotency-Key": key}} if key is not None else {}))
 
-    def patch(self, path: str, body: Any) -> Response:
+    def patch(self, path: str, body: Any) -> Answer:
         return self._call("patch", path, body)
 
-    def delete(self, path: str) -> Response:
+    def delete(self, path: str) -> Answer:
         return self._call("delete", path)
 
-    def call(self, method: str, path: str, body: Any = None) -> Response:
+    def call(self, method: str, path: str, body: Any = None) -> Answer:
         return self._call(method.lower(), path, body)
 
-    def raw(self, path: str, body: bytes, *, content_type: str = "application/json", method: str = "POST") -> Response:
-        response: Response = self.client.generic(method, f"/api/v1/{path}", body, content_type=content_type)
+    def raw(self, path: str, body: bytes, *, content_type: str = "application/json", method: str = "POST") -> Answer:
+        response: Answer = self.client.generic(method, f"/api/v1/{path}", body, content_type)  # type: ignore[arg-type]
         return response
 
-    def _call(self, method: str, path: str, data: Any = None, **extra: Any) -> Response:
+    def _call(self, method: str, path: str, data: Any = None, **extra: Any) -> Answer:
         url = path if path.startswith("http") else f"/api/v1/{path}"
-        response: Response = getattr(self.client, method)(url, data, **extra)
+        response: Answer = getattr(self.client, method)(url, data, **extra)
         return response
 
 
@@ -124,7 +135,7 @@ def ask(world: World) -> dict[str, Any]:
     return {"name": "train", "slice": "vision", "shape": factories.SHAPE, "nodes": 1, "duration_s": 3600}
 
 
-def assert_problem(response: Response, status: int, code: str) -> dict[str, Any]:
+def assert_problem(response: Answer, status: int, code: str) -> dict[str, Any]:
     """An RFC 9457 document with our stable code and sentences."""
     assert response.status_code == status, response.content
     assert response["Content-Type"] == "application/problem+json"
@@ -134,3 +145,9 @@ def assert_problem(response: Response, status: int, code: str) -> dict[str, Any]
     assert body["title"]
     assert body["detail"]
     return body
+
+
+def faults(response: Answer) -> list[str]:
+    """The fields that were refused as not valid."""
+    errors = assert_problem(response, 400, "invalid_input")["errors"]
+    return [name.split(".")[0] for name in errors]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from accounts.models import User
 from gpr.models import EndReason, Gpr, GprState
 from journal.models import Event
 from slices.models import Role
@@ -46,7 +47,7 @@ def test_its_agent_is_told_at_once(owner: Caller, gpr: Gpr) -> None:
 
 def test_an_administrator_s_release_of_another_s_says_so(admin: Caller, gpr: Gpr) -> None:
     assert admin.post(f"gprs/{gpr.pk}/release/").json()["end_reason"] == EndReason.ADMIN
-    assert Event.objects.get(new="EXITING").actor_id == factories.User.objects.get(name="admin").pk
+    assert Event.objects.get(new="EXITING").actor_id == User.objects.get(name="admin").pk
 
 
 def test_an_owner_of_the_slice_may_release_a_teammate_s(owner: Caller, world: World) -> None:

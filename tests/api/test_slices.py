@@ -7,7 +7,7 @@ import pytest
 from journal.models import Event
 from slices.models import Slice
 from tests import factories
-from tests.api.conftest import Caller, World, assert_problem
+from tests.api.conftest import Caller, World, assert_problem, faults
 
 
 def test_an_administrator_makes_one_by_names_or_ids(admin: Caller, world: World) -> None:
@@ -69,7 +69,7 @@ def test_an_administrator_changes_the_policy_for_requests_from_now_on(admin: Cal
 def test_shapes_that_the_policy_does_not_name_cannot_be_asked_for(admin: Caller, owner: Caller, world: World, ask: Any) -> None:
     admin.patch("slices/vision/", {"shapes": ["A100-80GB"]})
 
-    assert list(assert_problem(owner.post("gprs/", ask), 400, "invalid_input")["errors"]) == ["shape"]
+    assert faults(owner.post("gprs/", ask)) == ["shape"]
     assert owner.get("shapes/").json()["results"] == []
 
 
@@ -88,7 +88,7 @@ BAD += [{"nodes_approval": None}, {"nodes_approval": True}, {"gpus_approval": "5
 
 @pytest.mark.parametrize("body", BAD, ids=repr)
 def test_a_policy_that_means_nothing_is_refused(body: dict[str, Any], admin: Caller, world: World) -> None:
-    assert list(assert_problem(admin.patch("slices/vision/", body), 400, "invalid_input")["errors"])[0].startswith(next(iter(body)))
+    assert faults(admin.patch("slices/vision/", body)) == list(body)
     assert not Event.objects.filter(kind="slice.policy_changed").exists()
 
 
@@ -107,7 +107,7 @@ def test_nobody_else_makes_or_changes_one(persona: str, world: World, request: p
 def test_a_slice_cannot_take_the_id_of_another_for_its_name(admin: Caller, world: World) -> None:
     body = {"name": str(world.slice.pk), "project": world.slice.project.name}
 
-    assert list(assert_problem(admin.post("slices/", body), 400, "invalid_input")["errors"]) == ["name"]
+    assert faults(admin.post("slices/", body)) == ["name"]
 
 
 def test_a_user_in_several_slices_sees_each_once(owner: Caller, world: World) -> None:

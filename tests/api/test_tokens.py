@@ -7,7 +7,7 @@ import pytest
 
 from accounts.models import ApiToken
 from tests import factories
-from tests.api.conftest import Caller, World, assert_problem
+from tests.api.conftest import Caller, World, assert_problem, faults
 
 NEW = {"name": "laptop", "scopes": ["read", "write"]}
 
@@ -49,9 +49,7 @@ BAD += [
 def test_one_that_means_nothing_is_refused(change: dict[str, Any], owner: Caller) -> None:
     before = ApiToken.objects.count()
 
-    body = assert_problem(owner.post("tokens/", {**NEW, **change}), 400, "invalid_input")
-
-    assert list(body["errors"])[0].startswith(next(iter(change)))
+    assert faults(owner.post("tokens/", {**NEW, **change})) == list(change)
     assert ApiToken.objects.count() == before
 
 

@@ -15,7 +15,7 @@ from tests.planner.draw import requests, snapshots
 from tests.planner.world import World
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(snapshots(), st.data())
 def test_the_best_offer_is_what_the_candidate_gets_when_it_is_submitted(snapshot: Snapshot, data: st.DataObject) -> None:
     """Also while others are still to be placed, slots can move up, or boxes are overdue."""

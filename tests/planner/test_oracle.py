@@ -19,7 +19,7 @@ from tests.planner.oracle import Oracle, of_slot, problems
 BOXES = st.tuples(st.integers(0, 30), st.integers(1, 12), st.integers(1, 4))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(snapshots())
 def test_each_newcomer_gets_the_first_second_and_the_nodes_that_brute_force_finds(snapshot: Snapshot) -> None:
     made = plan(snapshot)

@@ -64,7 +64,7 @@ def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(see
     assert {id_: world.started_s[id_] for id_ in shown} == shown
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(SEEDS, st.sets(st.sampled_from(sorted(EVERYTHING))))
 def test_nobody_needs_to_tell_what_came_free(seed: int, mishaps: set[str]) -> None:
     """`may_improve` and `freed_nodes` save time only: the plan is that of trying to move everybody up."""

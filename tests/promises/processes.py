@@ -29,6 +29,7 @@ class Tally:
     outcomes: dict[str, int] = field(default_factory=dict)
     took_s: list[float] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
+    notes: list[Any] = field(default_factory=list)
 
     def count(self, outcome: str, by: int = 1) -> None:
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + by
@@ -51,9 +52,25 @@ class Tally:
     def try_count(self) -> int:
         return len(self.took_s)
 
+    def p99_ms(self) -> float:
+        return 1000 * sorted(self.took_s)[int(len(self.took_s) * 0.99)]
+
+
+@dataclass(slots=True)
+class Race:
+    """What a worker is given: where to count, and where to meet the others."""
+
+    number: int
+    tally: Tally
+    barrier: Any
+
+    def meet(self) -> None:
+        """Go on when all are here."""
+        self.barrier.wait(timeout=60)
+
 
 def together(*workers: tuple[str, Sequence[Any]], within_s: float = 120.0) -> list[Tally]:
-    """Run `module:function(tally, *arguments)` for each, all at once: they wait for each other before the first try."""
+    """Run `module:function(race, *arguments)` for each, all at once: they wait for each other before the first try."""
     spawn = multiprocessing.get_context("spawn")
     barrier = spawn.Barrier(len(workers))
     answers: Any = spawn.Queue()
@@ -81,6 +98,7 @@ def summed(tallies: Sequence[Tally]) -> Tally:
             total.count(outcome, count)
         total.took_s += tally.took_s
         total.unexpected += tally.unexpected
+        total.notes += tally.notes
     return total
 
 
@@ -125,8 +143,10 @@ def _child(number: int, name: str, arguments: tuple[Any, ...], environment: dict
         django.setup()
         module, _, function = name.partition(":")
         work = getattr(import_module(module), function)
-        barrier.wait(timeout=60)
-        work(tally, *arguments)
+        race = Race(number, tally, barrier)
+        race.meet()
+        work(race, *arguments)
     except Exception as error:
+        barrier.abort()
         tally.unexpected.append(f"the process died of {type(error).__name__}: {error}")
     answers.put((number, tally))

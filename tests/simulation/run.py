@@ -102,7 +102,7 @@ class Simulation:
     # -- trouble -------------------------------------------------------------------------------------------------------
 
     def plan_trouble(self) -> None:
-        for agent in self.agents:
+        for number, agent in enumerate(self.rng.sample(self.agents, len(self.agents))):
             self._set_clock(agent)
             for kind, low_s, high_s in [
                 (Kind.CUT_TO_HUB, 5, 60),
@@ -113,8 +113,8 @@ class Simulation:
                 (Kind.MACHINE_SUSPENDED, 46, 80),
                 (Kind.CLOCK_STEP, 0, 0),
             ]:
-                self._plan(kind, 0.6, partial(self._hurt, kind, agent, low_s, high_s))
-        self._plan(Kind.HUB_DOWN, 0.8, lambda: self._hub_down(self.rng.uniform(5, 70)))
+                self._plan(kind, 0.3 if number else 1.0, partial(self._hurt, kind, agent, low_s, high_s))
+        self._plan(Kind.HUB_DOWN, 1.0, lambda: self._hub_down(self.rng.uniform(5, 70)))
         self._plan(Kind.AGENT_TWIN, 1.0, self._start_twin)
         if Kind.OLD_CREDENTIAL_USED in self.faults.kinds:
             self.loop.after(self.rng.uniform(141.5, 144.5), self._use_old_credential)

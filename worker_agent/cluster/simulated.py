@@ -153,26 +153,24 @@ class SimulatedCluster:
                 self.world.pods.setdefault(f"{slice_}/{node.view.name}-{number}", pod)
 
     def serve(self, box: Sequence[Assignment]) -> None:
-        lifted = [assignment for assignment in box if self._lift(assignment)]
+        waiting: dict[tuple[str, str], list[Pod]] = {}
+        for pod in self.world.pods.values():
+            if pod.phase is PodPhase.WAITING:
+                waiting.setdefault((pod.slice, pod.node), []).append(pod)
+        lifted = [a for a in box if (pods := waiting.get((a.slice, a.node))) and self._lift(a, pods)]
         if lifted:
             self._save_world()
 
-    def _lift(self, assignment: Assignment) -> bool:
+    def _lift(self, assignment: Assignment, pods: Sequence[Pod]) -> bool:
         node = self.world.nodes[assignment.node]
         # The bind guard: a pod runs only where the records are open for this very assignment now.
         records = [node.records.get(gpu) for gpu in assignment.gpus]
-        if not all(r and r.phase is GpuPhase.OPEN and r.assignment_id == assignment.id for r in records):
+        is_open = all(r and r.phase is GpuPhase.OPEN and r.assignment_id == assignment.id for r in records)
+        if not is_open or self.world.pods_of(assignment):
             return False
-        waiting = [
-            pod
-            for pod in self.world.pods.values()
-            if pod.phase is PodPhase.WAITING and (pod.slice, pod.node) == (assignment.slice, assignment.node)
-        ]
-        if not waiting or self.world.pods_of(assignment):
-            return False
-        for number, pod in enumerate(waiting):
+        for number, pod in enumerate(pods):
             pod.phase, pod.assignment_id = PodPhase.RUNNING, assignment.id
-            pod.gpus = assignment.gpus[number :: len(waiting)]
+            pod.gpus = assignment.gpus[number :: len(pods)]
         return True
 
     def _drain(self, call: StepCall) -> StepResult:

@@ -1,0 +1,222 @@
+"""Who may do what: every address of the resolver, every method, every persona, one expected code each. What is not listed fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from accounts.models import Scope
+from egs.clock import db_now
+from gpr.models import Gpr
+from slices.services import namespace_bind
+from tests import factories
+from tests.api.conftest import Caller, World
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+PERSONAS = ("anonymous", "owner", "teammate", "outsider", "admin", "reader", "half_admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """The answer to each persona. `reader`: the owner with a token of scope read; `half_admin`: the administrator without his scope."""
+
+    anonymous: int
+    owner: int
+    teammate: int
+    outsider: int
+    admin: int
+    reader: int
+    half_admin: int
+
+
+LIST = Codes(401, 200, 200, 200, 200, 200, 200)  # whatever each may see of it
+SEE = Codes(401, 200, 200, 404, 200, 200, 404)  # something of the slice
+SEE_SHARED = Codes(401, 200, 200, 200, 200, 200, 404)  # something of the cluster, which the outsider's slice uses, too
+NOT_THERE = Codes(401, 405, 405, 405, 405, 403, 405)
+NOT_THERE_TO_READ = Codes(401, 405, 405, 405, 405, 405, 405)
+
+
+def change(code: int) -> Codes:
+    return Codes(401, code, 403, 404, code, 403, 404)
+
+
+def for_admin(code: int) -> Codes:
+    return Codes(401, 403, 403, 403, code, 403, 403)
+
+
+def for_oneself(code: int) -> Codes:
+    return Codes(401, code, code, code, code, 403, code)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`gpr`: what the GPR of the path has to be. `body` may name what `place` knows."""
+
+    codes: Codes
+    body: Mapping[str, Any] = field(default_factory=dict)
+    gpr: Callable[..., Gpr] = factories.gpr
+
+
+ASK = {"name": "train", "slice": "vision", "shape": factories.SHAPE, "nodes": 1, "duration_s": 3600}
+
+
+def asking(*args: Any) -> Gpr:
+    return factories.gpr(*args, priority=300)
+
+
+TABLE: dict[tuple[str, str], Row] = {
+    ("GET", "me/"): Row(LIST),
+    ("GET", "gprs/"): Row(LIST),
+    ("POST", "gprs/"): Row(change(201), ASK),
+    ("POST", "gprs/estimate/"): Row(Codes(401, 200, 403, 404, 200, 200, 404), ASK),
+    ("GET", "gprs/<pk>/"): Row(SEE),
+    ("PATCH", "gprs/<pk>/"): Row(change(200), {"name": "new"}),
+    ("DELETE", "gprs/<pk>/"): Row(change(204)),
+    ("POST", "gprs/<pk>/release/"): Row(change(200), gpr=factories.active),
+    ("POST", "gprs/<pk>/extend/"): Row(change(200), {"extra_s": 60}, gpr=factories.active),
+    ("POST", "gprs/<pk>/approve/"): Row(for_admin(200), gpr=asking),
+    ("POST", "gprs/<pk>/reject/"): Row(for_admin(200), {"why": "No."}, gpr=asking),
+    ("POST", "gprs/<pk>/evict/"): Row(for_admin(200), {"why": "No."}, gpr=factories.active),
+    ("POST", "gprs/<pk>/priority/"): Row(for_admin(200), {"priority": 5}),
+    ("GET", "gprs/<gpr_pk>/steps/"): Row(SEE, gpr=factories.active),
+    ("GET", "queue/"): Row(LIST),
+    ("GET", "projects/"): Row(LIST),
+    ("POST", "projects/"): Row(for_admin(201), {"name": "new"}),
+    ("GET", "projects/<ref>/"): Row(SEE),
+    ("GET", "slices/"): Row(LIST),
+    ("POST", "slices/"): Row(for_admin(201), {"name": "new", "project": "tenant", "clusters": ["aurora"]}),
+    ("GET", "slices/<ref>/"): Row(SEE),
+    ("PATCH", "slices/<ref>/"): Row(for_admin(200), {"nodes_approval": 5}),
+    ("GET", "slices/<slice>/members/"): Row(SEE),
+    ("POST", "slices/<slice>/members/"): Row(change(201), {"user": "outsider", "role": "viewer"}),
+    ("DELETE", "slices/<slice>/members/<user>/"): Row(change(204)),
+    ("GET", "slices/<slice>/namespaces/"): Row(SEE),
+    ("POST", "slices/<slice>/namespaces/"): Row(change(201), {"name": "new", "cluster": "aurora"}),
+    ("DELETE", "slices/<slice>/namespaces/<namespace>/"): Row(change(204)),
+    ("GET", "clusters/"): Row(LIST),
+    ("POST", "clusters/"): Row(for_admin(201), {"name": "new"}),
+    ("GET", "clusters/<ref>/"): Row(SEE_SHARED),
+    ("POST", "clusters/<ref>/join-token/"): Row(for_admin(201)),
+    ("POST", "clusters/<ref>/resume/"): Row(for_admin(409)),
+    ("POST", "clusters/<ref>/enable/"): Row(for_admin(200)),
+    ("POST", "clusters/<ref>/disable/"): Row(for_admin(200)),
+    ("GET", "nodes/"): Row(LIST),
+    ("GET", "nodes/<ref>/"): Row(SEE_SHARED),
+    ("POST", "nodes/<ref>/cordon/"): Row(for_admin(200), {"why": "Fan."}),
+    ("POST", "nodes/<ref>/uncordon/"): Row(for_admin(409)),
+    ("POST", "nodes/<ref>/force-release/"): Row(for_admin(200), {"why": "Lost.", "reservations": ["{reservation}"]}, gpr=factories.active),
+    ("GET", "gpus/"): Row(LIST),
+    ("GET", "shapes/"): Row(LIST),
+    ("GET", "schedule/"): Row(LIST),
+    ("GET", "events/"): Row(LIST),
+    ("GET", "tokens/"): Row(LIST),
+    ("POST", "tokens/"): Row(for_oneself(201), {"name": "new", "scopes": ["read"]}),
+    # The token of the path is the owner's; nobody else has it, not even an administrator.
+    ("GET", "tokens/<ref>/"): Row(Codes(401, 200, 404, 404, 404, 200, 404)),
+    ("DELETE", "tokens/<ref>/"): Row(Codes(401, 204, 404, 404, 404, 403, 404)),
+}
+# The net below all addresses: see egs/api.py.
+NET = "<rest>"
+
+
+def routes() -> Iterator[tuple[str, Any]]:
+    """(template below /api/v1/, view) for all that the resolver knows there."""
+
+    def walk(patterns: list[URLPattern | URLResolver], prefix: str) -> Iterator[tuple[str, Any]]:
+        for entry in patterns:
+            path = prefix + str(entry.pattern)
+            if isinstance(entry, URLResolver):
+                yield from walk(entry.url_patterns, path)
+            else:
+                yield path, entry.callback
+
+    for path, view in walk(get_resolver().url_patterns, ""):
+        if path.startswith("api/v1/"):
+            yield (
+                re.sub(r"\(\?P<(\w+)>(?:\[[^]]*\]|[^)])*\)", r"<\1>", path.removeprefix("api/v1/")).replace("^", "").replace("$", ""),
+                view,
+            )
+
+
+def served() -> set[tuple[str, str]]:
+    return {(method.upper(), path) for path, view in routes() if path != NET for method in view.actions if method != "head"}
+
+
+def test_every_address_and_method_is_listed_and_no_other() -> None:
+    assert served() == set(TABLE)
+
+
+def test_every_address_has_a_slash_at_its_end_and_the_net_below_it() -> None:
+    paths = [path for path, _ in routes()]
+
+    assert all(path.endswith("/") for path in paths if path != NET)
+    assert paths[-1] == NET
+
+
+@pytest.fixture
+def place(world: World) -> dict[str, str]:
+    """What stands in a path; the GPR is the row's."""
+    world.slice.project.name = "tenant"
+    world.slice.project.save()
+    namespace_bind(slice_=world.slice, cluster=world.cluster, name="train", actor=None, now=db_now())
+    token = factories.row_of(factories.token(world.people.owner))
+    return {"user": "teammate", "namespace": "train", "slice": "vision", "token": str(token.pk)}
+
+
+@pytest.fixture
+def callers(world: World) -> dict[str, Caller]:
+    people = world.people
+    secrets = {
+        "owner": factories.token(people.owner),
+        "teammate": factories.token(people.teammate),
+        "outsider": factories.token(people.outsider),
+        "admin": factories.token(people.admin),
+        "reader": factories.token(people.owner, Scope.READ),
+        "half_admin": factories.token(people.admin, Scope.READ, Scope.WRITE),
+    }
+    return {"anonymous": Caller(), **{name: Caller(secret) for name, secret in secrets.items()}}
+
+
+REFS = {"projects": "tenant", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0"}
+
+
+def answers(method: str, path: str, body: Any, callers: dict[str, Caller]) -> dict[str, int]:
+    """Each persona finds the same world: what one does is undone before the next."""
+    codes = {}
+    for name in PERSONAS:
+        with transaction.atomic():
+            codes[name] = callers[name].call(method, path, body).status_code
+            transaction.set_rollback(True)
+    return codes
+
+
+@pytest.mark.parametrize(("method", "template"), TABLE, ids=lambda value: value)
+def test_each_persona_gets_the_answer_of_the_table(
+    method: str, template: str, world: World, place: dict[str, str], callers: dict[str, Caller]
+) -> None:
+    row = TABLE[method, template]
+    gpr = row.gpr(world.slice, world.people.owner)
+    held = factories.held(gpr)
+    kind = template.split("/", maxsplit=1)[0]
+    refs = {**place, "pk": str(gpr.pk), "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place["token"]}
+    path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
+    body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}
+
+    codes = answers(method, path, body or None, callers)
+
+    assert codes == {name: getattr(row.codes, name) for name in PERSONAS}
+
+
+@pytest.mark.parametrize("template", sorted({path for path, _ in routes() if path != NET}))
+def test_every_other_method_is_refused_to_everybody(template: str, world: World, place: dict[str, str], callers: dict[str, Caller]) -> None:
+    path = re.sub(r"<\w+>", "x", template)
+    for method in METHODS:
+        if (method, template) not in TABLE:
+            expected = NOT_THERE_TO_READ if method == "GET" else NOT_THERE
+            assert answers(method, path, None, callers) == {name: getattr(expected, name) for name in PERSONAS}, method

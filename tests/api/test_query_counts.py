@@ -1,0 +1,139 @@
+"""A list costs the same number of queries whether it has ten rows or a hundred."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from egs.clock import db_now
+from gpr.models import Gpr, GprState, Promise
+from inventory.models import Cluster, Reservation, StepResult
+from inventory.services.reservations import HoldSpec, reservations_hold
+from journal.models import Event
+from slices.models import Membership, Namespace, Project, Role, Slice
+from tests import factories
+from tests.api.conftest import Caller, World
+from worker_agent.protocol import Outcome
+
+
+def gprs(world: World, count: int) -> None:
+    """Half of them wait, for another and for a stranger; the others hold a node each."""
+    foreign = Gpr.objects.create(**_gpr(world, "canary", world.foreign_slice))
+    now = db_now()
+    factories.add_nodes(world.cluster, count // 2, gpus=1)
+    nodes = list(world.cluster.nodes.filter(gpu_count=1, reservations=None))
+    for n in range(count // 2):
+        slice_ = Slice.objects.create(name=f"s{uuid4()}", project=world.slice.project, created_at=now)
+        Membership.objects.create(slice=slice_, user=world.people.owner, role=Role.OWNER)
+        waiting, holding = (Gpr.objects.create(**_gpr(world, f"{n}", slice_)) for _ in range(2))
+        waiting.clusters.add(world.cluster)
+        Promise.objects.create(
+            gpr=waiting, made_at=now, first_promised_start_at=now, promised_start_at=now, slot_pool="p", slot_start_at=now
+        )
+        blockers = [{"id": str(pk), "is_running": True, "until_s": 1_900_000_000} for pk in (foreign.pk, holding.pk)]
+        waiting.explanation = {
+            "reason": "waits_for_gpus",
+            "blockers": blockers,
+            "ahead_count": n,
+            "most_node_count": 0,
+            "most_gpus_per_node": 0,
+        }
+        waiting.planned_start_at = now
+        waiting.save()
+        Gpr.objects.filter(pk=holding.pk).update(state=GprState.PROVISIONING)
+        reservations_hold(spec=_hold(holding, nodes[n].pk))
+
+
+def _gpr(world: World, name: str, slice_: Slice) -> dict[str, object]:
+    now = db_now()
+    times = {"created_at": now, "state_changed_at": now, "queued_at": now}
+    ask = {"shape": factories.SHAPE, "nodes": 1, "duration_s": 3600, "remaining_s": 3600}
+    return {"name": name, "slice": slice_, "owner": world.people.owner, "state": GprState.QUEUED, "cluster": world.cluster, **times, **ask}
+
+
+def _hold(gpr: Gpr, node_id: object) -> HoldSpec:
+    now = db_now()
+    return HoldSpec(
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        run=1,
+        node_ids=(node_id,),  # type: ignore[arg-type]
+        gpus_per_node=None,
+        starts_at=now,
+        ends_at=now + timedelta(hours=1),
+        enter_by_at=now,
+        duration_s=3600,
+        namespaces=(),
+        entry_steps=("node_ready",),
+        exit_steps=("drain",),
+    )
+
+
+def steps(world: World, count: int) -> None:
+    gpr = Gpr.objects.filter(name="stepped").first() or factories.started(world.slice, world.people.owner, name="stepped")
+    row, now = Reservation.objects.get(gpr=gpr), db_now()
+    begun = StepResult.objects.count()
+    StepResult.objects.bulk_create(
+        StepResult(reservation=row, step="drain", attempt=begun + n, outcome=Outcome.OK, started_at=now, ended_at=now) for n in range(count)
+    )
+
+
+def tenants(world: World, count: int) -> None:
+    now = db_now()
+    for _ in range(count):
+        cluster = Cluster.objects.create(name=f"c{uuid4()}", created_at=now)
+        project = Project.objects.create(name=f"p{uuid4()}", created_at=now)
+        slice_ = Slice.objects.create(name=f"s{uuid4()}", project=project, created_at=now)
+        slice_.clusters.add(cluster, world.cluster)
+        Membership.objects.create(slice=slice_, user=world.people.owner, role=Role.OWNER)
+        Membership.objects.create(slice=world.slice, user=factories.user(f"u{uuid4()}"), role=Role.VIEWER)
+        Namespace.objects.create(slice=world.slice, cluster=world.cluster, name=f"n{uuid4()}", created_at=now)
+        factories.token(world.people.owner)
+
+
+def events(world: World, count: int) -> None:
+    now = db_now()
+    Event.objects.bulk_create(Event(at=now, kind="k", message="m", slice_id=world.slice.pk, actor=world.people.owner) for _ in range(count))
+
+
+LISTS: dict[str, Callable[[World, int], None]] = {
+    "gprs/": gprs,
+    "queue/": gprs,
+    "nodes/": gprs,
+    "gpus/": gprs,
+    "schedule/": gprs,
+    "shapes/": gprs,
+    "gprs/{stepped}/steps/": steps,
+    "projects/": tenants,
+    "slices/": tenants,
+    "clusters/": tenants,
+    "slices/vision/members/": tenants,
+    "slices/vision/namespaces/": tenants,
+    "tokens/": tenants,
+    "me/": tenants,
+    "events/": events,
+}
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_of_a_hundred_costs_what_a_list_of_ten_costs(path: str, owner: Caller, world: World) -> None:
+    def cost() -> tuple[int, int]:
+        stepped = Gpr.objects.filter(name="stepped").first()
+        url = path.format(stepped=stepped.pk if stepped else "")
+        with CaptureQueriesContext(connection) as queries:
+            body = owner.get(url, **({} if path == "me/" else {"page_size": 500})).json()
+        return len(queries), len(body.get("results", body.get("slices")))
+
+    owner.get("me/")  # the token's first use is written down
+    LISTS[path](world, 10)
+    few, few_rows = cost()
+    LISTS[path](world, 90)
+    many, many_rows = cost()
+
+    assert path == "shapes/" or many_rows >= few_rows + 45
+    assert many == few <= 14

@@ -1,0 +1,91 @@
+"""The schema tells the truth: whatever it allows or forbids, the API takes it or refuses it in its own words, and answers as described."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
+from django.db import close_old_connections
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import booleans
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+
+from egs.clock import db_now
+from gpr.models import PromiseMove
+from inventory.models import StepResult
+from slices.services import namespace_bind
+from tests import factories
+from tests.api.conftest import World
+from worker_agent.protocol import Outcome
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+QUIET = settings(
+    max_examples=int(os.environ.get("EGS_TEST_EXAMPLES", "8")),
+    deadline=None,
+    derandomize=True,  # a fixed set: a red test stays red
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+REFS = {"projects": "canary-project", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0", "tokens": "test"}
+
+
+@pytest.fixture
+def _one_connection(db: None) -> Iterator[None]:
+    """A server closes its connection between requests; here it holds the test's transaction. Django's own test client does the same."""
+    request_started.disconnect(close_old_connections)
+    request_finished.disconnect(close_old_connections)
+    yield
+    request_started.connect(close_old_connections)
+    request_finished.connect(close_old_connections)
+
+
+@pytest.fixture
+def schema(_one_connection: None) -> Any:
+    return schemathesis.openapi.from_wsgi("/api/schema/?format=json", get_wsgi_application())
+
+
+@pytest.fixture
+def gpr_id(world: World) -> str:
+    """One of everything that can be listed; the GPR waits behind two."""
+    people = world.people
+    running = factories.active(world.slice, people.owner)
+    namespace_bind(slice_=world.slice, cluster=world.cluster, name="train", actor=None, now=db_now())
+    factories.active(world.foreign_slice, people.outsider)
+    waiting = factories.gpr(world.slice, people.owner, nodes=2, model={"name": "llama", "layers": [1]})
+    factories.gpr(world.slice, people.owner, priority=300)
+    now, (row,) = db_now(), factories.held(running)
+    PromiseMove.objects.create(gpr=waiting, at=now, old_start_at=now, new_start_at=now, cause="overrun", cause_id=str(running.pk))
+    StepResult.objects.create(
+        reservation=row, step="drain", attempt=1, outcome=Outcome.OK, started_at=now, ended_at=now, log="log", evidence={"gpus": 8}
+    )
+    return str(waiting.pk)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.name)
+def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
+    mode: GenerationMode, schema: Any, world: World, gpr_id: str
+) -> None:
+    headers = {"Authorization": f"Bearer {factories.token(world.people.admin)}"}
+    places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train"}
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        exercise(operation, mode, headers, {**places, "ref": REFS.get(operation.path.split("/")[3], "")})
+
+
+def exercise(operation: Any, mode: GenerationMode, headers: dict[str, str], places: dict[str, str]) -> None:
+    @QUIET
+    @given(case=operation.as_strategy(generation_mode=mode), is_there=booleans())
+    def run(case: Any, is_there: bool) -> None:
+        if is_there:
+            case.path_parameters.update({name: value for name, value in places.items() if name in case.path_parameters})
+        case.call_and_validate(headers=headers, checks=CHECKS)
+
+    run()
