@@ -15,7 +15,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from gpr.models import PROVISIONED, Gpr, GprState, Promise
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Window
-from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, agent_is_live
+from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState
+from inventory.selectors import cluster_is_open
 from inventory.services.reservations import is_usable
 
 # Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
@@ -132,20 +133,13 @@ def _pools(
     for row in rows.order_by("name", "pk"):
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
-        is_open = is_usable(row) and not row.has_sick_gpu and is_open_for_work(cluster, now)
+        is_open = is_usable(row) and not row.has_sick_gpu and cluster_is_open(cluster, now)
         closed = () if is_open else (Window(now_s, (now_s // RETURN_S + 2) * RETURN_S),)
         nodes[key].append(PlannerNode(id=str(row.pk), gpu_count=row.gpu_count, closed=closed))
         pool_of_node[row.pk] = key.id
     keys = sorted(nodes, key=lambda key: key.id)
     pools = tuple(Pool(id=k.id, cluster=k.cluster, shape=k.shape, nodes=tuple(nodes[k])) for k in keys)
     return {key.id: key for key in keys}, pools
-
-
-def is_open_for_work(cluster: Cluster, now: datetime) -> bool:
-    """A short silence of the agent only delays starts: see the allocator."""
-    agent = getattr(cluster, "agent", None)
-    is_ours = cluster.is_enabled and cluster.rewound_at is None
-    return is_ours and agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S)
 
 
 def _running(pool_of_node: dict[UUID, str]) -> tuple[Running, ...]:

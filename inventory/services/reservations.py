@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from accounts.models import User
 from egs.errors import Conflict, NotFound
@@ -52,7 +53,7 @@ def reservations_hold(*, spec: HoldSpec) -> list[Reservation]:
     nodes = list(Node.objects.select_for_update().filter(pk__in=spec.node_ids).order_by("pk"))
     if len(nodes) != len(spec.node_ids) or any(not is_usable(node) for node in nodes):
         raise Conflict("A node of the plan is no longer usable.")
-    gpus_of = _free_gpus(nodes)
+    gpus_of = _free_gpus(nodes, spec.starts_at)
     reservations, reserved = [], []
     for node in nodes:
         picked = _pick(node, gpus_of.get(node.pk, []), spec.gpus_per_node)
@@ -186,8 +187,10 @@ def _lock_held(gpr_id: UUID) -> list[Reservation]:
     return list(held.select_for_update().order_by("pk"))
 
 
-def _free_gpus(nodes: Sequence[Node]) -> dict[UUID, list[Gpu]]:
-    held = ReservedGpu.objects.filter(state=ReservationState.HELD, gpu__node__in=nodes).values("gpu_id")
+def _free_gpus(nodes: Sequence[Node], starts_at: datetime) -> dict[UUID, list[Gpu]]:
+    # One that came free a moment after the plan was made is not taken from before that moment: the books would show two holders.
+    taken = Q(state=ReservationState.HELD) | Q(state=ReservationState.RELEASED, ends_at__gt=starts_at)
+    held = ReservedGpu.objects.filter(taken, gpu__node__in=nodes).values("gpu_id")
     free: dict[UUID, list[Gpu]] = {}
     usable = Gpu.objects.filter(node__in=nodes, is_healthy=True, gone_at=None).exclude(pk__in=held)
     for gpu in usable.order_by("index"):

@@ -102,15 +102,6 @@ def test_after_a_rewind_an_administrator_resumes_it_above_all_that_its_agent_kno
     assert (body["rewound_at"], body["generation"], body["is_open"]) == (None, 41, True)
 
 
-@pytest.mark.parametrize("path", ["", "aurora/join-token/", "aurora/resume/", "aurora/enable/", "aurora/disable/"])
-@pytest.mark.parametrize(
-    ("persona", "status"), [("owner", 403), ("outsider", 403), ("reader", 403), ("half_admin", 403), ("anonymous", 401)]
-)
-def test_nobody_else_touches_one(persona: str, status: int, path: str, world: World, request: pytest.FixtureRequest) -> None:
-    assert request.getfixturevalue(persona).post(f"clusters/{path}", {"name": "x"} if not path else {}).status_code == status
-    assert Cluster.objects.filter(is_enabled=True).count() == 1
-
-
 @pytest.mark.parametrize("action", ["join-token", "resume", "enable", "disable"])
 def test_what_is_not_there_or_asks_too_much_is_refused(action: str, admin: Caller, world: World) -> None:
     assert_problem(admin.post(f"clusters/nowhere/{action}/"), 404, "not_found")

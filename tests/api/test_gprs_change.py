@@ -55,13 +55,13 @@ BAD += [{"nodes": None}, {"name": ""}, {"shape": "H200"}, {"shape": ""}, {"durat
 BAD += [{"earliest_start_at": "2001-01-01T00:00:00Z"}, {"gpus_per_node": 0}, {"owner": "teammate"}, {"name": "a\u0000"}]
 
 
-@pytest.mark.parametrize("body", BAD, ids=repr)
-def test_a_change_is_checked_as_a_request_is(body: dict[str, Any], owner: Caller, gpr: Gpr) -> None:
-    errors = assert_problem(owner.patch(f"gprs/{gpr.pk}/", body), 400, "invalid_input")["errors"]
+def test_a_change_is_checked_as_a_request_is(owner: Caller, gpr: Gpr) -> None:
+    for body in BAD:
+        errors = assert_problem(owner.patch(f"gprs/{gpr.pk}/", body), 400, "invalid_input")["errors"]
 
-    assert list(errors) == list(body)
-    gpr.refresh_from_db()
-    assert (gpr.version, gpr.name) == (1, "old")
+        assert list(errors) == list(body)
+        gpr.refresh_from_db()
+        assert (gpr.version, gpr.name) == (1, "old")
 
 
 def test_what_could_never_start_is_refused_and_the_old_request_stands(owner: Caller, gpr: Gpr) -> None:

@@ -20,14 +20,12 @@ def asking(world: World) -> Gpr:
     return factories.gpr(world.slice, world.people.owner, name="job", priority=300)
 
 
-@pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize(
     ("persona", "status"), [("owner", 403), ("teammate", 403), ("outsider", 403), ("reader", 403), ("half_admin", 403), ("anonymous", 401)]
 )
-def test_nobody_but_an_administrator_decides(persona: str, status: int, action: str, asking: Gpr, request: pytest.FixtureRequest) -> None:
-    response = request.getfixturevalue(persona).post(f"gprs/{asking.pk}/{action}/", ACTIONS[action])
-
-    assert response.status_code == status
+def test_nobody_but_an_administrator_decides(persona: str, status: int, asking: Gpr, request: pytest.FixtureRequest) -> None:
+    for action, body in ACTIONS.items():
+        assert request.getfixturevalue(persona).post(f"gprs/{asking.pk}/{action}/", body).status_code == status
     asking.refresh_from_db()
     assert asking.version == 1
 
@@ -82,19 +80,16 @@ def test_a_priority_moves_it_in_the_queue_and_no_promise_with_it(admin: Caller, 
     assert Event.objects.get(kind="gpr.priority_changed").message.endswith("from 101 to 300. Deadline.")
 
 
-@pytest.mark.parametrize("value", [0, 301, -1, 1.5, True, "5", None, 2**60])
-def test_a_priority_out_of_bounds_is_refused(value: Any, admin: Caller, asking: Gpr) -> None:
-    body = assert_problem(admin.post(f"gprs/{asking.pk}/priority/", {"priority": value}), 400, "invalid_input")
-
-    assert list(body["errors"]) == ["priority"]
+def test_a_priority_out_of_bounds_is_refused(admin: Caller, asking: Gpr) -> None:
+    for value in [0, 301, -1, 1.5, True, "5", None, 2**60]:
+        assert faults(admin.post(f"gprs/{asking.pk}/priority/", {"priority": value})) == ["priority"]
 
 
 @pytest.mark.parametrize("action", ["reject", "evict"])
-@pytest.mark.parametrize(
-    "body", [{}, {"why": ""}, {"why": " "}, {"why": None}, {"why": 5}, {"why": "x" * 301}, {"why": "a\u0000"}, {"why": "a\nb"}]
-)
-def test_a_verdict_needs_a_reason(action: str, body: dict[str, Any], admin: Caller, asking: Gpr) -> None:
-    assert faults(admin.post(f"gprs/{asking.pk}/{action}/", body)) == ["why"]
+def test_a_verdict_needs_a_reason(action: str, admin: Caller, asking: Gpr) -> None:
+    assert faults(admin.post(f"gprs/{asking.pk}/{action}/")) == ["why"]
+    for why in ["", " ", None, 5, "x" * 301, "a\u0000", "a\nb"]:
+        assert faults(admin.post(f"gprs/{asking.pk}/{action}/", {"why": why})) == ["why"]
 
 
 @pytest.mark.parametrize("action", ACTIONS)

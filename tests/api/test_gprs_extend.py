@@ -50,11 +50,9 @@ def test_not_beyond_what_the_policy_allows_in_all(owner: Caller, world: World, g
     assert owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 400}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"extra_s": 0}, {"extra_s": -5}, {"extra_s": True}, {"extra_s": "soon"}, {"extra_s": 2**60}, {"extra_s": None}]
-)
-def test_a_time_that_is_none_is_refused(body: dict[str, Any], owner: Caller, gpr: Gpr) -> None:
-    assert faults(owner.post(f"gprs/{gpr.pk}/extend/", body)) == ["extra_s"]
+def test_a_time_that_is_none_is_refused(owner: Caller, gpr: Gpr) -> None:
+    for body in [{}, {"extra_s": 0}, {"extra_s": -5}, {"extra_s": True}, {"extra_s": "soon"}, {"extra_s": 2**60}, {"extra_s": None}]:
+        assert faults(owner.post(f"gprs/{gpr.pk}/extend/", body)) == ["extra_s"]
 
 
 @pytest.mark.parametrize("make", [factories.gpr, factories.started], ids=["queued", "provisioning"])

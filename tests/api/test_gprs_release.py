@@ -83,6 +83,6 @@ def test_a_stale_version_releases_nothing(owner: Caller, gpr: Gpr) -> None:
     assert owner.post(f"gprs/{gpr.pk}/release/", {"version": gpr.version}).status_code == 200
 
 
-@pytest.mark.parametrize("body", [{"why": "x"}, {"version": "1"}, {"version": None}, {"version": 1.5}, {"force": True}, [], "x"])
-def test_a_body_that_says_something_else_releases_nothing(body: object, owner: Caller, gpr: Gpr) -> None:
-    assert_problem(owner.post(f"gprs/{gpr.pk}/release/", body), 400, "invalid_input")
+def test_a_body_that_says_something_else_releases_nothing(owner: Caller, gpr: Gpr) -> None:
+    for body in [{"why": "x"}, {"version": "1"}, {"version": None}, {"version": 1.5}, {"force": True}, [], "x"]:
+        assert_problem(owner.post(f"gprs/{gpr.pk}/release/", body), 400, "invalid_input")

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from inventory.models import Gpu
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
@@ -34,9 +32,12 @@ def test_a_held_one_names_its_gpr_to_those_who_may_know(owner: Caller, outsider:
     assert [row["held_by"] for row in foreign] == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [
+def test_filters_narrow_the_list(owner: Caller, world: World) -> None:
+    factories.cluster("strange", nodes=1)
+    factories.active(world.slice, world.people.owner, gpus_per_node=2)
+    Gpu.objects.filter(uuid="GPU-aurora-1-7").update(is_healthy=False)
+
+    for query, count in [
         ("?cluster=aurora", 16),
         ("?node=aurora-1", 8),
         ("?node=strange-0", 0),
@@ -46,14 +47,8 @@ def test_a_held_one_names_its_gpr_to_those_who_may_know(owner: Caller, outsider:
         ("?state=free,held", 8),
         ("?uuid=GPU-aurora-1-7", 1),
         ("?uuid=GPU-strange-0-0", 0),
-    ],
-)
-def test_filters_narrow_the_list(query: str, count: int, owner: Caller, world: World) -> None:
-    factories.cluster("strange", nodes=1)
-    factories.active(world.slice, world.people.owner, gpus_per_node=2)
-    Gpu.objects.filter(uuid="GPU-aurora-1-7").update(is_healthy=False)
-
-    assert len(gpus(owner, query)) == count
+    ]:
+        assert len(gpus(owner, query)) == count
 
 
 def test_a_sick_one_closes_the_others_of_its_node_too(owner: Caller, world: World) -> None:

@@ -69,10 +69,10 @@ BAD: list[dict[str, Any]] = [
 BAD += [{"user": "teammate", "role": "owner", "x": 1}, {"user": "a\u0000", "role": "owner"}, {"user": "teammate", "role": None}]
 
 
-@pytest.mark.parametrize("body", BAD, ids=repr)
-def test_a_membership_that_means_nothing_is_refused(body: dict[str, Any], owner: Caller, world: World) -> None:
-    assert_problem(owner.post("slices/vision/members/", body), 400, "invalid_input")
-    assert world.slice.memberships.count() == 2
+def test_a_membership_that_means_nothing_is_refused(owner: Caller, world: World) -> None:
+    for body in BAD:
+        assert_problem(owner.post("slices/vision/members/", body), 400, "invalid_input")
+        assert world.slice.memberships.count() == 2
 
 
 def test_only_users_who_may_sign_in_can_be_taken_in(owner: Caller, world: World) -> None:

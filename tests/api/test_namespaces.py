@@ -69,9 +69,9 @@ def test_a_cluster_must_be_the_slice_s(owner: Caller, world: World) -> None:
 BAD_NAMES: list[Any] = ["", "A", "-a", "a-", "a.b", "a_b", "x" * 64, "a b", "a\n", "\u00e9", 5, None, True, ["a"], "a\u0000"]
 
 
-@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
-def test_a_name_that_is_none_in_kubernetes_is_refused(name: Any, owner: Caller, world: World) -> None:
-    assert faults(owner.post(PATH, {"name": name, "cluster": "aurora"})) == ["name"]
+def test_a_name_that_is_none_in_kubernetes_is_refused(owner: Caller, world: World) -> None:
+    for name in BAD_NAMES:
+        assert faults(owner.post(PATH, {"name": name, "cluster": "aurora"})) == ["name"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from journal.models import Event
 from slices.models import Project
 from tests.api.conftest import Caller, World, assert_problem
@@ -45,8 +43,3 @@ def test_a_foreign_one_is_as_absent_as_none(owner: Caller, world: World) -> None
 
     assert len({owner.get(f"projects/{ref}/").content for ref in refs}) == 1
     assert_problem(owner.get("projects/canary-project/"), 404, "not_found")
-
-
-@pytest.mark.parametrize("persona", ["owner", "teammate", "outsider", "reader", "half_admin"])
-def test_nobody_else_makes_one(persona: str, request: pytest.FixtureRequest) -> None:
-    assert_problem(request.getfixturevalue(persona).post("projects/", {"name": "p"}), 403, "not_allowed")

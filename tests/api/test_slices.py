@@ -86,22 +86,14 @@ BAD += [{"priority_approval": 301}, {"priority_approval": 0}, {"shapes": "H100"}
 BAD += [{"nodes_approval": None}, {"nodes_approval": True}, {"gpus_approval": "5"}, {"clusters": []}, {"shapes": ["x" * 64]}]
 
 
-@pytest.mark.parametrize("body", BAD, ids=repr)
-def test_a_policy_that_means_nothing_is_refused(body: dict[str, Any], admin: Caller, world: World) -> None:
-    assert faults(admin.patch("slices/vision/", body)) == list(body)
-    assert not Event.objects.filter(kind="slice.policy_changed").exists()
+def test_a_policy_that_means_nothing_is_refused(admin: Caller, world: World) -> None:
+    for body in BAD:
+        assert faults(admin.patch("slices/vision/", body)) == list(body)
+        assert not Event.objects.filter(kind="slice.policy_changed").exists()
 
 
 def test_an_empty_policy_change_changes_nothing(admin: Caller, world: World) -> None:
     assert admin.patch("slices/vision/", {}).json() == admin.get("slices/vision/").json()
-
-
-@pytest.mark.parametrize("persona", ["owner", "teammate", "outsider", "reader", "half_admin"])
-def test_nobody_else_makes_or_changes_one(persona: str, world: World, request: pytest.FixtureRequest) -> None:
-    caller = request.getfixturevalue(persona)
-
-    assert_problem(caller.post("slices/", {"name": "a", "project": world.slice.project.name}), 403, "not_allowed")
-    assert_problem(caller.patch("slices/vision/", {"nodes_approval": 5}), 403, "not_allowed")
 
 
 def test_a_slice_cannot_take_the_id_of_another_for_its_name(admin: Caller, world: World) -> None:

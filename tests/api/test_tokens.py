@@ -3,8 +3,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
-
 from accounts.models import ApiToken
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
@@ -45,12 +43,12 @@ BAD += [
 ]
 
 
-@pytest.mark.parametrize("change", BAD, ids=repr)
-def test_one_that_means_nothing_is_refused(change: dict[str, Any], owner: Caller) -> None:
-    before = ApiToken.objects.count()
+def test_one_that_means_nothing_is_refused(owner: Caller) -> None:
+    for change in BAD:
+        before = ApiToken.objects.count()
 
-    assert faults(owner.post("tokens/", {**NEW, **change})) == list(change)
-    assert ApiToken.objects.count() == before
+        assert faults(owner.post("tokens/", {**NEW, **change})) == list(change)
+        assert ApiToken.objects.count() == before
 
 
 def test_nobody_gives_more_than_he_has(owner: Caller, half_admin: Caller, reader: Caller) -> None:

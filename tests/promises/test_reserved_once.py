@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from egs.errors import Conflict
 from gpr.models import Gpr
 from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
+from inventory.services.reservations import reservation_observe
 from tests.builders import HOUR, NOW, hold, make_cluster, make_gpr, make_slice, nodes_of
 from tests.promises.books import book, is_refused, moment, undone
+from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 
@@ -236,6 +239,20 @@ def test_a_hold_takes_no_gpu_that_is_sick_or_gone() -> None:
     (reservation,) = hold(gpr, node, gpus_per_node=1)
 
     assert [reserved.gpu for reserved in reservation.gpus.all()] == [well]
+
+
+def test_a_hold_does_not_begin_before_the_release_of_what_it_takes() -> None:
+    """A plan is made, a node is released, the plan is carried out: the books must not show two holders of that moment."""
+    cluster = make_cluster(nodes=1)
+    (node,) = nodes_of(cluster)
+    mine, other = (make_gpr(make_slice(cluster)) for _ in range(2))
+    (row,) = hold(mine, node)
+    reservation_observe(reservation=row, phase=Phase.RELEASED, now=NOW + HOUR / 4)
+
+    with pytest.raises(Conflict):
+        hold(other, node, starts_at=NOW + HOUR / 4 - timedelta(microseconds=1))
+
+    hold(other, node, starts_at=NOW + HOUR / 4)
 
 
 def test_parts_of_a_node_go_to_several_until_none_is_left() -> None:

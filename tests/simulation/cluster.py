@@ -94,7 +94,7 @@ class WatchedCluster(SimulatedCluster):
     def run(self, call: StepCall) -> StepResult:
         result = super().run(call)
         is_check = call.step != ExitStep.DRAIN and result.status is StepStatus.OK
-        if is_check and self._faults.strikes(Kind.STEP_FAILS, 0.15):
+        if is_check and self._faults.strikes(Kind.STEP_FAILS, 0.3):
             return StepResult(status=StepStatus.FAILED, log="injected")
         return result
 

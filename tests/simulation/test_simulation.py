@@ -19,11 +19,8 @@ STATES = {
     "closed at its end without the hub",
     "an entry waited for the hub",
     "something was released early",
-    "something was evicted",
-    "something was canceled",
     "a clock differed",
     "an agent stopped: crash",
-    "an agent stopped: killed",
     "a GPR ended COMPLETED",
     "a GPR ended RELEASED",
 }

@@ -1,0 +1,7 @@
+"""What the server of processes.py imports before it forks: Django, set up, and all that the racers need. No connection is opened."""
+
+import django
+
+django.setup()
+
+import tests.promises.racers  # noqa: E402, F401
