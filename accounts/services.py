@@ -90,7 +90,8 @@ def create_once(*, user: User, route: str, key: str, digest: str, now: datetime,
         with transaction.atomic():
             object_id = create()
             IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
-    except IntegrityError:
+    except (IntegrityError, Conflict):
+        # A Conflict too: the other one may have taken the name that ours was to have.
         old = _creation(user, route, key, digest)
         if old is None:
             raise

@@ -13,5 +13,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
 ]
+handler400 = "egs.rest.problems.bad_request"
 handler404 = "egs.rest.problems.page_not_found"
 handler500 = "egs.rest.problems.server_error"

@@ -27,7 +27,7 @@ from gpr.witness import replan
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
 from journal.services import event_record
-from slices.models import Namespace
+from slices.models import Namespace, Slice
 from worker_agent.protocol import Phase
 
 log = structlog.get_logger(__name__)
@@ -217,6 +217,8 @@ def _starting_cluster(name: str, now: datetime) -> Cluster:
 
 
 def _namespaces(gpr: Gpr, cluster: Cluster) -> list[str]:
+    """Who binds or unbinds one meanwhile waits for the start to be over, and tells the agent then."""
+    Slice.objects.select_for_update(no_key=True).get(pk=gpr.slice_id)
     rows = Namespace.objects.filter(slice_id=gpr.slice_id, cluster=cluster)
     return list(rows.order_by("name").values_list("name", flat=True))
 

@@ -11,6 +11,7 @@ from django.db.models import F
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition, StaleState
 from gpr.models import ENDED, EndReason, Gpr, GprState
+from gpr.witness import witness_lock
 from journal.models import Severity
 from journal.services import event_record
 
@@ -56,6 +57,8 @@ def gpr_transition(
     if to not in TRANSITIONS.get(old, frozenset()):
         raise IllegalTransition(f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there.", state=old)
 
+    if S.QUEUED in {old, to}:
+        witness_lock()  # a plan in the making must not count it twice, among those who wait and those who run, or not at all
     fields = {"state": to, "state_changed_at": now, **(changes or {})}
     if to in ENDED:
         fields["ended_at"] = now

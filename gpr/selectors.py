@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound, StaleState
@@ -58,11 +58,18 @@ def queue_visible_to(actor: User) -> QuerySet[Gpr]:
 
 def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     """For those that wait; 1 is considered first. It counts those before, of whomever, and tells nothing else of them."""
-    wanted = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED}
-    if not wanted:
-        return {}
+    waiting = {gpr.pk: gpr for gpr in gprs if gpr.state == GprState.QUEUED}
+    if len(waiting) <= 1:
+        return {pk: _position(gpr) for pk, gpr in waiting.items()}
+    # To read all keys in order costs less than to count for each of a page.
     order = Gpr.objects.filter(state=GprState.QUEUED).order_by("-priority", "queued_at", "pk").values_list("pk", flat=True)
-    return {pk: position for position, pk in enumerate(order, start=1) if pk in wanted}
+    return {pk: position for position, pk in enumerate(order, start=1) if pk in waiting}
+
+
+def _position(gpr: Gpr) -> int:
+    is_older = Q(queued_at__lt=gpr.queued_at) | Q(queued_at=gpr.queued_at, pk__lt=gpr.pk)
+    ahead = Q(priority__gt=gpr.priority) | Q(priority=gpr.priority) & is_older
+    return 1 + Gpr.objects.filter(ahead, state=GprState.QUEUED).count()
 
 
 def steps_of(gpr: Gpr) -> QuerySet[StepResult]:

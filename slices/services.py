@@ -72,6 +72,7 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
 
 @transaction.atomic
 def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now: datetime) -> Membership:
+    _lock(slice_)
     membership, _ = Membership.objects.update_or_create(slice=slice_, user=user, defaults={"role": role})
     _keep_an_owner(slice_)
     event_record(
@@ -86,6 +87,7 @@ def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now
 
 @transaction.atomic
 def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> None:
+    _lock(slice_)
     if not Membership.objects.filter(slice=slice_, user=user).delete()[0]:
         raise Conflict(f"{user.name} is not a member of {slice_.name}.")
     _keep_an_owner(slice_)
@@ -103,6 +105,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
     """Raises Conflict when the namespace is bound already; by whom is not said."""
     if not slice_.clusters.filter(pk=cluster.pk).exists():
         raise InvalidInput({"cluster": [f"Workspace {slice_.name} may not use it. Add the cluster to the workspace first."]})
+    _lock(slice_)
     try:
         with transaction.atomic():
             namespace = Namespace.objects.create(slice=slice_, cluster=cluster, name=name, created_at=now)
@@ -123,6 +126,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
 @transaction.atomic
 def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> None:
     slice_, cluster = namespace.slice, namespace.cluster
+    _lock(slice_)
     namespace.delete()
     _namespaces_changed(slice_, cluster)
     event_record(
@@ -133,6 +137,11 @@ def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> Non
         slice_id=slice_.pk,
         cluster_id=cluster.pk,
     )
+
+
+def _lock(slice_: Slice) -> None:
+    """Two owners who step down at once must not each count on the other; a start must not miss a namespace of its slice."""
+    Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
 
 
 def _namespaces_changed(slice_: Slice, cluster: Cluster) -> None:

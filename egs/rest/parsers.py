@@ -33,6 +33,8 @@ class StrictJsonParser(BaseParser):
         raw: bytes = stream.read(limit + 1)
         if len(raw) > limit:
             raise BodyTooLarge
+        if not raw:
+            return {}  # as for a request that says beforehand that it has no body
         try:
             text = raw.decode()
             data = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)

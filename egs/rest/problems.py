@@ -49,6 +49,11 @@ def page_not_found(request: HttpRequest, exception: Exception) -> JsonResponse:
     return problem_response(problem(status=404, code="not_found", title="Not found", detail="There is nothing at this address."))
 
 
+def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
+    """What Django itself refuses before any view: a wrong host, for example."""
+    return problem_response(problem(status=400, code="bad_request", title="Bad request", detail="This request is not one that we answer."))
+
+
 def server_error(request: HttpRequest) -> JsonResponse:
     detail = "Something went wrong on our side; nothing was changed. Try again, and tell an administrator if it stays."
     return problem_response(problem(status=500, code="internal", title="Internal error", detail=detail))

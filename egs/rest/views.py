@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from django.db.models import Model
+from django.http import HttpRequest
 from rest_framework import serializers, viewsets
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
@@ -35,6 +36,12 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     metadata_class = None  # the schema describes the API; OPTIONS would do it again, by other rules
     schema = ApiSchema()
     lookup_value_regex = "[^/]+"
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        if "Transfer-Encoding" in request.headers:
+            # DRF takes a body that comes in chunks, without a length, for none, and would silently drop it.
+            request.META.setdefault("CONTENT_LENGTH", "-1")
+        return super().initialize_request(request, *args, **kwargs)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)

@@ -3,5 +3,5 @@
 clusters: clusters and how their agents join. agents: what an agent proves, and its session. sync: what it is told and what it saw.
 events: what it reports. nodes: cordon and inventory. reservations: who holds what.
 
-Order of locks, everywhere: the agent's session, the witness, a GPR, nodes by id, reservations by id, a cluster's generation last.
+Order of locks, everywhere: the agent's session, the witness, a GPR, a slice, nodes by id, reservations by id, a cluster's generation last.
 """

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
@@ -66,11 +66,13 @@ def agent_register(*, message: RegisterRequest, now: datetime) -> Credential:
         raise WrongCluster(
             f"Cluster {cluster.name} is known with another UID. Add this cluster under a name of its own, or use the right kubeconfig."
         )
-    other = Cluster.objects.filter(uid=message.cluster_uid).exclude(pk=cluster.pk).exists()
-    if other:
+    try:
+        with transaction.atomic():
+            is_ours = Cluster.objects.filter(pk=cluster.pk, uid__in=["", message.cluster_uid]).update(uid=message.cluster_uid)
+    except IntegrityError:
+        is_ours = 0
+    if not is_ours:
         raise WrongCluster("The cluster with this UID has joined under another name. Use a join token of that record.")
-
-    Cluster.objects.filter(pk=cluster.pk).update(uid=message.cluster_uid)
     JoinToken.objects.filter(pk=token.pk).update(used_by=message.install_id)
     agent_credentials_revoke(cluster=cluster, now=now)
     AgentSession.objects.update_or_create(

@@ -77,7 +77,7 @@ def reservations_hold(*, spec: HoldSpec) -> list[Reservation]:
 @transaction.atomic
 def reservations_want_absent(*, gpr_id: UUID) -> None:
     """Tell the agent to begin the exit, whatever the time."""
-    rows = _lock_held(gpr_id)
+    rows = _lock_held(gpr_id=gpr_id)
     changed = [row for row in rows if row.desired != Desired.ABSENT]
     Reservation.objects.filter(pk__in=[row.pk for row in changed]).update(desired=Desired.ABSENT)
     if changed:
@@ -90,7 +90,7 @@ def reservations_set_window(*, gpr_id: UUID, not_after_at: datetime, ends_at: da
 
     Raises Conflict when the GPUs are reserved for another by then.
     """
-    rows = _lock_held(gpr_id)
+    rows = _lock_held(gpr_id=gpr_id)
     ids = [row.pk for row in rows]
     try:
         with transaction.atomic():
@@ -171,8 +171,8 @@ def node_force_release(*, node: Node, reservation_ids: Sequence[UUID], actor: Us
 @transaction.atomic
 def reservations_set_namespaces(*, slice_id: UUID, cluster_id: UUID, namespaces: Sequence[str]) -> None:
     """The slice's namespaces in this cluster have changed: its live reservations follow."""
-    held = Reservation.objects.filter(slice_id=slice_id, cluster_id=cluster_id, state=ReservationState.HELD)
-    if held.update(namespaces=list(namespaces)):
+    rows = _lock_held(slice_id=slice_id, cluster_id=cluster_id)
+    if Reservation.objects.filter(pk__in=[row.pk for row in rows]).update(namespaces=list(namespaces)):
         desired_set_changed([cluster_id])
 
 
@@ -181,15 +181,15 @@ def is_usable(node: Node) -> bool:
     return node.gone_at is None and node.is_ready and node.cordoned_at is None
 
 
-def _lock_held(gpr_id: UUID) -> list[Reservation]:
-    held = Reservation.objects.filter(gpr_id=gpr_id, state=ReservationState.HELD)
+def _lock_held(**whose: UUID) -> list[Reservation]:
+    held = Reservation.objects.filter(**whose, state=ReservationState.HELD)
     list(Node.objects.select_for_update().filter(reservations__in=held).order_by("pk").values_list("pk"))
     return list(held.select_for_update().order_by("pk"))
 
 
 def _free_gpus(nodes: Sequence[Node], starts_at: datetime) -> dict[UUID, list[Gpu]]:
     # One that came free a moment after the plan was made is not taken from before that moment: the books would show two holders.
-    taken = Q(state=ReservationState.HELD) | Q(state=ReservationState.RELEASED, ends_at__gt=starts_at)
+    taken = Q(state=ReservationState.HELD) | Q(reservation__released_at__gt=starts_at)
     held = ReservedGpu.objects.filter(taken, gpu__node__in=nodes).values("gpu_id")
     free: dict[UUID, list[Gpu]] = {}
     usable = Gpu.objects.filter(node__in=nodes, is_healthy=True, gone_at=None).exclude(pk__in=held)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from typing import Any
 
 import pytest
+from django.core.handlers.asgi import ASGIRequest
+from django.urls import resolve
 
 from accounts.models import ApiToken
 from gpr.models import Gpr
 from journal.models import Event
 from slices.models import Project
+from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
+from tests.factories import People
 
 MALFORMED = {
     "nothing but a brace": b"{",
@@ -87,6 +92,20 @@ def test_whatever_is_accepted_the_answer_is_json(accept: str, owner: Caller) -> 
 
     assert response.status_code == 200
     assert response["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(("body", "status"), [(b'{"name": "p"}', 201), (b"{", 400), (b"", 400)])
+def test_a_body_that_comes_in_chunks_is_read_too(body: bytes, status: int, people: People) -> None:
+    bearer = f"Bearer {factories.token(people.admin)}".encode()
+    headers = [(b"transfer-encoding", b"chunked"), (b"content-type", b"application/json"), (b"authorization", bearer)]
+    scope = {"type": "http", "method": "POST", "path": "/api/v1/projects/", "query_string": b"", "headers": headers}
+    view = resolve("/api/v1/projects/").func
+
+    assert view(ASGIRequest(scope, BytesIO(body))).status_code == status
+
+
+def test_what_django_refuses_before_any_view_is_a_problem_too(owner: Caller) -> None:
+    assert_problem(owner.client.get("/api/v1/me/", headers={"Host": "evil.example"}), 400, "bad_request")
 
 
 def test_unknown_fields_are_all_named_together_with_every_other_fault(admin: Caller) -> None:

@@ -1,22 +1,32 @@
-"""What one tick does, and what it leaves for the next."""
+"""What one tick does, and what it leaves for the next: right when run twice, and when it did not run for an hour."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 
+from gpr import allocator
 from gpr.allocator import tick
-from gpr.models import Gpr, GprState, Promise, PromiseMove
+from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
+from gpr.services.ending import gpr_extend
 from gpr.services.requests import gpr_submit
-from inventory.models import ReservedGpu
-from tests.builders import NOW, agent_heard, make_cluster, make_slice, make_user, spec
+from inventory.models import Cluster, Reservation
+from inventory.services.clusters import cluster_resume, cluster_set_enabled
+from inventory.services.nodes import node_cordon
+from journal.models import Event
+from tests.builders import HOUR, NOW, make_cluster, make_slice, make_user, spec
+from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
+from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 
+S = GprState
+
 
 def starts() -> dict[str, object]:
-    waiting = Promise.objects.filter(gpr__state=GprState.QUEUED).order_by("slot_start_at")
+    waiting = Promise.objects.filter(gpr__state=S.QUEUED).order_by("slot_start_at")
     return dict(waiting.values_list("gpr__name", "slot_start_at"))
 
 
@@ -34,3 +44,259 @@ def test_a_start_between_two_seconds_delays_nobody() -> None:
     assert list(after_start) == ["g1", "g2", "g3"]
     assert starts() == after_start
     assert not PromiseMove.objects.exists()
+
+
+def test_a_second_tick_at_the_same_moment_does_nothing() -> None:
+    stage = Stage()
+    gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"g{number}") for number in range(3)]
+    first = stage.tick()
+    before = [fresh(gpr).version for gpr in gprs], starts(), Event.objects.count()
+
+    second = stage.tick()
+
+    assert (len(first.started), second.started, second.moved_count) == (2, [], 0)
+    assert ([fresh(gpr).version for gpr in gprs], starts(), Event.objects.count()) == before
+
+
+def test_a_box_that_came_and_went_while_nobody_ticked_has_had_its_time() -> None:
+    """The agent opened and closed it by its own clock; the slice is not given its time twice."""
+    stage = Stage()
+    gpr = stage.submit()
+    stage.tick()
+    stage.after(5)
+    stage.say(gpr, *ENTRY)
+    opened_at = stage.now
+    stage.after(gpr.duration_s)
+    stage.say(gpr, *EXIT)
+
+    stage.after(1800)
+    stage.tick()
+
+    assert moves_of(gpr) == [
+        (S.QUEUED, S.PROVISIONING, ""),
+        (S.PROVISIONING, S.ACTIVE, ""),
+        (S.ACTIVE, S.EXITING, EndReason.EXPIRED),
+        (S.EXITING, S.COMPLETED, EndReason.EXPIRED),
+    ]
+    done = fresh(gpr)
+    assert (done.active_at, done.ends_at, done.remaining_s) == (opened_at, opened_at + HOUR, 0)
+
+
+def test_a_box_that_failed_while_nobody_ticked_waits_for_the_rest_only() -> None:
+    stage = Stage()
+    gpr = stage.submit()
+    stage.tick()
+    stage.say(gpr, *ENTRY)
+    stage.after(600)
+    stage.say(gpr, Phase.EXITING)
+
+    stage.tick()
+
+    assert (fresh(gpr).state, fresh(gpr).end_reason, fresh(gpr).remaining_s) == (S.EXITING, EndReason.NODE_FAILURE, 3000)
+
+
+def test_what_is_due_for_several_moves_makes_them_in_one_tick() -> None:
+    stage = Stage()
+    gpr = stage.active()
+    stage.after(gpr.duration_s + 1)
+    stage.say(gpr, *EXIT)
+
+    report = stage.tick()
+
+    assert fresh(gpr).state == S.COMPLETED
+    assert report.moved_count == 2
+
+
+def test_the_clock_of_a_box_runs_from_the_last_of_its_nodes() -> None:
+    stage = Stage()
+    gpr = stage.submit(nodes=2)
+    stage.tick()
+    stage.say(gpr, Phase.ENTERED)
+    first, second = stage.held(gpr)
+    stage.agent.sync(_active(first, stage), at=stage.now)
+    stage.tick()
+    assert fresh(gpr).state == S.PROVISIONING
+
+    stage.after(3)
+    stage.agent.sync(_active(second, stage), at=stage.now)
+    stage.tick()
+
+    opened = fresh(gpr)
+    assert (opened.state, opened.active_at, opened.ends_at) == (S.ACTIVE, stage.now, stage.now + HOUR)
+    assert {row.not_after_at for row in stage.held(gpr)} == {stage.now + HOUR}
+
+
+def _active(row: Reservation, stage: Stage) -> object:
+    from tests.inventory.agent import seen
+
+    return seen(row, Phase.ACTIVE, active_s=stage.now.timestamp())
+
+
+@pytest.mark.parametrize("silence_s", [settings.EGS_AGENT_STALE_S + 1, settings.EGS_AGENT_UNREACHABLE_S + 1])
+def test_nothing_starts_where_the_agent_has_not_been_heard_lately(silence_s: int) -> None:
+    stage = Stage()
+    gpr = stage.submit()
+    stage.after(silence_s)
+
+    tick(now=stage.now)
+    assert fresh(gpr).state == S.QUEUED
+
+    stage.tick()
+    assert fresh(gpr).state == S.PROVISIONING
+
+
+def test_a_short_silence_of_the_agent_moves_no_promise() -> None:
+    stage = Stage()
+    gpr = stage.submit()
+    stage.after(settings.EGS_AGENT_STALE_S + 1)
+
+    tick(now=stage.now)
+    stage.tick()
+
+    assert fresh(gpr).state == S.PROVISIONING
+    assert not PromiseMove.objects.exists()
+
+
+def test_nothing_starts_in_a_cluster_that_was_rewound_until_it_is_resumed() -> None:
+    stage = Stage()
+    stage.agent.sync(known_hub_id=stage.agent.sync().hub_id, known_generation=9)
+    gpr = stage.submit()
+
+    stage.tick()
+    assert fresh(gpr).state == S.QUEUED
+
+    cluster_resume(cluster=stage.cluster, actor=stage.admin, now=stage.now)
+    stage.tick()
+    assert fresh(gpr).state == S.PROVISIONING
+
+
+def test_what_runs_in_a_rewound_cluster_runs_to_its_end() -> None:
+    stage = Stage()
+    gpr = stage.active()
+    stage.agent.sync(known_hub_id=stage.agent.sync().hub_id, known_generation=99)
+
+    stage.after(gpr.duration_s)
+    stage.tick()
+    stage.say(gpr, *EXIT)
+    stage.tick()
+
+    assert fresh(gpr).state == S.COMPLETED
+
+
+def test_nothing_starts_in_a_disabled_cluster() -> None:
+    stage = Stage()
+    gpr = stage.submit()
+    cluster_set_enabled(cluster=stage.cluster, is_enabled=False, actor=stage.admin, now=stage.now)
+
+    stage.tick()
+    assert fresh(gpr).state == S.QUEUED
+
+    cluster_set_enabled(cluster=Cluster.objects.get(), is_enabled=True, actor=stage.admin, now=stage.now)
+    stage.tick()
+    assert fresh(gpr).state == S.PROVISIONING
+
+
+def test_a_start_that_meets_a_conflict_is_skipped_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node is set aside between the plan and the start."""
+    stage = Stage(nodes=1)
+    gpr = stage.submit()
+    start = allocator._start
+
+    def start_too_late(*arguments: object) -> None:
+        node_cordon(node=stage.cluster.nodes.get(), actor=None, why="a smell", now=stage.now)
+        start(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(allocator, "_start", start_too_late)
+
+    report = stage.tick()
+
+    assert list(report.skipped) == [gpr.pk]
+    assert (fresh(gpr).state, fresh(gpr).run) == (S.QUEUED, 0)
+    assert moves_of(gpr) == []
+    assert not Reservation.objects.exists()
+
+
+def test_a_gpr_that_cannot_be_moved_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name) for name in ("broken", "well")]
+    stage.tick()
+    for gpr in gprs:
+        stage.say(gpr, *ENTRY)
+    activate = allocator._activate
+
+    def activate_some(gpr: Gpr, *arguments: object) -> bool:
+        if gpr.name == "broken":
+            raise ZeroDivisionError
+        return activate(gpr, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(allocator, "_activate", activate_some)
+
+    stage.tick()
+
+    assert {gpr.name: fresh(gpr).state for gpr in gprs} == {"broken": S.PROVISIONING, "well": S.ACTIVE}
+
+
+def test_marks_are_told_once_and_after_a_pause_only_the_latest() -> None:
+    stage = Stage()
+    gpr = stage.active()
+    told = Event.objects.filter(kind="gpr.mark", gpr_id=gpr.pk).order_by("id")
+
+    for _ in range(3):
+        stage.after(gpr.duration_s * 0.09)
+        stage.tick()
+    assert list(told.values_list("reason", flat=True)) == ["25%"]
+
+    stage.after(gpr.duration_s * 0.5)
+    stage.tick()
+    stage.tick()
+    assert list(told.values_list("reason", flat=True)) == ["25%", "75%"]
+    assert fresh(gpr).marks_passed == 3
+
+
+def test_an_extended_gpr_ends_later_and_its_books_with_it() -> None:
+    stage = Stage()
+    gpr = stage.active()
+
+    gpr_extend(gpr=gpr, extra_s=600, actor=stage.owner, now=stage.now)
+
+    longer = fresh(gpr)
+    assert longer.ends_at is not None
+    (row,) = stage.held(gpr)
+    assert (longer.duration_s, longer.remaining_s, row.not_after_at) == (4200, 4200, longer.ends_at)
+    assert row.ends_at == longer.ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    stage.after(3601)
+    stage.tick()
+    assert fresh(gpr).state == S.ACTIVE
+    stage.after(600)
+    stage.tick()
+    assert fresh(gpr).state == S.EXITING
+
+
+def test_an_extension_that_would_move_a_promise_is_refused_and_changes_nothing() -> None:
+    stage = Stage(nodes=1)
+    gpr = stage.active()
+    stage.submit(make_slice(stage.cluster, owner=stage.owner), name="next")
+    before = fresh(gpr), starts()
+
+    with pytest.raises(Exception, match="promised"):
+        gpr_extend(gpr=gpr, extra_s=3600, actor=stage.owner, now=stage.now)
+
+    assert (fresh(gpr).version, fresh(gpr).ends_at, starts()) == (before[0].version, before[0].ends_at, before[1])
+
+
+def test_nothing_is_freed_because_time_has_passed() -> None:
+    """I8: only the agent's word, or an administrator's, releases a node."""
+    stage = Stage(nodes=1)
+    gpr = stage.active()
+    late = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="late")
+
+    for _ in range(5):
+        stage.after(7200)
+        stage.tick()
+
+    assert fresh(gpr).state == S.EXITING
+    assert fresh(late).state == S.QUEUED
+    assert [row.gpr_id for row in stage.held()] == [gpr.pk]
+    stage.say(gpr, *EXIT)
+    stage.tick()
+    assert (fresh(gpr).state, fresh(late).state) == (S.COMPLETED, S.PROVISIONING)

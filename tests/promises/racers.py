@@ -174,7 +174,9 @@ def act_as_agent(race: Race, tries: int, cluster_id: UUID) -> None:
         for row in rng.sample(rows, min(len(rows), 3)):
             seq += 1
             events.append(_failed_step(row, seq, rng))
-        race.tally.attempt(lambda events=events: events_store(agent=agent, message=EventsRequest(session_epoch=epoch, events=tuple(events)), now=db_now()))
+        race.tally.attempt(
+            lambda events=events: events_store(agent=agent, message=EventsRequest(session_epoch=epoch, events=tuple(events)), now=db_now())
+        )
 
 
 def _sync(agent: AgentIdentity, epoch: int, rows: Sequence[Reservation], rng: random.Random) -> None:
@@ -215,7 +217,9 @@ def end_and_extend(race: Race, tries: int) -> None:
         gpr_id, now = rng.choice(gprs), db_now()
         works: list[Callable[[], object]] = [
             lambda gpr_id=gpr_id: reservations_want_absent(gpr_id=gpr_id),
-            lambda gpr_id=gpr_id, now=now: reservations_set_window(gpr_id=gpr_id, not_after_at=now + 600 * SECOND, ends_at=now + 700 * SECOND),
+            lambda gpr_id=gpr_id, now=now: reservations_set_window(
+                gpr_id=gpr_id, not_after_at=now + 600 * SECOND, ends_at=now + 700 * SECOND
+            ),
         ]
         race.tally.attempt(rng.choice(works), expected=(Conflict,))
 

@@ -146,12 +146,16 @@ class WatchedCluster(SimulatedCluster):
             raise Violation(f"{what} though the hub went back from generation {self.generation_known} to {generation}")
 
     def _judge_durable(self, records: Records) -> None:
-        """The start of the window was written down before anything opened, or a crash would start it twice."""
+        """The start of the box, of all its nodes, was written down before any opened, or a crash would start it twice."""
         doc, record = self.load_state(), next(iter(records.values()))
         assert doc is not None
-        progress = msgspec.json.decode(doc.body, type=State).progress.get(record.assignment_id)
-        if progress is None or progress.active_s != record.active_s:
+        state = msgspec.json.decode(doc.body, type=State)
+        box = [a for a in state.assignments.values() if (a.gpr_id, a.run) == (record.gpr_id, record.run)]
+        started = [a for a in box if state.progress[a.id].active_s == record.active_s]
+        if record.assignment_id not in {a.id for a in started}:
             raise Violation(f"opened {record.assignment_id} before its start was written down")
+        if len(started) != box[0].gang_count:
+            raise Violation(f"opened {len(started)} of {box[0].gang_count} nodes of {record.gpr_id}")
 
     def _judge_close(self, before: NodeState, records: Records) -> None:
         """I4: by its end, no later than its clock's error and one period allow; and not before the end either."""

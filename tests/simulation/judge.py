@@ -12,7 +12,9 @@ from gpr.lifecycle import TRANSITIONS
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState
 from tests.simulation.cluster import Violation, WatchedCluster
+from worker_agent.protocol import Phase
 
+PHASES = list(Phase)
 FIRST = {GprState.QUEUED, GprState.PENDING_APPROVAL}
 
 
@@ -22,17 +24,19 @@ class Judge:
         self.is_restored = [False]
         self._generations: dict[UUID, int] = {}
         self._states: dict[UUID, str] = {}
+        self._phases: dict[object, int] = {}
         self._last_event = self._released_count = 0
 
     def forget(self) -> None:
         """The database was turned back: what it said after that never happened."""
         self.is_restored[0] = True
-        self._generations, self._states, self._last_event = {}, {}, 0
+        self._generations, self._states, self._phases, self._last_event = {}, {}, {}, 0
 
     def check(self) -> None:
         """After every event: plain SQL, since it runs hundreds of times in each run."""
         self._check_transitions()
         self._check_generations()
+        self._check_phases()
         self._check_released()
 
     def _check_transitions(self) -> None:
@@ -58,6 +62,9 @@ class Judge:
         provisioned = [slice_id for slice_id, state in rows("SELECT slice_id, state FROM gpr_gpr") if state in PROVISIONED]
         if len(provisioned) > len(set(provisioned)):
             raise Violation("a slice has two provisioned GPRs")
+        over = "SELECT r.id FROM inventory_reservation r JOIN gpr_gpr g ON g.id = r.gpr_id "
+        if rows(over + "WHERE r.state = 'HELD' AND g.ended_at IS NOT NULL"):
+            raise Violation("a GPR has ended while its nodes are still held")
         held = [gpu for (gpu,) in rows("SELECT gpu_id FROM inventory_reservedgpu WHERE state = 'HELD'")]
         if len(held) > len(set(held)):
             raise Violation("a GPU is in two held reservations")
@@ -69,6 +76,14 @@ class Judge:
             if generation < self._generations.get(cluster_id, 0):
                 raise Violation(f"the generation of {cluster_id} fell to {generation}")
             self._generations[cluster_id] = generation
+
+    def _check_phases(self) -> None:
+        """What an agent said is never taken back by an older word of it."""
+        for pk, phase in rows("SELECT id, phase FROM inventory_reservation WHERE state = 'HELD'"):
+            rank = PHASES.index(phase)
+            if rank < self._phases.get(pk, 0):
+                raise Violation(f"reservation {pk} went back to {phase}")
+            self._phases[pk] = rank
 
     def _check_released(self) -> None:
         """I5, I8: what the hub calls released is released on the ground; no stale word got through."""

@@ -17,8 +17,8 @@ from django.db import transaction
 from django.test import override_settings
 
 from accounts.tokens import token_parse
-from gpr.models import Gpr
-from inventory.models import AgentCredential, AgentSession, Cluster
+from gpr.models import Gpr, GprState
+from inventory.models import AgentCredential, AgentSession, Cluster, Node
 from inventory.services.clusters import cluster_resume
 from tests.simulation.agents import SimAgent
 from tests.simulation.cluster import Violation, WatchedCluster
@@ -31,7 +31,7 @@ from worker_agent.cluster.fleet import Fleet, NodeGroup, Pods
 from worker_agent.dialog import Call
 from worker_agent.protocol import SYNC_PATH, Code, SyncRequest
 
-TROUBLE_UNTIL_S = 115.0
+TROUBLE_UNTIL_S = 100.0
 REST_STEP_S = 15.0
 REST_LIMIT_S = 500.0
 
@@ -117,7 +117,7 @@ class Simulation:
         self._plan(Kind.HUB_DOWN, 1.0, lambda: self._hub_down(self.rng.uniform(5, 70)))
         self._plan(Kind.AGENT_TWIN, 1.0, self._start_twin)
         if Kind.OLD_CREDENTIAL_USED in self.faults.kinds:
-            self.loop.after(self.rng.uniform(141.5, 144.5), self._use_old_credential)
+            self.loop.after(self.rng.uniform(123.0, 126.0), self._use_old_credential)
         if Kind.HUB_RESTORED in self.faults.kinds:
             self.loop.after(self.rng.uniform(20, 60), self._back_up)
 
@@ -231,8 +231,10 @@ class Simulation:
                 self.hub.act("resume", partial(self._resume, cluster))
             if AgentSession.objects.filter(cluster=cluster, locked_at__isnull=False).exists() or self._is_out(index):
                 self._join_anew(index, cluster)
-        self.hub.act("uncordon", self.people.uncordon)
-        self.hub.act("approve", self.people.approve)
+        if Node.objects.filter(cordoned_at__isnull=False, gone_at=None).exists():
+            self.hub.act("uncordon", self.people.uncordon)
+        if Gpr.objects.filter(state=GprState.PENDING_APPROVAL).exists():
+            self.hub.act("approve", self.people.approve)
         self.loop.after(15.0, self.care)
 
     def _resume(self, cluster: Cluster, now: datetime) -> None:
@@ -255,7 +257,7 @@ class Simulation:
         self.hub.start()
         for agent in self.agents:
             agent.start()
-        self.people.plan_day(until_s=90.0, count=self.rng.randint(2, 5))
+        self.people.plan_day(until_s=70.0, count=self.rng.randint(2, 5))
         self.plan_trouble()
         self.loop.run(TROUBLE_UNTIL_S)
         self.heal()

@@ -126,4 +126,4 @@ class People:
 
 def token_life() -> timedelta:
     """Short, so that renewals happen within one run."""
-    return timedelta(seconds=160)
+    return timedelta(seconds=120)

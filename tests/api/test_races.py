@@ -1,0 +1,84 @@
+"""Two requests at once, on a database that really lets them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from threading import Barrier
+
+import pytest
+from django.db import connection
+
+from gpr.models import Gpr
+from slices.models import Project
+from tests import factories
+from tests.api.conftest import Answer, Caller
+from tests.factories import People
+
+pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
+
+AT_ONCE = 4
+
+
+def at_once(call: Callable[[int], Answer]) -> list[Answer]:
+    barrier = Barrier(AT_ONCE)
+
+    def one(number: int) -> Answer:
+        with closing(connection):
+            barrier.wait()
+            return call(number)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(one, range(AT_ONCE)))
+
+
+@pytest.fixture
+def people() -> People:
+    return factories.make_people()
+
+
+def test_of_many_with_one_key_one_makes_the_object_and_all_get_it(people: People) -> None:
+    secret = factories.token(people.owner)
+    factories.make_slice(factories.cluster("aurora"), name="vision", owner=people.owner)
+    ask = {"name": "train", "slice": "vision", "shape": factories.SHAPE, "nodes": 1, "duration_s": 3600}
+
+    answers = at_once(lambda number: Caller(secret).post("gprs/", ask, key="k"))
+
+    assert [answer.status_code for answer in answers] == [201] * AT_ONCE
+    assert {answer.json()["id"] for answer in answers} == {str(Gpr.objects.get().pk)}
+    assert sum("Idempotency-Replayed" in answer for answer in answers) == AT_ONCE - 1
+
+
+def test_of_many_with_one_name_one_gets_it(people: People) -> None:
+    secret = factories.token(people.admin)
+
+    answers = at_once(lambda number: Caller(secret).post("projects/", {"name": "p"}))
+
+    assert Counter(answer.status_code for answer in answers) == {201: 1, 409: AT_ONCE - 1}
+    assert Project.objects.count() == 1
+
+
+def test_of_many_who_change_one_version_one_does(people: People) -> None:
+    secret = factories.token(people.owner)
+    gpr = factories.gpr(factories.make_slice(factories.cluster("aurora"), owner=people.owner), people.owner)
+
+    answers = at_once(lambda number: Caller(secret).patch(f"gprs/{gpr.pk}/", {"name": f"n{number}", "version": 1}))
+
+    assert Counter(answer.status_code for answer in answers) == {200: 1, 409: AT_ONCE - 1}
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"stale_version"}
+    gpr.refresh_from_db()
+    assert gpr.version == 2
+
+
+def test_of_two_owners_who_demote_each_other_one_stays(people: People) -> None:
+    slice_ = factories.make_slice(name="vision", owner=people.owner)
+    factories.member_set(slice_=slice_, user=people.outsider, role=factories.Role.OWNER, actor=None, now=slice_.created_at)
+    secrets = [factories.token(people.owner), factories.token(people.outsider)] * 2
+    others = ["outsider", "owner"] * 2
+
+    answers = at_once(lambda n: Caller(secrets[n]).post("slices/vision/members/", {"user": others[n], "role": "viewer"}))
+
+    assert 201 in {answer.status_code for answer in answers}
+    assert slice_.memberships.filter(role=factories.Role.OWNER).count() == 1
