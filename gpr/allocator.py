@@ -81,7 +81,8 @@ def _advance_one(gpr: Gpr, now: datetime) -> bool:
 def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
     if any(row.node.gone_at for row in rows):
         return _exit(gpr, EndReason.NODE_FAILURE, now)
-    if all(row.phase == Phase.ACTIVE for row in rows):
+    # It may have been opened, and closed again at its end, since the last tick: then it has had that time.
+    if rows and all(row.phase == Phase.ACTIVE or row.active_at is not None for row in rows):
         return _activate(gpr, rows, now)
     failed = next((row for row in rows if row.phase in {Phase.FAILED, Phase.EXITING, Phase.RELEASED}), None)
     if failed is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.conf import settings
 from django.db import connection
-from django.db.backends.sqlite3.base import DatabaseOperations
+from django.db.backends.sqlite3.operations import DatabaseOperations
 
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
@@ -26,7 +27,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory) -> None:
     """SQLite tests run on a file, as the embedded profile does, so that threads and processes share it."""
     if PROFILE == "sqlite":
-        settings.DATABASES["default"].setdefault("TEST", {})["NAME"] = str(tmp_path_factory.mktemp("database") / "egs.sqlite3")
+        default: dict[str, Any] = settings.DATABASES["default"]
+        default.setdefault("TEST", {})["NAME"] = str(tmp_path_factory.mktemp("database") / "egs.sqlite3")
 
 
 @pytest.fixture(autouse=True, scope="session")

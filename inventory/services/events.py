@@ -48,7 +48,8 @@ def _store(agent: AgentIdentity, event: AgentEvent, now: datetime) -> bool:
 
 def _store_step(agent: AgentIdentity, event: StepEvent, now: datetime) -> bool:
     rows = Reservation.objects.select_related("node").filter(cluster=agent.cluster, epoch=event.epoch)
-    row = rows.filter(pk=_uuid(event.assignment_id)).first()
+    assignment_id = _uuid(event.assignment_id)
+    row = rows.filter(pk=assignment_id).first() if assignment_id else None
     if row is None:
         return False
     _, is_new = StepResult.objects.get_or_create(

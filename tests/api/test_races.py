@@ -12,7 +12,8 @@ import pytest
 from django.db import connection
 
 from gpr.models import Gpr
-from slices.models import Project
+from slices.models import Project, Role
+from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Answer, Caller
 from tests.factories import People
@@ -74,11 +75,11 @@ def test_of_many_who_change_one_version_one_does(people: People) -> None:
 
 def test_of_two_owners_who_demote_each_other_one_stays(people: People) -> None:
     slice_ = factories.make_slice(name="vision", owner=people.owner)
-    factories.member_set(slice_=slice_, user=people.outsider, role=factories.Role.OWNER, actor=None, now=slice_.created_at)
+    member_set(slice_=slice_, user=people.outsider, role=Role.OWNER, actor=None, now=slice_.created_at)
     secrets = [factories.token(people.owner), factories.token(people.outsider)] * 2
     others = ["outsider", "owner"] * 2
 
     answers = at_once(lambda n: Caller(secrets[n]).post("slices/vision/members/", {"user": others[n], "role": "viewer"}))
 
     assert 201 in {answer.status_code for answer in answers}
-    assert slice_.memberships.filter(role=factories.Role.OWNER).count() == 1
+    assert slice_.memberships.filter(role=Role.OWNER).count() == 1

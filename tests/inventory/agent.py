@@ -17,6 +17,7 @@ from worker_agent.protocol import (
     REGISTER_PATH,
     RENEW_PATH,
     SYNC_PATH,
+    Assignment,
     Credential,
     EventsReply,
     EventsRequest,
@@ -119,6 +120,10 @@ class Agent:
 def seen(row: Reservation, phase: Phase, **changes: Any) -> Observed:
     fields: dict[str, Any] = {"assignment_id": str(row.pk), "epoch": row.epoch, "phase": phase, **changes}
     return Observed(**fields)
+
+
+def seen_of(assignment: Assignment, phase: Phase, **changes: Any) -> Observed:
+    return Observed(**{"assignment_id": assignment.id, "epoch": assignment.epoch, "phase": phase, **changes})
 
 
 def step(row: Reservation, seq: int, *, name: str = "node_ready", outcome: Outcome = Outcome.OK, **changes: Any) -> StepEvent:

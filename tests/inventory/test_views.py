@@ -16,6 +16,7 @@ from inventory import agent_views
 from inventory.agent_views import DB_THREADS, Wakeups
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
+from inventory.services.sync import generation_now
 from journal import hints
 from journal.hints import cluster_topic
 from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, nodes_of
@@ -83,12 +84,17 @@ def bump_without_a_hint(cluster: Cluster) -> None:
     Cluster.objects.filter(pk=cluster.pk).update(generation=generation_of(cluster) + 1)
 
 
+def _reader_count() -> int:
+    counts: Any = hints._redis().pubsub_numsub(hints.CHANNEL)
+    return int(dict(counts).get(hints.CHANNEL.encode(), 0))
+
+
 async def parked(wakeups: Wakeups, count: int = 1) -> None:
     """So many wait, and hints reach this process."""
     await until(lambda: sum(map(len, wakeups._parked.values())) == count)
     await asyncio.sleep(0.3)
     if PROFILE == "postgres":
-        await until(lambda: dict(hints._redis().pubsub_numsub(hints.CHANNEL)).get(hints.CHANNEL.encode(), 0) > 0)
+        await until(lambda: _reader_count() > 0)
 
 
 # -- waiting -------------------------------------------------------------------------------------------------------------
@@ -133,7 +139,7 @@ async def test_a_change_while_it_is_about_to_be_parked_is_not_missed(
     agent: Agent, wakeups: Wakeups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks, the change comes, it begins to wait: the change must count."""
-    look = agent_views.generation_now
+    look = generation_now
     changes = iter([agent.cluster])
 
     def look_then_change(**which: Any) -> int:

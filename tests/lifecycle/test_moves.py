@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -49,7 +50,12 @@ def active(stage: Stage) -> Gpr:
     return stage.active()
 
 
-def exiting(reason: EndReason, *, after_s: float = 60.0, **asked: object) -> Callable[[Stage], Gpr]:
+def open_all(stage: Stage, gpr: Gpr) -> None:
+    stage.say(gpr, Phase.ENTERED, Phase.ACTIVE)
+    stage.tick()
+
+
+def exiting(reason: EndReason, *, after_s: float = 60.0, **asked: Any) -> Callable[[Stage], Gpr]:
     def before(stage: Stage) -> Gpr:
         gpr = stage.active(**asked)
         stage.after(after_s)
@@ -119,7 +125,7 @@ CASES = {
     "start": Case(queued, lambda s, g: s.tick(), [(S.QUEUED, S.PROVISIONING, "")]),
     "open": Case(
         provisioning,
-        lambda s, g: (s.say(g, Phase.ENTERED, Phase.ACTIVE), s.tick()),
+        open_all,
         [(S.PROVISIONING, S.ACTIVE, "")],
     ),
     "release": Case(active, lambda s, g: gpr_release(gpr=g, actor=s.owner, now=s.now), [(S.ACTIVE, S.EXITING, "EARLY_RELEASE")]),

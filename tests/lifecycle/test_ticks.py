@@ -17,8 +17,9 @@ from inventory.services.clusters import cluster_resume, cluster_set_enabled
 from inventory.services.nodes import node_cordon
 from journal.models import Event
 from tests.builders import HOUR, NOW, make_cluster, make_slice, make_user, spec
+from tests.inventory.agent import seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
-from worker_agent.protocol import Phase
+from worker_agent.protocol import Observed, Phase
 
 pytestmark = pytest.mark.django_db
 
@@ -126,9 +127,7 @@ def test_the_clock_of_a_box_runs_from_the_last_of_its_nodes() -> None:
     assert {row.not_after_at for row in stage.held(gpr)} == {stage.now + HOUR}
 
 
-def _active(row: Reservation, stage: Stage) -> object:
-    from tests.inventory.agent import seen
-
+def _active(row: Reservation, stage: Stage) -> Observed:
     return seen(row, Phase.ACTIVE, active_s=stage.now.timestamp())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import count
+from typing import Any
 
 from django.db import IntegrityError, connection, transaction
 
@@ -51,11 +52,12 @@ def is_refused(work: Callable[[], object]) -> bool:
     return False
 
 
-def raw(sql: str, *params: object) -> int:
+def raw(sql: str, *params: Any) -> int:
     """How many rows it hit."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
-        return cursor.rowcount
+        hit: int = cursor.rowcount
+        return hit
 
 
 @contextmanager

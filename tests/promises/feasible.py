@@ -23,7 +23,7 @@ def faults() -> list[str]:
     nodes = {str(node.pk): node for node in Node.objects.all()}
     held_until: dict[str, float] = {}
     for row in Reservation.objects.filter(state=ReservationState.HELD).prefetch_related("gpus").select_related("gpr"):
-        end_s = math.ceil(row.ends_at.timestamp())
+        end_s: float = math.ceil(row.ends_at.timestamp())
         on_node[str(row.node_id)].append((-math.inf, end_s, row.gpus.count(), row.gpr.name))
         held_until[row.gpr.name] = max(end_s, held_until.get(row.gpr.name, 0))
         in_slice[str(row.slice_id)] = [(-math.inf, held_until[row.gpr.name], 1, row.gpr.name)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import connection
 
 # table -> the guards that its promises rest on. A migration that remakes a table on SQLite loses its triggers: then this list says so.
@@ -87,11 +89,11 @@ def constraints(table: str) -> set[str]:
 
 def index_sql(name: str) -> str:
     source = "sql FROM sqlite_master WHERE name" if connection.vendor == "sqlite" else "indexdef FROM pg_indexes WHERE indexname"
-    ((sql,),) = _rows(f"SELECT {source} = '{name}'")  # noqa: S608
+    ((sql,),) = _rows(f"SELECT {source} = '{name}'")
     return str(sql)
 
 
-def _rows(sql: str) -> list[tuple[str, ...]]:
+def _rows(sql: str) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(sql)
         return list(cursor.fetchall())

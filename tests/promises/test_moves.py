@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from itertools import product
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -115,7 +116,7 @@ def test_an_active_gpr_must_have_a_window() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"nodes": 0}, {"duration_s": 0}, {"priority": 0}, {"priority": 301}])
-def test_a_gpr_that_asks_for_nonsense_is_refused(fields: dict[str, int]) -> None:
+def test_a_gpr_that_asks_for_nonsense_is_refused(fields: dict[str, Any]) -> None:
     slice_ = make_slice()
 
     assert is_refused(lambda: make_gpr(slice_, **fields))

@@ -5,6 +5,7 @@ Nothing here proves anything on SQLite, where Django ignores row locks and one w
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from datetime import timedelta
 
@@ -52,7 +53,7 @@ def all_at_once(name: str, *arguments: object, processes: int = PROCESSES) -> Ta
 
 
 def show(name: str, tally: Tally) -> None:
-    print(f"\n{name}: {tally.try_count} tries, {tally.outcomes}, p99 {tally.p99_ms():.1f} ms")
+    sys.stdout.write(f"\n{name}: {tally.try_count} tries, {tally.outcomes}, p99 {tally.p99_ms():.1f} ms\n")
 
 
 def a_park(*, clusters: int = 1, nodes: int = 4, slices: int = 12) -> list[Cluster]:

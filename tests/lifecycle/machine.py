@@ -1,0 +1,489 @@
+"""The life of GPRs under whatever people, agents and time do to it, in any order; and what must hold after each of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from accounts.models import User
+from egs.errors import EgsError
+from gpr import allocator
+from gpr.allocator import tick
+from gpr.lifecycle import TRANSITIONS
+from gpr.models import ENDED, PROVISIONED, Gpr, GprState, Promise, PromiseMove
+from gpr.planner.plan import Reason
+from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.services.ending import gpr_extend, gpr_release
+from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.snapshot import PROMISE_TOLERANCE_S
+from inventory.models import Cluster, Node, Reservation, ReservationState, ReservedGpu
+from inventory.services.nodes import node_cordon, node_uncordon
+from inventory.services.reservations import reservation_force_release
+from inventory.services.sync import desired_set
+from journal.models import Event
+from slices.models import Namespace, Slice
+from slices.services import namespace_bind, namespace_unbind
+from tests.builders import NOW, SHAPE, make_cluster, make_slice, make_user, node_view, spec
+from tests.inventory.agent import Agent, step
+from tests.lifecycle.agent_model import ModelAgent
+from tests.promises.feasible import faults
+from worker_agent.protocol import Outcome, Phase, set_digest
+
+S = GprState
+numbers = st.integers(0, 11)
+FIRST = {S.QUEUED, S.PENDING_APPROVAL}
+REST_ROUNDS = 80
+
+
+class InternalError(AssertionError):
+    """The allocator met an exception that it had not thought of."""
+
+
+class _Log:
+    def info(self, what: str, **more: Any) -> None:
+        pass
+
+    def exception(self, what: str, **more: Any) -> None:
+        raise InternalError(what)
+
+
+class Life(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self._atomic = transaction.atomic()
+        self._atomic.__enter__()
+        # Ids are part of a run, since the planner orders by them: they are the same in each.
+        rng, self._urandom = random.Random(1), os.urandom
+        os.urandom = rng.randbytes
+        self._log, allocator.log = allocator.log, _Log()
+        self.now = NOW + timedelta(seconds=0.3)
+        self.admin, self.owner = make_user("admin", is_admin=True), make_user("owner")
+        self.clusters = [make_cluster("big", nodes=3, is_heard=False), make_cluster("small", nodes=1, gpus=2, is_heard=False)]
+        self.agents = [ModelAgent(Agent.joined(cluster, at=self.now)) for cluster in self.clusters]
+        self.slices: list[Slice] = [make_slice(*self.clusters, name=name, owner=self.owner) for name in ("red", "green", "blue")]
+        self.gone: set[str] = set()
+        self.ticked = False
+        self.generations: dict[UUID, tuple[int, str]] = {}
+        self.epochs: dict[UUID, int] = {}
+        self.states: dict[UUID, str] = {}
+        self.last_event = 0
+
+    def teardown(self) -> None:
+        if not hasattr(self, "_atomic"):
+            return
+        try:
+            self._come_to_rest()
+        finally:
+            os.urandom, allocator.log = self._urandom, self._log
+            transaction.set_rollback(True)
+            self._atomic.__exit__(None, None, None)
+
+    # -- people --------------------------------------------------------------------------------------------------------
+
+    @rule(
+        who=numbers,
+        nodes=st.sampled_from([1, 1, 2, 3, 5]),
+        gpus=st.sampled_from([None, None, 1, 2, 3]),
+        duration_s=st.sampled_from([60, 600, 601, 3600, 8 * 86_400, 10**9]),
+        priority=st.sampled_from([50, 101, 101, 250]),
+        requeue=st.booleans(),
+        later_s=st.sampled_from([None, None, None, 900]),
+    )
+    def submit(self, who: int, nodes: int, gpus: int | None, duration_s: int, priority: int, requeue: bool, later_s: int | None) -> None:
+        asked = spec(
+            self.slices[who % 3],
+            nodes=nodes,
+            gpus_per_node=gpus,
+            duration_s=duration_s,
+            priority=priority,
+            requeue_on_failure=requeue,
+            earliest_start_at=None if later_s is None else self.now + timedelta(seconds=later_s),
+        )
+        self._try(lambda: gpr_submit(actor=self.owner, spec=asked, now=self.now))
+
+    @rule(which=numbers)
+    def approve(self, which: int) -> None:
+        self._on(which, {S.PENDING_APPROVAL}, lambda gpr: gpr_approve(gpr=gpr, actor=self.admin, now=self.now))
+
+    @rule(which=numbers)
+    def reject(self, which: int) -> None:
+        self._on(which, FIRST, lambda gpr: gpr_reject(gpr=gpr, actor=self.admin, why="no", now=self.now))
+
+    @rule(which=numbers)
+    def cancel(self, which: int) -> None:
+        self._on(which, FIRST, lambda gpr: gpr_cancel(gpr=gpr, actor=self.owner, now=self.now))
+
+    @rule(
+        which=numbers,
+        changes=st.sampled_from(
+            [
+                {"duration_s": 300},
+                {"duration_s": 5400},
+                {"nodes": 2},
+                {"nodes": 9},
+                {"gpus_per_node": 1},
+                {"name": "other"},
+                {"priority": 201},
+            ]
+        ),
+    )
+    def edit(self, which: int, changes: dict[str, Any]) -> None:
+        self._on(which, FIRST, lambda gpr: gpr_edit(gpr=gpr, actor=self.owner, spec=spec_of(gpr, **changes), now=self.now))
+
+    @rule(which=numbers)
+    def edit_what_has_changed_since_it_was_read(self, which: int) -> None:
+        gpr = self._pick(which, FIRST)
+        if gpr is None:
+            return
+        stale = Gpr.objects.select_related("slice").get(pk=gpr.pk)
+        self._try(lambda: gpr_set_priority(gpr=gpr, priority=60, actor=self.admin, why="", now=self.now))
+        version = Gpr.objects.get(pk=gpr.pk).version
+        try:
+            gpr_cancel(gpr=stale, actor=self.owner, now=self.now)
+        except EgsError:
+            assert Gpr.objects.get(pk=gpr.pk).version == version
+        else:
+            raise AssertionError("a stale copy was taken")
+
+    @rule(which=numbers, priority=st.sampled_from([1, 101, 300, 301]))
+    def set_priority(self, which: int, priority: int) -> None:
+        self._on(which, FIRST, lambda gpr: gpr_set_priority(gpr=gpr, priority=priority, actor=self.admin, why="", now=self.now))
+
+    @rule(which=numbers, is_admin=st.booleans())
+    def release(self, which: int, is_admin: bool) -> None:
+        actor: User = self.admin if is_admin else self.owner
+        self._on(which, {S.PROVISIONING, S.ACTIVE}, lambda gpr: gpr_release(gpr=gpr, actor=actor, now=self.now))
+
+    @rule(which=numbers)
+    def evict(self, which: int) -> None:
+        self._on(which, {S.PROVISIONING, S.ACTIVE}, lambda gpr: gpr_evict(gpr=gpr, actor=self.admin, why="", now=self.now))
+
+    @rule(which=numbers, extra_s=st.sampled_from([1, 30, 600, 10**9]))
+    def extend(self, which: int, extra_s: int) -> None:
+        self._on(which, {S.ACTIVE}, lambda gpr: gpr_extend(gpr=gpr, extra_s=extra_s, actor=self.owner, now=self.now))
+
+    @rule(which=numbers)
+    def bind_or_unbind_a_namespace(self, which: int) -> None:
+        slice_, cluster = self.slices[which % 3], self.clusters[which % 2]
+        bound = Namespace.objects.filter(slice=slice_, cluster=cluster).first()
+        if bound:
+            namespace_unbind(namespace=bound, actor=self.admin, now=self.now)
+        else:
+            namespace_bind(slice_=slice_, cluster=cluster, name=slice_.name, actor=self.admin, now=self.now)
+
+    # -- agents and nodes ----------------------------------------------------------------------------------------------
+
+    @rule(which=numbers)
+    def sync(self, which: int) -> None:
+        self.agents[which % 2].sync(self.now)
+
+    @rule(which=numbers, number=numbers)
+    def agent_goes_on(self, which: int, number: int) -> None:
+        agent = self.agents[which % 2]
+        agent.go_on(number, self.now)
+        agent.sync(self.now)
+
+    @rule(times=st.integers(1, 4))
+    def agents_go_on_with_everything(self, times: int) -> None:
+        """As they mostly do: most boxes get somewhere."""
+        for agent in self.agents:
+            for _ in range(times):
+                agent.sync(self.now)
+                agent.go_on_with_all(self.now)
+            agent.sync(self.now)
+
+    @rule(which=numbers, number=numbers)
+    def entry_fails(self, which: int, number: int) -> None:
+        self.agents[which % 2].fail(number)
+        self.agents[which % 2].sync(self.now)
+
+    @rule(which=numbers, number=numbers)
+    def agent_gives_up_a_box(self, which: int, number: int) -> None:
+        self.agents[which % 2].leave(number, self.now)
+        self.agents[which % 2].sync(self.now)
+
+    @rule(which=numbers, number=st.integers(0, 400), count=st.integers(1, 3))
+    def old_words_come_again(self, which: int, number: int, count: int) -> None:
+        """Late, twice, and in any order: nothing of them may count."""
+        agent = self.agents[which % 2]
+        if not agent.said:
+            return
+        words = [agent.said[(number + index) % len(agent.said)] for index in range(count)]
+        self._without_effect_on_released(lambda: agent.agent.sync(*words, *reversed(words), at=self.now))
+
+    @rule(which=numbers)
+    def words_about_anothers_nodes(self, which: int) -> None:
+        agent, other = self.agents[which % 2], self.agents[1 - which % 2]
+        words = list(other.said[-3:])
+        self._without_effect(lambda: agent.agent.sync(*words, at=self.now))
+
+    @rule(which=numbers, phase=st.sampled_from([Phase.ACTIVE, Phase.RELEASED]), off=st.sampled_from([-1, 1]))
+    def words_of_another_epoch(self, which: int, phase: Phase, off: int) -> None:
+        agent = self.agents[which % 2]
+        rows = Reservation.objects.filter(cluster=agent.agent.cluster, state=ReservationState.HELD)
+        from tests.inventory.agent import seen
+
+        words = [seen(row, phase, epoch=row.epoch + off) for row in rows]
+        self._without_effect(lambda: agent.agent.sync(*words, at=self.now))
+
+    @rule(which=numbers)
+    def agent_starts_anew(self, which: int) -> None:
+        """Its new session supersedes the old one, whose words no longer count."""
+        model = self.agents[which % 2]
+        old = model.agent
+        model.agent = Agent(old.cluster, old.credential, old.cred_gen, boot=f"{old.boot}+")
+        model.agent.sync(at=self.now)
+        words = model.said[-3:]
+        self._without_effect(lambda: self._superseded(old, words))
+
+    @rule(which=numbers)
+    def an_entry_check_is_reported_as_failed(self, which: int) -> None:
+        agent = self.agents[which % 2].agent
+        row = Reservation.objects.filter(cluster=agent.cluster, state=ReservationState.HELD).first()
+        if row is not None:
+            agent.seq += 1
+            agent.events(step(row, agent.seq, outcome=Outcome.FAILED), at=self.now)
+
+    @rule(which=numbers)
+    def a_node_goes_or_comes_back(self, which: int) -> None:
+        name = f"big-n{which % 3}"
+        self.gone ^= {name}
+        self._report_inventory()
+
+    @rule(which=numbers)
+    def cordon_or_uncordon(self, which: int) -> None:
+        node = Node.objects.order_by("name")[which % 4]
+        if node.cordoned_at:
+            self._try(lambda: node_uncordon(node=node, actor=self.admin, now=self.now))
+        else:
+            self._try(lambda: node_cordon(node=node, actor=self.admin, why="a look", now=self.now))
+
+    @rule(which=numbers)
+    def force_a_release(self, which: int) -> None:
+        rows = list(Reservation.objects.filter(state=ReservationState.HELD).order_by("pk"))
+        if rows:
+            row = rows[which % len(rows)]
+            reservation_force_release(reservation=row, actor=self.admin, why="it burnt", now=self.now)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.4, 1.0, 1.7, 20.0, 50.0, 65.0, 600.0, 3700.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule()
+    def tick(self) -> None:
+        report = tick(now=self.now)
+        assert report is not None
+        assert "internal error" not in report.skipped.values()
+        self.ticked = not report.skipped
+
+    @rule(seconds=st.sampled_from([1.0, 16.0, 60.0]), times=st.integers(1, 3))
+    def a_while_passes_as_it_should(self, seconds: float, times: int) -> None:
+        for _ in range(times):
+            self.now += timedelta(seconds=seconds)
+            for agent in self.agents:
+                agent.sync(self.now)
+                agent.go_on_with_all(self.now)
+                agent.sync(self.now)
+            self.tick()
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "_atomic"):
+            return
+        self._check_reserved_once()
+        self._check_events()
+        self._check_rising()
+        self._check_held()
+        self._check_promises()
+        self._check_time()
+        if self.ticked:
+            self.ticked = False
+            assert faults() == []
+
+    def _check_reserved_once(self) -> None:
+        """I1, I2, I3."""
+        live = (
+            ReservedGpu.objects.exclude(state=ReservationState.RELEASED)
+            .order_by("starts_at")
+            .values_list("gpu", "starts_at", "ends_at", "state")
+        )
+        of_gpu: dict[UUID, list[Any]] = defaultdict(list)
+        for gpu, *window in live:
+            of_gpu[gpu].append(window)
+        for windows in of_gpu.values():
+            assert all(before[1] <= after[0] for before, after in itertools.pairwise(windows))
+            assert sum(window[2] == ReservationState.HELD for window in windows) <= 1
+        slices = list(Gpr.objects.filter(state__in=PROVISIONED).values_list("slice", flat=True))
+        assert len(slices) == len(set(slices))
+
+    def _check_events(self) -> None:
+        """I6, I12: each move is legal, has one Event, and the Events tell the whole story."""
+        news = Event.objects.filter(pk__gt=self.last_event, kind__in=["gpr.created", "gpr.transition"]).order_by("pk")
+        for event in news:
+            self.last_event = event.pk
+            assert event.gpr_id is not None
+            known = self.states.get(event.gpr_id)
+            if event.kind == "gpr.created":
+                assert known is None
+                assert event.new in FIRST
+            else:
+                assert event.old == known
+                assert event.new in TRANSITIONS.get(event.old, ())
+            self.states[event.gpr_id] = event.new
+        assert dict(Gpr.objects.values_list("pk", "state")) == self.states
+
+    def _check_rising(self) -> None:
+        """I5, I16: and whatever changes of what an agent is told, changes with the generation."""
+        for pk, generation in Cluster.objects.values_list("pk", "generation"):
+            told = set_digest(desired_set(cluster_id=pk))
+            before, told_before = self.generations.get(pk, (0, told))
+            assert generation >= before
+            assert generation > before or told == told_before, "the agent is told something else under the same generation"
+            self.generations[pk] = generation, told
+        for pk, epoch in Node.objects.values_list("pk", "epoch"):
+            assert epoch >= self.epochs.get(pk, 0)
+            self.epochs[pk] = epoch
+
+    def _check_held(self) -> None:
+        rows = list(Reservation.objects.filter(state=ReservationState.HELD).select_related("gpr"))
+        for row in rows:
+            assert row.gpr.state in PROVISIONED, f"{row} is held for a GPR that is {row.gpr.state}"
+            assert row.run == row.gpr.run
+            reserved = set(row.gpus.values_list("state", "ends_at"))
+            assert reserved == {(ReservationState.HELD, row.ends_at)}
+        for gpr in Gpr.objects.filter(state__in=PROVISIONED):
+            assert gpr.reservations.filter(run=gpr.run).count() == gpr.nodes
+        for row in Reservation.objects.filter(state=ReservationState.RELEASED):
+            assert set(row.gpus.values_list("state", flat=True)) == {ReservationState.RELEASED}
+
+    def _check_promises(self) -> None:
+        moves: dict[UUID, list[PromiseMove]] = defaultdict(list)
+        for move in PromiseMove.objects.all():
+            assert move.cause
+            moves[move.gpr_id].append(move)
+        promises = {promise.gpr_id: promise for promise in Promise.objects.all()}
+        for promise in promises.values():
+            # Nobody moved it in silence.
+            said = {promise.first_promised_start_at, *(move.new_start_at for move in moves[promise.gpr_id] if move.at >= promise.made_at)}
+            assert promise.promised_start_at in said
+        for gpr in Gpr.objects.all():
+            found = promises.get(gpr.pk)
+            if gpr.state == S.QUEUED:
+                is_hopeless = gpr.explanation.get("reason") == Reason.NEVER_FITS
+                assert is_hopeless or (found is not None and found.slot_nodes), f"{gpr} waits with neither a promise nor a reason"
+                assert gpr.explanation
+            elif gpr.state in PROVISIONED:
+                assert found is not None
+                assert gpr.provisioning_at is not None
+                late_s = (gpr.provisioning_at - found.promised_start_at).total_seconds()
+                assert late_s <= PROMISE_TOLERANCE_S + 1, f"{gpr} started {late_s} s after its promise"
+            elif gpr.state in {S.CANCELED, S.REJECTED, S.PENDING_APPROVAL}:
+                assert found is None
+
+    def _check_time(self) -> None:
+        for gpr in Gpr.objects.all():
+            assert 0 <= gpr.remaining_s <= gpr.duration_s
+            assert (gpr.ended_at is not None) == (gpr.state in ENDED)
+            if gpr.active_at is not None and gpr.ends_at is not None:
+                assert (gpr.ends_at - gpr.active_at).total_seconds() <= gpr.duration_s
+            if gpr.state == S.ACTIVE:
+                assert gpr.ends_at is not None
+                assert set(gpr.reservations.filter(run=gpr.run, state=ReservationState.HELD).values_list("not_after_at", flat=True)) <= {
+                    gpr.ends_at
+                }
+            if gpr.state == S.COMPLETED:
+                windows = gpr.reservations.filter(run=gpr.run, active_at__isnull=False, exit_began_at__isnull=False)
+                for row in windows:
+                    assert row.exit_began_at is not None
+                    assert row.active_at is not None
+
+    # -- rest ----------------------------------------------------------------------------------------------------------
+
+    def _come_to_rest(self) -> None:
+        """I11: the trouble is over, and every entry and exit ends."""
+        self.gone.clear()
+        self._report_inventory()
+        for node in Node.objects.exclude(cordoned_at=None):
+            node_uncordon(node=node, actor=self.admin, now=self.now)
+        for _ in range(REST_ROUNDS):
+            self.now += timedelta(seconds=20)
+            for agent in self.agents:
+                for _ in range(5):
+                    agent.sync(self.now)
+                    agent.go_on_with_all(self.now)
+                agent.sync(self.now)
+            self.tick()
+            self.holds()
+            left = Gpr.objects.filter(state__in=[S.PROVISIONING, S.EXITING])
+            if not left.exists():
+                return
+        raise AssertionError(f"no rest: {[(gpr.name, gpr.state) for gpr in left]}")
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _pick(self, which: int, states: set[GprState]) -> Gpr | None:
+        """Mostly one that may be moved so, sometimes one that may not."""
+        rows = list(Gpr.objects.select_related("slice").order_by("created_at", "pk"))
+        fitting = [gpr for gpr in rows if gpr.state in states]
+        choice = fitting if which % 4 and fitting else rows
+        return choice[which % len(choice)] if choice else None
+
+    def _on(self, which: int, states: set[GprState], work: Callable[[Gpr], object]) -> None:
+        gpr = self._pick(which, states)
+        if gpr is not None:
+            self._try(lambda: work(gpr))
+
+    def _try(self, work: Callable[[], object]) -> None:
+        """Refused or not; any other exception is a fault."""
+        try:
+            work()
+        except EgsError:
+            return
+
+    def _report_inventory(self) -> None:
+        agent = self.agents[0].agent
+        agent.inventory(*(node_view(f"big-n{i}") for i in range(3) if f"big-n{i}" not in self.gone), at=self.now)
+
+    def _superseded(self, old: Agent, words: Any) -> None:
+        reply = old.try_sync(*words, at=self.now)
+        assert (reply.status, reply.code) == (409, "agent_superseded")
+
+    def _without_effect(self, work: Callable[[], object]) -> None:
+        before = self._reservations()
+        work()
+        assert self._reservations() == before
+
+    def _without_effect_on_released(self, work: Callable[[], object]) -> None:
+        """What is over stays as it was; and nothing goes back."""
+        before = self._reservations()
+        work()
+        after = self._reservations()
+        assert {pk: row for pk, row in after.items() if row["state"] == ReservationState.RELEASED} == before_released(before) | {
+            pk: row
+            for pk, row in after.items()
+            if row["state"] == ReservationState.RELEASED and before[pk]["state"] != ReservationState.RELEASED
+        }
+
+    def _reservations(self) -> dict[UUID, dict[str, Any]]:
+        return {row["id"]: row for row in Reservation.objects.values()}
+
+
+def before_released(rows: dict[UUID, dict[str, Any]]) -> dict[UUID, dict[str, Any]]:
+    return {pk: row for pk, row in rows.items() if row["state"] == ReservationState.RELEASED}
+
+
+__all__ = ["SHAPE", "Life"]
