@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
@@ -82,7 +83,8 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "_atomic"):
             return
         try:
-            self._come_to_rest()
+            if sys.exc_info()[0] is None:
+                self._come_to_rest()
         finally:
             os.urandom, allocator.log = self._urandom, self._log
             transaction.set_rollback(True)
@@ -312,7 +314,7 @@ class Life(RuleBasedStateMachine):
         self._check_time()
         if self.ticked:
             self.ticked = False
-            assert faults() == []
+            assert not (found := faults()), found
 
     def _check_reserved_once(self) -> None:
         """I1, I2, I3."""
