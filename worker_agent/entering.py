@@ -7,11 +7,9 @@ from worker_agent.cluster.base import GpuPhase, StepStatus
 from worker_agent.fences import claim_refusal, is_lost, new_records
 from worker_agent.hands import Hands
 from worker_agent.link import Link
-from worker_agent.protocol import Assignment, Desired, Phase
+from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Desired, Phase
 from worker_agent.state import Progress
 from worker_agent.steps import EntryStep
-
-ENTRY_ATTEMPTS = 2  # a check that fails twice fails the entry
 
 Member = tuple[Assignment, Progress]
 

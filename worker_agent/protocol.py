@@ -21,6 +21,7 @@ import msgspec
 PROTO = "1.0"
 PROTO_MIN, PROTO_MAX = 1, 1
 WAIT_MAX_S = 20.0  # how long the hub may hold a sync
+ENTRY_ATTEMPTS = 2  # a check that fails so often fails the entry, and the hub sets the node aside
 LEASE_TTL_S = 45.0  # how long after a good sync the agent may still begin an entry
 BODY_MAX_BYTES = 8 * 1024 * 1024
 CLOCK_OFFSET_WARN_S, CLOCK_OFFSET_REFUSE_S = 2.0, 5.0

@@ -12,7 +12,7 @@ from inventory.services.agents import AgentIdentity, session_check
 from inventory.services.nodes import inventory_store, node_set_aside
 from journal.models import Severity
 from journal.services import event_record
-from worker_agent.protocol import AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
+from worker_agent.protocol import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
 
 LOG_MAX_CHARS = 64_000
 
@@ -90,5 +90,12 @@ def _tell(row: Reservation, event: StepEvent, now: datetime) -> None:
         cluster_id=row.cluster_id,
         data={"attempt": event.attempt, "outcome": event.outcome},
     )
-    if failed and event.step in row.entry_steps:
+    if _has_failed_for_good(row, event):
         node_set_aside(node=row.node, why=f"Entry check {event.step} failed.", now=now)
+
+
+def _has_failed_for_good(row: Reservation, event: StepEvent) -> bool:
+    """The agent tries each entry check again; one failure may be chance. A step that it does not know says nothing of the node."""
+    if event.outcome != Outcome.FAILED or event.step not in row.entry_steps:
+        return False
+    return row.steps.filter(step=event.step, outcome=Outcome.FAILED).count() >= ENTRY_ATTEMPTS

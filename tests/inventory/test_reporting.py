@@ -159,15 +159,21 @@ def test_a_step_may_come_after_the_release(agent: Agent, row: Reservation) -> No
 # -- effects -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNSUPPORTED])
-def test_a_failed_entry_check_sets_the_node_aside(outcome: Outcome, agent: Agent, row: Reservation) -> None:
-    agent.events(step(row, 1, outcome=outcome), step(row, 2, outcome=outcome, attempt=2))
+def test_an_entry_check_that_fails_for_good_sets_the_node_aside(agent: Agent, row: Reservation) -> None:
+    agent.events(step(row, 1, outcome=Outcome.FAILED), step(row, 2, outcome=Outcome.FAILED, attempt=2))
 
     node = Node.objects.get(pk=row.node_id)
     assert node.cordoned_at == NOW
     assert "node_ready" in node.cordon_reason
     assert Event.objects.filter(kind="node.cordoned", node_id=node.pk).count() == 1
     assert Event.objects.filter(kind="node.step_failed", severity="warning").count() == 2
+
+
+@pytest.mark.parametrize("outcomes", [[Outcome.FAILED, Outcome.OK], [Outcome.UNSUPPORTED, Outcome.UNSUPPORTED]], ids=["chance", "unknown"])
+def test_a_failure_that_says_nothing_of_the_node_leaves_it_usable(outcomes: list[Outcome], agent: Agent, row: Reservation) -> None:
+    agent.events(*(step(row, n, outcome=outcome, attempt=n) for n, outcome in enumerate(outcomes, start=1)))
+
+    assert Node.objects.get(pk=row.node_id).cordoned_at is None
 
 
 def test_a_failed_exit_step_sets_no_node_aside(agent: Agent, row: Reservation) -> None:

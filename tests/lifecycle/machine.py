@@ -6,10 +6,10 @@ import itertools
 import os
 import random
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db import transaction
@@ -59,6 +59,9 @@ class _Log:
 
 
 class Life(RuleBasedStateMachine):
+    # What happened in any of the lives: a run in which nothing ever gets far proves nothing.
+    seen: ClassVar[Counter[str]] = Counter()
+
     @initialize()
     def begin(self) -> None:
         self._atomic = transaction.atomic()
@@ -346,6 +349,7 @@ class Life(RuleBasedStateMachine):
                 assert event.old == known
                 assert event.new in TRANSITIONS.get(event.old, ())
             self.states[event.gpr_id] = event.new
+            self.seen[f"{event.old}>{event.new} {event.reason}".strip()] += 1
         assert dict(Gpr.objects.values_list("pk", "state")) == self.states
 
     def _check_rising(self) -> None:
@@ -376,6 +380,7 @@ class Life(RuleBasedStateMachine):
         moves: dict[UUID, list[PromiseMove]] = defaultdict(list)
         for move in PromiseMove.objects.all():
             assert move.cause
+            self.seen[f"moved by {move.cause}"] += 1
             moves[move.gpr_id].append(move)
         promises = {promise.gpr_id: promise for promise in Promise.objects.all()}
         for promise in promises.values():

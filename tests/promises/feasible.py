@@ -11,6 +11,7 @@ from collections import defaultdict
 from django.conf import settings
 
 from gpr.models import Gpr, GprState, Promise
+from gpr.planner.plan import Reason
 from inventory.models import Node, Reservation, ReservationState
 
 Stretch = tuple[float, float, int, str]
@@ -55,5 +56,5 @@ def _wrong_slots() -> list[str]:
     return [
         f"{gpr.name} asks for {gpr.nodes} nodes, its slot has {gpr.promise.slot_nodes}"
         for gpr in rows
-        if hasattr(gpr, "promise") and len(set(gpr.promise.slot_nodes)) != gpr.nodes
+        if hasattr(gpr, "promise") and gpr.explanation.get("reason") != Reason.NEVER_FITS and len(set(gpr.promise.slot_nodes)) != gpr.nodes
     ]
