@@ -249,8 +249,8 @@ def test_gpus_come_fall_ill_and_go(agent: Agent, cluster: Cluster) -> None:
 
 
 def test_an_inventory_never_touches_epoch_or_cordon(agent: Agent, row: Reservation) -> None:
-    agent.events(step(row, 1, outcome=Outcome.FAILED))
-    agent.seq = 1
+    agent.events(step(row, 1, outcome=Outcome.FAILED), step(row, 2, outcome=Outcome.FAILED, attempt=2))
+    agent.seq = 2
 
     agent.inventory(node_view("c1-n0"), node_view("c1-n1"), at=NOW + MINUTE)
 
