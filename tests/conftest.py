@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.db import connection
-from django.db.backends.sqlite3.operations import DatabaseOperations
+from django.db.backends.sqlite3.base import DatabaseWrapper
 
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
@@ -35,9 +35,10 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 def _flush_append_only_tables() -> Iterator[None]:
     """After a transactional test Django empties all tables by DELETE on SQLite; the journal refuses that, as it should."""
     patch = pytest.MonkeyPatch()
-    flush = DatabaseOperations.execute_sql_flush
+    operations = DatabaseWrapper.ops_class
+    flush = operations.execute_sql_flush
 
-    def lifted(self: DatabaseOperations, sql_list: list[str]) -> None:
+    def lifted(self: Any, sql_list: list[str]) -> None:
         with self.connection.cursor() as cursor:
             cursor.execute("SELECT sql FROM sqlite_master WHERE name = 'journal_event_no_delete'")
             (trigger,) = cursor.fetchone()
@@ -45,7 +46,7 @@ def _flush_append_only_tables() -> Iterator[None]:
             flush(self, sql_list)
             cursor.execute(trigger)
 
-    patch.setattr(DatabaseOperations, "execute_sql_flush", lifted)
+    patch.setattr(operations, "execute_sql_flush", lifted)
     yield
     patch.undo()
 
