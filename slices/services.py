@@ -102,7 +102,9 @@ def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> N
 
 @transaction.atomic
 def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | None, now: datetime) -> Namespace:
-    """Raises Conflict when the namespace is bound already; by whom is not said."""
+    """Raises Conflict when the namespace is bound already; by whom is not said. InvalidInput for those of the cluster itself."""
+    if name == "default" or name.startswith("kube-"):
+        raise InvalidInput({"name": ["This namespace belongs to the cluster itself. Choose one of your own."]})
     if not slice_.clusters.filter(pk=cluster.pk).exists():
         raise InvalidInput({"cluster": [f"Workspace {slice_.name} may not use it. Add the cluster to the workspace first."]})
     _lock(slice_)

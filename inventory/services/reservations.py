@@ -151,6 +151,7 @@ def reservation_force_release(*, reservation: Reservation, actor: User, why: str
         actor=actor,
         severity=Severity.WARNING,
         gpr_id=row.gpr_id,
+        slice_id=row.slice_id,
         node_id=node.pk,
         cluster_id=node.cluster_id,
     )
