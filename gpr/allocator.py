@@ -84,7 +84,7 @@ def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> 
     # It may have been opened, and closed again at its end, since the last tick: then it has had that time.
     if rows and all(row.phase == Phase.ACTIVE or row.active_at is not None for row in rows):
         return _activate(gpr, rows, now)
-    failed = next((row for row in rows if row.phase in {Phase.FAILED, Phase.EXITING, Phase.RELEASED}), None)
+    failed = next((row for row in rows if row.phase == Phase.FAILED or _is_leaving(row)), None)
     if failed is not None:
         return _exit(gpr, EndReason.CHECK_FAILED, now, why=f"{failed.node.name}: {failed.failure}" if failed.failure else "")
     if any(now > row.enter_by_at + timedelta(seconds=ENTRY_SILENCE_S) for row in rows):
@@ -97,7 +97,7 @@ def _from_active(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
         return _exit(gpr, EndReason.EXPIRED, now)
     if any(row.node.gone_at for row in rows):
         return _exit(gpr, EndReason.NODE_FAILURE, now)
-    if any(row.phase in {Phase.EXITING, Phase.RELEASED} for row in rows):
+    if any(_is_leaving(row) for row in rows):
         # The agent's clock came to the end a moment before ours; anything else would be its own failure.
         is_over = gpr.ends_at is not None and (gpr.ends_at - now).total_seconds() < settings.EGS_EXIT_ALLOWANCE_S
         return _exit(gpr, EndReason.EXPIRED if is_over else EndReason.NODE_FAILURE, now)
@@ -116,6 +116,11 @@ _STEPS: dict[GprState, Callable[[Gpr, Sequence[Reservation], datetime], bool]] =
     S.ACTIVE: _from_active,
     S.EXITING: _from_exiting,
 }
+
+
+def _is_leaving(row: Reservation) -> bool:
+    """By its agent's word, or freed without it."""
+    return row.phase in {Phase.EXITING, Phase.RELEASED} or row.state == ReservationState.RELEASED
 
 
 def _exit(gpr: Gpr, reason: EndReason, now: datetime, why: str = "") -> bool:

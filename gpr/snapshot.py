@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from gpr.models import PROVISIONED, Gpr, GprState, Promise
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Window
-from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState
+from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, agent_is_live
 from inventory.selectors import cluster_is_open
 from inventory.services.reservations import is_usable
 
@@ -130,16 +130,28 @@ def _pools(
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=clusters).annotate(has_sick_gpu=Exists(sick))
     nodes: dict[PoolKey, list[PlannerNode]] = defaultdict(list)
+    cluster_back_s = {cluster.pk: _cluster_back_s(cluster, now, now_s) for cluster in clusters.values()}
     for row in rows.order_by("name", "pk"):
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
-        is_open = is_usable(row) and not row.has_sick_gpu and cluster_is_open(cluster, now)
-        closed = () if is_open else (Window(now_s, (now_s // RETURN_S + 2) * RETURN_S),)
+        back_s = cluster_back_s[row.cluster_id] if is_usable(row) and not row.has_sick_gpu else _return_s(now_s)
+        closed = () if back_s <= now_s else (Window(now_s, back_s),)
         nodes[key].append(PlannerNode(id=str(row.pk), gpu_count=row.gpu_count, closed=closed))
         pool_of_node[row.pk] = key.id
     keys = sorted(nodes, key=lambda key: key.id)
     pools = tuple(Pool(id=k.id, cluster=k.cluster, shape=k.shape, nodes=tuple(nodes[k])) for k in keys)
     return {key.id: key for key in keys}, pools
+
+
+def _cluster_back_s(cluster: Cluster, now: datetime, now_s: int) -> int:
+    """From when on boxes may start there, in whole seconds. A silent agent is expected any moment, until it counts as away."""
+    if not cluster_is_open(cluster, now):
+        return _return_s(now_s)
+    return now_s if agent_is_live(cluster.agent, now, within_s=settings.EGS_AGENT_STALE_S) else now_s + 1
+
+
+def _return_s(now_s: int) -> int:
+    return (now_s // RETURN_S + 2) * RETURN_S
 
 
 def _running(pool_of_node: dict[UUID, str]) -> tuple[Running, ...]:

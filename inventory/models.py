@@ -214,7 +214,9 @@ class Reservation(models.Model):
         ]
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["cluster"], condition=Q(state=ReservationState.HELD), name="reservation_held"),
+            models.Index(fields=["cluster"], condition=~Q(phase=Phase.RELEASED), name="reservation_told"),
             models.Index(fields=["node", "starts_at"], name="reservation_schedule"),
+            models.Index(fields=["starts_at", "node", "epoch"], name="reservation_by_start"),
         ]
 
     def __str__(self) -> str:

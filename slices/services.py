@@ -55,6 +55,8 @@ def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], ac
 def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: datetime) -> None:
     """Holds for requests from now on. Raises InvalidInput when approval would begin beyond the maximum."""
     changes = {field.name: getattr(policy, field.name) for field in fields(policy) if getattr(policy, field.name) is not None}
+    if not changes:
+        return
     for name, value in changes.items():
         setattr(slice_, name, value)
     if slice_.duration_approval_s > slice_.duration_max_s:
@@ -153,6 +155,5 @@ def _namespaces_changed(slice_: Slice, cluster: Cluster) -> None:
 
 def _keep_an_owner(slice_: Slice) -> None:
     """Raises Conflict: a workspace without an owner could only be mended by an administrator."""
-    members = Membership.objects.filter(slice=slice_)
-    if members.exists() and not members.filter(role=Role.OWNER).exists():
+    if not Membership.objects.filter(slice=slice_, role=Role.OWNER).exists():
         raise Conflict(f"Workspace {slice_.name} needs an owner. Make another member its owner first.")

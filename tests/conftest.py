@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
@@ -54,7 +53,3 @@ def _flush_append_only_tables() -> Iterator[None]:
 @pytest.fixture
 def now() -> datetime:
     return datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-
-
-def vendor() -> str:
-    return connection.vendor

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
 from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.response import Response
@@ -12,6 +14,9 @@ from rest_framework.views import set_rollback
 
 from egs.errors import EgsError, NotFound
 
+log = structlog.get_logger(__name__)
+
+RETRY_AFTER_S = 5
 CONTENT_TYPE = "application/problem+json"
 # DRF's word -> ours, where services have one for the same thing.
 CODES = {"parse_error": "malformed_json", "permission_denied": "not_allowed"}
@@ -32,6 +37,11 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
         headers: dict[str, str] = {}
     elif isinstance(error, exceptions.APIException):
         body, headers = _of_drf(error)
+    elif isinstance(error, OperationalError | InterfaceError):
+        log.error("database_unavailable", error=str(error))
+        detail = "The database does not answer at the moment; nothing was changed. Try again in a few seconds."
+        body = problem(status=503, code="unavailable", title="Not available for the moment", detail=detail)
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
     else:
         return None
     set_rollback()

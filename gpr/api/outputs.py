@@ -59,6 +59,7 @@ class AssignedNodeSerializer(serializers.Serializer[Any]):
     node = serializers.CharField(source="node.name")
     gpus = serializers.SerializerMethodField()
     phase = serializers.ChoiceField(choices=PHASES)
+    failure = serializers.CharField(help_text="Why its agent does not go on, or what failed; empty while all is well.")
 
     def get_gpus(self, row: Reservation) -> list[str]:
         return sorted(reserved.gpu.uuid for reserved in row.gpus.all())

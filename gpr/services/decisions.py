@@ -7,11 +7,12 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import IllegalTransition, InvalidInput, StaleState
+from egs.errors import IllegalTransition, InvalidInput
 from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.services.ending import exit_begin
-from gpr.services.requests import promise_drop, promise_make
+from gpr.services.requests import gpr_update, promise_drop, promise_make, spec_of, to_its_queue
+from gpr.spec import approval_reasons
 from gpr.witness import witness_lock
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -50,25 +51,31 @@ def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
 
 @transaction.atomic
 def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: datetime) -> None:
-    """Change its place in the queue. No promise moves by it: it may start earlier, nobody starts later than promised."""
+    """Change its place in the queue. No promise moves by it: it may start earlier, nobody starts later than promised.
+
+    One that waits for approval joins the queue when no rule holds it back any more. Raises InvalidInput, IllegalTransition or StaleState.
+    """
     if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
         raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
     if gpr.state not in {S.QUEUED, S.PENDING_APPROVAL}:
         raise IllegalTransition(f"Only a waiting GPR has a place in the queue; this one is {gpr.get_state_display().lower()}.")
-    rows = Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state)
-    if not rows.update(priority=priority, version=gpr.version + 1):
-        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+    witness_lock()
+    old = gpr.priority
+    # What an administrator gives needs no approval; what waits for approval waits for what is left to approve.
+    reasons = approval_reasons(spec_of(gpr, priority=priority)) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons
+    gpr_update(gpr, {"priority": priority, "approval_reasons": reasons})
     event_record(
         kind="gpr.priority_changed",
-        message=_because(f"The priority of {gpr.name} went from {gpr.priority} to {priority}.", why),
+        message=_because(f"The priority of {gpr.name} went from {old} to {priority}.", why),
         at=now,
         actor=actor,
-        old=str(gpr.priority),
+        old=str(old),
         new=str(priority),
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
     )
-    gpr.priority, gpr.version = priority, gpr.version + 1
+    if gpr.state == S.PENDING_APPROVAL and not reasons:
+        to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
 
 

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition, InvalidInput
+from egs.errors import Conflict, IllegalTransition, InvalidInput, StaleState
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
@@ -87,7 +87,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
 
 @transaction.atomic
 def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
-    """Let an active GPR end later, if nobody's promise moves by it. Raises IllegalTransition, InvalidInput or Conflict."""
+    """Let an active GPR end later, if nobody's promise moves by it. Raises IllegalTransition, InvalidInput, StaleState or Conflict."""
     if gpr.state != S.ACTIVE or gpr.ends_at is None:
         raise IllegalTransition(f"Only an active GPR can be extended; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
     longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
@@ -104,7 +104,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
         ends_at=ends_at, duration_s=gpr.duration_s + extra_s, remaining_s=gpr.remaining_s + extra_s, version=from_version + 1
     )
     if not updated:
-        raise Conflict("This GPR has changed in the meantime. Read it again.")
+        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
     reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
     event_record(
         kind="gpr.extended",

@@ -79,7 +79,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
     if remaining_s < 1:
         raise InvalidInput({"duration_s": [f"{gpr.duration_s - gpr.remaining_s} s of it have been used already."]})
-    _update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons})
+    gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons})
     gpr.clusters.set(spec.clusters)
     event_record(
         kind="gpr.edited",
@@ -91,7 +91,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         data={"changed": sorted(changes)},
     )
     if is_new_ask:
-        _to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
+        to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
     return gpr
 
@@ -102,6 +102,29 @@ def gpr_cancel(*, gpr: Gpr, actor: User, now: datetime) -> None:
     gpr_transition(gpr=gpr, to=GprState.CANCELED, now=now, actor=actor, message=f"{gpr.name} was canceled.")
     promise_drop(gpr)
     hint(TICK)  # those behind it may start earlier
+
+
+def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
+    """Guarded by the version, like a transition. Raises StaleState."""
+    if not Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state).update(version=F("version") + 1, **changes):
+        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+    for name, value in changes.items():
+        setattr(gpr, name, value)
+    gpr.version += 1
+
+
+def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) -> None:
+    """After a change: into the queue, or to approval, where it now belongs, with a promise made anew. The caller holds the witness."""
+    promise_drop(gpr)
+    if reasons and gpr.state == GprState.QUEUED:
+        text = f"{gpr.name} needs approval: {' '.join(reasons)}"
+        gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
+    elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
+        changes = {"queued_at": gpr.queued_at or now}
+        text = f"{gpr.name} needs no approval any more."
+        gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
+    if gpr.state == GprState.QUEUED:
+        promise_make(gpr, now=now)
 
 
 def candidate_of(spec: GprSpec, *, actor: User, now: datetime) -> tuple[Request, Loaded]:
@@ -170,29 +193,6 @@ def _may_submit(actor: User, spec: GprSpec) -> None:
 def _gpr_of(spec: GprSpec) -> Gpr:
     plain = {name: getattr(spec, name) for name in PLAIN_FIELDS}
     return Gpr(**plain, slice=spec.slice, remaining_s=spec.duration_s)
-
-
-def _update(gpr: Gpr, changes: dict[str, Any]) -> None:
-    """Guarded by the version, like a transition."""
-    if not Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state).update(version=F("version") + 1, **changes):
-        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
-    for name, value in changes.items():
-        setattr(gpr, name, value)
-    gpr.version += 1
-
-
-def _to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) -> None:
-    """After an edit: the queue, or the approval, where it now belongs, with a promise made anew."""
-    promise_drop(gpr)
-    if reasons and gpr.state == GprState.QUEUED:
-        text = f"{gpr.name} needs approval: {' '.join(reasons)}"
-        gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
-    elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
-        changes = {"queued_at": gpr.queued_at or now}
-        text = f"{gpr.name} needs no approval any more."
-        gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
-    if gpr.state == GprState.QUEUED:
-        promise_make(gpr, now=now)
 
 
 def _ask(spec: GprSpec) -> str:

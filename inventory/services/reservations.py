@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from egs.errors import Conflict, NotFound
@@ -24,6 +24,9 @@ PROGRESS = {
     phase: rank
     for rank, phase in enumerate([Phase.PENDING, Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE, Phase.FAILED, Phase.EXITING, Phase.RELEASED])
 }
+
+
+FAILURE_MAX_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +114,19 @@ def reservation_observe(
     exit_began_at: datetime | None = None,
     failure: str = "",
 ) -> bool:
-    """Store how far the agent is. False when that is not news. The caller has locked the agent's session.
+    """Store how far the agent is, and why no further. False when that is not news. The caller has locked the agent's session.
 
     `active_at` is the agent's word, by its estimate of our clock: it is held within what we know to be possible.
     """
     Node.objects.select_for_update().get(pk=reservation.node_id)
     row = Reservation.objects.select_for_update().get(pk=reservation.pk)
-    if row.state != ReservationState.HELD or PROGRESS[phase] <= PROGRESS[Phase(row.phase)]:
+    if not is_news(row, phase, failure):
         return False
-    row.phase, row.failure = phase, failure[:200] or row.failure
+    if row.state != ReservationState.HELD:
+        _observe_freed(row, phase)
+        return True
+    is_further = phase != row.phase
+    row.phase, row.failure = phase, failure[:FAILURE_MAX_CHARS]
     if active_at is not None and row.active_at is None:
         row.active_at = min(max(active_at, row.starts_at), now)
     if exit_began_at is not None and row.exit_began_at is None:
@@ -127,23 +134,37 @@ def reservation_observe(
     row.save(update_fields=["phase", "failure", "active_at", "exit_began_at"])
     if phase == Phase.RELEASED:
         _release(row, now)
-    hint(TICK)
+    if is_further:
+        hint(TICK)
     return True
+
+
+def reservations_told(cluster_id: UUID) -> QuerySet[Reservation]:
+    """What the cluster's agent is told of: all that it has not let go. Most of it is held; some was freed by force."""
+    return Reservation.objects.filter(cluster_id=cluster_id).exclude(phase=Phase.RELEASED).exclude(state=ReservationState.PLANNED)
+
+
+def is_news(row: Reservation, phase: Phase, failure: str) -> bool:
+    """Is this word of its agent further, or another reason at the same place?"""
+    if row.phase == phase:
+        return row.state == ReservationState.HELD and row.failure != failure[:FAILURE_MAX_CHARS]
+    return PROGRESS[phase] > PROGRESS[Phase(row.phase)]
 
 
 @transaction.atomic
 def reservation_force_release(*, reservation: Reservation, actor: User, why: str, now: datetime) -> None:
     """Free a node without its agent's word: an administrator vouches that nothing of the slice is left on it.
 
-    Raises Conflict when it is not held. The epoch rises, so that the agent, should it come back, cannot act on the old one.
+    Raises Conflict when it is not held. The epoch rises, so that the agent, should it come back, cannot act on the old one; it is told
+    to let go until it says that it has.
     """
     node = Node.objects.select_for_update().get(pk=reservation.node_id)
     row = Reservation.objects.select_for_update().get(pk=reservation.pk)
     if row.state != ReservationState.HELD:
         raise Conflict("This reservation is not held any more.")
     Node.objects.filter(pk=node.pk).update(epoch=node.epoch + 1)
-    row.phase, row.failure = Phase.RELEASED, f"Released by force: {why}"[:200]
-    row.save(update_fields=["phase", "failure"])
+    row.desired, row.failure = Desired.ABSENT, f"Released by force: {why}"[:FAILURE_MAX_CHARS]
+    row.save(update_fields=["desired", "failure"])
     event_record(
         kind="reservation.force_released",
         message=f"Node {node.name} was released by force: {why}",
@@ -225,6 +246,14 @@ def _reservation(spec: HoldSpec, node: Node, *, epoch: int) -> Reservation:
         enter_by_at=spec.enter_by_at,
         duration_s=spec.duration_s,
     )
+
+
+def _observe_freed(row: Reservation, phase: Phase) -> None:
+    """The books are closed; all that its agent can still say is that it has let go."""
+    row.phase = phase
+    row.save(update_fields=["phase"])
+    if phase == Phase.RELEASED:
+        desired_set_changed([row.cluster_id])
 
 
 def _release(row: Reservation, now: datetime) -> None:

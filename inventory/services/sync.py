@@ -8,9 +8,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
-from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservationState
+from inventory.models import AgentSession, Cluster, Hub, Node, Reservation
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
-from inventory.services.reservations import reservation_observe
+from inventory.services.reservations import is_news, reservation_observe, reservations_told
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -60,9 +60,8 @@ def generation_now(*, cluster_id: UUID) -> int:
 
 
 def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
-    """Everything that is held in the cluster, in order of id."""
-    held = Reservation.objects.filter(cluster_id=cluster_id, state=ReservationState.HELD)
-    rows = held.select_related("gpr", "slice", "node").prefetch_related("gpus__gpu").order_by("pk")
+    """Everything in the cluster that its agent has not let go, in order of id: what is held, and what an administrator freed without it."""
+    rows = reservations_told(cluster_id).select_related("gpr", "slice", "node").prefetch_related("gpus__gpu").order_by("pk")
     return tuple(_assignment(row) for row in rows)
 
 
@@ -73,7 +72,7 @@ def hub_id() -> str:
 
 def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
     """Take over what is news. Another cluster's id, an old epoch, an unknown id: no effect."""
-    rows = {str(row.pk): row for row in Reservation.objects.filter(cluster_id=cluster_id, state=ReservationState.HELD)}
+    rows = {str(row.pk): row for row in reservations_told(cluster_id)}
     news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
     # All nodes at once and in order: reservations of others lock them so, too.
     node_ids = {rows[seen.assignment_id].node_id for seen in news}
@@ -91,7 +90,7 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
 
 
 def _is_news(row: Reservation | None, seen: Observed) -> bool:
-    return row is not None and row.epoch == seen.epoch and row.phase != seen.phase
+    return row is not None and row.epoch == seen.epoch and is_news(row, seen.phase, seen.failure)
 
 
 def _begin_session(session: AgentSession, message: SyncRequest) -> None:

@@ -80,6 +80,33 @@ def test_a_priority_moves_it_in_the_queue_and_no_promise_with_it(admin: Caller, 
     assert Event.objects.get(kind="gpr.priority_changed").message.endswith("from 101 to 300. Deadline.")
 
 
+def test_one_that_no_rule_holds_back_any_more_is_queued(admin: Caller, asking: Gpr) -> None:
+    """As after an edit by its owner: nobody approves what needs no approval."""
+    assert asking.approval_reasons
+
+    body = admin.post(f"gprs/{asking.pk}/priority/", {"priority": 150}).json()
+
+    assert (body["state"], body["approval_reasons"], body["position"]) == ("QUEUED", [], 1)
+    assert body["promised_start_at"] is not None
+
+
+def test_a_priority_that_an_administrator_gives_needs_no_approval(admin: Caller, world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner)
+
+    body = admin.post(f"gprs/{gpr.pk}/priority/", {"priority": 300}).json()
+
+    assert (body["state"], body["priority"], body["approval_reasons"]) == ("QUEUED", 300, [])
+
+
+def test_the_reasons_that_it_waits_for_approval_follow_its_priority(admin: Caller, world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner, priority=300, duration_s=world.slice.duration_approval_s + 1)
+    assert len(gpr.approval_reasons) == 2
+
+    body = admin.post(f"gprs/{gpr.pk}/priority/", {"priority": 150}).json()
+
+    assert (body["state"], len(body["approval_reasons"])) == ("PENDING_APPROVAL", 1)
+
+
 def test_a_priority_out_of_bounds_is_refused(admin: Caller, asking: Gpr) -> None:
     for value in [0, 301, -1, 1.5, True, "5", None, 2**60]:
         assert faults(admin.post(f"gprs/{asking.pk}/priority/", {"priority": value})) == ["priority"]

@@ -11,6 +11,7 @@ from gpr.models import PromiseMove
 from gpr.planner.explain import STRANGER
 from gpr.planner.plan import Cause
 from inventory.models import Node
+from inventory.services.reservations import reservation_observe
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from worker_agent.protocol import Phase
@@ -62,6 +63,16 @@ def test_its_life_shows_step_by_step(owner: Caller, world: World) -> None:
     seen = owner.get(path).json()
     assert (seen["state"], seen["end_reason"], seen["nodes_assigned"]) == ("RELEASED", "EARLY_RELEASE", [])
     assert seen["ended_at"] >= seen["ends_at"][:10]
+
+
+def test_a_node_says_why_it_does_not_go_on(owner: Caller, world: World) -> None:
+    gpr = factories.started(world.slice, world.people.owner)
+    (row,) = factories.held(gpr)
+    reservation_observe(reservation=row, phase=Phase.PENDING, now=db_now(), failure="still held by another")
+
+    (node,) = owner.get(f"gprs/{gpr.pk}/").json()["nodes_assigned"]
+
+    assert (node["phase"], node["failure"]) == ("PENDING", "still held by another")
 
 
 def test_it_says_whom_it_waits_for_if_the_reader_may_know(owner: Caller, world: World) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.handlers.asgi import ASGIRequest
+from django.db import InterfaceError, OperationalError
 from django.urls import resolve
 
 from accounts.models import ApiToken
@@ -167,6 +168,20 @@ def test_a_fault_of_ours_tells_nothing_of_itself(owner: Caller, monkeypatch: pyt
 
     assert_problem(response, 500, "internal")
     assert b"secret" not in response.content
+
+
+@pytest.mark.parametrize("error", [OperationalError("could not connect to server at 10.0.0.5"), InterfaceError("connection is closed")])
+def test_a_database_that_is_away_is_a_503_that_says_to_come_again(error: Exception, owner: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("gpr.api.gprs.gprs_visible_to", fail)
+
+    response = owner.get("gprs/")
+
+    assert_problem(response, 503, "unavailable")
+    assert response.headers["Retry-After"] == "5"
+    assert b"10.0.0.5" not in response.content
 
 
 def test_a_refused_request_stores_nothing(owner: Caller, world: World, ask: dict[str, Any]) -> None:

@@ -94,6 +94,7 @@ def test_a_policy_that_means_nothing_is_refused(admin: Caller, world: World) -> 
 
 def test_an_empty_policy_change_changes_nothing(admin: Caller, world: World) -> None:
     assert admin.patch("slices/vision/", {}).json() == admin.get("slices/vision/").json()
+    assert not Event.objects.filter(kind="slice.policy_changed").exists()
 
 
 def test_a_slice_cannot_take_the_id_of_another_for_its_name(admin: Caller, world: World) -> None:

@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
-import psycopg
 import pytest
 
+from tests.databases import postgres_database
 from tests.e2e.processes import START_S, ProductionStage, wait_for
 
 pytestmark = pytest.mark.postgres_only
@@ -20,13 +19,8 @@ REDIS_DATABASE = 9  # no other test uses it
 
 @pytest.fixture
 def database_url() -> Iterator[str]:
-    """A database of its own, dropped afterwards."""
-    given = urlsplit(os.environ["EGS_DATABASE_URL"])
-    name = f"egs_e2e_{uuid4().hex[:12]}"
-    with psycopg.connect(given.geturl(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield given._replace(path=f"/{name}").geturl()
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with postgres_database() as url:
+        yield url
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
@@ -216,14 +218,48 @@ def test_a_word_after_the_release_has_no_effect(agent: Agent, cluster: Cluster) 
     assert everything() == before
 
 
-def test_a_word_after_a_forced_release_has_no_effect(agent: Agent, cluster: Cluster) -> None:
+def test_an_agent_is_told_of_a_forced_release_until_it_has_let_go(agent: Agent, cluster: Cluster) -> None:
+    """Else a living agent would keep the slice on the node until its window ends."""
     row = held(cluster)
+    agent.sync(seen(row, Phase.ACTIVE, active_s=NOW.timestamp()))
     reservation_force_release(reservation=row, actor=make_user(is_admin=True), why="it burnt", now=NOW)
+    freed, generation = now_of(row), generation_of(cluster)
+
+    (told,) = agent.sync(seen(row, Phase.ACTIVE)).assignments or ()
+    (still,) = agent.sync(seen(row, Phase.EXITING, failure="pods refuse to go")).assignments or ()
+    last = agent.sync(seen(row, Phase.RELEASED))
+
+    assert (told.id, told.desired, still.id, last.assignments) == (str(row.pk), "ABSENT", str(row.pk), ())
+    assert last.generation == generation + 1
+    after = now_of(row)
+    assert (freed.state, freed.phase, after.phase) == (ReservationState.RELEASED, Phase.ACTIVE, Phase.RELEASED)
+    books = ("state", "released_at", "ends_at", "failure", "active_at")
+    assert [getattr(after, name) for name in books] == [getattr(freed, name) for name in books]
+
+
+def test_why_an_agent_does_not_go_on_is_kept_and_forgotten_when_it_does(agent: Agent, cluster: Cluster) -> None:
+    row = held(cluster)
+
+    agent.sync(seen(row, Phase.PENDING, failure="the clocks of hub and agent differ by 9 s"))
+    assert now_of(row).failure == "the clocks of hub and agent differ by 9 s"
+    agent.sync(seen(row, Phase.PENDING, failure="still held by another"))
+    assert now_of(row).failure == "still held by another"
+    agent.sync(seen(row, Phase.ENTERING))
+    agent.sync(seen(row, Phase.PENDING, failure="late words"))
+
+    assert (now_of(row).phase, now_of(row).failure) == (Phase.ENTERING, "")
+
+
+def test_a_reason_too_long_for_its_column_is_news_once(agent: Agent, cluster: Cluster) -> None:
+    row = held(cluster)
+    agent.sync(seen(row, Phase.PENDING, failure="x" * 500))
     before = everything()
 
-    agent.sync(seen(row, Phase.EXITING), seen(row, Phase.RELEASED))
+    with CaptureQueriesContext(connection) as queries:
+        agent.sync(seen(row, Phase.PENDING, failure="x" * 500))
 
     assert everything() == before
+    assert not [query for query in queries if query["sql"].startswith('UPDATE "inventory_reservation"')]
 
 
 def test_the_same_word_twice_counts_once(agent: Agent, cluster: Cluster) -> None:

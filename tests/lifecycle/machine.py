@@ -9,9 +9,11 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import timedelta
+from functools import wraps
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -34,7 +36,7 @@ from inventory.services.sync import desired_set
 from journal.models import Event
 from slices.models import Namespace, Slice
 from slices.services import namespace_bind, namespace_unbind
-from tests.builders import NOW, SHAPE, make_cluster, make_slice, make_user, node_view, spec
+from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, spec
 from tests.inventory.agent import Agent, step
 from tests.lifecycle.agent_model import ModelAgent
 from tests.promises.feasible import faults
@@ -42,8 +44,35 @@ from worker_agent.protocol import Outcome, Phase, set_digest
 
 S = GprState
 numbers = st.integers(0, 11)
+requests = st.tuples(
+    st.integers(0, 2),
+    st.sampled_from([1, 1, 1, 2, 2, 3, 5]),
+    st.sampled_from([None, None, 1, 2, 3]),
+    st.sampled_from([60, 60, 600, 601, 3600, 8 * 86_400, 10**9]),
+    st.sampled_from([50, 101, 101, 101, 250]),
+    st.sampled_from([True, True, False]),
+    st.sampled_from([None, None, None, None, 900]),
+)
+# What the world does behind each rule, mostly nothing: seconds between two turns of it, and how many.
+World = tuple[float, int]
+worlds = st.sampled_from([(0.0, 0), (0.0, 0), (0.0, 0), (1.0, 1), (1.0, 4), (5.0, 2), (16.0, 2), (300.0, 3)])
 FIRST = {S.QUEUED, S.PENDING_APPROVAL}
 REST_ROUNDS = 80
+
+
+def act(**strategies: Any) -> Callable[[Callable[..., None]], Any]:
+    """A rule, and behind it whatever the world does."""
+
+    def decorate(work: Callable[..., None]) -> Any:
+        @wraps(work)
+        def both(self: Life, then: World, **drawn: Any) -> None:
+            work(self, **drawn)
+            self._go_on(then)
+
+        decorated: Any = rule(then=worlds, **strategies)
+        return decorated(both)
+
+    return decorate
 
 
 class InternalError(AssertionError):
@@ -62,8 +91,8 @@ class Life(RuleBasedStateMachine):
     # What happened in any of the lives: a run in which nothing ever gets far proves nothing.
     seen: ClassVar[Counter[str]] = Counter()
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(asks=st.lists(requests, min_size=2, max_size=5))
+    def begin(self, asks: list[Any]) -> None:
         self._atomic = transaction.atomic()
         self._atomic.__enter__()
         # Ids are part of a run, since the planner orders by them: they are the same in each.
@@ -81,6 +110,9 @@ class Life(RuleBasedStateMachine):
         self.epochs: dict[UUID, int] = {}
         self.states: dict[UUID, str] = {}
         self.last_event = 0
+        for ask in asks:
+            self._submit(*ask)
+        self.holds()
 
     def teardown(self) -> None:
         if not hasattr(self, "_atomic"):
@@ -95,18 +127,13 @@ class Life(RuleBasedStateMachine):
 
     # -- people --------------------------------------------------------------------------------------------------------
 
-    @rule(
-        who=numbers,
-        nodes=st.sampled_from([1, 1, 2, 3, 5]),
-        gpus=st.sampled_from([None, None, 1, 2, 3]),
-        duration_s=st.sampled_from([60, 600, 601, 3600, 8 * 86_400, 10**9]),
-        priority=st.sampled_from([50, 101, 101, 250]),
-        requeue=st.booleans(),
-        later_s=st.sampled_from([None, None, None, 900]),
-    )
-    def submit(self, who: int, nodes: int, gpus: int | None, duration_s: int, priority: int, requeue: bool, later_s: int | None) -> None:
+    @act(ask=requests)
+    def submit(self, ask: Any) -> None:
+        self._submit(*ask)
+
+    def _submit(self, who: int, nodes: int, gpus: int | None, duration_s: int, priority: int, requeue: bool, later_s: int | None) -> None:
         asked = spec(
-            self.slices[who % 3],
+            self.slices[who],
             nodes=nodes,
             gpus_per_node=gpus,
             duration_s=duration_s,
@@ -116,19 +143,19 @@ class Life(RuleBasedStateMachine):
         )
         self._try(lambda: gpr_submit(actor=self.owner, spec=asked, now=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def approve(self, which: int) -> None:
         self._on(which, {S.PENDING_APPROVAL}, lambda gpr: gpr_approve(gpr=gpr, actor=self.admin, now=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def reject(self, which: int) -> None:
         self._on(which, FIRST, lambda gpr: gpr_reject(gpr=gpr, actor=self.admin, why="no", now=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def cancel(self, which: int) -> None:
         self._on(which, FIRST, lambda gpr: gpr_cancel(gpr=gpr, actor=self.owner, now=self.now))
 
-    @rule(
+    @act(
         which=numbers,
         changes=st.sampled_from(
             [
@@ -145,7 +172,7 @@ class Life(RuleBasedStateMachine):
     def edit(self, which: int, changes: dict[str, Any]) -> None:
         self._on(which, FIRST, lambda gpr: gpr_edit(gpr=gpr, actor=self.owner, spec=spec_of(gpr, **changes), now=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def edit_what_has_changed_since_it_was_read(self, which: int) -> None:
         gpr = self._pick(which, FIRST)
         if gpr is None:
@@ -160,24 +187,24 @@ class Life(RuleBasedStateMachine):
         else:
             raise AssertionError("a stale copy was taken")
 
-    @rule(which=numbers, priority=st.sampled_from([1, 101, 300, 301]))
+    @act(which=numbers, priority=st.sampled_from([1, 101, 300, 301]))
     def set_priority(self, which: int, priority: int) -> None:
         self._on(which, FIRST, lambda gpr: gpr_set_priority(gpr=gpr, priority=priority, actor=self.admin, why="", now=self.now))
 
-    @rule(which=numbers, is_admin=st.booleans())
+    @act(which=numbers, is_admin=st.booleans())
     def release(self, which: int, is_admin: bool) -> None:
         actor: User = self.admin if is_admin else self.owner
         self._on(which, {S.PROVISIONING, S.ACTIVE}, lambda gpr: gpr_release(gpr=gpr, actor=actor, now=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def evict(self, which: int) -> None:
         self._on(which, {S.PROVISIONING, S.ACTIVE}, lambda gpr: gpr_evict(gpr=gpr, actor=self.admin, why="", now=self.now))
 
-    @rule(which=numbers, extra_s=st.sampled_from([1, 30, 600, 10**9]))
+    @act(which=numbers, extra_s=st.sampled_from([1, 30, 600, 10**9]))
     def extend(self, which: int, extra_s: int) -> None:
         self._on(which, {S.ACTIVE}, lambda gpr: gpr_extend(gpr=gpr, extra_s=extra_s, actor=self.owner, now=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def bind_or_unbind_a_namespace(self, which: int) -> None:
         slice_, cluster = self.slices[which % 3], self.clusters[which % 2]
         bound = Namespace.objects.filter(slice=slice_, cluster=cluster).first()
@@ -188,17 +215,17 @@ class Life(RuleBasedStateMachine):
 
     # -- agents and nodes ----------------------------------------------------------------------------------------------
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def sync(self, which: int) -> None:
         self.agents[which % 2].sync(self.now)
 
-    @rule(which=numbers, number=numbers)
+    @act(which=numbers, number=numbers)
     def agent_goes_on(self, which: int, number: int) -> None:
         agent = self.agents[which % 2]
         agent.go_on(number, self.now)
         agent.sync(self.now)
 
-    @rule(times=st.integers(1, 4))
+    @act(times=st.integers(1, 4))
     def agents_go_on_with_everything(self, times: int) -> None:
         """As they mostly do: most boxes get somewhere."""
         for agent in self.agents:
@@ -207,17 +234,17 @@ class Life(RuleBasedStateMachine):
                 agent.go_on_with_all(self.now)
             agent.sync(self.now)
 
-    @rule(which=numbers, number=numbers)
+    @act(which=numbers, number=numbers)
     def entry_fails(self, which: int, number: int) -> None:
         self.agents[which % 2].fail(number)
         self.agents[which % 2].sync(self.now)
 
-    @rule(which=numbers, number=numbers)
+    @act(which=numbers, number=numbers)
     def agent_gives_up_a_box(self, which: int, number: int) -> None:
         self.agents[which % 2].leave(number, self.now)
         self.agents[which % 2].sync(self.now)
 
-    @rule(which=numbers, number=st.integers(0, 400), count=st.integers(1, 3))
+    @act(which=numbers, number=st.integers(0, 400), count=st.integers(1, 3))
     def old_words_come_again(self, which: int, number: int, count: int) -> None:
         """Late, twice, and in any order: nothing of them may count."""
         agent = self.agents[which % 2]
@@ -226,13 +253,13 @@ class Life(RuleBasedStateMachine):
         words = [agent.said[(number + index) % len(agent.said)] for index in range(count)]
         self._without_effect_on_released(lambda: agent.agent.sync(*words, *reversed(words), at=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def words_about_anothers_nodes(self, which: int) -> None:
         agent, other = self.agents[which % 2], self.agents[1 - which % 2]
         words = list(other.said[-3:])
         self._without_effect(lambda: agent.agent.sync(*words, at=self.now))
 
-    @rule(which=numbers, phase=st.sampled_from([Phase.ACTIVE, Phase.RELEASED]), off=st.sampled_from([-1, 1]))
+    @act(which=numbers, phase=st.sampled_from([Phase.ACTIVE, Phase.RELEASED]), off=st.sampled_from([-1, 1]))
     def words_of_another_epoch(self, which: int, phase: Phase, off: int) -> None:
         agent = self.agents[which % 2]
         rows = Reservation.objects.filter(cluster=agent.agent.cluster, state=ReservationState.HELD)
@@ -241,7 +268,7 @@ class Life(RuleBasedStateMachine):
         words = [seen(row, phase, epoch=row.epoch + off) for row in rows]
         self._without_effect(lambda: agent.agent.sync(*words, at=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def agent_starts_anew(self, which: int) -> None:
         """Its new session supersedes the old one, whose words no longer count."""
         model = self.agents[which % 2]
@@ -251,7 +278,7 @@ class Life(RuleBasedStateMachine):
         words = model.said[-3:]
         self._without_effect(lambda: self._superseded(old, words))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def an_entry_check_is_reported_as_failed(self, which: int) -> None:
         agent = self.agents[which % 2].agent
         row = Reservation.objects.filter(cluster=agent.cluster, state=ReservationState.HELD).first()
@@ -259,13 +286,13 @@ class Life(RuleBasedStateMachine):
             agent.seq += 1
             agent.events(step(row, agent.seq, outcome=Outcome.FAILED), at=self.now)
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def a_node_goes_or_comes_back(self, which: int) -> None:
         name = f"big-n{which % 3}"
         self.gone ^= {name}
         self._report_inventory()
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def cordon_or_uncordon(self, which: int) -> None:
         node = Node.objects.order_by("name")[which % 4]
         if node.cordoned_at:
@@ -273,7 +300,7 @@ class Life(RuleBasedStateMachine):
         else:
             self._try(lambda: node_cordon(node=node, actor=self.admin, why="a look", now=self.now))
 
-    @rule(which=numbers)
+    @act(which=numbers)
     def force_a_release(self, which: int) -> None:
         rows = list(Reservation.objects.filter(state=ReservationState.HELD).order_by("pk"))
         if rows:
@@ -282,26 +309,46 @@ class Life(RuleBasedStateMachine):
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    @rule(seconds=st.sampled_from([0.4, 1.0, 1.7, 20.0, 50.0, 65.0, 600.0, 3700.0]))
-    def time_passes(self, seconds: float) -> None:
+    @act(seconds=st.sampled_from([0.4, 1.0, 1.7, 20.0, 50.0, 65.0, 600.0, 3700.0]))
+    def nobody_does_anything_for_a_while(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    @rule()
-    def tick(self) -> None:
+    @act(seconds=st.sampled_from([0.4, 20.0, 65.0, 3700.0]), times=st.integers(1, 3))
+    def only_the_hub_works(self, seconds: float, times: int) -> None:
+        for _ in range(times):
+            self.now += timedelta(seconds=seconds)
+            self._tick()
+
+    @act(seconds=st.sampled_from([0.4, 20.0, 65.0, 3700.0]), times=st.integers(1, 4))
+    def only_the_agents_work(self, seconds: float, times: int) -> None:
+        for _ in range(times):
+            self.now += timedelta(seconds=seconds)
+            self._agents()
+
+    @act(seconds=st.sampled_from([1.0, 5.0, 16.0, 600.0]), times=st.integers(2, 6))
+    def all_is_well(self, seconds: float, times: int) -> None:
+        self._go_on((seconds, times))
+
+    def _go_on(self, world: World) -> None:
+        """The world turns: agents and hub do their part so many times, so many seconds apart."""
+        seconds, times = world
+        for _ in range(times):
+            self.now += timedelta(seconds=seconds)
+            self._agents()
+            self._tick()
+            self.holds()
+
+    def _agents(self) -> None:
+        for agent in self.agents:
+            agent.sync(self.now)
+            agent.go_on_with_all(self.now)
+            agent.sync(self.now)
+
+    def _tick(self) -> None:
         report = tick(now=self.now)
         assert report is not None
         assert "internal error" not in report.skipped.values()
         self.ticked = not report.skipped
-
-    @rule(seconds=st.sampled_from([1.0, 16.0, 60.0]), times=st.integers(1, 3))
-    def a_while_passes_as_it_should(self, seconds: float, times: int) -> None:
-        for _ in range(times):
-            self.now += timedelta(seconds=seconds)
-            for agent in self.agents:
-                agent.sync(self.now)
-                agent.go_on_with_all(self.now)
-                agent.sync(self.now)
-            self.tick()
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
@@ -380,7 +427,7 @@ class Life(RuleBasedStateMachine):
         moves: dict[UUID, list[PromiseMove]] = defaultdict(list)
         for move in PromiseMove.objects.all():
             assert move.cause
-            self.seen[f"moved by {move.cause}"] += 1
+            self.seen[f"moved by {move.cause}"] = 1
             moves[move.gpr_id].append(move)
         promises = {promise.gpr_id: promise for promise in Promise.objects.all()}
         for promise in promises.values():
@@ -409,14 +456,13 @@ class Life(RuleBasedStateMachine):
                 assert (gpr.ends_at - gpr.active_at).total_seconds() <= gpr.duration_s
             if gpr.state == S.ACTIVE:
                 assert gpr.ends_at is not None
+                assert gpr.active_at is not None
                 assert set(gpr.reservations.filter(run=gpr.run, state=ReservationState.HELD).values_list("not_after_at", flat=True)) <= {
                     gpr.ends_at
                 }
+                assert (gpr.ends_at - gpr.active_at).total_seconds() == gpr.remaining_s
             if gpr.state == S.COMPLETED:
-                windows = gpr.reservations.filter(run=gpr.run, active_at__isnull=False, exit_began_at__isnull=False)
-                for row in windows:
-                    assert row.exit_began_at is not None
-                    assert row.active_at is not None
+                assert gpr.remaining_s < settings.EGS_EXIT_ALLOWANCE_S, "completed, but it had not had its time"
 
     # -- rest ----------------------------------------------------------------------------------------------------------
 
@@ -428,12 +474,9 @@ class Life(RuleBasedStateMachine):
             node_uncordon(node=node, actor=self.admin, now=self.now)
         for _ in range(REST_ROUNDS):
             self.now += timedelta(seconds=20)
-            for agent in self.agents:
-                for _ in range(5):
-                    agent.sync(self.now)
-                    agent.go_on_with_all(self.now)
-                agent.sync(self.now)
-            self.tick()
+            self._agents()
+            self._agents()
+            self._tick()
             self.holds()
             left = Gpr.objects.filter(state__in=[S.PROVISIONING, S.EXITING])
             if not left.exists():
@@ -491,6 +534,3 @@ class Life(RuleBasedStateMachine):
 
 def before_released(rows: dict[UUID, dict[str, Any]]) -> dict[UUID, dict[str, Any]]:
     return {pk: row for pk, row in rows.items() if row["state"] == ReservationState.RELEASED}
-
-
-__all__ = ["SHAPE", "Life"]

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 
+from egs.errors import StaleState
 from gpr import allocator
 from gpr.allocator import tick
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
@@ -17,7 +18,7 @@ from inventory.services.clusters import cluster_resume, cluster_set_enabled
 from inventory.services.nodes import node_cordon
 from journal.models import Event
 from tests.builders import HOUR, NOW, make_cluster, make_slice, make_user, spec
-from tests.inventory.agent import seen
+from tests.inventory.agent import Agent, seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
 from worker_agent.protocol import Observed, Phase
 
@@ -269,6 +270,31 @@ def test_an_extended_gpr_ends_later_and_its_books_with_it() -> None:
     stage.after(600)
     stage.tick()
     assert fresh(gpr).state == S.EXITING
+
+
+def test_an_extension_of_a_gpr_that_moved_meanwhile_is_refused_as_stale() -> None:
+    stage = Stage()
+    gpr = stage.active()
+    Gpr.objects.filter(pk=gpr.pk).update(version=gpr.version + 1)
+
+    with pytest.raises(StaleState):
+        gpr_extend(gpr=gpr, extra_s=600, actor=stage.owner, now=stage.now)
+
+
+def test_a_box_does_not_wait_for_a_silent_agent_while_another_cluster_could_serve() -> None:
+    """For a while it is only silent, not away; but nothing can start there now."""
+    stage = Stage(nodes=1)
+    other = make_cluster("other", nodes=1, is_heard=False)
+    its_agent = Agent.joined(other, at=stage.now)
+    slice_ = make_slice(stage.cluster, other, owner=stage.owner)
+    stage.after(settings.EGS_AGENT_STALE_S + 1)
+    its_agent.sync(at=stage.now)
+
+    gpr = stage.submit(slice_)
+    report = tick(now=stage.now)
+
+    assert report is not None
+    assert (report.skipped, fresh(gpr).state, fresh(gpr).cluster) == ({}, S.PROVISIONING, other)
 
 
 def test_an_extension_that_would_move_a_promise_is_refused_and_changes_nothing() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from uuid import UUID
 
 from django.conf import settings
 
@@ -22,18 +23,19 @@ def faults() -> list[str]:
     on_node: dict[str, list[Stretch]] = defaultdict(list)
     in_slice: dict[str, list[Stretch]] = defaultdict(list)
     nodes = {str(node.pk): node for node in Node.objects.all()}
-    held_until: dict[str, float] = {}
+    held_until: dict[UUID, float] = {}
     for row in Reservation.objects.filter(state=ReservationState.HELD).prefetch_related("gpus").select_related("gpr"):
         end_s: float = math.ceil(row.ends_at.timestamp())
         on_node[str(row.node_id)].append((-math.inf, end_s, row.gpus.count(), row.gpr.name))
-        held_until[row.gpr.name] = max(end_s, held_until.get(row.gpr.name, 0))
-        in_slice[str(row.slice_id)] = [(-math.inf, held_until[row.gpr.name], 1, row.gpr.name)]
+        held_until[row.gpr_id] = max(end_s, held_until.get(row.gpr_id, 0))
+        in_slice[str(row.slice_id)] = [(-math.inf, held_until[row.gpr_id], 1, row.gpr.name)]
     for promise in Promise.objects.filter(gpr__state=GprState.QUEUED).select_related("gpr"):
         gpr, start_s = promise.gpr, promise.slot_start_at.timestamp()
         end_s = start_s + settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S
         for node_id in promise.slot_nodes:
             on_node[node_id].append((start_s, end_s, gpr.gpus_per_node or nodes[node_id].gpu_count, gpr.name))
-        in_slice[str(gpr.slice_id)].append((start_s, end_s, 1, gpr.name))
+        if promise.slot_nodes:
+            in_slice[str(gpr.slice_id)].append((start_s, end_s, 1, gpr.name))
     return [
         *(text for node_id, stretches in on_node.items() for text in _over(nodes[node_id].name, nodes[node_id].gpu_count, stretches)),
         *(text for slice_, stretches in in_slice.items() for text in _over(f"slice {slice_}", 1, stretches)),

@@ -46,3 +46,14 @@ def test_the_last_owner_stays_while_there_are_other_members() -> None:
         member_set(slice_=slice_, user=owner, role=Role.VIEWER, actor=owner, now=NOW)
 
     assert Membership.objects.get(user=owner).role == Role.OWNER
+
+
+def test_the_last_member_stays_too() -> None:
+    """A workspace that nobody is in could only be mended by an administrator."""
+    owner = make_user("owner")
+    slice_ = make_slice(make_cluster(), owner=owner)
+
+    with pytest.raises(Conflict):
+        member_remove(slice_=slice_, user=owner, actor=owner, now=NOW)
+
+    assert Membership.objects.get().user == owner
