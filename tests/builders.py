@@ -31,8 +31,8 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{next(_number)}"
 
 
-def make_user(name: str = "", *, is_admin: bool = False) -> User:
-    return user_create(name=name or unique("user"), now=NOW, is_admin=is_admin)
+def make_user(name: str = "", *, is_admin: bool = False, at: datetime = NOW) -> User:
+    return user_create(name=name or unique("user"), now=at, is_admin=is_admin)
 
 
 def node_view(name: str, *, gpus: int = 4, **changes: Any) -> NodeView:
@@ -59,14 +59,24 @@ def nodes_of(cluster: Cluster) -> list[Node]:
     return list(Node.objects.filter(cluster=cluster).order_by("name"))
 
 
-def make_project(name: str = "") -> Project:
-    return project_create(name=name or unique("project"), actor=None, now=NOW)
+def make_project(name: str = "", *, at: datetime = NOW) -> Project:
+    return project_create(name=name or unique("project"), actor=None, now=at)
 
 
-def make_slice(*clusters: Cluster, name: str = "", owner: User | None = None, project: Project | None = None) -> Slice:
-    slice_ = slice_create(name=name or unique("slice"), project=project or make_project(), clusters=clusters, actor=None, now=NOW)
+def make_slice(
+    *clusters: Cluster,
+    name: str = "",
+    owner: User | None = None,
+    viewers: Sequence[User] = (),
+    project: Project | None = None,
+    at: datetime = NOW,
+) -> Slice:
+    chosen = project or make_project(at=at)
+    slice_ = slice_create(name=name or unique("slice"), project=chosen, clusters=clusters, actor=None, now=at)
     if owner is not None:
-        member_set(slice_=slice_, user=owner, role=Role.OWNER, actor=None, now=NOW)
+        member_set(slice_=slice_, user=owner, role=Role.OWNER, actor=None, now=at)
+    for viewer in viewers:
+        member_set(slice_=slice_, user=viewer, role=Role.VIEWER, actor=None, now=at)
     return slice_
 
 

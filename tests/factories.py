@@ -1,31 +1,28 @@
-"""Small builders for tests that speak HTTP: a world of tenants, made by the services, at the real time that the API will see."""
+"""The builders at the real time, which is what the API sees: a world of tenants for tests that speak HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import count
 from typing import Any
 
 from accounts.models import ApiToken, Scope, User
-from accounts.services import token_issue, user_create
+from accounts.services import token_issue
 from egs.clock import db_now
 from gpr.allocator import advance, tick
 from gpr.models import Gpr
 from gpr.services.requests import gpr_submit
 from gpr.spec import GprSpec
-from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
-from inventory.services.clusters import cluster_create
+from inventory.models import Cluster, Node, Reservation, ReservationState
 from inventory.services.nodes import inventory_store
 from inventory.services.reservations import reservation_observe
-from slices.models import Project, Role, Slice
-from slices.services import member_set, project_create, slice_create
-from worker_agent.protocol import GpuView, NodeView, Phase
+from slices.models import Project, Slice
+from tests import builders
+from tests.builders import SHAPE, node_view, unique
+from worker_agent.protocol import Phase
 
-SHAPE = "H100-80GB"
 MEMBER_SCOPES = (Scope.READ, Scope.WRITE)
-_number = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ def make_people() -> People:
 
 
 def user(name: str, *, is_admin: bool = False) -> User:
-    return user_create(name=name, is_admin=is_admin, now=db_now())
+    return builders.make_user(name, is_admin=is_admin, at=db_now())
 
 
 def token(of: User, *scopes: Scope, life: timedelta = timedelta(hours=1)) -> str:
@@ -57,17 +54,14 @@ def row_of(secret: str) -> ApiToken:
 
 
 def project(name: str = "") -> Project:
-    return project_create(name=name or f"project-{next(_number)}", actor=None, now=db_now())
+    return builders.make_project(name, at=db_now())
 
 
 def cluster(name: str = "", *, nodes: int = 2, gpus: int = 8, shape: str = SHAPE, is_heard: bool = True) -> Cluster:
     """With nodes `<name>-0`, ...; `is_heard`: with a live agent, so that the allocator may start boxes there."""
-    made = cluster_create(name=name or f"cluster-{next(_number)}", actor=None, now=db_now())
+    # Heard a little in the future: the slowest test must not outlive it.
+    made = builders.make_cluster(name, is_heard=is_heard, at=db_now() + timedelta(minutes=1))
     add_nodes(made, nodes, gpus=gpus, shape=shape)
-    if is_heard:
-        # Heard a little in the future: the slowest test must not outlive it.
-        heard_at = db_now() + timedelta(minutes=1)
-        AgentSession.objects.create(cluster=made, install_id="install", joined_at=db_now(), last_sync_at=heard_at)
     return made
 
 
@@ -77,24 +71,14 @@ def add_nodes(to: Cluster, node_count: int, *, gpus: int = 8, shape: str = SHAPE
     inventory_store(cluster=to, nodes=known + new, now=db_now())
 
 
-def node_view(name: str, *, gpus: int, shape: str) -> NodeView:
-    views = tuple(GpuView(uuid=f"GPU-{name}-{i}", index=i, model=shape.split("-", maxsplit=1)[0], memory_gib=80) for i in range(gpus))
-    return NodeView(name=name, uid=f"uid-{name}", shape=shape, node_type="hgx", gpus=views)
-
-
 def make_slice(
     *clusters: Cluster, name: str = "", owner: User | None = None, viewers: Sequence[User] = (), of: Project | None = None
 ) -> Slice:
-    made = slice_create(name=name or f"slice-{next(_number)}", project=of or project(), clusters=clusters, actor=None, now=db_now())
-    if owner is not None:
-        member_set(slice_=made, user=owner, role=Role.OWNER, actor=None, now=db_now())
-    for viewer in viewers:
-        member_set(slice_=made, user=viewer, role=Role.VIEWER, actor=None, now=db_now())
-    return made
+    return builders.make_slice(*clusters, name=name, owner=owner, viewers=viewers, project=of, at=db_now())
 
 
 def spec(of: Slice, **changes: Any) -> GprSpec:
-    return replace(GprSpec(name=f"gpr-{next(_number)}", slice=of, nodes=1, duration_s=3600, shape=SHAPE), **changes)
+    return builders.spec(of, **{"name": unique("gpr"), **changes})
 
 
 def gpr(of: Slice, by: User, **changes: Any) -> Gpr:

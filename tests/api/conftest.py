@@ -13,6 +13,7 @@ from accounts.models import Scope, User
 from inventory.models import Cluster
 from slices.models import Slice
 from tests import factories
+from tests.builders import SHAPE
 from tests.factories import People
 
 
@@ -132,7 +133,7 @@ def half_admin(people: People) -> Caller:
 @pytest.fixture
 def ask(world: World) -> dict[str, Any]:
     """A request that starts at once."""
-    return {"name": "train", "slice": "vision", "shape": factories.SHAPE, "nodes": 1, "duration_s": 3600}
+    return {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
 
 
 def assert_problem(response: Answer, status: int, code: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from slices.models import Role, Slice
 from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
-from tests.factories import SHAPE
+from tests.builders import SHAPE
 
 NUMBER_MAX = 2**53 - 1
 

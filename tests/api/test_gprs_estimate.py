@@ -12,6 +12,7 @@ from gpr.planner.explain import STRANGER
 from journal.models import Event
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
+from tests.builders import SHAPE
 from worker_agent.protocol import Phase
 
 
@@ -31,7 +32,7 @@ def test_an_offer_that_starts_now_says_so_and_nothing_is_written(owner: Caller, 
 
     (offer,) = offers(owner, ask)
 
-    assert (offer["cluster"], offer["shape"], offer["supply"], offer["wait_s"]) == ("aurora", factories.SHAPE, "nodes", 0)
+    assert (offer["cluster"], offer["shape"], offer["supply"], offer["wait_s"]) == ("aurora", SHAPE, "nodes", 0)
     assert (offer["p50_s"], offer["p90_s"], offer["alternatives"]) == (0, 0, [])
     assert offer["explanation"]["reason"] == "starts_now"
     assert offer["basis"]
@@ -47,7 +48,7 @@ def test_there_is_one_offer_for_each_cluster_and_shape_soonest_first(owner: Call
 
     found = offers(owner, {**ask, "min_gpu_memory_gib": 40})
 
-    assert {(offer["cluster"], offer["shape"]) for offer in found[:2]} == {("borealis", "A100-80GB"), ("borealis", factories.SHAPE)}
+    assert {(offer["cluster"], offer["shape"]) for offer in found[:2]} == {("borealis", "A100-80GB"), ("borealis", SHAPE)}
     assert [(offer["cluster"], offer["wait_s"] > 0) for offer in found] == [("borealis", False), ("borealis", False), ("aurora", True)]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from inventory.models import Gpu
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
+from tests.builders import SHAPE
 
 
 def gpus(caller: Caller, query: str = "") -> list[dict[str, Any]]:
@@ -19,7 +20,7 @@ def test_they_are_listed_by_node_and_index(owner: Caller, world: World) -> None:
 
     assert [(row["node"], row["index"]) for row in rows] == [(f"aurora-{n}", i) for n in range(2) for i in range(8)]
     first = rows[0]
-    assert (first["uuid"], first["name"], first["cluster"], first["shape"]) == ("GPU-aurora-0-0",) * 2 + ("aurora", factories.SHAPE)
+    assert (first["uuid"], first["name"], first["cluster"], first["shape"]) == ("GPU-aurora-0-0",) * 2 + ("aurora", SHAPE)
     assert (first["model"], first["memory_gib"], first["is_healthy"], first["state"], first["held_by"]) == ("H100", 80, True, "free", None)
 
 

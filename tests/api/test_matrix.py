@@ -17,6 +17,7 @@ from gpr.models import Gpr
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
+from tests.builders import SHAPE
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 PERSONAS = ("anonymous", "owner", "teammate", "outsider", "admin", "reader", "half_admin")
@@ -63,7 +64,7 @@ class Row:
     gpr: Callable[..., Gpr] = factories.gpr
 
 
-ASK = {"name": "train", "slice": "vision", "shape": factories.SHAPE, "nodes": 1, "duration_s": 3600}
+ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
 
 
 def asking(*args: Any) -> Gpr:

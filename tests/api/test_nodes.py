@@ -7,6 +7,7 @@ from inventory.models import Gpu, Node, ReservationState
 from journal.models import Event
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
+from tests.builders import SHAPE
 
 
 def nodes(caller: Caller, query: str = "") -> dict[str, dict[str, Any]]:
@@ -21,7 +22,7 @@ def test_a_member_sees_the_nodes_that_his_slices_may_use(owner: Caller, admin: C
     assert set(nodes(owner)) == {"aurora-0", "aurora-1"}
     assert set(nodes(admin)) == {"aurora-0", "aurora-1", "strange-0"}
     row = nodes(owner)["aurora-0"]
-    assert (row["cluster"], row["shape"], row["gpu_count"], row["gpus_free"], row["state"]) == ("aurora", factories.SHAPE, 8, 8, "free")
+    assert (row["cluster"], row["shape"], row["gpu_count"], row["gpus_free"], row["state"]) == ("aurora", SHAPE, 8, 8, "free")
     assert (row["node_type"], row["gpu_memory_gib"], row["is_ready"], row["is_cordoned"], row["held_by"]) == ("hgx", 80, True, False, [])
     assert owner.get("nodes/aurora-0/").json() == owner.get(f"nodes/{row['id']}/").json()
 

@@ -18,6 +18,7 @@ from journal.models import Event
 from slices.models import Membership, Namespace, Project, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
+from tests.builders import SHAPE
 from worker_agent.protocol import Outcome
 
 
@@ -52,7 +53,7 @@ def gprs(world: World, count: int) -> None:
 def _gpr(world: World, name: str, slice_: Slice) -> dict[str, object]:
     now = db_now()
     times = {"created_at": now, "state_changed_at": now, "queued_at": now}
-    ask = {"shape": factories.SHAPE, "nodes": 1, "duration_s": 3600, "remaining_s": 3600}
+    ask = {"shape": SHAPE, "nodes": 1, "duration_s": 3600, "remaining_s": 3600}
     return {"name": name, "slice": slice_, "owner": world.people.owner, "state": GprState.QUEUED, "cluster": world.cluster, **times, **ask}
 
 

@@ -16,6 +16,7 @@ from slices.models import Project, Role
 from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Answer, Caller
+from tests.builders import SHAPE
 from tests.factories import People
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
@@ -43,7 +44,7 @@ def people() -> People:
 def test_of_many_with_one_key_one_makes_the_object_and_all_get_it(people: People) -> None:
     secret = factories.token(people.owner)
     factories.make_slice(factories.cluster("aurora"), name="vision", owner=people.owner)
-    ask = {"name": "train", "slice": "vision", "shape": factories.SHAPE, "nodes": 1, "duration_s": 3600}
+    ask = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
 
     answers = at_once(lambda number: Caller(secret).post("gprs/", ask, key="k"))
 

@@ -5,6 +5,7 @@ from typing import Any
 from slices.models import Slice
 from tests import factories
 from tests.api.conftest import Caller, World
+from tests.builders import SHAPE
 
 A100 = "A100-80GB"
 
@@ -17,9 +18,9 @@ def test_each_shape_says_how_much_there_is_and_is_free_in_each_cluster(owner: Ca
     world.slice.clusters.add(factories.cluster("borealis", nodes=3, gpus=4))
     factories.active(world.foreign_slice, world.people.outsider, gpus_per_node=2)
 
-    row = shapes(owner)[factories.SHAPE]
+    row = shapes(owner)[SHAPE]
 
-    assert (row["id"], row["gpu_memory_gib"]) == (factories.SHAPE, 80)
+    assert (row["id"], row["gpu_memory_gib"]) == (SHAPE, 80)
     counts = {c["name"]: (c["nodes"], c["nodes_free"], c["gpus"], c["gpus_free"], c["gpus_per_node"]) for c in row["clusters"]}
     assert counts == {"aurora": (2, 1, 16, 14, 8), "borealis": (3, 3, 12, 12, 4)}
 
@@ -30,8 +31,8 @@ def test_only_what_one_may_use_is_there(owner: Caller, outsider: Caller, admin: 
     Slice.objects.filter(name="vision").update(shapes=[A100])
 
     assert set(shapes(owner)) == {A100}
-    assert set(shapes(outsider)) == {A100, factories.SHAPE}
-    assert set(shapes(admin)) == {A100, factories.SHAPE, "B200-180GB"}
+    assert set(shapes(outsider)) == {A100, SHAPE}
+    assert set(shapes(admin)) == {A100, SHAPE, "B200-180GB"}
 
 
 def test_what_any_of_his_slices_may_use_in_a_cluster_is_there(owner: Caller, world: World) -> None:

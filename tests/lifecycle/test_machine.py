@@ -9,8 +9,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.lifecycle.machine import Life
 
 SETTINGS = settings(
-    max_examples=15,
-    stateful_step_count=40,
+    max_examples=60,
+    stateful_step_count=16,
     deadline=None,
     derandomize=True,
     database=None,
