@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Prefetch
 
-from inventory.models import AgentSession, Cluster, Hub, Node, Reservation
+from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.reservations import is_news, reservation_observe, reservations_told
 from journal.hints import TICK, hint
@@ -61,7 +61,8 @@ def generation_now(*, cluster_id: UUID) -> int:
 
 def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
     """Everything in the cluster that its agent has not let go, in order of id: what is held, and what an administrator freed without it."""
-    rows = reservations_told(cluster_id).select_related("gpr", "slice", "node").prefetch_related("gpus__gpu").order_by("pk")
+    gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
+    rows = reservations_told(cluster_id).select_related("gpr", "slice", "node").prefetch_related(gpus).order_by("pk")
     return tuple(_assignment(row) for row in rows)
 
 
@@ -105,7 +106,8 @@ def _begin_session(session: AgentSession, message: SyncRequest) -> None:
 
 def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> None:
     """An agent of this very database that knows a later generation: we are an old copy, restored."""
-    if message.known_hub_id != hub_id():
+    # The cluster was read in this exchange, and its generation only rises.
+    if message.known_generation <= cluster.generation or message.known_hub_id != hub_id():
         return
     rewound = Cluster.objects.filter(pk=cluster.pk, generation__lt=message.known_generation, rewound_at=None)
     if not rewound.update(rewound_at=now, generation=F("generation")):
