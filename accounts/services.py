@@ -10,6 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
+from accounts.audit import Change, tell
 from accounts.models import ApiToken, IdempotentCreation, Scope, User
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
 from egs.errors import Conflict, InvalidInput, NotAllowed
@@ -30,6 +31,8 @@ def user_create(*, name: str, now: datetime, email: str = "", is_admin: bool = F
     user = User(name=name, email=email, is_admin=is_admin, created_at=now)
     user.set_unusable_password()
     user.save(force_insert=True)
+    role = "administrator" if is_admin else "user"
+    tell(Change("user.created", f"{name} was added as {role}.", None, now))
     return user
 
 
@@ -54,13 +57,16 @@ def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedel
         created_at=now,
         expires_at=now + life,
     )
+    text = f"A token of {user.name} was issued: {name} ({minted.key_id}), for {', '.join(token.scopes)}."
+    tell(Change("token.issued", text, user, now))
     return IssuedToken(token, minted.plain)
 
 
 @transaction.atomic
 def token_revoke(*, token: ApiToken, now: datetime) -> None:
     """Ends it at once; ending it again changes nothing."""
-    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now)
+    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
+        tell(Change("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", token.user, now))
 
 
 def token_authenticate(*, plain: str, now: datetime) -> ApiToken | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
@@ -17,6 +19,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "egs.settings")
 django_application = get_asgi_application()
 
 # Only now are the apps loaded, which the protocol's views need.
+from egs.rest.problems import CONTENT_TYPE, problem  # noqa: E402
 from worker_agent.protocol import BODY_MAX_BYTES  # noqa: E402
 
 Scope = dict[str, Any]
@@ -31,8 +34,34 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _lifespan(receive, send)
     elif scope["type"] == "http" and scope["path"].startswith(AGENT_PREFIX):
         await _agent(scope, receive, send)
+    elif scope["type"] == "http":
+        await _bounded(scope, receive, send)
     else:
         await django_application(scope, receive, send)
+
+
+async def _bounded(scope: Scope, receive: Receive, send: Send) -> None:
+    """Django's handler writes a body to disk before anybody has looked who sent it: one beyond the limit never gets so far."""
+    most_bytes: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    read_bytes = 0
+
+    async def bounded_receive() -> MutableMapping[str, Any]:
+        nonlocal read_bytes
+        message = await receive()
+        read_bytes += len(message.get("body", b""))
+        # To Django that is a client that hung up in the middle of its body.
+        return {"type": "http.disconnect"} if read_bytes > most_bytes else message
+
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if not (length.isdigit() and int(length) > most_bytes):
+        await django_application(scope, bounded_receive, send)
+        if read_bytes <= most_bytes:
+            return
+    detail = f"Send at most {most_bytes} bytes."
+    body = json.dumps(problem(status=413, code="too_large", title="Too large", detail=detail)).encode()
+    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _agent(scope: Scope, receive: Receive, send: Send) -> None:

@@ -20,12 +20,14 @@ from egs.errors import Conflict, EgsError
 from egs.locks import single_runner
 from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, EndReason, Gpr, GprState, Promise
+from gpr.planner.plan import Explanation, Reason
 from gpr.planner.snapshot import Slot
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.snapshot import Loaded, at, length_s
-from gpr.witness import replan
+from gpr.witness import explanation_data, replan
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
+from journal.models import Severity
 from journal.services import event_record
 from slices.models import Namespace, Slice
 from worker_agent.protocol import Phase
@@ -34,6 +36,7 @@ log = structlog.get_logger(__name__)
 
 S = GprState
 MARKS_PERCENT = (25, 50, 75)
+OVERDUE_NAMES_MAX = 8
 # The agent gives up an entry by itself at the time-out; only if it says nothing for so long after does the hub say so.
 ENTRY_SILENCE_S = 30
 
@@ -106,6 +109,7 @@ def _from_active(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
 
 def _from_exiting(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
     if any(row.state == ReservationState.HELD for row in rows):
+        _tell_overdue(gpr, rows, now)
         return False
     exit_finish(gpr=gpr, now=now)
     return True
@@ -165,6 +169,27 @@ def _tell_marks(gpr: Gpr, now: datetime) -> bool:
             )
     gpr.marks_passed = passed
     return False
+
+
+def _tell_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
+    """Once, when an exit takes longer than was booked for it: whoever waits, and an administrator, must know."""
+    if gpr.explanation or now <= gpr.state_changed_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S):
+        return
+    late = [row.node.name for row in rows if row.state == ReservationState.HELD]
+    told = explanation_data(Explanation(Reason.NODES_NOT_BACK))
+    with transaction.atomic():
+        if Gpr.objects.filter(pk=gpr.pk, state=S.EXITING, version=gpr.version).update(explanation=told):
+            event_record(
+                kind="gpr.exit_overdue",
+                message=f"{len(late)} nodes of {gpr.name} are not back yet: {', '.join(late[:OVERDUE_NAMES_MAX])}. "
+                "If their agent is gone, an administrator can free them by force.",
+                at=now,
+                severity=Severity.WARNING,
+                gpr_id=gpr.pk,
+                slice_id=gpr.slice_id,
+                cluster_id=gpr.cluster_id,
+            )
+    gpr.explanation = told
 
 
 def _try_start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime, report: TickReport) -> None:

@@ -63,5 +63,5 @@ def _told_blocker(blocker: Blocker, name: str) -> ToldBlocker:
 
 def _stored(data: Mapping[str, Any]) -> Explanation:
     """The reverse of gpr.witness.explanation_data."""
-    blockers = tuple(Blocker(b["id"], b["is_running"], b["until_s"]) for b in data["blockers"])
+    blockers = tuple(Blocker(**b) for b in data["blockers"])
     return Explanation(Reason(data["reason"]), blockers, data["ahead_count"], data["most_node_count"], data["most_gpus_per_node"])

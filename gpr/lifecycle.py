@@ -37,6 +37,14 @@ ENDS_AS: dict[str, GprState] = {
 }
 
 
+def _way_out(state: str) -> str:
+    if state in {S.PENDING_APPROVAL, S.QUEUED}:
+        return "While it waits it can be changed or canceled."
+    if state in {S.PROVISIONING, S.ACTIVE}:
+        return "To give its nodes back, release it."
+    return "Its nodes are being taken back." if state == S.EXITING else "It has ended; file a new request."
+
+
 @transaction.atomic
 def gpr_transition(
     *,
@@ -55,7 +63,7 @@ def gpr_transition(
     """
     old = gpr.state
     if to not in TRANSITIONS.get(old, frozenset()):
-        raise IllegalTransition(f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there.", state=old)
+        raise IllegalTransition(f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there. {_way_out(old)}", state=old)
 
     if S.QUEUED in {old, to}:
         witness_lock()  # a plan in the making must not count it twice, among those who wait and those who run, or not at all

@@ -60,6 +60,9 @@ class Gpr(models.Model):
     priority = models.PositiveIntegerField(default=PRIORITY_DEFAULT)
     clusters = models.ManyToManyField(Cluster, blank=True, related_name="+", help_text="Allowed ones; none means any of the slice.")
     earliest_start_at = models.DateTimeField(null=True, blank=True)
+    # The policy's when it was filed: a later one is for later requests.
+    # Nullable: a default would make SQLite remake this table, and lose its triggers.
+    allowed_shapes = models.JSONField(null=True, blank=True, help_text="Shapes that the slice's policy allowed; none means all.")
     node_type = models.CharField(max_length=63, blank=True)
     rdma = models.BooleanField(default=False)
     idle_timeout_s = models.PositiveBigIntegerField(null=True, blank=True)

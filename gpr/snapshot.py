@@ -114,7 +114,7 @@ def at(moment_s: int) -> datetime:
 
 
 def _suits(gpr: Gpr, key: PoolKey) -> bool:
-    if gpr.slice.shapes and key.shape not in gpr.slice.shapes:
+    if gpr.allowed_shapes and key.shape not in gpr.allowed_shapes:
         return False
     return (
         gpr.shape in {"", key.shape}

@@ -91,22 +91,20 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
         )
 
 
-def approval_reasons(spec: GprSpec) -> list[str]:
-    """Every rule of the slice's policy that this request exceeds, as a sentence; none means that it needs no approval."""
-    policy, gpus = spec.slice, spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
+def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[str]:
+    """Every rule of the slice's policy that this request exceeds, as a sentence; none means that it needs no approval.
+
+    `granted`: what it had before, approved or in need of no approval; only what goes beyond that as well counts.
+    """
+    policy, asked = spec.slice, _measures(spec)
+    had = _measures(granted) if granted is not None else dict.fromkeys(asked, 0)
     rules = [
-        (spec.nodes > policy.nodes_approval, f"{spec.nodes} nodes; more than {policy.nodes_approval} need approval."),
-        (gpus > policy.gpus_approval, f"{gpus} GPUs; more than {policy.gpus_approval} need approval."),
-        (
-            spec.duration_s > policy.duration_approval_s,
-            f"{spec.duration_s} s; longer than {policy.duration_approval_s} s needs approval.",
-        ),
-        (
-            spec.priority > policy.priority_approval,
-            f"Priority {spec.priority}; above {policy.priority_approval} needs approval.",
-        ),
+        ("nodes", policy.nodes_approval, "{} nodes; more than {} need approval."),
+        ("gpus", policy.gpus_approval, "{} GPUs; more than {} need approval."),
+        ("duration_s", policy.duration_approval_s, "{} s; longer than {} s needs approval."),
+        ("priority", policy.priority_approval, "Priority {}; above {} needs approval."),
     ]
-    return [text for is_broken, text in rules if is_broken]
+    return [text.format(asked[name], limit) for name, limit, text in rules if asked[name] > max(limit, had[name])]
 
 
 def shapes_of(slice_: Slice) -> list[str]:
@@ -148,7 +146,7 @@ def _shape_faults(spec: GprSpec) -> list[tuple[str, str]]:
     known = shapes_of(spec.slice)
     if spec.shape in known:
         return []
-    offered = f"Its clusters have {', '.join(known)}." if known else "Its clusters have no GPUs yet."
+    offered = f"It may ask for {', '.join(known)}." if known else "Its clusters have no GPUs that its policy allows."
     return [("shape", f"No cluster of workspace {spec.slice.name} has this shape. {offered}")]
 
 
@@ -164,6 +162,12 @@ def _start_faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) 
     if start_at in {None, kept_start_at} or now - CLOCK_SLACK <= start_at <= now + EARLIEST_START_MAX:
         return []
     return [("earliest_start_at", "Must lie between now and a year from now.")]
+
+
+def _measures(spec: GprSpec) -> dict[str, int]:
+    """What the policy's limits are held against."""
+    gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
+    return {"nodes": spec.nodes, "gpus": gpus, "duration_s": spec.duration_s, "priority": spec.priority}
 
 
 def _largest_gpu_count(spec: GprSpec) -> int:

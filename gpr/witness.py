@@ -5,6 +5,7 @@ Whoever writes slots holds the one Witness row: two who planned at once would pr
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -42,7 +43,7 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     """As stored. Ids of others stand in it: show it through gpr.explaining only."""
     return {
         "reason": explanation.reason.value,
-        "blockers": [{"id": b.id, "is_running": b.is_running, "until_s": b.until_s} for b in explanation.blockers],
+        "blockers": [asdict(blocker) for blocker in explanation.blockers],
         "ahead_count": explanation.ahead_count,
         "most_node_count": explanation.most_node_count,
         "most_gpus_per_node": explanation.most_gpus_per_node,

@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 
 from egs.clock import db_now
+from egs.rest.problems import problem
 from inventory import agent_hub
 from inventory.agent_hub import AgentAnswer, HeardSync
 from inventory.services.sync import generation_now
@@ -147,7 +149,9 @@ def _respond(reply: AgentAnswer) -> HttpResponse:
 
 
 def _too_large() -> HttpResponse:
-    return HttpResponse(b'{"status": 413, "code": "agent_too_large"}', status=413, content_type="application/problem+json")
+    detail = f"Send at most {BODY_MAX_BYTES} bytes: split the events."
+    body = problem(status=413, code="agent_too_large", title="Too large", detail=detail)
+    return HttpResponse(msgspec.json.encode(body), status=413, content_type="application/problem+json")
 
 
 urlpatterns: list[URLPattern] = [

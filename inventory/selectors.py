@@ -79,6 +79,11 @@ def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:
     ).prefetch_related(Prefetch("reservations", queryset=mine.order_by("starts_at", "pk"), to_attr="held_by"))
 
 
+def shapes_known() -> set[str]:
+    """Of all nodes that ever were: a policy may speak of those that are away."""
+    return set(Node.objects.values_list("shape", flat=True).distinct())
+
+
 def nodes_known_to(actor: User) -> QuerySet[Node]:
     """Also those that are gone: history speaks of them."""
     rows = Node.objects.select_related("cluster")

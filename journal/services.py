@@ -8,8 +8,14 @@ from uuid import UUID
 
 from django.db import transaction
 
+from accounts.audit import Change
 from accounts.models import User
 from journal.models import Event, Severity
+
+
+def record_account_change(change: Change) -> None:
+    """Of a user or a token; for administrators."""
+    event_record(kind=change.kind, message=change.message, at=change.at, actor=change.actor)
 
 
 def event_record(

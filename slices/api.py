@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status
@@ -35,6 +36,7 @@ from slices.services import (
     namespace_unbind,
     project_create,
     slice_create,
+    slice_set_clusters,
     slice_set_policy,
 )
 
@@ -123,6 +125,7 @@ class SlicePolicyChange(StrictSerializer):
     duration_max_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
     priority_approval = WholeNumber(min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, required=False)
     shapes = serializers.ListField(child=Text(max_length=63), allow_empty=True, max_length=100, required=False)
+    clusters = serializers.ListField(child=Reference(), allow_empty=True, max_length=100, required=False, help_text="All of them.")
 
 
 class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Slice]):
@@ -156,9 +159,14 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
 
     @extend_schema(request=SlicePolicyChange)
     def partial_update(self, request: Request, ref: str) -> Response:
-        """Change its policy, for requests from now on."""
-        policy = SlicePolicy(**self.body(SlicePolicyChange))
-        slice_set_policy(slice_=self.get_object(), policy=policy, actor=actor_of(request), now=self.now)
+        """Change its policy and its clusters, for requests from now on."""
+        data, actor, slice_ = self.body(SlicePolicyChange), actor_of(request), self.get_object()
+        references = data.pop("clusters", None)
+        with transaction.atomic():
+            slice_set_policy(slice_=slice_, policy=SlicePolicy(**data), actor=actor, now=self.now)
+            if references is not None:
+                clusters = [cluster_for(actor, reference) for reference in references]
+                slice_set_clusters(slice_=slice_, clusters=clusters, actor=actor, now=self.now)
         return Response(self.get_serializer(self.get_object()).data)
 
 

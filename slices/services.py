@@ -10,8 +10,10 @@ from django.db import IntegrityError, transaction
 
 from accounts.models import User
 from egs.errors import Conflict, InvalidInput
-from inventory.models import Cluster
+from inventory.models import Cluster, Reservation, ReservationState
+from inventory.selectors import shapes_known
 from inventory.services.reservations import reservations_set_namespaces
+from journal.hints import TICK, hint
 from journal.services import event_record
 from slices.models import Membership, Namespace, Project, Role, Slice
 
@@ -59,6 +61,9 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
         return
     for name, value in changes.items():
         setattr(slice_, name, value)
+    if unknown := sorted(set(policy.shapes or ()) - shapes_known()):
+        known = ", ".join(sorted(shapes_known())) or "none yet"
+        raise InvalidInput({"shapes": [f"No cluster has {', '.join(unknown)}. There are: {known}."]})
     if slice_.duration_approval_s > slice_.duration_max_s:
         raise InvalidInput({"duration_approval_s": ["It cannot exceed duration_max_s."]})
     slice_.save(update_fields=list(changes))
@@ -70,6 +75,27 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
         slice_id=slice_.pk,
         data=changes,
     )
+
+
+@transaction.atomic
+def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: User, now: datetime) -> None:
+    """Where its GPRs may run from now on. Raises Conflict for one to be taken away that it still uses."""
+    _lock(slice_)
+    wanted, had = set(clusters), set(slice_.clusters.all())
+    if wanted == had:
+        return
+    for cluster in had - wanted:
+        _refuse_if_used(slice_, cluster)
+    slice_.clusters.set(wanted)
+    names = ", ".join(sorted(cluster.name for cluster in wanted)) or "none"
+    event_record(
+        kind="slice.clusters_changed",
+        message=f"Workspace {slice_.name} may use these clusters now: {names}.",
+        at=now,
+        actor=actor,
+        slice_id=slice_.pk,
+    )
+    hint(TICK)
 
 
 @transaction.atomic
@@ -105,7 +131,7 @@ def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> N
 @transaction.atomic
 def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | None, now: datetime) -> Namespace:
     """Raises Conflict when the namespace is bound already; by whom is not said. InvalidInput for those of the cluster itself."""
-    if name == "default" or name.startswith("kube-"):
+    if name == "default" or name.startswith(("kube-", "egs-")):
         raise InvalidInput({"name": ["This namespace belongs to the cluster itself. Choose one of your own."]})
     if not slice_.clusters.filter(pk=cluster.pk).exists():
         raise InvalidInput({"cluster": [f"Workspace {slice_.name} may not use it. Add the cluster to the workspace first."]})
@@ -129,8 +155,11 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
 
 @transaction.atomic
 def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> None:
+    """Not while the slice holds nodes there: its pods may still run in it. Raises Conflict."""
     slice_, cluster = namespace.slice, namespace.cluster
     _lock(slice_)
+    if Reservation.objects.filter(slice=slice_, cluster=cluster, state=ReservationState.HELD).exists():
+        raise Conflict(f"Workspace {slice_.name} holds nodes in cluster {cluster.name}. Unbind it when its GPR has ended.")
     namespace.delete()
     _namespaces_changed(slice_, cluster)
     event_record(
@@ -141,6 +170,13 @@ def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> Non
         slice_id=slice_.pk,
         cluster_id=cluster.pk,
     )
+
+
+def _refuse_if_used(slice_: Slice, cluster: Cluster) -> None:
+    if slice_.namespaces.filter(cluster=cluster).exists():
+        raise Conflict(f"Workspace {slice_.name} has namespaces in cluster {cluster.name}. Unbind them first.")
+    if Reservation.objects.filter(slice=slice_, cluster=cluster, state=ReservationState.HELD).exists():
+        raise Conflict(f"Workspace {slice_.name} holds nodes in cluster {cluster.name}. Wait until its GPR has ended.")
 
 
 def _lock(slice_: Slice) -> None:

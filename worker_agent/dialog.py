@@ -39,6 +39,9 @@ from worker_agent.wire import read_problem, read_sync_reply
 BACKOFF_MIN_S, BACKOFF_MAX_S = 1.0, 30.0
 SLOW_S = 30.0  # between tries that only an admin can make succeed
 TIMEOUT_S = 10.0  # beyond what the hub may hold
+# How long an agent with a credential that the hub does not take any more asks on, though it holds nothing: if another renewed it,
+# only our asking beyond the hub's grace of a minute shows the hub that two have it.
+REFUSED_PATIENCE_S = 180.0
 IDLE_S = 0.2  # when a lane has nothing to say
 PACE_S = 1.0  # between syncs that the hub answers at once without news
 
@@ -79,13 +82,17 @@ class Dialog:
         self._told: tuple[Observed, ...] | None = None
         self._stop: Stop | None = None
         self.refusal = ""  # why the hub wants nothing to do with us, for people
+        self._refused_since_mono = 0.0
 
     @property
     def stop(self) -> Stop | None:
         """Refused for good: but what is held must still be closed at its end, so the agent stays until it holds nothing."""
-        if self.refusal and not self._core.holds_anything():
+        if self.refusal and not self._core.holds_anything() and not self._is_patient():
             return Stop.REFUSED
         return self._stop
+
+    def _is_patient(self) -> bool:
+        return self._core.credential is not None and self._clock.mono() - self._refused_since_mono < REFUSED_PATIENCE_S
 
     # -- what to say ---------------------------------------------------------------------------------------------------
 
@@ -215,6 +222,8 @@ class Dialog:
             return 0.0  # it was about a credential that has been replaced meanwhile
         if self._join_anew(call):
             return 0.0
+        if not self.refusal:
+            self._refused_since_mono = self._clock.mono()
         self.refusal = problem.detail or f"the hub refuses this agent: {problem.code}"
         return SLOW_S
 

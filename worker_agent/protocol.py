@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -30,6 +31,14 @@ REGISTER_PATH = "/agent/v1/register"
 RENEW_PATH = "/agent/v1/credential/renew"
 SYNC_PATH = "/agent/v1/sync"
 EVENTS_PATH = "/agent/v1/events"
+
+
+NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Word = Annotated[str, msgspec.Meta(max_length=63, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+NodeName = Annotated[str, msgspec.Meta(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z")]
 
 
 class Desired(StrEnum):
@@ -69,8 +78,8 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`cluster_uid`: UID of the namespace kube-system. `install_id`: random, made once: it may repeat a lost register."""
 
     join_token: str
-    cluster_uid: str
-    install_id: str
+    cluster_uid: Id
+    install_id: Id
     agent_version: str
     proto_min: int = PROTO_MIN
     proto_max: int = PROTO_MAX
@@ -107,9 +116,9 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session."""
 
     session_epoch: int
-    boot_id: str
+    boot_id: Id
     known_hub_id: str = ""
-    known_generation: int = 0
+    known_generation: Number = 0
     have_digest: str = ""
     wait_s: float = 0.0
     agent_wall_s: float = 0.0
@@ -189,25 +198,25 @@ class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field
 
 
 class GpuView(msgspec.Struct, frozen=True, kw_only=True):
-    uuid: str
-    index: int
-    model: str
-    memory_gib: int
+    uuid: Id
+    index: Count
+    model: Word
+    memory_gib: Count
     healthy: bool = True
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us."""
 
-    name: str
-    uid: str
-    shape: str
-    node_type: str
+    name: NodeName
+    uid: Id
+    shape: Word
+    node_type: Word
     gpus: tuple[GpuView, ...]
     ready: bool = True
     rdma: bool = False
-    zone: str = ""
-    rack: str = ""
+    zone: Word = ""
+    rack: Word = ""
 
 
 class InventoryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="kind"):

@@ -19,6 +19,10 @@ log = structlog.get_logger(__name__)
 RETRY_AFTER_S = 5
 CONTENT_TYPE = "application/problem+json"
 # DRF's word -> ours, where services have one for the same thing.
+DETAILS = {
+    "not_authenticated": "Send an access token: Authorization: Bearer egsu_...",
+    "unsupported_media_type": "Send a JSON object, with Content-Type: application/json.",
+}
 CODES = {"parse_error": "malformed_json", "permission_denied": "not_allowed"}
 
 
@@ -83,7 +87,8 @@ def _of_drf(error: exceptions.APIException) -> tuple[dict[str, Any], dict[str, s
         return body, headers
     code = CODES.get(error.default_code, error.default_code)
     title = str(status_title(error.status_code))
-    return problem(status=error.status_code, code=code, title=title, detail=str(error.detail)), headers
+    detail = DETAILS.get(error.default_code, str(error.detail))
+    return problem(status=error.status_code, code=code, title=title, detail=detail), headers
 
 
 def status_title(code: int) -> str:

@@ -25,6 +25,7 @@ from egs.rest.views import ApiViewSet
 from gpr.api.filters import GprFilter
 from gpr.api.inputs import (
     Decision,
+    Eviction,
     Extension,
     GprAsk,
     GprCreate,
@@ -100,7 +101,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(parameters=[VERSION], responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Withdraw it while it waits: it stays, as CANCELED."""
-        gpr_cancel(gpr=self._gpr(pk, _version_of(request)), actor=actor_of(request), now=self.now)
+        gpr_cancel(gpr=self._gpr(pk, version_of(request.query_params.get("version"))), actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=Versioned)
@@ -125,11 +126,11 @@ class GprViewSet(ApiViewSet[Gpr]):
     def reject(self, request: Request, pk: str) -> Response:
         return self._do(pk, Verdict, gpr_reject)
 
-    @extend_schema(request=Verdict)
+    @extend_schema(request=Eviction)
     @action(detail=True, methods=["post"])
     def evict(self, request: Request, pk: str) -> Response:
-        """Take its nodes back now. With `requeue_on_failure` it waits again for the time that is left."""
-        return self._do(pk, Verdict, gpr_evict)
+        """Take its nodes back now. If it waits again, then at its old age: it may get nodes at once that nobody else waits for."""
+        return self._do(pk, Eviction, gpr_evict)
 
     @extend_schema(request=PriorityChange)
     @action(detail=True, methods=["post"])
@@ -145,7 +146,9 @@ class GprViewSet(ApiViewSet[Gpr]):
         return self._answer(pk)
 
     def _gpr(self, pk: str, version: int | None) -> Gpr:
-        return gpr_for(actor_of(self.request), pk, write=True, version=version)
+        """By the version in the body, or the same in the header If-Match."""
+        matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")
+        return gpr_for(actor_of(self.request), pk, write=True, version=matched if version is None else version)
 
     def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
         """As it is now, after whatever was done to it."""
@@ -155,10 +158,9 @@ class GprViewSet(ApiViewSet[Gpr]):
         return Response(GprDetailSerializer(gpr, context=context).data, **kwargs)
 
 
-def _version_of(request: Request) -> int | None:
-    text = request.query_params.get("version")
+def version_of(text: str | None, *, where: str = "version") -> int | None:
     if text is not None and not (text.isascii() and text.isdigit() and len(text) < 17):
-        raise InvalidInput({"version": ["Must be a whole number."]})
+        raise InvalidInput({where: ["Must be a whole number."]})
     return None if text is None else int(text)
 
 

@@ -95,6 +95,10 @@ class Verdict(Versioned):
     why = Text(max_length=WHY_MAX_CHARS, help_text="Recorded with who did it, and shown to the owner.")
 
 
+class Eviction(Verdict):
+    requeue = Flag(required=False, help_text="Whether it waits again for the time that is left; by default as its owner wished.")
+
+
 class PriorityChange(Decision):
     priority = WholeNumber()
 

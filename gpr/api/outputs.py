@@ -82,7 +82,8 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     estimate = serializers.SerializerMethodField()
     explanation = serializers.SerializerMethodField()
     nodes_assigned = serializers.SerializerMethodField(help_text="Those that it holds now.")
-    time_left_s = serializers.SerializerMethodField()
+    time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
+    remaining_s = serializers.IntegerField(help_text="Of its duration, what it has not had: what it waits for when it is queued again.")
 
     class Meta:
         model = Gpr
@@ -90,7 +91,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["duration_s", "priority", "clusters", "earliest_start_at", "node_type", "rdma", "idle_timeout_s", "evictable"]
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
-        fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s"]
+        fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
         read_only_fields = fields
 
     @property
@@ -119,7 +120,12 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         promised_at = promised_start_of(gpr)
         if gpr.state != GprState.QUEUED or gpr.planned_start_at is None or promised_at is None:
             return None
-        wait = {"start_at": gpr.planned_start_at, "p50_at": gpr.planned_start_at, "p90_at": promised_at, "basis": BASIS}
+        wait = {
+            "start_at": gpr.planned_start_at,
+            "p50_at": gpr.planned_start_at,
+            "p90_at": max(promised_at, gpr.planned_start_at),
+            "basis": BASIS,
+        }
         return WaitSerializer(wait).data
 
     @extend_schema_field(ToldSerializer(allow_null=True))

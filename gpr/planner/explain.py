@@ -26,7 +26,12 @@ def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf) -> str:
         case Reason.WAITS_FOR_SLICE:
             return _of_slice(explanation, now_s, name_of)
         case Reason.WAITS_FOR_NODES:
-            return "It waits for nodes that are closed for maintenance or repair."
+            return (
+                "It waits for nodes on which nothing can start now: set aside, not ready, or in a cluster that is disabled or not heard. "
+                "Nobody knows when they come back; the time given is an assumption."
+            )
+        case Reason.NODES_NOT_BACK:
+            return "Its time is over, but its nodes are not back yet. If its agent is gone, an administrator can free them by force."
         case Reason.WAITS_FOR_GPUS:
             return _of_gpus(explanation, now_s, name_of)
         case Reason.NEVER_FITS:
@@ -66,8 +71,10 @@ def _known(blockers: tuple[Blocker, ...], now_s: int, name_of: NameOf) -> list[s
 
 
 def _when(blocker: Blocker, now_s: int) -> str:
+    if blocker.is_overdue:
+        return "its time is over, but its nodes are not back yet"
     rest = _duration(max(blocker.until_s - now_s, 0))
-    return f"running, ends in {rest}" if blocker.is_running else f"waiting before it, ends in {rest}"
+    return f"its nodes come free in {rest}" if blocker.is_running else f"waiting before it, done in {rest}"
 
 
 def _list(items: list[str]) -> str:

@@ -16,6 +16,9 @@ NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")
 JOB_COLUMNS: Final = ("id", "submit_s", "reserve_s", "run_s", "nodes", "gpus_per_node", "priority", "project")
 
 
+WHOLE_MAX: Final = 10**11  # seconds of three thousand years, or their date
+
+
 class BadList(ValueError):
     """A list that cannot be replayed; the text names file, line and what is wrong."""
 
@@ -79,6 +82,8 @@ class _Row:
             value = int(text)
         except ValueError:
             raise BadList(f"{self.where}: {column} is {text!r}, not a whole number.") from None
+        if value > WHOLE_MAX:
+            raise BadList(f"{self.where}: {column} is {text}, beyond {WHOLE_MAX}.")
         if value < at_least:
             raise BadList(f"{self.where}: {column} is {value}, but must be at least {at_least}.")
         return value

@@ -16,6 +16,7 @@ class Reason(StrEnum):
     WAITS_FOR_SLICE = "waits_for_slice"  # an earlier GPR of its own slice; a slice holds one at a time
     WAITS_FOR_START_TIME = "waits_for_start_time"  # its own earliest start
     WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed: maintenance, or sick
+    NODES_NOT_BACK = "nodes_not_back"  # not of the plan: its time is over, and its agent has not let all nodes go
     NEVER_FITS = "never_fits"  # no pool could hold it even when empty
 
 
@@ -35,6 +36,7 @@ class Blocker:
     id: str
     is_running: bool
     until_s: int
+    is_overdue: bool = False  # its time is over, and nobody knows when its nodes come back
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,12 @@ class Placement:
     starts_now: bool
     explanation: Explanation
     moved: PromiseMove | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """After its promise, or after what that was until now; a tolerance makes no difference."""
+        promised_s = self.moved.old_s if self.moved is not None else self.promise_s
+        return promised_s is not None and (self.slot is None or self.slot.start_s > promised_s)
 
 
 @dataclass(frozen=True, slots=True)

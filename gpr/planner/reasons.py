@@ -42,7 +42,7 @@ class Reasons:
         return Explanation(reason, tuple(chosen[:BLOCKERS_MAX]), self._ahead_count(request, slot))
 
     def _enter(self, box: Box, *, is_running: bool) -> None:
-        blocker = self._blockers[box.id] = Blocker(box.id, is_running, box.end_s)
+        blocker = self._blockers[box.id] = Blocker(box.id, is_running, box.end_s, box.id in self._board.overdue)
         for node_id in box.nodes:
             self._enders[node_id, box.end_s].append(blocker)
 

@@ -112,6 +112,9 @@ def _place_anew(board: Board, lost: list[_Stored]) -> None:
             board.place(waiting, slot)
 
 
+OVERDUE = 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Rival:
     """A box on the board. `weight` ranks whom to blame: overdue, displaced, running, any other."""
@@ -133,15 +136,19 @@ class _Obstacles:
         self._rivals: dict[str, list[_Rival]] | None = None
 
     def cause(self, box: Box) -> tuple[Cause, str]:
-        for node in box.nodes:
-            for window in self._board.closed[node]:
-                if window.start_s < box.end_s and window.end_s > box.start_s:
-                    return Cause.NODE_FAILURE, node
         if self._rivals is None:
             self._rivals = self._index()
         near = [rival for key in _places(box) for rival in self._rivals[key]]
         in_way = [rival for rival in near if rival.box.start_s < box.end_s and rival.box.end_s > box.start_s]
-        return min(in_way, key=lambda rival: rival.blame).cause if in_way else (Cause.CHANGED, box.id)
+        worst = min(in_way, key=lambda rival: rival.blame, default=None)
+        # A box that is overdue holds the node, open or closed.
+        if worst is not None and worst.weight == OVERDUE:
+            return worst.cause
+        for node in box.nodes:
+            for window in self._board.closed[node]:
+                if window.start_s < box.end_s and window.end_s > box.start_s:
+                    return Cause.NODE_FAILURE, node
+        return worst.cause if worst is not None else (Cause.CHANGED, box.id)
 
     def add(self, waiting: Waiting) -> None:
         """A slot that was placed since."""
@@ -152,7 +159,7 @@ class _Obstacles:
         rivals: dict[str, list[_Rival]] = defaultdict(list)
         for box in self._board.running.values():
             is_overdue = box.id in self._board.overdue
-            self._enter(rivals, _Rival(box, 0 if is_overdue else 2, (Cause.OVERRUN, box.id)))
+            self._enter(rivals, _Rival(box, OVERDUE if is_overdue else 2, (Cause.OVERRUN, box.id)))
         for waiting in self._board.order:
             if waiting.slot is not None:
                 self._enter(rivals, self._of_waiting(waiting))

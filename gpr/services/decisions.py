@@ -44,8 +44,10 @@ def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
 
 
 @transaction.atomic
-def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
-    """Take its nodes back now. With `requeue_on_failure` it waits again for the time that is left."""
+def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool | None = None) -> None:
+    """Take its nodes back now. `requeue`: it waits again for the time that is left, at its old age; None: as its owner wished."""
+    if requeue is not None:
+        gpr_update(gpr, {"requeue_on_failure": requeue})
     exit_begin(gpr=gpr, reason=EndReason.EVICTED, actor=actor, now=now, why=why)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition, InvalidInput, StaleState
+from egs.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
@@ -66,8 +67,9 @@ def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None
 def exit_finish(*, gpr: Gpr, now: datetime) -> None:
     """All nodes are back: it has ended, or waits again with the time that is left, at its old age."""
     if _goes_back(gpr):
-        changes = {
+        changes: dict[str, Any] = {
             "end_reason": "",
+            "explanation": {},
             "cluster": None,
             "provisioning_at": None,
             "active_at": None,
@@ -81,18 +83,20 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
     else:
         to = ENDS_AS[gpr.end_reason]
         text = f"{gpr.name} has ended: {S(to).label.lower()}."
-        gpr_transition(gpr=gpr, to=to, now=now, reason=gpr.end_reason, message=text)
+        gpr_transition(gpr=gpr, to=to, now=now, reason=gpr.end_reason, message=text, changes={"explanation": {}})
     hint(TICK)
 
 
 @transaction.atomic
 def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
-    """Let an active GPR end later, if nobody's promise moves by it. Raises IllegalTransition, InvalidInput, StaleState or Conflict."""
+    """Let an active GPR end later, if nobody's promise moves by it. Raises IllegalTransition, InvalidInput, OverPolicy, StaleState
+    or Conflict.
+    """
     if gpr.state != S.ACTIVE or gpr.ends_at is None:
         raise IllegalTransition(f"Only an active GPR can be extended; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
-    longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
-    if extra_s < 1 or gpr.duration_s + extra_s > longest_s:
-        raise InvalidInput({"extra_s": [f"From 1 to {longest_s - gpr.duration_s}: a GPR may take {longest_s} s in all."]})
+    if extra_s < 1:
+        raise InvalidInput({"extra_s": ["Must be at least one second."]})
+    _refuse_beyond_policy(gpr, extra_s, actor)
     if (gpr.ends_at - now).total_seconds() < EXTENSION_ACK_S:
         raise Conflict(f"It ends within {EXTENSION_ACK_S} s: too late to extend it for certain. File a new request.")
     ends_at = gpr.ends_at + timedelta(seconds=extra_s)
@@ -118,6 +122,22 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     hint(TICK)
 
 
+def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
+    """What would need approval when asked for at once needs an administrator's hand here. Raises OverPolicy."""
+    longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
+    if not actor.is_admin:
+        longest_s = min(longest_s, gpr.slice.duration_approval_s)
+    if gpr.duration_s + extra_s > longest_s:
+        most_s = max(longest_s - gpr.duration_s, 0)
+        by_whom = "" if actor.is_admin else " without approval"
+        raise OverPolicy(
+            f"A GPR of workspace {gpr.slice.name} may take {longest_s} s in all{by_whom}: this one can get {most_s} s more at most. "
+            "File a new request, or ask an administrator.",
+            limit="duration",
+            most=most_s,
+        )
+
+
 def _goes_back(gpr: Gpr) -> bool:
     if gpr.remaining_s < 1:
         return False
@@ -127,8 +147,9 @@ def _goes_back(gpr: Gpr) -> bool:
 
 
 def _refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
-    """Plan with the longer box on a copy: nobody's promise may move. Raises Conflict."""
+    """Plan with the longer box on a copy: nobody may start later than promised who would not without it. Raises Conflict."""
     loaded = snapshot_load(now=now)
     longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))
-    if any(placement.moved for placement in plan(longer).placements):
+    late = {placement.id for placement in plan(loaded.snapshot).placements if placement.is_late}
+    if any(placement.is_late and placement.id not in late for placement in plan(longer).placements):
         raise Conflict("Others have been promised these GPUs from the end of this GPR on. Extend it by less, or file a new request.")

@@ -67,19 +67,22 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
 
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Change a request that waits. Its age in the queue stays; its promise is made anew. Errors as in `gpr_submit`."""
+    """Change a request that waits. Its age in the queue stays, and its place in the plan if it still fits there.
+
+    Errors as in `gpr_submit`.
+    """
     if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
     spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
     witness_lock()
-    reasons = approval_reasons(spec)
+    reasons = approval_reasons(spec, granted=spec_of(gpr) if gpr.state == GprState.QUEUED else None)
     changes = {name: getattr(spec, name) for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name)}
     is_new_ask = bool(changes.keys() & PLANNED_FIELDS) or set(gpr.clusters.all()) != set(spec.clusters)
     # What was had before an eviction stays had.
     remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
     if remaining_s < 1:
         raise InvalidInput({"duration_s": [f"{gpr.duration_s - gpr.remaining_s} s of it have been used already."]})
-    gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons})
+    gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons, "allowed_shapes": spec.slice.shapes})
     gpr.clusters.set(spec.clusters)
     event_record(
         kind="gpr.edited",
@@ -114,9 +117,12 @@ def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
 
 
 def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) -> None:
-    """After a change: into the queue, or to approval, where it now belongs, with a promise made anew. The caller holds the witness."""
-    promise_drop(gpr)
+    """After a change: into the queue, or to approval, where it now belongs, and planned anew. The caller holds the witness.
+
+    Raises CanNeverStart.
+    """
     if reasons and gpr.state == GprState.QUEUED:
+        promise_drop(gpr)
         text = f"{gpr.name} needs approval: {' '.join(reasons)}"
         gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
     elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
@@ -125,6 +131,10 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
     if gpr.state == GprState.QUEUED:
         promise_make(gpr, now=now)
+        _promise_tighten(gpr, now)
+    else:
+        loaded = snapshot_load(now=now)
+        refuse_what_never_fits(loaded.candidate(gpr, gpr.clusters.all()), loaded)
 
 
 def candidate_of(spec: GprSpec, *, actor: User, now: datetime) -> tuple[Request, Loaded]:
@@ -159,6 +169,12 @@ def promise_make(gpr: Gpr, *, now: datetime) -> None:
     gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
 
 
+def _promise_tighten(gpr: Gpr, now: datetime) -> None:
+    """A request that asks for less may start sooner: then that is what it is promised from now on."""
+    rows = Promise.objects.filter(gpr=gpr, slot_start_at__lt=F("promised_start_at"))
+    rows.update(promised_start_at=F("slot_start_at"), first_promised_start_at=F("slot_start_at"), made_at=now)
+
+
 def promise_drop(gpr: Gpr) -> None:
     """It waits no longer: its slot is free for others."""
     Promise.objects.filter(gpr=gpr).delete()
@@ -171,7 +187,12 @@ def never_fits(placement: Placement) -> CanNeverStart:
 
 
 def can_never_start(most_nodes: int, most_gpus_per_node: int) -> CanNeverStart:
-    most = f"The most that could start is {most_nodes} nodes of that kind with at most {most_gpus_per_node} GPUs each."
+    if not most_gpus_per_node:
+        most = "It has no node of that kind: ask for another shape, node type, memory or cluster, or without RDMA."
+    elif not most_nodes:
+        most = f"The largest node of that kind has {most_gpus_per_node} GPUs: ask for so many per node at most."
+    else:
+        most = f"The most that could start is {most_nodes} nodes of that kind, with at most {most_gpus_per_node} GPUs each."
     return CanNeverStart(
         f"No cluster that this GPR may use could ever hold it. {most}",
         most_nodes=most_nodes,
@@ -192,7 +213,7 @@ def _may_submit(actor: User, spec: GprSpec) -> None:
 
 def _gpr_of(spec: GprSpec) -> Gpr:
     plain = {name: getattr(spec, name) for name in PLAIN_FIELDS}
-    return Gpr(**plain, slice=spec.slice, remaining_s=spec.duration_s)
+    return Gpr(**plain, slice=spec.slice, remaining_s=spec.duration_s, allowed_shapes=spec.slice.shapes)
 
 
 def _ask(spec: GprSpec) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from uuid import UUID
 
 from django.db import transaction
 
@@ -41,6 +43,8 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
     # Nodes that left make room for the names of those that came.
     seen = {view.uid for view in nodes}
     _mark_gone(cluster, [node for node in known.values() if node.uid not in seen and node.gone_at is None], now)
+    _make_way(known, nodes)
+    healthy = _healthy_counts(known.values())
     for view in nodes:
         old = known.get(view.uid)
         before = (old.is_ready, old.gone_at) if old else None
@@ -48,6 +52,8 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
         _gpus_apply(node, view.gpus, now)
         if before != (node.is_ready, None):
             _tell_node(cluster, node, is_new=before is None, now=now)
+        elif old is not None:
+            _tell_gpus(node, had=healthy[node.pk], has=sum(gpu.healthy for gpu in view.gpus), now=now)
     hint(TICK)
 
 
@@ -112,6 +118,26 @@ def _mark_gone(cluster: Cluster, nodes: Sequence[Node], now: datetime) -> None:
     for node in nodes:
         Node.objects.filter(pk=node.pk).update(gone_at=now, is_ready=False)
         _tell(node, "node.gone", f"Node {node.name} is gone from cluster {cluster.name}.", Severity.WARNING, None, now)
+
+
+def _make_way(known: Mapping[str, Node], views: Sequence[NodeView]) -> None:
+    """Nodes may have exchanged names: whoever changes his steps aside first, so that no two bear one for a moment."""
+    changing = [known[view.uid].pk for view in views if view.uid in known and known[view.uid].name != view.name]
+    for pk in changing:
+        Node.objects.filter(pk=pk).update(name=f"renamed {pk}")
+
+
+def _healthy_counts(nodes: Iterable[Node]) -> Counter[UUID]:
+    rows = Gpu.objects.filter(node__in=[node.pk for node in nodes], gone_at=None, is_healthy=True)
+    return Counter(rows.values_list("node", flat=True))
+
+
+def _tell_gpus(node: Node, *, had: int, has: int, now: datetime) -> None:
+    if has < had:
+        text = f"{had - has} GPUs of node {node.name} are sick or gone; nothing new starts on it until all are well."
+        _tell(node, "node.gpus_lost", text, Severity.WARNING, None, now)
+    elif has > had:
+        _tell(node, "node.gpus_back", f"{has - had} more GPUs of node {node.name} are well.", Severity.INFO, None, now)
 
 
 def _tell_node(cluster: Cluster, node: Node, *, is_new: bool, now: datetime) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from inventory.services.agents import RENEWAL_GRACE
 from tests.agent.faulty import Fault
 from tests.agent.stage import Stage
-from worker_agent.dialog import Call, Dialog, Lane, Stop
+from worker_agent.dialog import REFUSED_PATIENCE_S, Call, Dialog, Lane, Stop
 from worker_agent.protocol import (
     EVENTS_PATH,
     REGISTER_PATH,
@@ -229,6 +230,7 @@ def test_a_refused_agent_that_holds_nodes_stays_until_they_are_released() -> Non
     assert talk.dialog.stop is None
     talk.run(70)
     assert talk.phase() is Phase.RELEASED
+    talk.run(REFUSED_PATIENCE_S)
     assert talk.dialog.stop is Stop.REFUSED
 
 
@@ -249,7 +251,24 @@ def test_a_used_join_token_is_not_tried_again() -> None:
     talk = Talk()
     talk.join()
     talk.refuse(talk.call(), 401, Code.BAD_TOKEN)
+    talk.run(REFUSED_PATIENCE_S)
     assert talk.dialog.stop is Stop.REFUSED
+
+
+def test_an_idle_agent_asks_on_with_a_refused_credential_until_the_hub_must_have_seen_two_with_it() -> None:
+    """Had a thief renewed it, the hub takes our first words within its grace for late ones."""
+    talk = Talk()
+    talk.join()
+    asked_s: list[float] = []
+    since = talk.clock.mono()
+    while talk.dialog.stop is None:
+        call = talk.dialog.next_call(POLL)
+        if isinstance(call, Call):
+            asked_s.append(talk.clock.mono() - since)
+            talk.refuse(call, 401, Code.BAD_TOKEN)
+        talk.run(5)
+
+    assert asked_s[-1] > RENEWAL_GRACE.total_seconds() + 30
 
 
 def test_a_locked_agent_begins_nothing_keeps_its_ends_and_goes_on_trying_slowly() -> None:

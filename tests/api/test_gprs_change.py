@@ -25,9 +25,72 @@ def test_what_is_sent_changes_and_all_else_stays(owner: Caller, gpr: Gpr) -> Non
     after = owner.patch(f"gprs/{gpr.pk}/", {"name": "new", "nodes": 2, "duration_s": "2h"}).json()
 
     changed = {name for name in after if after[name] != before[name]} - {"explanation", "promised_start_at", "estimate"}
-    assert changed == {"name", "nodes", "duration_s", "version"}
+    assert changed == {"name", "nodes", "duration_s", "remaining_s", "version"}
     assert (after["name"], after["nodes"], after["duration_s"], after["version"]) == ("new", 2, 7200, 2)
     assert after["queued_at"] == before["queued_at"]
+
+
+@pytest.mark.parametrize("change", [{"priority": 150}, {"duration_s": 3599}, {"name": "other"}, {"duration_s": 3600}])
+def test_asking_for_less_or_ranking_higher_costs_nobody_his_place(change: dict[str, Any], owner: Caller, world: World) -> None:
+    """The slots behind it must not move up into its own while it is planned anew."""
+    runs = factories.started(world.slice, world.people.owner, nodes=2)
+    waiting = [factories.gpr(factories.make_slice(world.cluster, owner=world.people.owner), world.people.owner, nodes=2) for _ in range(3)]
+    before = [owner.get(f"gprs/{gpr.pk}/").json()["promised_start_at"] for gpr in waiting]
+
+    after = owner.patch(f"gprs/{waiting[0].pk}/", change).json()
+
+    assert runs.state == "PROVISIONING"
+    assert after["promised_start_at"] == before[0]
+    assert after["promise_moves"] == []
+    assert [owner.get(f"gprs/{gpr.pk}/").json()["promised_start_at"] for gpr in waiting] == before
+
+
+def test_a_smaller_request_that_may_start_sooner_is_promised_that(owner: Caller, world: World) -> None:
+    factories.started(world.slice, world.people.owner, nodes=1)
+    other = factories.make_slice(world.cluster, owner=world.people.owner)
+    waiting = factories.gpr(other, world.people.owner, nodes=2)
+    before = owner.get(f"gprs/{waiting.pk}/").json()
+
+    after = owner.patch(f"gprs/{waiting.pk}/", {"nodes": 1}).json()
+
+    assert after["promised_start_at"] < before["promised_start_at"]
+    assert after["promised_start_at"] == after["estimate"]["start_at"]
+
+
+def test_a_larger_request_that_starts_later_says_that_its_change_moved_it(owner: Caller, world: World) -> None:
+    waits_for = factories.started(world.slice, world.people.owner, nodes=1)
+    other = factories.make_slice(world.cluster, owner=world.people.owner)
+    waiting = factories.gpr(other, world.people.owner, nodes=1)
+
+    after = owner.patch(f"gprs/{waiting.pk}/", {"nodes": 2}).json()
+
+    (move,) = after["promise_moves"]
+    assert (move["cause"], move["cause_id"], move["new_start_at"]) == ("changed", str(waiting.pk), after["promised_start_at"])
+    assert [blocker["id"] for blocker in after["explanation"]["blockers"]] == [str(waits_for.pk)]
+
+
+def test_what_waits_for_approval_cannot_be_changed_into_what_never_starts(owner: Caller, world: World) -> None:
+    asking = factories.gpr(world.slice, world.people.owner, priority=300)
+
+    assert_problem(owner.patch(f"gprs/{asking.pk}/", {"nodes": 9999}), 400, "can_never_start")
+
+    assert owner.get(f"gprs/{asking.pk}/").json()["nodes"] == 1
+
+
+def test_what_was_granted_once_needs_no_second_approval(owner: Caller, admin: Caller, world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner)
+    admin.post(f"gprs/{gpr.pk}/priority/", {"priority": 250})
+
+    assert owner.patch(f"gprs/{gpr.pk}/", {"duration_s": 1800}).json()["state"] == "QUEUED"
+    assert owner.patch(f"gprs/{gpr.pk}/", {"priority": 240}).json()["state"] == "QUEUED"
+    assert owner.patch(f"gprs/{gpr.pk}/", {"priority": 260}).json()["state"] == "PENDING_APPROVAL"
+
+
+@pytest.mark.parametrize(("header", "status"), [('"1"', 200), ("1", 200), ('"7"', 409), ("W/x", 400)])
+def test_the_version_may_come_as_if_match(header: str, status: int, owner: Caller, gpr: Gpr) -> None:
+    url = f"/api/v1/gprs/{gpr.pk}/"
+
+    assert owner.client.patch(url, {"name": "new"}, headers={"If-Match": header}).status_code == status
 
 
 def test_an_empty_change_changes_nothing_but_the_version(owner: Caller, gpr: Gpr) -> None:

@@ -56,6 +56,20 @@ def test_an_evicted_one_goes_back_to_the_queue_with_what_is_left(admin: Caller, 
     factories.observe(gpr, Phase.RELEASED)
     body = admin.get(f"gprs/{gpr.pk}/").json()
     assert (body["state"], body["end_reason"], body["cluster"], body["nodes_assigned"]) == ("QUEUED", None, None, [])
+    assert body["duration_s"] - 60 <= body["remaining_s"] < body["duration_s"]
+
+
+@pytest.mark.parametrize(("wish", "said", "state"), [(True, False, "EVICTED"), (False, True, "QUEUED")])
+def test_an_administrator_may_say_whether_an_evicted_one_waits_again(
+    wish: bool, said: bool, state: str, admin: Caller, world: World
+) -> None:
+    gpr = factories.active(world.slice, world.people.owner, requeue_on_failure=wish)
+
+    admin.post(f"gprs/{gpr.pk}/evict/", {"why": "Maintenance.", "requeue": said})
+
+    gpr.refresh_from_db()
+    factories.observe(gpr, Phase.RELEASED)
+    assert gpr.state == state
 
 
 def test_an_evicted_one_that_would_not_be_queued_again_has_ended(admin: Caller, world: World) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpr.models import Gpr
+from gpr.models import Gpr, Promise
 from slices.models import Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
@@ -44,10 +44,28 @@ def test_not_if_somebody_was_promised_these_gpus(owner: Caller, world: World, gp
 def test_not_beyond_what_the_policy_allows_in_all(owner: Caller, world: World, gpr: Gpr) -> None:
     Slice.objects.update(duration_max_s=4000, duration_approval_s=4000)
 
-    body = assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 401}), 400, "invalid_input")
+    body = assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 401}), 400, "over_policy")
 
-    assert body["errors"]["extra_s"] == ["From 1 to 400: a GPR may take 4000 s in all."]
+    assert body["most"] == 400
     assert owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 400}).status_code == 200
+
+
+def test_what_would_have_needed_approval_needs_an_administrator(owner: Caller, admin: Caller, world: World, gpr: Gpr) -> None:
+    Slice.objects.update(duration_approval_s=3700)
+
+    assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 200}), 400, "over_policy")
+
+    assert admin.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 200}).json()["duration_s"] == 3800
+
+
+@pytest.mark.parametrize("extra_s", [1, 59])
+def test_not_even_a_little_of_anothers_promise_is_given_away(extra_s: int, owner: Caller, world: World, gpr: Gpr) -> None:
+    waiting = factories.gpr(world.foreign_slice, world.people.outsider, nodes=2)
+
+    assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": extra_s}), 409, "conflict")
+
+    promise = Promise.objects.get(gpr=waiting)
+    assert promise.slot_start_at <= promise.promised_start_at
 
 
 def test_a_time_that_is_none_is_refused(owner: Caller, gpr: Gpr) -> None:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from egs.clock import db_now
+from gpr.allocator import tick
 from journal.models import Event
 from slices.models import Slice
 from tests import factories
@@ -67,10 +70,51 @@ def test_an_administrator_changes_the_policy_for_requests_from_now_on(admin: Cal
 
 
 def test_shapes_that_the_policy_does_not_name_cannot_be_asked_for(admin: Caller, owner: Caller, world: World, ask: Any) -> None:
+    factories.cluster(shape="A100-80GB")
     admin.patch("slices/vision/", {"shapes": ["A100-80GB"]})
 
     assert faults(owner.post("gprs/", ask)) == ["shape"]
     assert owner.get("shapes/").json()["results"] == []
+
+
+def test_a_narrower_policy_leaves_what_waits_as_it_was_promised(admin: Caller, owner: Caller, world: World, ask: Any) -> None:
+    factories.cluster(shape="A100-80GB")
+    waiting = owner.post("gprs/", {**ask, "earliest_start_at": (db_now() + timedelta(hours=2)).isoformat()}).json()
+
+    admin.patch("slices/vision/", {"shapes": ["A100-80GB"]})
+    tick(now=db_now())
+
+    after = owner.get(f"gprs/{waiting['id']}/").json()
+    assert (after["promised_start_at"], after["promise_moves"]) == (waiting["promised_start_at"], [])
+    assert after["explanation"]["reason"] == "waits_for_start_time"
+
+
+def test_a_policy_cannot_name_shapes_that_nobody_has(admin: Caller, world: World) -> None:
+    body = assert_problem(admin.patch("slices/vision/", {"shapes": ["H100-80GB", "nope"]}), 400, "invalid_input")
+
+    assert body["errors"]["shapes"] == ["No cluster has nope. There are: H100-80GB."]
+
+
+def test_an_administrator_gives_a_workspace_another_cluster(admin: Caller, owner: Caller, world: World, ask: Any) -> None:
+    factories.cluster("mars", shape="A100-80GB")
+    names = [world.cluster.name, "mars"]
+
+    assert sorted(admin.patch("slices/vision/", {"clusters": names}).json()["clusters"]) == sorted(names)
+
+    assert owner.post("gprs/", {**ask, "shape": "A100-80GB"}).status_code == 201
+    assert Event.objects.filter(kind="slice.clusters_changed").count() == 1
+
+
+def test_a_cluster_that_a_workspace_uses_is_not_taken_away(admin: Caller, world: World) -> None:
+    factories.started(world.slice, world.people.owner)
+
+    assert_problem(admin.patch("slices/vision/", {"clusters": []}), 409, "conflict")
+
+    assert admin.get("slices/vision/").json()["clusters"] == [world.cluster.name]
+
+
+def test_members_do_not_choose_their_clusters(owner: Caller, world: World) -> None:
+    assert owner.patch("slices/vision/", {"clusters": []}).status_code == 403
 
 
 def test_approval_cannot_begin_beyond_the_maximum(admin: Caller, world: World) -> None:
@@ -83,7 +127,7 @@ def test_approval_cannot_begin_beyond_the_maximum(admin: Caller, world: World) -
 
 BAD: list[dict[str, Any]] = [{"nodes_approval": -1}, {"gpus_approval": 2**31}, {"duration_max_s": 0}, {"duration_max_s": 2**60}]
 BAD += [{"priority_approval": 301}, {"priority_approval": 0}, {"shapes": "H100"}, {"shapes": [5]}, {"shapes": ["a\u0000"]}, {"name": "new"}]
-BAD += [{"nodes_approval": None}, {"nodes_approval": True}, {"gpus_approval": "5"}, {"clusters": []}, {"shapes": ["x" * 64]}]
+BAD += [{"nodes_approval": None}, {"nodes_approval": True}, {"gpus_approval": "5"}, {"clusters": "mars"}, {"shapes": ["x" * 64]}]
 
 
 def test_a_policy_that_means_nothing_is_refused(admin: Caller, world: World) -> None:

@@ -7,6 +7,7 @@ from accounts.models import ApiToken
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 
+KINDS = ("token.issued", "token.revoked")
 NEW = {"name": "laptop", "scopes": ["read", "write"]}
 
 
@@ -100,3 +101,14 @@ def test_a_replayed_creation_has_no_secret_to_tell(owner: Caller) -> None:
 
     assert second["Idempotency-Replayed"] == "true"
     assert (second.json()["id"], second.json()["token"]) == (first.json()["id"], None)
+
+
+def test_an_administrator_sees_who_issued_and_revoked_what_and_others_do_not(owner: Caller, admin: Caller) -> None:
+    made = owner.post("tokens/", NEW).json()
+    owner.delete(f"tokens/{made['id']}/")
+    owner.delete(f"tokens/{made['id']}/")
+
+    told = {kind: [event["message"] for event in admin.get(f"events/?kind={kind}").json()["results"]] for kind in KINDS}
+    assert [len([text for text in texts if made["key_id"] in text]) for texts in told.values()] == [1, 1]
+    assert not any(made["token"] in text for texts in told.values() for text in texts)
+    assert all(owner.get(f"events/?kind={kind}").json()["results"] == [] for kind in KINDS)

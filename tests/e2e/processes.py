@@ -120,7 +120,12 @@ class Stage:
         """Wait for the hub's port, and become its first administrator."""
         wait_for("the hub", self._listens, within_s=START_S)
         done = subprocess.run(
-            [sys.executable, "manage.py", "egs_create_admin", "root"], cwd=ROOT, env=self._env, capture_output=True, text=True, check=True
+            [sys.executable, "manage.py", "egs_create_user", "root", "--admin"],
+            cwd=ROOT,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         self._apis.append(Api(self.url, done.stdout.strip().splitlines()[-1]))
         return self._apis[-1]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
+from tests.e2e.processes import ROOT, START_S, Api, Running, demo_tokens, free_port, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
@@ -49,3 +50,15 @@ def test_within_a_minute_of_the_demo_a_request_is_estimated_provisioned_watched_
     assert {"node_ready", "gpu_health", "drain", "release"} <= {step["step"] for step in steps}
     assert all(step["log"] for step in steps)
     api.close()
+
+
+def test_a_second_demo_does_not_take_the_place_of_the_first(demo: Path) -> None:
+    """They would share the database and the simulated clusters, whose agents supersede each other."""
+    wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)
+    env = {**os.environ, "EGS_VAR_DIR": str(demo)}
+    command = [sys.executable, "manage.py", "demo", "--port", str(free_port())]
+
+    second = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=START_S, check=False)
+
+    assert second.returncode == 1
+    assert "Another demo runs" in second.stderr

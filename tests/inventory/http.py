@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ import msgspec
 from egs.asgi import application
 from tests.inventory.agent import Agent
 from worker_agent.protocol import SYNC_PATH, SyncReply, SyncRequest
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -26,7 +29,13 @@ class Response:
 
 
 async def request(
-    path: str, body: bytes | Sequence[bytes] = b"", *, method: str = "POST", bearer: str = "", hangs_up: bool = False, **headers: str
+    path: str,
+    body: bytes | Sequence[bytes] = b"",
+    *,
+    method: str = "POST",
+    bearer: str = "",
+    hangs_up: bool = False,
+    headers: Mapping[str, str] = EMPTY,
 ) -> Response | None:
     """None when the server sent nothing. `body` as several pieces comes in as many messages."""
     pieces = [body] if isinstance(body, bytes) else list(body)

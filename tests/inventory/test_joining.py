@@ -169,3 +169,14 @@ def test_versions_of_the_protocol_must_meet(low: int, high: int, status: int, cl
     if status == 400:
         assert reply.code == Code.UNSUPPORTED_PROTO
         assert not AgentSession.objects.exists()
+
+
+@pytest.mark.parametrize("changes", [{"install": ""}, {"uid": ""}, {"install": "x" * 64}, {"uid": "x" * 64}])
+def test_who_does_not_say_who_he_is_does_not_join(changes: dict[str, str], cluster: Cluster) -> None:
+    """An empty install id would make a one-time token good for everybody."""
+    before_uid, token = cluster.uid, join_token(cluster)
+
+    assert register(token, **changes).status == 400  # type: ignore[arg-type]
+
+    cluster.refresh_from_db()
+    assert (cluster.uid, JoinToken.objects.filter(used_by="").count()) == (before_uid, 1)

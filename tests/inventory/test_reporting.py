@@ -286,3 +286,35 @@ def test_times_are_the_agents(agent: Agent, row: Reservation) -> None:
     stored = StepResult.objects.get()
     assert stored.started_at == datetime.fromtimestamp(1_795_000_000.25, UTC)
     assert (stored.ended_at - stored.started_at).total_seconds() == 1.25
+
+
+def test_nodes_may_exchange_their_names(agent: Agent, cluster: Cluster) -> None:
+    one, two = node_view("a"), node_view("b")
+    agent.inventory(one, two)
+
+    agent.inventory(structs.replace(one, name="b"), structs.replace(two, name="a"))
+
+    assert dict(Node.objects.filter(gone_at=None).values_list("uid", "name")) == {"uid-a": "b", "uid-b": "a"}
+
+
+def test_gpus_that_fall_sick_or_go_are_told_and_so_are_those_that_come_back(agent: Agent, cluster: Cluster) -> None:
+    well = node_view("a")
+    sick = structs.replace(well, gpus=(structs.replace(well.gpus[0], healthy=False), *well.gpus[1:]))
+    agent.inventory(well)
+
+    for view in (sick, sick, well, structs.replace(well, gpus=well.gpus[:1]), well):
+        agent.inventory(view)
+
+    told = Event.objects.filter(kind__in=["node.gpus_lost", "node.gpus_back"]).order_by("pk")
+    assert [(event.kind, event.message.split(" ")[0]) for event in told] == [
+        ("node.gpus_lost", "1"),
+        ("node.gpus_back", "1"),
+        ("node.gpus_lost", "3"),
+        ("node.gpus_back", "3"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "A", "a/b", "a b", "-a", "x" * 254, "a\u202eb"])
+def test_a_node_has_a_name_that_a_node_can_have(name: str, agent: Agent) -> None:
+    assert agent.try_events(InventoryEvent(seq=1, nodes=(structs.replace(node_view("a"), name=name),))).status == 400
+    assert not Node.objects.filter(name=name).exists()

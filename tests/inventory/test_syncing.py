@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -79,6 +80,15 @@ def test_the_same_boot_asking_for_a_session_again_has_lost_our_answer(agent: Age
 @pytest.mark.parametrize(("epoch", "boot"), [(1, "boot-2"), (2, "boot-1"), (7, "boot-1"), (-1, "boot-1")])
 def test_only_the_process_that_began_the_session_may_speak_in_it(epoch: int, boot: str, agent: Agent) -> None:
     assert agent.try_sync(session_epoch=epoch, boot_id=boot).code == Code.SUPERSEDED
+
+
+@pytest.mark.parametrize("changes", [{"known_generation": 2**63 - 1}, {"known_generation": -1}, {"boot_id": ""}, {"boot_id": "b" * 64}])
+def test_a_sync_that_claims_what_cannot_be_is_refused(changes: dict[str, Any], agent: Agent) -> None:
+    before = AgentSession.objects.values().get()
+
+    assert agent.try_sync(**changes).status == 400
+
+    assert AgentSession.objects.values().get() == before
 
 
 def test_a_sync_is_a_heartbeat(agent: Agent) -> None:

@@ -306,7 +306,7 @@ async def test_there_is_nothing_else(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/agent/v2/sync", "/agent"])
 async def test_other_paths_are_the_rest_of_the_application(path: str) -> None:
-    response = await request(path, host="127.0.0.1")
+    response = await request(path, headers={"host": "127.0.0.1"})
 
     assert response is not None
     assert response.status == 404
@@ -315,7 +315,7 @@ async def test_other_paths_are_the_rest_of_the_application(path: str) -> None:
 @pytest.mark.parametrize("authorization", ["", "Bearer", "Basic abc", "bearer  ", "Token x", "Bearer a b c", "Bearer \x80"])
 @pytest.mark.parametrize("path", [RENEW_PATH, SYNC_PATH, EVENTS_PATH])
 async def test_without_a_credential_nothing_is_said(path: str, authorization: str) -> None:
-    response = await request(path, b"{}", authorization=authorization)
+    response = await request(path, b"{}", headers={"authorization": authorization})
 
     assert response is not None
     assert (response.status, response.json["code"]) == (401, Code.BAD_TOKEN)
@@ -323,7 +323,7 @@ async def test_without_a_credential_nothing_is_said(path: str, authorization: st
 
 
 async def test_the_scheme_may_be_written_in_any_case(agent: Agent) -> None:
-    response = await request(EVENTS_PATH, b'{"session_epoch": 1, "events": []}', authorization=f"bEARER {agent.credential}")
+    response = await request(EVENTS_PATH, b'{"session_epoch": 1, "events": []}', headers={"authorization": f"bEARER {agent.credential}"})
 
     assert response is not None
     assert response.status == 200

@@ -309,6 +309,41 @@ def test_an_extension_that_would_move_a_promise_is_refused_and_changes_nothing()
     assert (fresh(gpr).version, fresh(gpr).ends_at, starts()) == (before[0].version, before[0].ends_at, before[1])
 
 
+def test_an_exit_that_does_not_end_is_told_once_to_its_owner_and_to_whoever_waits() -> None:
+    stage = Stage(nodes=1)
+    gpr = stage.active()
+    late = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="late")
+    stage.after(3600)
+    stage.tick()
+    stage.after(settings.EGS_EXIT_ALLOWANCE_S + 1)
+    for _ in range(3):
+        stage.tick()
+        stage.after(1)
+
+    told = Event.objects.get(kind="gpr.exit_overdue")
+    assert (told.gpr_id, "by force" in told.message) == (gpr.pk, True)
+    assert fresh(gpr).explanation["reason"] == "nodes_not_back"
+    (blocker,) = fresh(late).explanation["blockers"]
+    assert (blocker["id"], blocker["is_overdue"]) == (str(gpr.pk), True)
+
+    stage.say(gpr, *EXIT)
+    stage.tick()
+    assert (fresh(gpr).state, fresh(gpr).explanation) == (S.COMPLETED, {})
+
+
+def test_an_overdue_box_is_blamed_though_its_cluster_is_not_heard_either() -> None:
+    stage = Stage(nodes=1)
+    stage.active()
+    stage.submit(make_slice(stage.cluster, owner=stage.owner), name="late")
+    stage.after(3600)
+    stage.tick()
+    for _ in range(40):
+        stage.after(30)
+        tick(now=stage.now)
+
+    assert PromiseMove.objects.order_by("at", "id")[0].cause == "overrun"
+
+
 def test_nothing_is_freed_because_time_has_passed() -> None:
     """I8: only the agent's word, or an administrator's, releases a node."""
     stage = Stage(nodes=1)

@@ -74,8 +74,8 @@ def test_it_waits_for_nodes_that_are_closed() -> None:
     assert why("a", request("a", count=2), busy=(running("r", "p1", end=2000),), nodes=2, closed=1).reason is (Reason.WAITS_FOR_GPUS)
 
 
-def test_an_overdue_box_is_named_with_the_time_at_which_it_is_expected() -> None:
-    assert why("a", request("a"), busy=(running("r", "p0", end=990),)).blockers == (Blocker("r", True, 1050),)
+def test_an_overdue_box_is_named_as_such() -> None:
+    assert why("a", request("a"), busy=(running("r", "p0", end=990),)).blockers == (Blocker("r", True, 1050, is_overdue=True),)
 
 
 @settings(max_examples=300, deadline=None)
@@ -109,11 +109,11 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         (Explanation(Reason.STARTS_NOW), "It starts now."),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("mine", True, 8560),), 7),
-            "It waits for the GPUs of train-7 (running, ends in 2 h 6 min).",
+            "It waits for the GPUs of train-7 (its nodes come free in 2 h 6 min).",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", True, 99), Blocker("also mine", False, 1090), Blocker("y", True, 8)), 9),
-            "It waits for the GPUs of eval-2 (waiting before it, ends in 1 min 30 s) and another workspace's GPR.",
+            "It waits for the GPUs of eval-2 (waiting before it, done in 1 min 30 s) and another workspace's GPR.",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", False, 5000),), 12),
@@ -122,14 +122,26 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         (Explanation(Reason.WAITS_FOR_GPUS), "It waits for GPUs to come free."),
         (
             Explanation(Reason.WAITS_FOR_SLICE, (Blocker("mine", True, 1000),)),
-            "It waits for train-7 (running, ends in 0 s): its workspace runs one GPR at a time.",
+            "It waits for train-7 (its nodes come free in 0 s): its workspace runs one GPR at a time.",
         ),
         (
             Explanation(Reason.WAITS_FOR_SLICE, (Blocker("x", True, 5000),)),
             "It waits for an earlier GPR of its own workspace, which runs one at a time.",
         ),
         (Explanation(Reason.WAITS_FOR_START_TIME), "It waits for the start time that was asked for."),
-        (Explanation(Reason.WAITS_FOR_NODES), "It waits for nodes that are closed for maintenance or repair."),
+        (
+            Explanation(Reason.WAITS_FOR_NODES),
+            "It waits for nodes on which nothing can start now: set aside, not ready, or in a cluster that is disabled or not heard. "
+            "Nobody knows when they come back; the time given is an assumption.",
+        ),
+        (
+            Explanation(Reason.WAITS_FOR_GPUS, (Blocker("mine", True, 1060, is_overdue=True),)),
+            "It waits for the GPUs of train-7 (its time is over, but its nodes are not back yet).",
+        ),
+        (
+            Explanation(Reason.NODES_NOT_BACK),
+            "Its time is over, but its nodes are not back yet. If its agent is gone, an administrator can free them by force.",
+        ),
         (
             Explanation(Reason.NEVER_FITS, most_node_count=3, most_gpus_per_node=8),
             "It can never start: there are at most 3 nodes with so many GPUs for it, and at most 8 GPUs a node.",

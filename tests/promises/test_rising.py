@@ -17,7 +17,7 @@ from inventory.services.reservations import (
     reservations_want_absent,
 )
 from inventory.services.sync import desired_set
-from slices.services import namespace_bind, namespace_unbind
+from slices.services import namespace_bind
 from tests.builders import HOUR, NOW, generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.promises.books import is_refused, raw
 from worker_agent.protocol import Phase, set_digest
@@ -84,7 +84,6 @@ TELLING: dict[str, Change] = {
     "forced release": lambda gpr, row: reservation_force_release(reservation=row, actor=make_user(is_admin=True), why="it burnt", now=NOW),
     "set namespaces": lambda gpr, row: reservations_set_namespaces(slice_id=gpr.slice_id, cluster_id=row.cluster_id, namespaces=["team"]),
     "bind namespace": lambda gpr, row: namespace_bind(slice_=gpr.slice, cluster=row.cluster, name="team", actor=None, now=NOW),
-    "unbind namespace": lambda gpr, row: namespace_unbind(namespace=gpr.slice.namespaces.get(), actor=make_user(), now=NOW),
 }
 SILENT: dict[str, Change] = {
     "want absent again": lambda gpr, row: reservations_want_absent(gpr_id=gpr.pk),
@@ -106,8 +105,6 @@ def _held() -> tuple[Cluster, Gpr, Reservation]:
 def test_the_generation_rises_with_everything_that_the_agent_is_told(change: str) -> None:
     cluster, gpr, row = _held()
     other = make_cluster(nodes=1)
-    if change == "unbind namespace":
-        namespace_bind(slice_=gpr.slice, cluster=cluster, name="team", actor=None, now=NOW)
     before, told = generation_of(cluster), set_digest(desired_set(cluster_id=cluster.pk))
 
     TELLING[change](gpr, row)

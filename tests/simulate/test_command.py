@@ -69,6 +69,8 @@ def test_ours_is_conservative_backfill_so_far(tmp_path: Path) -> None:
         ("b,-1,20,10,1,4,101,x", "jobs.csv line 3: submit_s is -1, but must be at least 0."),
         ("b,0,20,10,0,4,101,x", "jobs.csv line 3: nodes is 0, but must be at least 1."),
         ("b,0,20,ten,1,4,101,x", "jobs.csv line 3: run_s is 'ten', not a whole number."),
+        ("b,0,20,99999999999999999999,1,4,101,x", "jobs.csv line 3: run_s is 99999999999999999999, beyond 100000000000."),
+        ("b,9000000000000000000,20,10,1,4,101,x", "jobs.csv line 3: submit_s is 9000000000000000000, beyond 100000000000."),
         ("b,0,20,1.5,1,4,101,x", "jobs.csv line 3: run_s is '1.5', not a whole number."),
         ("b,0,20,,1,4,101,x", "jobs.csv line 3: run_s is empty."),
         ("b,0,20,10,1,4,101", "jobs.csv line 3: project is missing."),
@@ -160,6 +162,12 @@ def test_results_replace_old_ones_whole_and_leave_nothing_beside_them(tmp_path: 
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.csv", "nodes.csv", "out.json", "s.csv"]
     assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == stat.S_IMODE((tmp_path / "jobs.csv").stat().st_mode)
+
+
+def test_one_file_cannot_be_both_results(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="the same file"):
+        simulate(tmp_path, GOOD, schedule=tmp_path / "out.json")
+    assert not (tmp_path / "out.json").exists()
 
 
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from egs.errors import Conflict, InvalidInput
+from inventory.services.reservations import reservation_observe
 from slices.models import Membership, Namespace, Role
-from slices.services import member_remove, member_set, namespace_bind
-from tests.builders import NOW, make_cluster, make_slice, make_user
+from slices.services import member_remove, member_set, namespace_bind, namespace_unbind
+from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
+from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public", "egs-system"])
 def test_no_workspace_binds_a_namespace_of_the_cluster_itself(name: str) -> None:
     cluster = make_cluster()
     slice_ = make_slice(cluster)
@@ -57,3 +59,19 @@ def test_the_last_member_stays_too() -> None:
         member_remove(slice_=slice_, user=owner, actor=owner, now=NOW)
 
     assert Membership.objects.get().user == owner
+
+
+def test_a_namespace_stays_bound_while_its_workspace_holds_nodes_there() -> None:
+    """Its pods may still run in it: nobody else may bind it before the exit is over."""
+    cluster = make_cluster(nodes=1)
+    slice_, admin = make_slice(cluster), make_user(is_admin=True)
+    namespace = namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=None, now=NOW)
+    (row,) = hold(make_gpr(slice_), *nodes_of(cluster))
+
+    with pytest.raises(Conflict):
+        namespace_unbind(namespace=namespace, actor=admin, now=NOW)
+    assert Namespace.objects.get() == namespace
+
+    reservation_observe(reservation=row, phase=Phase.RELEASED, now=NOW)
+    namespace_unbind(namespace=namespace, actor=admin, now=NOW)
+    assert not Namespace.objects.exists()

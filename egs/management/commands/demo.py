@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from egs import demo
 from egs.clock import db_now
+from egs.locks import single_runner
 from egs.runner import run
 
 
@@ -26,7 +27,16 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         port = options["port"]
         _refuse_taken_port(port)
-        if options["fresh"]:
+        with single_runner("demo") as mine:
+            if not mine:
+                raise CommandError(
+                    f"Another demo runs on {settings.EGS_VAR_DIR}. Stop it, or give this one a place of its own: "
+                    "EGS_VAR_DIR=/tmp/egs make demo PORT=8001"
+                )
+            self._serve(port, is_fresh=options["fresh"])
+
+    def _serve(self, port: int, *, is_fresh: bool) -> None:
+        if is_fresh:
             _forget()
         call_command("migrate", verbosity=0)
         url = f"http://127.0.0.1:{port}"

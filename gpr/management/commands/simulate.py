@@ -62,6 +62,8 @@ class Command(BaseCommand):
 
     def _check_outputs(self, options: dict[str, Any]) -> None:
         """Before the work, not after it."""
+        if options["schedule"] and options["schedule"].resolve() == options["json"].resolve():
+            raise CommandError("--json and --schedule name the same file: one would overwrite the other.")
         for path in filter(None, (options["json"], options["schedule"])):
             if not path.parent.is_dir():
                 raise CommandError(f"{path}: there is no such folder to write to.")
