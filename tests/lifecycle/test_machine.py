@@ -31,9 +31,6 @@ SOMETIMES = {
     "EXITING>RELEASED EARLY_RELEASE",
     "PENDING_APPROVAL>QUEUED",
     "QUEUED>CANCELED",
-    "moved by overrun",
-    "moved by node_failure",
-    "moved by late_tick",
 }
 
 
@@ -45,3 +42,4 @@ def test_whatever_people_agents_and_time_do_the_promises_hold() -> None:
 
     missing = SOMETIMES - set(Life.seen)
     assert not missing, f"none of the lives had {missing}"
+    assert any(name.startswith("moved by ") for name in Life.seen), "no promise was ever moved"

@@ -243,7 +243,7 @@ def administer(race: Race, tries: int) -> None:
                 lambda row=row: reservation_force_release(reservation=row, actor=admin, why="it hangs", now=db_now()), expected=(Conflict,)
             )
         if bound:
-            race.tally.attempt(lambda bound=bound: namespace_unbind(namespace=bound, actor=admin, now=db_now()))
+            race.tally.attempt(lambda bound=bound: namespace_unbind(namespace=bound, actor=admin, now=db_now()), expected=(Conflict,))
 
 
 # -- the queue ---------------------------------------------------------------------------------------------------------

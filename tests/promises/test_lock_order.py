@@ -55,11 +55,12 @@ class Other:
                 return
             time.sleep(0.01)
 
-    def end(self) -> None:
+    def end(self, *, error: str = "") -> None:
+        """`error`: how what it raised must begin; nothing by default."""
         if self._thread.ident is not None:
             self._thread.join(timeout=WAIT_S + 5)
         assert not self._thread.is_alive()
-        assert self.error == ""
+        assert self.error == "" if not error else self.error.startswith(error)
 
     @property
     def is_this_thread(self) -> bool:
@@ -137,23 +138,34 @@ def test_a_failed_step_and_the_release_of_its_gpr(monkeypatch: pytest.MonkeyPatc
     assert Node.objects.get().cordoned_at == NOW
 
 
-@pytest.mark.parametrize("verb", ["bind", "unbind"])
-def test_a_start_and_a_namespace_that_is_bound_or_unbound_meanwhile(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent is told of the namespaces as they are in the end: an unbound one would keep its pods on the slice's nodes."""
+def test_a_start_and_a_namespace_that_is_bound_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent is told of the namespaces as they are in the end."""
     cluster, user = make_cluster("c1", nodes=1), make_user(is_admin=True)
     slice_ = make_slice(cluster)
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
-    if verb == "bind":
-        other = Other(lambda: namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW))
-    else:
-        namespace = namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW)
-        other = Other(lambda: namespace_unbind(namespace=namespace, actor=user, now=NOW))
+    other = Other(lambda: namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW))
     stopped_after(monkeypatch, allocator, "_namespaces", other)
 
     tick(now=NOW)
 
     other.end()
-    assert Reservation.objects.get(state=ReservationState.HELD).namespaces == (["team"] if verb == "bind" else [])
+    assert Reservation.objects.get(state=ReservationState.HELD).namespaces == ["team"]
+
+
+def test_a_start_and_a_namespace_that_is_unbound_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would keep its pods on the slice's nodes, and another could bind it: so it stays."""
+    cluster, user = make_cluster("c1", nodes=1), make_user(is_admin=True)
+    slice_ = make_slice(cluster)
+    gpr_submit(actor=user, spec=spec(slice_), now=NOW)
+    namespace = namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW)
+    other = Other(lambda: namespace_unbind(namespace=namespace, actor=user, now=NOW))
+    stopped_after(monkeypatch, allocator, "_namespaces", other)
+
+    tick(now=NOW)
+
+    other.end(error="Conflict")
+    assert Reservation.objects.get(state=ReservationState.HELD).namespaces == ["team"]
+    assert slice_.namespaces.get() == namespace
 
 
 def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> None:

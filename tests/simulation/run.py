@@ -241,7 +241,7 @@ class Simulation:
         cluster_resume(cluster=cluster, actor=self.people.admin, now=now)
 
     def _is_out(self, index: int) -> bool:
-        return self.agents[index].stops[-3:] == ["refused"] * 3
+        return self.agents[index].stops[-1:] == ["refused"]
 
     def _join_anew(self, index: int, cluster: Cluster) -> None:
         agent = self.agents[index]
