@@ -1,82 +1,30 @@
 """The agents' HTTP endpoints: async views that, while a sync is parked, hold no thread and no database connection.
 
-Database work runs in a small pool of threads of its own and gives the thread back before the view waits. Django's
-`sync_to_async` would keep one thread, with its connection, for each parked request; so would any middleware that is not async, which
-is why egs/asgi.py leads these paths past the middleware.
+Database work runs in egs/db_threads.py and gives the thread back before the view waits. Any middleware that is not async would keep
+one for each parked request, which is why egs/asgi.py leads these paths past the middleware.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 import msgspec
-from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 
 from egs.clock import db_now
+from egs.db_threads import in_db_thread
 from egs.rest.problems import problem
 from inventory import agent_hub
 from inventory.agent_hub import AgentAnswer, HeardSync
 from inventory.services.sync import generation_now
-from journal.hints import cluster_topic, listen
+from journal.hints import cluster_topic
+from journal.wakeups import wakeups
 from worker_agent.protocol import BODY_MAX_BYTES, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, WAIT_MAX_S, SyncReply
 
-Result = TypeVar("Result")
-
-DB_THREADS = 4
 LOOK_AGAIN_S = 5.0  # a hint may be lost
-_pool = ThreadPoolExecutor(max_workers=DB_THREADS, thread_name_prefix="egs-agents")
-
-
-class Wakeups:
-    """Parked requests by topic. Hints arrive in any thread; each request wakes in its own loop."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._parked: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
-        self._is_listening = False
-        self.is_closing = False
-
-    @contextmanager
-    def expect(self, topic: str) -> Iterator[asyncio.Event]:
-        """An event that is set by every hint on the topic from now on."""
-        entry = (asyncio.get_running_loop(), asyncio.Event())
-        with self._lock:
-            if not self._is_listening:
-                listen(self.wake)
-                self._is_listening = True
-            self._parked.setdefault(topic, set()).add(entry)
-        try:
-            yield entry[1]
-        finally:
-            with self._lock:
-                self._parked[topic].discard(entry)
-                if not self._parked[topic]:
-                    del self._parked[topic]
-
-    def close(self) -> None:
-        """The server is stopping: whoever is parked answers now, and the agent asks again elsewhere."""
-        self.is_closing = True
-        for topic in tuple(self._parked):
-            self.wake(topic)
-
-    def wake(self, topic: str) -> None:
-        with self._lock:
-            entries = tuple(self._parked.get(topic, ()))
-        for loop, event in entries:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(event.set)
-
-
-wakeups = Wakeups()
 
 
 @csrf_exempt
@@ -85,7 +33,7 @@ async def exchange(request: HttpRequest) -> HttpResponse:
     bearer, body = _read(request)
     if body is None:
         return _too_large()
-    reply = await _in_db_thread(lambda: agent_hub.answer(path=request.path, bearer=bearer, body=body, now=db_now()))
+    reply = await in_db_thread(lambda: agent_hub.answer(path=request.path, bearer=bearer, body=body, now=db_now()))
     return _respond(reply)
 
 
@@ -102,7 +50,7 @@ async def sync(request: HttpRequest) -> HttpResponse:
         heard = agent_hub.hear(bearer=bearer, body=body, now=db_now())
         return AgentAnswer(200, b"")
 
-    refusal = await _in_db_thread(lambda: agent_hub.guarded(hear))
+    refusal = await in_db_thread(lambda: agent_hub.guarded(hear))
     if heard is None:
         return _respond(refusal)
     return _respond(agent_hub.encode_reply(await _park(heard)))
@@ -112,29 +60,17 @@ async def _park(heard: HeardSync) -> SyncReply:
     cluster_id = heard.agent.cluster.pk
     loop = asyncio.get_running_loop()
     until = loop.time() + min(heard.message.wait_s, WAIT_MAX_S)
-    with wakeups.expect(cluster_topic(cluster_id)) as woken:
+    with wakeups.expect(cluster_topic(cluster_id)) as waiter:
         while True:
-            woken.clear()
-            generation = await _in_db_thread(partial(generation_now, cluster_id=cluster_id))
+            waiter.take()
+            generation = await in_db_thread(partial(generation_now, cluster_id=cluster_id))
             left_s = until - loop.time()
             if generation != heard.message.known_generation or left_s <= 0 or wakeups.is_closing:
-                return await _in_db_thread(lambda: agent_hub.tell(heard, now=db_now()))
+                return await in_db_thread(lambda: agent_hub.tell(heard, now=db_now()))
             try:
-                await asyncio.wait_for(woken.wait(), timeout=min(left_s, LOOK_AGAIN_S))
+                await asyncio.wait_for(waiter.event.wait(), timeout=min(left_s, LOOK_AGAIN_S))
             except TimeoutError:
                 continue
-
-
-async def _in_db_thread(work: Callable[[], Result]) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(_pool, _with_connection, work)
-
-
-def _with_connection(work: Callable[[], Result]) -> Result:
-    close_old_connections()
-    try:
-        return work()
-    finally:
-        close_old_connections()
 
 
 def _read(request: HttpRequest) -> tuple[str, bytes | None]:

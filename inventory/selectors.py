@@ -59,12 +59,25 @@ def cluster_is_open(cluster: Cluster, now: datetime) -> bool:
 
 def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:
     """Those that are there, with `availability`, `gpus_free` and, as `held_by`, the reservations that the actor may know of."""
-    clusters = list(clusters_visible_to(actor))
+    mine = reservations_visible_to(actor).filter(HELD).select_related("gpr", "slice").annotate(gpu_count=Count("gpus"))
+    held_by = Prefetch("reservations", queryset=mine.order_by("starts_at", "pk"), to_attr="held_by")
+    return _nodes_in(clusters_visible_to(actor), now).prefetch_related(held_by)
+
+
+def node_counts(*, now: datetime) -> dict[str, int]:
+    """Of all clusters, by availability: for those who watch the whole platform."""
+    nodes: QuerySet[Any] = _nodes_in(Cluster.objects.select_related("agent"), now)
+    counts = nodes.order_by().values_list("availability").annotate(n=Count("pk"))
+    return dict.fromkeys(Availability.values, 0) | dict(counts)
+
+
+def _nodes_in(clusters: QuerySet[Cluster], now: datetime) -> QuerySet[Node]:
+    cluster_ids = [cluster.pk for cluster in clusters]
     open_ids = [cluster.pk for cluster in clusters if cluster_is_open(cluster, now)]
     held = Reservation.objects.filter(HELD, node=OuterRef("pk"))
     held_gpus = ReservedGpu.objects.filter(HELD, gpu__node=OuterRef("pk")).values("gpu__node").annotate(n=Count("pk")).values("n")
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
-    rows = Node.objects.filter(gone_at=None, cluster__in=[cluster.pk for cluster in clusters]).select_related("cluster")
+    rows = Node.objects.filter(gone_at=None, cluster__in=cluster_ids).select_related("cluster")
     rows = rows.annotate(
         is_held=Exists(held),
         is_usable=Case(
@@ -72,11 +85,10 @@ def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:
         ),
         held_gpus=Coalesce(Subquery(held_gpus), 0),
     )
-    mine = reservations_visible_to(actor).filter(HELD).select_related("gpr", "slice").annotate(gpu_count=Count("gpus"))
     return rows.annotate(
         availability=_availability(),
         gpus_free=Case(When(is_usable=True, then=Greatest(F("gpu_count") - F("held_gpus"), 0)), default=Value(0)),
-    ).prefetch_related(Prefetch("reservations", queryset=mine.order_by("starts_at", "pk"), to_attr="held_by"))
+    )
 
 
 def shapes_known() -> set[str]:

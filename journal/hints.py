@@ -1,8 +1,9 @@
 """Hints: "something changed, look". Sent after commit, may be lost, never carry data.
 
-Two topics: TICK wakes the allocator, `cluster_topic(id)` wakes the agent parked on that cluster's desired set. In one process a hint
-is a function call; over several it travels by Redis. Everybody who listens also looks by himself now and then, so that a lost
-hint costs seconds, never the change.
+TICK wakes the allocator; `cluster_topic(id)` the agent parked on that cluster's desired set; `slice_topic(id)`, PLAN and INVENTORY the
+pages that show what changed; `user_topic(id)` those of a user whose rights changed. In one process a hint is a function call; over
+several it travels by Redis. Everybody who listens also looks by himself now and then, so that a lost hint costs seconds, never the
+change.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from kombu.exceptions import OperationalError
 log = structlog.get_logger(__name__)
 
 TICK = "tick"
+PLAN = "plan"  # starts of waiting GPRs have moved
+INVENTORY = "inventory"  # nodes, GPUs or agents
+SLICE = "slice"  # the kind of all slice topics
 CHANNEL = "egs:hints"
 # Many changes, one kick: the first asks for a task, the task takes the key away before it looks.
 TICK_TASK, KICK_KEY, KICK_MS = "gpr.tick", "egs:kick", 2000
@@ -33,6 +37,18 @@ _listeners: list[Listener] = []
 
 def cluster_topic(cluster_id: UUID) -> str:
     return f"cluster:{cluster_id}"
+
+
+def slice_topic(slice_id: UUID) -> str:
+    return f"{SLICE}:{slice_id}"
+
+
+def user_topic(user_id: UUID) -> str:
+    return f"user:{user_id}"
+
+
+def kind_of(topic: str) -> str:
+    return topic.partition(":")[0]
 
 
 def hint(topic: str) -> None:

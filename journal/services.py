@@ -10,6 +10,7 @@ from django.db import transaction
 
 from accounts.audit import Change
 from accounts.models import User
+from journal.hints import INVENTORY, hint, slice_topic
 from journal.models import Event, Severity
 
 
@@ -37,6 +38,10 @@ def event_record(
     """`message` is read by everyone who may see the subject: name nothing in it that they may not know of."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("An Event is written in the transaction of its change.")
+    if slice_id is not None:
+        hint(slice_topic(slice_id))
+    if node_id is not None or cluster_id is not None:
+        hint(INVENTORY)
     return Event.objects.create(
         kind=kind,
         message=message[:500],

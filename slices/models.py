@@ -36,6 +36,7 @@ class Slice(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="slices")
     name = models.CharField(max_length=63, unique=True)
     created_at = models.DateTimeField()
+    number = models.PositiveIntegerField(default=0, help_text="In order of creation: its color and mark on pages.")
     clusters = models.ManyToManyField(Cluster, related_name="slices")
     nodes_approval = models.PositiveIntegerField(default=16, help_text="More nodes in one GPR need approval.")
     gpus_approval = models.PositiveIntegerField(default=128, help_text="More GPUs in one GPR need approval.")

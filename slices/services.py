@@ -13,7 +13,7 @@ from egs.errors import Conflict, InvalidInput
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.selectors import shapes_known
 from inventory.services.reservations import reservations_set_namespaces
-from journal.hints import TICK, hint
+from journal.hints import TICK, hint, user_topic
 from journal.services import event_record
 from slices.models import Membership, Namespace, Project, Role, Slice
 
@@ -45,7 +45,8 @@ def project_create(*, name: str, actor: User | None, now: datetime) -> Project:
 def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], actor: User | None, now: datetime) -> Slice:
     try:
         with transaction.atomic():
-            slice_ = Slice.objects.create(name=name, project=project, created_at=now)
+            number = Slice.objects.count()
+            slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number)
     except IntegrityError:
         raise Conflict(f"There is already a slice named {name}. Choose another name.") from None
     slice_.clusters.set(clusters)
@@ -103,6 +104,7 @@ def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now
     _lock(slice_)
     membership, _ = Membership.objects.update_or_create(slice=slice_, user=user, defaults={"role": role})
     _keep_an_owner(slice_)
+    hint(user_topic(user.pk))
     event_record(
         kind="slice.member_set",
         message=f"{user.name} is {Role(role).label.lower()} of workspace {slice_.name}.",
@@ -119,6 +121,7 @@ def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> N
     if not Membership.objects.filter(slice=slice_, user=user).delete()[0]:
         raise Conflict(f"{user.name} is not a member of {slice_.name}.")
     _keep_an_owner(slice_)
+    hint(user_topic(user.pk))
     event_record(
         kind="slice.member_removed",
         message=f"{user.name} left workspace {slice_.name}.",

@@ -14,7 +14,7 @@ from accounts.models import User
 from egs.errors import Conflict, NotFound
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.clusters import desired_set_changed
-from journal.hints import TICK, hint
+from journal.hints import TICK, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
 from worker_agent.protocol import Desired, Phase
@@ -136,6 +136,7 @@ def reservation_observe(
         _release(row, now)
     if is_further:
         hint(TICK)
+    hint(slice_topic(row.slice_id))
     return True
 
 
