@@ -4,13 +4,17 @@ ARGS ?=
 PY := .venv/bin/python
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-.PHONY: setup demo test lint bench lock services-up services-down schema clean
+.PHONY: setup vendor demo test lint bench screenshots lock services-up services-down schema clean
 
-setup: ; deploy/bootstrap-python
+setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor
+# Libraries, fonts and icons of the pages, into static/vendor
+vendor: ; $(PY) deploy/front-end
 demo: setup ; $(PY) manage.py demo --port $(PORT)
 # One test: make test ARGS="-k drain"
 test: setup ; deploy/run-tests $(ARGS)
 bench: setup ; $(PY) -m bench
+# Every page in both themes, at the desk and on a phone, into var/screenshots
+screenshots: setup ; $(PY) -m tests.browser.screenshots
 
 lint: setup
 	ruff check . && ruff format --check .
@@ -22,7 +26,7 @@ lint: setup
 
 # After a change of requirements/*.in; newer versions of everything: make lock ARGS=--upgrade
 # In this order: each takes the versions of those before it.
-lock: setup ; cd requirements && for name in base agent dev uv; do $(LOCK) $(ARGS) $$name.in -o $$name.lock || exit; done
+lock: setup ; cd requirements && for name in base agent dev uv node; do $(LOCK) $(ARGS) $$name.in -o $$name.lock || exit; done
 schema: setup ; mkdir -p var && $(PY) manage.py spectacular --validate --file var/openapi.yaml
 
 services-up: ; deploy/services up

@@ -1,0 +1,104 @@
+"""Who asks for a page: the session's user, the door in front of every view, and the answer to those who may not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django_htmx.middleware import HtmxDetails
+
+from accounts.models import ApiToken, Scope, User
+from accounts.sessions import session_token
+from egs.clock import db_now
+from egs.errors import NotAllowed, NotFound
+
+ZONE_COOKIE = "egs_zone"
+P = ParamSpec("P")
+
+
+class PageRequest(HttpRequest):
+    """A request that has passed the door: somebody is signed in."""
+
+    user: User
+    token: ApiToken
+    htmx: HtmxDetails
+    now: datetime
+    zone: ZoneInfo
+    may_write: bool
+
+
+View = Callable[Concatenate[PageRequest, P], HttpResponse]
+AnyView = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+
+def signed_in(view: View[P]) -> AnyView[P]:
+    """For members. Strangers go to the login page, and come back from there; a POST needs a token that may write."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        now = db_now()
+        token = session_token(request.session, now=now)
+        if token is None:
+            return to_login(request)
+        page = _as_page(request, token, now)
+        if request.method not in {"GET", "HEAD"} and not page.may_write:
+            raise NotAllowed("Your access token may only read. Sign in with one that may write.")
+        return view(page, *args, **kwargs)
+
+    return guarded
+
+
+def admin_only(view: View[P]) -> AnyView[P]:
+    """For administrators; for others the page does not exist."""
+
+    @wraps(view)
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not request.user.is_admin:
+            raise NotFound("page")
+        return view(request, *args, **kwargs)
+
+    return signed_in(guarded)
+
+
+def to_login(request: HttpRequest) -> HttpResponse:
+    """A fragment must not get the login page into a table cell: htmx is told to go there as a whole."""
+    htmx: Any = request.htmx  # type: ignore[attr-defined]
+    if htmx:
+        back = htmx.current_url_abs_path or "/"
+        return HttpResponse(status=401, headers={"HX-Redirect": login_url(back)})
+    return HttpResponseRedirect(login_url(request.get_full_path() if request.method == "GET" else "/"))
+
+
+def login_url(back: str) -> str:
+    return f"{reverse('login')}?{urlencode({'next': back})}" if back != "/" else reverse("login")
+
+
+def safe_next(request: HttpRequest, given: str) -> str:
+    """Where to go after signing in; never to another site."""
+    is_ours = url_has_allowed_host_and_scheme(given, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return given if is_ours and given.startswith("/") else "/"
+
+
+def zone_of(request: HttpRequest) -> ZoneInfo:
+    """The browser's, from a cookie that its script sets; UTC until then."""
+    try:
+        return ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64])
+    except (ValueError, OSError, KeyError):
+        return ZoneInfo("UTC")
+
+
+def _as_page(request: HttpRequest, token: ApiToken, now: datetime) -> PageRequest:
+    page: Any = request
+    page.user, page.token, page.now, page.zone = token.user, token, now, zone_of(request)
+    page.may_write = token.allows(Scope.WRITE)
+    timezone.activate(page.zone)
+    passed: PageRequest = page
+    return passed

@@ -1,0 +1,131 @@
+"""The one WebSocket of a page: hints that something changed, nothing else. The page fetches what it shows by its own, permissioned address.
+
+Who listens is looked up again on every join, when rights may have changed, and every RECHECK_S; a login that has ended ends its sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from channels.exceptions import StopConsumer
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.conf import settings
+from django.http.cookie import parse_cookie
+from django.http.request import split_domain_port, validate_host
+
+from accounts.sessions import session_load, session_token
+from egs.clock import db_now
+from egs.db_threads import in_db_thread
+from journal.hints import INVENTORY, PLAN, SLICE, kind_of, slice_topic, user_topic
+from journal.wakeups import Waiter, wakeups
+from slices.models import Membership
+
+RECHECK_S = 30.0
+GAP_S = 0.25  # changes come in bursts: one message for all of them
+SIGNED_OUT, FOREIGN, STOPPING = 4401, 4403, 1001
+
+# What a hint means to a page: the names of the fragments' triggers.
+PAGE_TOPICS: dict[str, tuple[str, ...]] = {
+    SLICE: ("gpr", "queue", "schedule"),
+    PLAN: ("plan", "queue"),
+    INVENTORY: ("gpus", "schedule"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who listens, and to what."""
+
+    user_id: UUID
+    topics: frozenset[str]
+
+
+def listener_of(session_key: str) -> Listener | None:
+    """None when nobody is signed in by this session."""
+    token = session_token(session_load(session_key), now=db_now())
+    if token is None:
+        return None
+    topics = {user_topic(token.user_id), PLAN, INVENTORY}
+    if token.user.is_admin:
+        topics.add(SLICE)
+    else:
+        members = Membership.objects.filter(user=token.user_id).values_list("slice", flat=True)
+        topics |= {slice_topic(slice_id) for slice_id in members}
+    return Listener(token.user_id, frozenset(topics))
+
+
+class LiveConsumer(AsyncJsonWebsocketConsumer):
+    _task: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]}
+        if not is_same_origin(headers):
+            await self.close(FOREIGN)
+            return
+        self._session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME, "")
+        listener = await self._look()
+        await self.accept()
+        if listener is None:
+            await self.close(SIGNED_OUT)  # only after accepting can a browser read the code
+            return
+        self._task = asyncio.create_task(self._tell(listener))
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        """Pages only listen."""
+
+    async def disconnect(self, code: int) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        raise StopConsumer
+
+    async def _tell(self, listener: Listener | None) -> None:
+        while listener is not None:
+            listener = await self._tell_while(listener)
+        await self.close(STOPPING if wakeups.is_closing else SIGNED_OUT)
+
+    async def _tell_while(self, listener: Listener) -> Listener | None:
+        """As long as his rights are these; then: what they are now."""
+        loop = asyncio.get_running_loop()
+        look_at = loop.time() + RECHECK_S
+        with wakeups.expect(*listener.topics) as waiter:
+            while not wakeups.is_closing:
+                topics = await _topics(waiter, look_at - loop.time())
+                if names := page_topics(topics):
+                    await self.send_json({"topics": names})
+                if user_topic(listener.user_id) in topics or loop.time() >= look_at:
+                    found = await self._look()
+                    if found != listener:
+                        return found
+                    look_at = loop.time() + RECHECK_S
+                await asyncio.sleep(GAP_S)
+        return None
+
+    async def _look(self) -> Listener | None:
+        return await in_db_thread(lambda: listener_of(self._session_key))
+
+
+async def _topics(waiter: Waiter, within_s: float) -> set[str]:
+    """What came; empty when nothing did in time."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(waiter.event.wait(), timeout=max(within_s, 0.0))
+    return waiter.take()
+
+
+def page_topics(topics: set[str]) -> list[str]:
+    return sorted({name for topic in topics for name in PAGE_TOPICS.get(kind_of(topic), ())})
+
+
+def is_same_origin(headers: dict[str, str]) -> bool:
+    """Cookies go with a WebSocket from any site, and no CORS protects it: the page must be ours, to the port."""
+    host = headers.get("host", "")
+    domain, _ = split_domain_port(host)
+    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS or [".localhost", "127.0.0.1", "[::1]"]):
+        return False
+    return urlsplit(headers.get("origin", "")).netloc.lower() == host.lower()

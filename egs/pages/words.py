@@ -1,0 +1,193 @@
+"""The words of the pages: times, spans of time and numbers as people read them. Pure functions; `zone` is the reader's time zone.
+
+A moment is said exactly ("Fri 03:40") and relatively ("in 14 h 32 min"). Relative times count whole minutes of the clock, so that both
+always agree: at 13:08:04, 14:20 is "in 1 h 12 min".
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+
+# Longer than any box may be, and short enough that no sum of it leaves the calendar.
+DURATION_S_MAX = 10_000 * DAY_S
+
+STATE_WORDS = {
+    "PENDING_APPROVAL": "Needs approval",
+    "QUEUED": "Queued",
+    "PROVISIONING": "Provisioning",
+    "ACTIVE": "Active",
+    "EXITING": "Exiting",
+    "COMPLETED": "Completed",
+    "RELEASED": "Released",
+    "EVICTED": "Evicted",
+    "FAILED": "Failed",
+    "CANCELED": "Canceled",
+    "REJECTED": "Rejected",
+    "BOOKED": "Booked",
+}
+NODE_WORDS = {"free": "Free", "held": "Held", "draining": "Draining", "set-aside": "Set aside", "silent": "Silent"}
+STEP_WORDS = {
+    "waiting": "Waiting",
+    "running": "Running",
+    "passed": "Passed",
+    "warned": "Warned",
+    "failed": "Failed",
+    "skipped": "Skipped",
+}
+END_REASON_WORDS = {
+    "EXPIRED": "ran its window",
+    "EARLY_RELEASE": "early release",
+    "EVICTED": "evicted",
+    "IDLE": "idle",
+    "NODE_FAILURE": "node failed",
+    "CHECK_FAILED": "check failed",
+    "ADMIN": "by an admin",
+}
+
+
+def moment(at: datetime, *, now: datetime, zone: tzinfo) -> str:
+    """`14:20` today, `Fri 03:40` within a week, `3 Dec 14:20` else, `3 Dec 2027 14:20` in another year."""
+    local, today = at.astimezone(zone), now.astimezone(zone).date()
+    days = (local.date() - today).days
+    if days == 0:
+        return f"{local:%H:%M}"
+    if -7 < days < 7:
+        return f"{local:%a %H:%M}"
+    year = "" if local.year == today.year else f" {local.year}"
+    return f"{local.day} {local:%b}{year} {local:%H:%M}"
+
+
+def moment_title(at: datetime, *, zone: tzinfo) -> str:
+    """`Thu 19 Nov 16:21 CET, 15:21 UTC`; the day is said again where UTC has another one."""
+    local, utc = at.astimezone(zone), at.astimezone(UTC)
+    text = f"{local:%a} {local.day} {local:%b} {local:%H:%M} {zone_name(at, zone=zone)}"
+    if zone_name(at, zone=zone) == "UTC":
+        return text
+    day = "" if local.date() == utc.date() else f"{utc:%a} {utc.day} {utc:%b} "
+    return f"{text}, {day}{utc:%H:%M} UTC"
+
+
+def zone_name(at: datetime, *, zone: tzinfo) -> str:
+    """`CET`, `UTC`; places without letters of their own have an offset: `UTC+03`."""
+    name = at.astimezone(zone).tzname() or "UTC"
+    return f"UTC{name}" if name[:1] in "+-" else name
+
+
+def relative(at: datetime, *, now: datetime) -> str:
+    """`in 1 h 12 min`, `4 min ago`, `now` when nearer than a minute."""
+    span = _clock_span(at, now)
+    if span is None:
+        return "now"
+    return f"in {span}" if at > now else f"{span} ago"
+
+
+def left(at: datetime, *, now: datetime) -> str:
+    """`3 h 13 min left`."""
+    if at <= now:
+        return "over"
+    return f"{_clock_span(at, now) or 'under 1 min'} left"
+
+
+def late(span_s: float) -> str:
+    """`+45 min`; empty when it is less than a minute."""
+    return f"+{_coarse(int(span_s))}" if span_s >= MINUTE_S else ""
+
+
+def duration(span_s: float) -> str:
+    """`38 s`, `2 min 06 s`, `45 min`, `3 h 05 min`, `2 d 4 h`: exact to the second under an hour, then to the minute."""
+    return duration_exact(span_s if span_s < HOUR_S else span_s - span_s % MINUTE_S)
+
+
+def duration_exact(span_s: float) -> str:
+    """For a field: what `duration_parse` reads back as the same number of seconds."""
+    days, hours, minutes, seconds = _split(span_s)
+    parts: list[str] = []
+    for count, unit in ((days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")):
+        if count:
+            parts.append(f"{count:02d} {unit}" if parts and unit in {"min", "s"} else f"{count} {unit}")
+    return " ".join(parts) or "0 s"
+
+
+def duration_narrow(span_s: float) -> str:
+    """For narrow columns: `45m`, `3h05`, `2d4h`."""
+    days, hours, minutes, _ = _split(span_s)
+    if days:
+        return f"{days}d{hours}h" if hours else f"{days}d"
+    return f"{hours}h{minutes:02d}" if hours else f"{minutes}m"
+
+
+_UNITS = {
+    "d": r"(\d{1,9})\s*(?:d|days?)",
+    "h": r"(\d{1,9})\s*(?:h|hrs?|hours?)",
+    "m": r"(\d{1,9})\s*(?:m|min|mins|minutes?)",
+    "s": r"(\d{1,9})\s*(?:s|sec|secs|seconds?)",
+}
+_SPOKEN = re.compile(r"\s*".join(f"(?:{unit})?" for unit in _UNITS.values()), re.ASCII)
+_NARROW = re.compile(r"(\d{1,9})h(\d\d)", re.ASCII)
+_ISO = re.compile(r"p(?:(\d{1,9})d)?(?:t(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?)?", re.ASCII)
+
+
+def duration_parse(text: str) -> int:
+    """Seconds of `90 min`, `1h30m`, `PT90M`, `2 d 4 h`, `3h05`. A number alone has no unit and is refused. Raises ValueError."""
+    text = text.strip().lower()
+    narrow = _NARROW.fullmatch(text)
+    if narrow:
+        return _within(int(narrow[1]) * HOUR_S + int(narrow[2]) * MINUTE_S)
+    match = _SPOKEN.fullmatch(text) or _ISO.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise ValueError(f"no duration: {text!r}")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return _within(days * DAY_S + hours * HOUR_S + minutes * MINUTE_S + seconds)
+
+
+def _within(span_s: int) -> int:
+    if span_s > DURATION_S_MAX:
+        raise ValueError(f"no duration: longer than {duration_exact(DURATION_S_MAX)}")
+    return span_s
+
+
+def number(value: float) -> str:
+    """`10,000`; one decimal when it has any: `5.4`."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`, `10,000 queries`."""
+    if count == 1:
+        return f"1 {noun}"
+    ending = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+    return f"{number(count)} {ending}"
+
+
+def ask(nodes: int, gpus_per_node: int | None, shape: str = "") -> str:
+    """`4 × 8 H100-80GB`: nodes × GPUs per node. Without a number of GPUs all of each node: `4 nodes H100-80GB`."""
+    size = f"{nodes} × {gpus_per_node}" if gpus_per_node else plural(nodes, "node")
+    return f"{size} {shape}".rstrip()
+
+
+def initials(name: str) -> str:
+    """`NB` of Nadia Brandt, `VI` of vision."""
+    words = re.findall(r"\w+", name)
+    letters = words[0][0] + words[-1][0] if len(words) > 1 else "".join(words)[:2]
+    return letters.upper() or "?"
+
+
+def _clock_span(at: datetime, now: datetime) -> str | None:
+    """Between two moments in whole minutes of the clock, None under a minute."""
+    if abs(at - now) < timedelta(minutes=1):
+        return None
+    minutes = abs(int(at.timestamp() // MINUTE_S) - int(now.timestamp() // MINUTE_S))
+    return _coarse(minutes * MINUTE_S)
+
+
+def _coarse(span_s: int) -> str:
+    """From a day on in days and hours."""
+    return duration_exact(span_s - span_s % (HOUR_S if span_s >= DAY_S else MINUTE_S))
+
+
+def _split(span_s: float) -> tuple[int, int, int, int]:
+    whole_s = max(0, int(span_s))
+    return whole_s // DAY_S, whole_s % DAY_S // HOUR_S, whole_s % HOUR_S // MINUTE_S, whole_s % MINUTE_S

@@ -1,0 +1,106 @@
+/* Live: the socket says only that something changed, and each fragment fetches itself anew. Without a socket, by the clock.
+   #live says which it is, and when what is shown is no longer fresh. */
+(() => {
+  const live = document.getElementById("live");
+  if (!live?.hasAttribute("ws-connect")) return;
+  const APART_MS = 1000, ASLEEP_MS = 30_000, PATIENCE_MS = 5_000, POLL_MS = 15_000, STALE_MS = 60_000, RECONNECT_MS = 8_000;
+  const SIGNED_OUT = 4401, FOREIGN = 4403;
+  const RECONNECTED_BY_HTMX = [1006, 1011, 1012, 1013];
+
+  let lostAt = Date.now(); // null while the socket is open
+  let wasOpen = false;
+  let hiddenAt = null;
+  let firedAllAt = Date.now();
+  let freshAt = Date.now();
+  let askedAt = null; // the first request since then that has not brought anything
+  let failureCount = 0;
+  let tries = 0;
+
+  const firedAt = new Map();
+  const later = new Set();
+  const fire = (topic) => {
+    const wait = (firedAt.get(topic) ?? -APART_MS) + APART_MS - performance.now();
+    if (wait > 0) {
+      if (later.has(topic)) return;
+      later.add(topic);
+      setTimeout(() => { later.delete(topic); fire(topic); }, wait);
+      return;
+    }
+    firedAt.set(topic, performance.now());
+    htmx.trigger(document.body, `egs:${topic}`);
+  };
+  const topicsOf = (element) => [...(element.getAttribute("hx-trigger") ?? "").matchAll(/egs:([a-z]+)/g)].map((match) => match[1]);
+  const fireAll = () => {
+    firedAllAt = Date.now();
+    new Set([...document.querySelectorAll("[hx-trigger]")].flatMap(topicsOf)).forEach(fire);
+  };
+
+  const clock = (at) => new Intl.DateTimeFormat("en-GB", { timeStyle: "short", timeZone: document.documentElement.dataset.zone }).format(at);
+  const isStale = () => failureCount >= 2 || (askedAt !== null && Date.now() - askedAt > STALE_MS);
+  const isPolling = () => lostAt !== null && Date.now() - lostAt > PATIENCE_MS;
+  const staleSince = () => (lostAt === null ? askedAt ?? freshAt : Math.max(freshAt, lostAt));
+  const show = () => {
+    const stale = isStale();
+    const text = stale ? `Stale since ${clock(staleSince())}` : isPolling() ? "Polling" : wasOpen ? "Live" : live.textContent.trim();
+    live.classList.toggle("is-stale", stale);
+    live.classList.toggle("is-paused", !stale && isPolling());
+    live.classList.toggle("is-off", !stale && !isPolling() && !wasOpen);
+    const word = live.firstElementChild;
+    if (word.textContent !== text) word.textContent = text; // said aloud only when it changes
+    const notice = document.getElementById("stale");
+    notice.querySelector("[data-as-of]").textContent = clock(staleSince());
+    notice.hidden = !stale;
+  };
+
+  const delay = (count) => Math.min(1000 * 2 ** count, RECONNECT_MS) * (0.5 + Math.random() / 2);
+  htmx.config.wsReconnectDelay = delay;
+
+  live.addEventListener("htmx:wsBeforeMessage", (event) => {
+    event.preventDefault(); // never swapped in
+    JSON.parse(event.detail.message).topics.forEach(fire);
+  });
+  live.addEventListener("htmx:wsOpen", () => {
+    if (wasOpen || Date.now() - lostAt > PATIENCE_MS) fireAll(); // it may have missed something
+    [wasOpen, lostAt, tries] = [true, null, 0];
+    show();
+  });
+  live.addEventListener("htmx:wsClose", (event) => {
+    const { code } = event.detail.event;
+    lostAt ??= Date.now();
+    if (code === SIGNED_OUT) {
+      location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+    } else if (code !== FOREIGN && !RECONNECTED_BY_HTMX.includes(code)) {
+      setTimeout(event.detail.socketWrapper.reconnect, delay(tries));
+      tries += 1;
+    }
+    show();
+  });
+
+  /* Only what refetches itself tells whether the page is fresh. */
+  const isRefetch = (event) => event.detail.requestConfig.triggeringEvent?.type.startsWith("egs:");
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (isRefetch(event)) askedAt ??= Date.now();
+  });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (!isRefetch(event)) return;
+    const { successful, xhr } = event.detail;
+    if (successful) [failureCount, askedAt, freshAt] = [0, null, Date.now()];
+    else if (xhr.status === 0 || xhr.status >= 500) failureCount += 1;
+    else askedAt = null; // an answer, if not the one hoped for
+    show();
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-refetch]")) fireAll();
+  });
+
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && hiddenAt !== null && Date.now() - hiddenAt > ASLEEP_MS) fireAll();
+    hiddenAt = document.hidden ? Date.now() : null;
+  });
+  addEventListener("online", fireAll);
+  addEventListener("pageshow", (event) => { if (event.persisted) fireAll(); });
+  setInterval(() => {
+    if (!document.hidden && (isPolling() || isStale()) && Date.now() - firedAllAt >= POLL_MS) fireAll();
+    if (isPolling() || isStale()) show();
+  }, 1000);
+})();

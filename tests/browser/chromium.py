@@ -1,0 +1,88 @@
+"""A real Chromium for tests: the system's own (deploy/browser finds or installs it), a watcher of what a page must not do, and axe-core."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+AXE = ROOT / "node_modules/axe-core/axe.min.js"
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+DESK = {"width": 1440, "height": 1000}
+PHONE = {"width": 390, "height": 844}
+Theme = Literal["light", "dark"]
+
+
+def chromium_path() -> str:
+    found = subprocess.run([ROOT / "deploy/browser"], stdout=subprocess.PIPE, text=True, check=True)
+    return found.stdout.strip()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    # Inside a container the sandbox of Chromium has no rights to build itself; it only visits our own pages.
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Watch:
+    """What no page of ours may do: errors in the console (a broken Content-Security-Policy is one), requests to another origin."""
+
+    origin: str
+    faults: list[str] = field(default_factory=list)
+
+    def attach(self, page: Page) -> None:
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.faults.append(f"script: {error}"))
+        page.on("request", self._request)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.faults.append(f"console: {message.text}")
+
+    def _request(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in {"http", "https"} and f"{parts.scheme}://{parts.netloc}" != self.origin:
+            self.faults.append(f"foreign: {request.url}")
+
+
+@contextmanager
+def visitor(
+    browser: Browser, origin: str, *, size: dict[str, int] | None = None, theme: Theme = "light", scripts: bool = True
+) -> Iterator[tuple[Page, Watch]]:
+    """A fresh page of a fresh person, watched. `scripts=False`: somebody without JavaScript."""
+    width_height = size or DESK
+    context: BrowserContext = browser.new_context(
+        base_url=origin,
+        viewport={"width": width_height["width"], "height": width_height["height"]},
+        color_scheme=theme,
+        timezone_id="Europe/Berlin",
+        java_script_enabled=scripts,
+    )
+    page, watch = context.new_page(), Watch(origin)
+    watch.attach(page)
+    try:
+        yield page, watch
+    finally:
+        context.close()
+
+
+def axe_violations(page: Page) -> list[str]:
+    """What axe-core finds against WCAG 2.2 AA and best practices: a line for each rule and place."""
+    page.evaluate("scrollTo(0, 0)")  # what a sticky head happens to cover is no fault of the page
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("tags => axe.run({ runOnly: tags, resultTypes: ['violations'] })", WCAG)
+    return [f"{rule['id']}: {node['target']}: {node['failureSummary']}" for rule in found["violations"] for node in rule["nodes"]]

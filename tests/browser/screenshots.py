@@ -1,0 +1,128 @@
+"""`make screenshots`: every page of a real demo with people at work in it, in both themes, wide and narrow, into var/screenshots."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from tests.browser.chromium import DESK, PHONE, ROOT, Theme, chromium, visitor
+from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
+
+OUT = ROOT / "var/screenshots"
+SIZES = {"1440": DESK, "390": PHONE}
+THEMES: tuple[Theme, ...] = ("light", "dark")
+HOUR = 3600
+
+# name of the picture -> address; {…} are ids of what `_work` makes.
+USER_PAGES = {
+    "workspaces": "/",
+    "requests": "/workspaces/vision/",
+    "requests-ended": "/workspaces/vision/?state=ended",
+    "create": "/workspaces/vision/create/",
+    "create-clone": "/workspaces/vision/create/?from={waiting}",
+    "gpr-active": "/gprs/{active}/",
+    "gpr-queued": "/gprs/{waiting}/",
+    "gpr-approval": "/gprs/{asking}/",
+    "gpr-ended": "/gprs/{ended}/",
+    "gpr-edit": "/gprs/{waiting}/edit/",
+    "gpr-release": "/gprs/{active}/release/",
+    "not-found": "/gprs/00000000-0000-0000-0000-000000000000/",
+}
+ADMIN_PAGES = {
+    "queue": "/admin/queue/",
+    "inspect": "/admin/queue/{waiting}/",
+    "priority": "/admin/queue/{waiting}/priority/",
+    "inventory": "/admin/inventory/",
+    "node": "/admin/inventory/{node}/",
+    "clusters": "/admin/clusters/",
+    "schedule": "/admin/schedule/",
+    "schedule-table": "/admin/schedule/?as=table",
+}
+
+
+def main(out: Path) -> int:
+    out.mkdir(parents=True, exist_ok=True)
+    with _demo() as tokens, chromium() as browser:
+        ids = _work(Api(tokens["url"], tokens["admin_token"]))
+        for theme in THEMES:
+            for size, width_height in SIZES.items():
+                shoot = _Camera(browser, tokens["url"], theme, width_height, out, f"{size}-{theme}")
+                shoot.stranger()
+                shoot.round(tokens["user_token"], {name: path.format(**ids) for name, path in USER_PAGES.items()})
+                shoot.round(tokens["admin_token"], {name: path.format(**ids) for name, path in ADMIN_PAGES.items()})
+    sys.stdout.write(f"{len(list(out.glob('*.png')))} pictures in {out}\n")
+    return 0
+
+
+class _Camera:
+    def __init__(self, browser: Browser, url: str, theme: Theme, size: dict[str, int], out: Path, suffix: str) -> None:
+        self._browser, self._url, self._theme, self._size, self._out, self._suffix = browser, url, theme, size, out, suffix
+
+    def stranger(self) -> None:
+        with visitor(self._browser, self._url, size=self._size, theme=self._theme) as (page, _):
+            page.goto("/login/")
+            self._take(page, "login")
+
+    def round(self, token: str, pages: dict[str, str]) -> None:
+        with visitor(self._browser, self._url, size=self._size, theme=self._theme) as (page, _):
+            page.goto("/login/")
+            page.fill("[name=token]", token)
+            page.click("main button[type=submit], form button[type=submit]")
+            for name, path in pages.items():
+                page.goto(path)
+                page.wait_for_timeout(400)  # what loads itself, as offers do
+                self._take(page, name)
+
+    def _take(self, page: Page, name: str) -> None:
+        page.screenshot(path=self._out / f"{name}-{self._suffix}.png", full_page=True)
+
+
+@contextmanager
+def _demo() -> Iterator[dict[str, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "EGS_VAR_DIR": folder}
+        process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=Path(folder) / "demo.log")
+        process.start()
+        try:
+            yield wait_for("demo.json", lambda: demo_tokens(Path(folder)), within_s=START_S)
+        finally:
+            process.stop()
+
+
+def _work(api: Api) -> dict[str, str]:
+    """GPRs in every state that a page can show, and the ids that the addresses need."""
+    wait_for("the fleet", lambda: len(api.get("/shapes/")["results"]) >= 3, within_s=START_S)
+
+    def ask(name: str, slice_: str, **changes: object) -> str:
+        body = {"name": name, "slice": slice_, "shape": "H100-80GB", "nodes": 1, "duration_s": HOUR, **changes}
+        return str(api.post("/gprs/", body)["id"])
+
+    def state(gpr: str, *wanted: str) -> bool:
+        return api.get(f"/gprs/{gpr}/")["state"] in wanted
+
+    ended = ask("tokenizer-check", "vision")
+    wait_for("ACTIVE", lambda: state(ended, "ACTIVE"), within_s=START_S)
+    api.post(f"/gprs/{ended}/release/")
+    wait_for("RELEASED", lambda: state(ended, "RELEASED"), within_s=START_S)
+    active = ask("resnet-sweep", "vision", nodes=2, duration_s=2 * HOUR)
+    ask("whisper-large", "speech", nodes=2, duration_s=6 * HOUR)
+    ask("llm-pretrain", "language", nodes=2, duration_s=9 * HOUR, priority=180)
+    ask("tool-use-eval", "agents", nodes=1, duration_s=3 * HOUR)
+    waiting = ask("detector-finetune", "vision", nodes=2, duration_s=4 * HOUR, priority=150)
+    for number in range(4):
+        ask(f"ablation-{number}", "vision", duration_s=HOUR * (number + 1))
+        ask(f"adapter-{number}", "language", duration_s=HOUR * (number + 2), priority=90 + number)
+    asking = ask("video-scale-up", "vision", nodes=2, priority=260)
+    wait_for("ACTIVE", lambda: state(active, "ACTIVE"), within_s=START_S)
+    node = api.get("/nodes/")["results"][0]["id"]
+    return {"ended": ended, "active": active, "waiting": waiting, "asking": asking, "node": str(node)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else OUT))

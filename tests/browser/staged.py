@@ -1,0 +1,89 @@
+"""One page of ours in a real browser without a server: templates are rendered here, static files read from where they lie, and what
+fragments and the socket answer is said by the test."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.contrib.staticfiles import finders
+from django.template import engines
+from playwright.sync_api import Browser, Page, Route, WebSocketRoute
+
+from egs.pages.shell import NavItem, Shell
+from tests.browser.chromium import Watch, visitor
+
+ORIGIN = "http://egs.test"
+CSP = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
+SHELL = Shell(
+    portal="user",
+    nav=(NavItem("GPU requests", "/elsewhere/", "list-details", True, key="g r"),),
+    switcher=(),
+    current=None,
+    user_name="Nadia Brandt",
+    user_initials="NB",
+    is_admin=False,
+    now=datetime(2026, 11, 19, 12, 8, tzinfo=UTC),
+    zone="UTC",
+    live_url="/ws/live/",
+)
+
+
+class Stage:
+    """`answers`: status, body and headers by path. `asked`: method and path of what was asked for, without static files."""
+
+    def __init__(self, page: Page, watch: Watch, home: str) -> None:
+        self.page, self.watch = page, watch
+        self.answers: dict[str, tuple[int, str, dict[str, str]]] = {"/": (200, home, {})}
+        self.asked: list[str] = []
+        self.sockets: list[WebSocketRoute] = []
+        page.route("**/*", self._answer)
+        page.route_web_socket("**/ws/live/", lambda socket: self.sockets.append(socket))  # noqa: PLW0108  # it sets an attribute on what it calls
+
+    def open(self) -> None:
+        self.page.goto("/")
+        self.page.wait_for_function("document.fonts.status === 'loaded'")
+        self.asked.clear()
+
+    def _answer(self, route: Route) -> None:
+        path = urlsplit(route.request.url).path
+        if path.startswith("/static/"):
+            file = finders.find(path.removeprefix("/static/"))
+            assert isinstance(file, str), path
+            route.fulfill(path=file, content_type=mimetypes.guess_type(path)[0] or "font/woff2")
+            return
+        self.asked.append(f"{route.request.method} {path}")
+        status, body, headers = self.answers.get(path, (200, "<!DOCTYPE html><title>Elsewhere</title>", {}))
+        if status:
+            headers = {"Content-Security-Policy": CSP, **headers}
+            route.fulfill(status=status, body=body, content_type="text/html; charset=utf-8", headers=headers)
+        else:
+            route.abort()
+
+    def hint(self, *topics: str) -> None:
+        quoted = ", ".join(f'"{topic}"' for topic in topics)
+        self.sockets[-1].send(f'{{"topics": [{quoted}]}}')
+
+    def count(self, request: str) -> int:
+        return self.asked.count(request)
+
+    def says(self, selector: str) -> str:
+        return self.page.locator(selector).inner_text().strip()
+
+    def value(self, expression: str) -> Any:
+        return self.page.evaluate(expression)
+
+
+@contextmanager
+def stage(browser: Browser, content: str) -> Iterator[Stage]:
+    with visitor(browser, ORIGIN) as (page, watch):
+        yield Stage(page, watch, page_around(content))
+
+
+def page_around(content: str) -> str:
+    markup = f'{{% extends "base.html" %}}{{% block content %}}<h1>Stage</h1>{content}{{% endblock %}}'
+    return engines["django"].from_string(markup).render({"shell": SHELL, "csrf_token": "secret"})

@@ -1,0 +1,200 @@
+"""An administrator at work in a real browser, beside a user whose page is open: on the demo, with its simulated fleet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.chromium import DESK, PHONE, Watch, axe_violations, visitor
+from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
+
+pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
+
+LIVE_MS = 10_000
+QUEUE, INVENTORY, CLUSTERS, SCHEDULE = "/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/schedule/"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder: Path = tmp_path_factory.mktemp("demo")
+    env = {**os.environ, "EGS_VAR_DIR": str(folder)}
+    process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=folder / "demo.log")
+    process.start()
+    yield wait_for("demo.json", lambda: demo_tokens(folder), within_s=START_S)
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def api(demo: dict[str, str]) -> Iterator[Api]:
+    """The user's. Four GPRs of one workspace, which runs one at a time: one runs, two wait, one needs approval.
+
+    The tests below go on from each other: the last two find `long` approved and waiting.
+    """
+    api = Api(demo["url"], demo["user_token"])
+    wait_for("the fleet", lambda: len(api.get("/shapes/")["results"]) >= 3, within_s=START_S)
+    ask = {"slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600}
+    for name, more in {"runs": {}, "first": {}, "second": {}, "long": {"duration_s": 8 * 86_400}}.items():
+        api.post("/gprs/", {**ask, "name": name, **more})
+    wait_for("ACTIVE", lambda: gpr(api, "runs")["state"] == "ACTIVE", within_s=START_S)
+    yield api
+    api.close()
+
+
+def gpr(api: Api, name: str) -> Any:
+    return next(found for found in api.get("/gprs/")["results"] if found["name"] == name)
+
+
+class Visitor:
+    def __init__(self, page: Page, watch: Watch) -> None:
+        self.page, self.watch = page, watch
+
+    def sign_in(self, token: str) -> None:
+        self.page.goto("/login/")
+        self.page.locator("[name=token]").fill(token)
+        self.page.locator("[name=token]").press("Enter")
+        self.page.wait_for_url("**/")
+
+    def says(self, selector: str, text: str) -> None:
+        expect(self.page.locator(selector)).to_contain_text(text, timeout=LIVE_MS)
+
+    def open_question(self, name: str, act: str) -> None:
+        """By the row of the queue and its inspector."""
+        self.page.goto(QUEUE)
+        self.page.get_by_role("link", name=name, exact=True).first.click()
+        self.says("#inspector", name)
+        self.page.locator("#inspector").get_by_role("link", name=act).click()
+        expect(self.page.get_by_role("dialog")).to_be_visible()
+
+    def decide(self, verb: str) -> None:
+        dialog = self.page.get_by_role("dialog")
+        assert axe_violations(self.page) == []
+        dialog.get_by_role("button", name=verb).click()
+        expect(dialog).to_be_hidden()
+
+
+@pytest.fixture
+def both(browser: Browser, demo: dict[str, str], api: Api) -> Iterator[tuple[Visitor, Visitor]]:
+    """The administrator and the user, each in an own browser profile."""
+    with ExitStack() as stack:
+        admin, user = (Visitor(*stack.enter_context(visitor(browser, demo["url"]))) for _ in range(2))
+        admin.sign_in(demo["admin_token"])
+        user.sign_in(demo["user_token"])
+        yield admin, user
+        assert admin.watch.faults + user.watch.faults == []
+
+
+def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(both: tuple[Visitor, Visitor], api: Api) -> None:
+    admin, user = both
+    second = gpr(api, "second")
+    assert second["position"] == 2
+    user.page.goto(f"/gprs/{second['id']}/")
+    user.says("main", "Place 2")
+
+    admin.open_question("second", "Set priority")
+    admin.page.locator("[name=priority]").fill("190")
+    admin.says("#ask-effects", "Place 2 becomes place 1")
+    assert gpr(api, "second")["priority"] == 101
+    admin.decide("Set priority")
+
+    admin.says("#toasts", "second has priority 190")
+    admin.says("#inspector", "priority 190")
+    expect(admin.page.locator("#queue-queued tr[id] .strong[href]").first).to_have_text("second", timeout=LIVE_MS)
+    user.says("main", "Place 1")
+
+
+def test_an_approval_puts_it_into_the_queue(both: tuple[Visitor, Visitor], api: Api) -> None:
+    admin, user = both
+    long = gpr(api, "long")
+    user.page.goto(f"/gprs/{long['id']}/")
+    user.says("main", "Needs approval")
+
+    admin.open_question("long", "Approve")
+    admin.says("#ask-effects", "It joins the queue at place 3")
+    admin.decide("Approve long")
+
+    admin.says("#toasts", "long is in the queue")
+    user.says("main", "Queued")
+
+
+def test_an_eviction_needs_a_reason_and_the_user_sees_it(both: tuple[Visitor, Visitor], api: Api) -> None:
+    admin, user = both
+    runs = gpr(api, "runs")
+    user.page.goto(f"/gprs/{runs['id']}/")
+
+    admin.open_question("runs", "Evict")
+    admin.says("#ask-effects", "It waits again")
+    admin.page.get_by_label("Reason").fill("  ")
+    admin.page.get_by_role("dialog").get_by_role("button", name="Evict runs").click()
+    admin.says("dialog[open]", "Not sent")
+    admin.page.get_by_label("Reason").fill("a drill")
+    admin.decide("Evict runs")
+
+    user.says("main", "a drill")
+    wait_for("its return", lambda: gpr(api, "runs")["state"] != "EXITING", within_s=START_S)
+
+
+def test_a_node_is_set_aside_and_used_again(both: tuple[Visitor, Visitor]) -> None:
+    admin, _ = both
+    admin.page.goto(f"{INVENTORY}?shape=A100-80GB")
+    admin.page.locator("tr[id^=node-] a").first.click()
+    admin.page.get_by_role("link", name="Set aside").click()
+    admin.page.get_by_label("Reason").fill("firmware")
+    admin.decide("Set aside")
+
+    admin.says("#node-body", "firmware")
+    admin.page.reload()
+    admin.page.get_by_role("link", name="Use again").click()
+    admin.decide("Use again")
+
+
+def test_a_join_token_is_shown_in_a_dialog(both: tuple[Visitor, Visitor]) -> None:
+    admin, _ = both
+    admin.page.goto(CLUSTERS)
+    admin.page.get_by_label("Name").fill("cassini")
+    admin.page.get_by_role("button", name="Add cluster").click()
+    admin.page.get_by_role("link", name="Join token for cassini").click()
+    admin.page.get_by_role("button", name="Issue join token").click()
+
+    admin.says("dialog[open]", "egsb_")
+    assert axe_violations(admin.page) == []
+    admin.page.get_by_role("button", name="Close").click()
+
+
+def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], api: Api) -> None:
+    with visitor(browser, demo["url"], scripts=False) as (page, watch):
+        admin = Visitor(page, watch)
+        admin.sign_in(demo["admin_token"])
+        page.goto(f"{QUEUE}?q=long")
+        page.get_by_role("link", name="long", exact=True).click()
+        page.get_by_role("link", name="Set priority").click()
+        page.locator("[name=priority]").fill("42")
+        page.get_by_role("button", name="Show what changes").click()
+        admin.says("#ask-effects", "Place")
+        page.get_by_role("button", name="Set priority").click()
+        admin.says("main", "priority 42")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
+    size: dict[str, int], theme: Any, browser: Browser, demo: dict[str, str], api: Api
+) -> None:
+    with visitor(browser, demo["url"], size=size, theme=theme) as (page, watch):
+        admin = Visitor(page, watch)
+        admin.sign_in(demo["admin_token"])
+        page.goto(INVENTORY)
+        node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
+        waits = f"{QUEUE}{gpr(api, 'long')['id']}/"
+        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
+        for path in [*lists, waits, f"{waits}priority/", node, f"{node}cordon/"]:
+            page.goto(path)
+            assert axe_violations(page) == [], path
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert watch.faults == []

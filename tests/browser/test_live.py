@@ -1,0 +1,104 @@
+"""Hints, their loss, and what the page says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.staged import Stage, stage
+
+pytestmark = pytest.mark.urls(__name__)
+urlpatterns: list[object] = []
+
+FACTS = '<p id="facts" hx-get="/facts/" hx-trigger="egs:gpr from:body" hx-target="this" hx-swap="outerHTML">facts</p>'
+QUEUE = '<p id="queue" hx-get="/queue/" hx-trigger="egs:queue from:body, egs:plan from:body" hx-target="this" hx-swap="outerHTML">queue</p>'
+
+
+@pytest.fixture
+def live_page(browser: Browser) -> Iterator[Stage]:
+    """With a clock that goes on only when told to."""
+    with stage(browser, FACTS + QUEUE) as on:
+        on.answers["/facts/"], on.answers["/queue/"] = (200, FACTS, {}), (200, QUEUE, {})
+        on.page.clock.install()
+        on.open()
+        yield on
+
+
+def go_on(on: Stage, span_s: int) -> None:
+    """Second by second, so that answers come between."""
+    for _ in range(span_s):
+        on.page.clock.run_for(1_000)
+        on.page.wait_for_timeout(15)
+
+
+def test_a_hint_refetches_the_fragments_of_its_topic_and_no_other(live_page: Stage) -> None:
+    on = live_page
+    expect(on.page.locator("#live")).to_have_text("Live")
+
+    on.hint("gpr", "schedule")
+    go_on(on, 2)
+
+    assert on.asked == ["GET /facts/"]
+    assert on.watch.faults == []
+
+
+def test_a_burst_of_hints_is_fetched_at_most_once_a_second_and_the_last_is_not_lost(live_page: Stage) -> None:
+    on = live_page
+    for _ in range(10):
+        on.hint("gpr")
+    on.page.wait_for_timeout(100)
+    assert on.count("GET /facts/") == 1
+
+    go_on(on, 3)
+    assert on.count("GET /facts/") == 2
+
+
+def test_without_a_socket_the_page_polls_and_says_so_until_the_socket_is_back(live_page: Stage) -> None:
+    on = live_page
+    on.page.evaluate("htmx.config.wsReconnectDelay = () => 60000")
+    on.sockets[-1].close(code=1011)
+    go_on(on, 7)
+    expect(on.page.locator("#live")).to_have_text("Polling")
+
+    go_on(on, 30)
+    assert 2 <= on.count("GET /facts/") <= 3
+
+    go_on(on, 30)
+    expect(on.page.locator("#live")).to_have_text("Live")
+
+
+def test_a_page_that_comes_back_online_catches_up(live_page: Stage) -> None:
+    live_page.value("dispatchEvent(new Event('online'))")
+    go_on(live_page, 1)
+
+    assert sorted(live_page.asked) == ["GET /facts/", "GET /queue/"]
+
+
+def test_figures_that_are_no_longer_fresh_are_called_stale_until_they_are_fresh_again(live_page: Stage) -> None:
+    on = live_page
+    on.answers["/facts/"] = on.answers["/queue/"] = (503, "", {})
+    on.hint("gpr", "queue")
+    go_on(on, 2)
+    expect(on.page.locator("#live")).to_contain_text("Stale since")
+    expect(on.page.get_by_text("These figures are not fresh.")).to_be_visible()
+
+    on.answers["/facts/"], on.answers["/queue/"] = (200, FACTS, {}), (200, QUEUE, {})
+    go_on(on, 16)
+    expect(on.page.locator("#live")).to_have_text("Live")
+    expect(on.page.get_by_text("These figures are not fresh.")).to_be_hidden()
+
+
+def test_a_hub_that_stops_in_order_is_connected_to_again(live_page: Stage) -> None:
+    live_page.sockets[-1].close(code=1001)
+    go_on(live_page, 3)
+
+    assert len(live_page.sockets) == 2
+    expect(live_page.page.locator("#live")).to_have_text("Live")
+
+
+def test_a_page_whose_login_ended_goes_to_the_login_page(live_page: Stage) -> None:
+    live_page.sockets[-1].close(code=4401)
+
+    live_page.page.wait_for_url("**/login/?next=%2F")

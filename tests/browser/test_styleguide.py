@@ -1,0 +1,98 @@
+"""Every component, as a person meets it: both themes, desk and phone."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import RequestFactory
+from playwright.sync_api import Browser
+
+from egs.pages.errors import refuse
+from egs.pages.styleguide import styleguide
+from tests.browser.chromium import DESK, PHONE, Theme, axe_violations, visitor
+from tests.browser.staged import ORIGIN, Stage
+
+pytestmark = pytest.mark.urls(__name__)
+urlpatterns: list[object] = []
+
+SIZES = [DESK, PHONE]
+
+
+def page_of(name: str) -> str:
+    request = RequestFactory().get("/")
+    if name == "styleguide":
+        return styleguide(request).content.decode()
+    return refuse(request, 404, "Not found", "There is no such page, or you may not see it.").content.decode()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=["desk", "phone"])
+@pytest.mark.parametrize("name", ["styleguide", "error"])
+def test_components_are_accessible_quiet_and_no_wider_than_the_window(
+    browser: Browser, name: str, size: dict[str, int], theme: Theme
+) -> None:
+    with visitor(browser, ORIGIN, size=size, theme=theme) as (page, watch):
+        on = Stage(page, watch, page_of(name))
+        on.open()
+
+        assert axe_violations(page) == []
+        assert on.value("document.documentElement.scrollWidth") <= size["width"]
+        assert watch.faults == []
+
+
+@pytest.mark.parametrize("opener", ["[popovertarget=keys]", "[popovertarget=palette]", "[popovertarget=me-menu]", "[data-open=ask]"])
+def test_what_opens_over_a_page_is_accessible_and_closes_by_escape(browser: Browser, opener: str) -> None:
+    with visitor(browser, ORIGIN) as (page, watch):
+        on = Stage(page, watch, page_of("styleguide"))
+        on.open()
+        page.locator(opener).click()
+        assert page.locator(":is(:popover-open, dialog[open])").count() == 1
+        assert axe_violations(page) == []
+
+        page.keyboard.press("Escape")
+        assert page.locator(":is(:popover-open, dialog[open])").count() == 0
+
+
+def test_the_navigation_of_a_phone_opens_and_leads_on_without_scripts(browser: Browser) -> None:
+    with visitor(browser, ORIGIN, size=PHONE, scripts=False) as (page, watch):
+        Stage(page, watch, page_of("styleguide"))
+        page.goto("/")
+        assert not page.get_by_role("link", name="GPU requests").is_visible()
+
+        page.get_by_role("button", name="Open navigation").click()
+
+        assert page.get_by_role("link", name="GPU requests").is_visible()
+
+
+def test_a_dialog_begins_at_the_safe_button_and_gives_the_focus_back(browser: Browser) -> None:
+    with visitor(browser, ORIGIN) as (page, watch):
+        on = Stage(page, watch, page_of("styleguide"))
+        on.open()
+        page.locator("[data-open=ask]").click()
+        assert on.value("document.activeElement.textContent") == "Keep it"
+
+        page.keyboard.press("Enter")
+
+        assert on.value("document.activeElement.dataset.open") == "ask"
+
+
+def test_the_rows_of_a_table_are_walked_by_j_and_k(browser: Browser) -> None:
+    with visitor(browser, ORIGIN) as (page, watch):
+        on = Stage(page, watch, page_of("styleguide"))
+        on.open()
+        on.value("document.activeElement.blur()")
+
+        for key in "jjjk":
+            page.keyboard.press(key)
+
+        assert on.value("document.activeElement.id") == "state-2"
+        assert page.locator(".is-here").count() == 1
+
+
+def test_the_theme_that_somebody_chose_is_there_before_the_first_paint(browser: Browser) -> None:
+    with visitor(browser, ORIGIN, theme="light") as (page, watch):
+        on = Stage(page, watch, page_of("styleguide"))
+        on.open()
+        page.locator("[data-theme-toggle]").click()
+        page.reload()
+
+        assert on.value("document.documentElement.dataset.bsTheme") == "dark"

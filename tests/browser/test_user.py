@@ -1,0 +1,199 @@
+"""A user at work in a real browser: sees the wait time, files, watches without a reload, gives back. On the demo and its fleet."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.chromium import DESK, PHONE, Theme, Watch, axe_violations, visitor
+from tests.browser.people import LIVE_MS, goes_through, sign_in
+from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
+
+pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
+
+WORKSPACE, CREATE = "/workspaces/vision/", "/workspaces/vision/create/"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder: Path = tmp_path_factory.mktemp("demo")
+    env = {**os.environ, "EGS_VAR_DIR": str(folder)}
+    process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=folder / "demo.log")
+    process.start()
+    found = wait_for("demo.json", lambda: demo_tokens(folder), within_s=START_S)
+    api = Api(found["url"], found["user_token"])
+    wait_for("the fleet", lambda: len(api.get("/shapes/")["results"]) >= 3, within_s=START_S)
+    api.close()
+    yield found
+    process.stop()
+
+
+@pytest.fixture
+def ada(browser: Browser, demo: dict[str, str]) -> Iterator[tuple[Page, Watch]]:
+    with visitor(browser, demo["url"]) as (page, watch):
+        sign_in(page, demo["user_token"])
+        yield page, watch
+
+
+def release(page: Page) -> None:
+    page.get_by_role("link", name="Release early").click()
+    page.get_by_role("dialog").get_by_role("button", name=re.compile("Release 16 GPUs")).click()
+    expect(page.locator("#toasts")).to_contain_text("is released")
+
+
+def test_from_the_wait_time_to_the_end_without_a_reload(ada: tuple[Page, Watch]) -> None:
+    page, watch = ada
+    page.get_by_role("link", name="vision").first.click()
+    page.get_by_role("link", name="Create GPU request").first.click()
+    expect(page.locator("#offers")).to_contain_text("soonest now")
+    page.get_by_label("Name", exact=True).fill("first")
+    page.get_by_role("button", name="One node more").click()
+    expect(page.get_by_role("button", name="Request 16 GPUs")).to_be_visible()
+    page.get_by_role("button", name="2 h", exact=True).click()
+    expect(page.locator("#as-api")).to_contain_text('"duration_s": 7200')
+    page.evaluate("window.isSamePage = true")
+
+    page.get_by_role("button", name="Request 16 GPUs").click()
+
+    page.wait_for_url("**/gprs/**")
+    expect(page.locator("#toasts")).to_contain_text("first is filed")
+    page.evaluate("window.isSamePage = true")
+    goes_through(page, "Active")
+    expect(page.locator("#gpr-hero")).to_contain_text("left")
+    expect(page.locator("#gpr-nodes .gpu")).to_have_count(16)
+    release(page)
+    goes_through(page, "Released")
+    expect(page.locator("#gpr-hero")).to_contain_text("Released by ada after")
+    assert page.evaluate("window.isSamePage") is True
+    assert watch.faults == []
+
+
+def test_provisioning_and_active_reach_an_open_list(ada: tuple[Page, Watch], demo: dict[str, str]) -> None:
+    page, watch = ada
+    page.goto(WORKSPACE)
+    expect(page.locator("#live")).to_have_text("Live")
+    page.evaluate("""() => {
+        window.seen = new Set();
+        const look = () => document.querySelectorAll("#requests-provisioned .state").forEach((state) => window.seen.add(state.textContent));
+        new MutationObserver(look)
+            .observe(document.body, { subtree: true, childList: true });
+    }""")
+    api = Api(demo["url"], demo["user_token"])
+
+    made = api.post("/gprs/", {"name": "listed", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600})
+
+    row = page.locator(f"#gpr-{made['id']}")
+    expect(row).to_contain_text("Active", timeout=LIVE_MS)
+    assert page.evaluate("[...window.seen]") == ["Provisioning", "Active"]
+    api.post(f"/gprs/{made['id']}/release/")
+    expect(row).to_contain_text("Released", timeout=LIVE_MS)
+    expect(page.locator(f"#requests-ended #gpr-{made['id']}")).to_be_visible()
+    api.close()
+    assert watch.faults == []
+
+
+def test_a_log_that_was_opened_stays_open_and_focus_stays_while_the_page_lives(ada: tuple[Page, Watch], demo: dict[str, str]) -> None:
+    page, watch = ada
+    api = Api(demo["url"], demo["user_token"])
+    made = api.post("/gprs/", {"name": "kept", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600})
+    page.goto(f"/gprs/{made['id']}/")
+    goes_through(page, "Active")
+    summary = page.locator("#step-entry-node_ready > summary")
+    summary.click()
+    expect(page.locator("#step-entry-node_ready pre")).to_be_visible()
+
+    api.post(f"/gprs/{made['id']}/release/")
+
+    goes_through(page, "Released")
+    expect(page.locator("#gpr-steps")).to_contain_text("Exit steps")
+    expect(page.locator("#step-entry-node_ready pre")).to_be_visible()
+    expect(summary).to_be_focused()
+    api.close()
+    assert watch.faults == []
+
+
+def test_an_alternative_is_applied_and_a_chosen_offer_stays_chosen(ada: tuple[Page, Watch], demo: dict[str, str]) -> None:
+    page, watch = ada
+    page.goto(CREATE)
+    page.get_by_label("Name", exact=True).fill("choose")
+    other = page.locator("#offers .offer input[value='borealis/H100-80GB'], #offers .offer input[value='aurora/H100-80GB']").first
+    other.check()
+    chosen = other.get_attribute("value") or ""
+    cluster = chosen.split("/")[0]
+    expect(page.locator("#as-api")).to_contain_text(f'"clusters": ["{cluster}"]')
+
+    page.get_by_label("Duration", exact=True).fill("90 min")
+
+    expect(page.locator("#as-api")).to_contain_text('"duration_s": 5400')
+    expect(page.locator(f"#offers input[value='{chosen}']")).to_be_checked()
+    expect(page.get_by_label("Duration", exact=True)).to_be_focused()
+    assert watch.faults == []
+
+
+def test_everything_works_without_script(browser: Browser, demo: dict[str, str]) -> None:
+    with visitor(browser, demo["url"], scripts=False) as (page, watch):
+        sign_in(page, demo["user_token"])
+        page.goto(CREATE)
+        page.get_by_label("Name", exact=True).fill("plain")
+        page.get_by_label("Nodes", exact=True).fill("2")
+        page.get_by_role("button", name="Show wait time").click()
+        expect(page.locator("#offers")).to_contain_text("2 offers")
+        page.get_by_role("button", name="Request 16 GPUs").click()
+        page.wait_for_url("**/gprs/**")
+        expect(page.locator("#toasts")).to_contain_text("plain is filed")
+        for _ in range(40):
+            if page.locator("#gpr-head .state").inner_text() == "Active":
+                break
+            page.wait_for_timeout(500)
+            page.reload()
+        page.get_by_role("link", name="Release early").click()
+        page.get_by_role("button", name="Release 16 GPUs").click()
+        page.wait_for_url(re.compile("/gprs/[^/]+/$"))
+        expect(page.locator("#toasts")).to_contain_text("is released")
+        assert [fault for fault in watch.faults if not fault.startswith("console")] == []
+
+
+def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(ada: tuple[Page, Watch]) -> None:
+    page, _ = ada
+    page.goto(CREATE)
+    expect(page.locator("#offers")).to_contain_text("soonest")
+    page.context.clear_cookies(name="egs_session")
+
+    page.get_by_label("Duration", exact=True).fill("3 h")
+
+    page.wait_for_url("**/login/?next=**")
+    assert page.url.endswith("next=%2Fworkspaces%2Fvision%2Fcreate%2F")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_no_page_has_an_accessibility_fault(browser: Browser, demo: dict[str, str], size: dict[str, int], theme: Theme) -> None:
+    api = Api(demo["url"], demo["user_token"])
+    ids = [
+        api.post("/gprs/", {"name": f"axe-{n}", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600, **more})["id"]
+        for n, more in enumerate([{}, {}, {"priority": 290}])
+    ]
+    wait_for("ACTIVE", lambda: api.get(f"/gprs/{ids[0]}/")["state"] in {"ACTIVE", "QUEUED"}, within_s=START_S)
+    with visitor(browser, demo["url"], size=size, theme=theme) as (page, watch):
+        page.goto("/login/")
+        assert axe_violations(page) == []
+        sign_in(page, demo["user_token"])
+        pages = ["/", WORKSPACE, "/workspaces/speech/", f"{WORKSPACE}?q=nothing-like-it", CREATE]
+        pages += [f"/gprs/{pk}/" for pk in ids] + [f"/gprs/{ids[1]}/edit/", f"/gprs/{ids[1]}/delete/"]
+        for path in pages:
+            page.goto(path)
+            expect(page.locator("main h1")).to_be_visible()
+            expect(page.locator(".skeleton")).to_have_count(0)
+            assert axe_violations(page) == [], path
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert watch.faults == []
+    for pk in ids:
+        state = api.get(f"/gprs/{pk}/")["state"]
+        api.post(f"/gprs/{pk}/release/") if state in {"PROVISIONING", "ACTIVE"} else api.raw("DELETE", f"/gprs/{pk}/")
+    api.close()

@@ -1,0 +1,211 @@
+"""The page's socket: who may listen, what he hears, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from accounts.models import ApiToken, Scope, User
+from accounts.services import token_revoke
+from egs.clock import db_now
+from egs.db_threads import in_db_thread
+from egs.pages import live
+from egs.pages.live import FOREIGN, SIGNED_OUT, STOPPING
+from egs.pages.shell import LIVE_URL
+from journal import hints
+from journal.hints import PLAN, hint, slice_topic
+from journal.wakeups import Wakeups
+from slices.models import Role, Slice
+from slices.services import member_remove, member_set
+from tests import factories
+from tests.databases import db_threads_let_go
+from tests.pages.socket import Socket
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOST = "testserver"
+QUIET_S = 0.6
+
+
+@pytest.fixture(autouse=True)
+def wakeups(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wakeups]:
+    """The server's own, fresh for each test; at its end nobody waits."""
+    fresh = Wakeups()
+    monkeypatch.setattr(live, "wakeups", fresh)
+    yield fresh
+    if fresh._is_listening:
+        hints.unlisten(fresh.wake)
+    assert not fresh._waiting
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pool_lets_go() -> Iterator[None]:
+    """The test database can only be dropped when nobody is connected."""
+    yield
+    db_threads_let_go()
+
+
+@pytest.fixture
+def ada() -> User:
+    return factories.user("ada")
+
+
+@pytest.fixture
+def vision(ada: User) -> Slice:
+    return factories.make_slice(factories.cluster(), name="vision", owner=ada)
+
+
+def in_thread(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return in_db_thread(partial(work, *args, **kwargs))
+
+
+def sign_in(user: User, *scopes: Scope) -> str:
+    """The session's cookie."""
+    client = Client()
+    client.post("/login/", {"token": factories.token(user, *scopes)})
+    return str(client.cookies[settings.SESSION_COOKIE_NAME].value)
+
+
+def socket(cookie: str = "", *, origin: str = f"http://{HOST}", path: str = LIVE_URL) -> Socket:
+    return Socket(path, headers={"host": HOST, "origin": origin, "cookie": f"{settings.SESSION_COOKIE_NAME}={cookie}"})
+
+
+@asynccontextmanager
+async def listening(user: User, *scopes: Scope) -> AsyncIterator[Socket]:
+    page = socket(await in_thread(sign_in, user, *scopes))
+    assert await page.open() == 0
+    await asyncio.sleep(0.3)  # until it waits for hints
+    yield page
+    await page.leave()
+
+
+async def test_a_member_hears_of_his_workspace_and_nothing_but_topics(ada: User, vision: Slice) -> None:
+    async with listening(ada) as page:
+        await in_thread(hint, slice_topic(vision.pk))
+
+        assert await page.heard() == {"topics": ["gpr", "queue", "schedule"]}
+
+
+async def test_a_stranger_hears_nothing_of_it(ada: User, vision: Slice) -> None:
+    other = await in_thread(factories.user, "other")
+    async with listening(other) as page:
+        await in_thread(hint, slice_topic(vision.pk))
+
+        assert await page.is_quiet(QUIET_S)
+
+
+async def test_an_administrator_hears_of_every_workspace(vision: Slice) -> None:
+    root = await in_thread(factories.user, "root", is_admin=True)
+    async with listening(root) as page:
+        await in_thread(hint, slice_topic(vision.pk))
+
+        assert "queue" in (await page.heard())["topics"]
+
+
+async def test_an_administrator_by_a_token_without_that_scope_hears_as_a_member(vision: Slice) -> None:
+    root = await in_thread(factories.user, "root", is_admin=True)
+    async with listening(root, Scope.READ) as page:
+        await in_thread(hint, slice_topic(vision.pk))
+
+        assert await page.is_quiet(QUIET_S)
+
+
+async def test_a_burst_of_changes_is_one_or_two_messages(ada: User, vision: Slice) -> None:
+    async with listening(ada) as page:
+        for _ in range(50):
+            await in_thread(hint, slice_topic(vision.pk))
+        await in_thread(hint, PLAN)
+        heard: list[str] = []
+        while not await page.is_quiet(QUIET_S):
+            heard.append((await page.heard())["topics"])
+
+    assert 1 <= len(heard) <= 4
+    assert {name for topics in heard for name in topics} == {"gpr", "plan", "queue", "schedule"}
+
+
+async def test_what_a_page_says_is_not_listened_to(ada: User, vision: Slice) -> None:
+    async with listening(ada) as page:
+        await page.say(text='{"join": "slice:*"}')
+        await page.say(bytes=b"\x00")
+        await in_thread(hint, slice_topic(vision.pk))
+
+        assert (await page.heard())["topics"]
+
+
+async def test_nobody_listens_without_a_login() -> None:
+    page = socket("nobodys-session")
+    await page.open()
+
+    assert await page.closed() == SIGNED_OUT
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", f"http://{HOST}:8001", f"http://{HOST}.evil.example", "null", ""])
+async def test_a_page_of_another_site_is_not_let_in(origin: str, ada: User) -> None:
+    assert await socket(await in_thread(sign_in, ada), origin=origin).open() == FOREIGN
+
+
+async def test_there_is_one_socket_and_no_other_address(ada: User) -> None:
+    assert await socket(await in_thread(sign_in, ada), path="/ws/other/").open() != 0
+
+
+async def test_signing_out_ends_the_open_pages_of_this_login(ada: User) -> None:
+    client = Client()
+    await in_thread(client.post, "/login/", {"token": await in_thread(factories.token, ada)})
+    page = socket(client.cookies[settings.SESSION_COOKIE_NAME].value)
+    await page.open()
+    await asyncio.sleep(0.3)
+
+    await in_thread(client.post, "/logout/")
+
+    assert await page.closed() == SIGNED_OUT
+
+
+async def test_a_revoked_token_ends_its_pages_by_itself(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "RECHECK_S", 0.5)
+    page = socket(await in_thread(sign_in, ada))
+    await page.open()
+
+    token = await in_thread(ApiToken.objects.select_related("user").get)
+    await in_thread(token_revoke, token=token, now=db_now())
+
+    assert await page.closed() == SIGNED_OUT
+
+
+async def test_who_leaves_a_workspace_hears_of_it_no_more(ada: User, vision: Slice) -> None:
+    ben = await in_thread(factories.user, "ben")
+    await in_thread(member_set, slice_=vision, user=ben, role=Role.VIEWER, actor=None, now=db_now())
+    async with listening(ben) as page:
+        await in_thread(member_remove, slice_=vision, user=ben, actor=ada, now=db_now())
+        while not await page.is_quiet(QUIET_S):
+            await page.heard()
+        await in_thread(hint, slice_topic(vision.pk))
+
+        assert await page.is_quiet(QUIET_S)
+
+
+async def test_who_joins_a_workspace_hears_of_it_from_then_on(vision: Slice) -> None:
+    ben = await in_thread(factories.user, "ben")
+    async with listening(ben) as page:
+        await in_thread(member_set, slice_=vision, user=ben, role=Role.VIEWER, actor=None, now=db_now())
+        while not await page.is_quiet(QUIET_S):
+            await page.heard()
+        await in_thread(hint, slice_topic(vision.pk))
+
+        assert "gpr" in (await page.heard())["topics"]
+
+
+async def test_a_server_that_stops_lets_its_pages_go(ada: User, wakeups: Wakeups) -> None:
+    page = socket(await in_thread(sign_in, ada))
+    await page.open()
+    await asyncio.sleep(0.3)
+
+    wakeups.close()
+
+    assert await page.closed() == STOPPING
