@@ -36,6 +36,7 @@ def nothing_here(request: HttpRequest, rest: str) -> JsonResponse:
     return problem_response(problem(status=404, code="not_found", title="Not found", detail=detail))
 
 
+app_name = "api"  # its names are not those of the pages
 urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
     path("", include(router.urls)),

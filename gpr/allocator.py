@@ -6,6 +6,7 @@ when it did not run for an hour: all it knows stands in the database, and every 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,12 +15,13 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
+from django.db.models import F
 
 from egs.clock import db_now
 from egs.errors import Conflict, EgsError
 from egs.locks import single_runner
 from gpr.lifecycle import gpr_transition
-from gpr.models import PROVISIONED, EndReason, Gpr, GprState, Promise
+from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState, Promise
 from gpr.planner.plan import Explanation, Reason
 from gpr.planner.snapshot import Slot
 from gpr.services.ending import exit_begin, exit_finish
@@ -39,6 +41,8 @@ MARKS_PERCENT = (25, 50, 75)
 OVERDUE_NAMES_MAX = 8
 # The agent gives up an entry by itself at the time-out; only if it says nothing for so long after does the hub say so.
 ENTRY_SILENCE_S = 30
+# A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
+PROMISE_GRACE = timedelta(minutes=1)
 
 
 @dataclass(slots=True)
@@ -56,13 +60,16 @@ def tick(*, now: datetime | None = None) -> TickReport | None:
     with single_runner("allocator") as mine:
         if not mine:
             return None
-        now = now or db_now()
+        now, began_s = now or db_now(), time.perf_counter()
+        AllocatorRecord.objects.get_or_create(singleton=True)
         report = TickReport(moved_count=advance(now=now))
         made, loaded = replan(now=now)
         report.queued_count = len(made.placements)
         for placement in made.starts:
             if placement.slot is not None:
                 _try_start(loaded.gprs[placement.id], placement.slot, loaded, now, report)
+        duration_s = time.perf_counter() - began_s
+        AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
         return report
 
 
@@ -233,7 +240,16 @@ def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
             exit_steps=settings.EGS_EXIT_STEPS,
         )
     )
-    Promise.objects.filter(gpr=gpr).update(slot_nodes=[])
+    _settle_promise(gpr, now)
+
+
+def _settle_promise(gpr: Gpr, now: datetime) -> None:
+    promise = Promise.objects.filter(gpr=gpr).first()
+    if promise is None:
+        return
+    Promise.objects.filter(pk=promise.pk).update(slot_nodes=[])
+    score = "kept_count" if now <= promise.first_promised_start_at + PROMISE_GRACE else "late_count"
+    AllocatorRecord.objects.update(**{score: F(score) + 1})
 
 
 def _starting_cluster(name: str, now: datetime) -> Cluster:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from accounts.models import User
 from gpr.explaining import Told, explain
+from gpr.models import Gpr
 from gpr.planner.engine import offers
 from gpr.planner.plan import Offer
 from gpr.planner.snapshot import Request, Snapshot
@@ -59,9 +60,9 @@ class _Variant:
     starts: Mapping[str, int]
 
 
-def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime) -> list[Estimate]:
-    """One offer for each cluster and shape, soonest first. Raises as `gpr_submit` does."""
-    candidate, loaded = candidate_of(spec, actor=actor, now=now)
+def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None) -> list[Estimate]:
+    """One offer for each cluster and shape, soonest first. `edited`: for a change of a waiting GPR. Raises as `gpr_submit` does."""
+    candidate, loaded = candidate_of(spec, actor=actor, now=now, edited=edited)
     found = _best_of_each(offers(loaded.snapshot, candidate))
     told = explain([offer.explanation for offer in found], actor=actor, now=now)
     variants = _variants(spec, candidate, loaded.snapshot, found)

@@ -169,3 +169,17 @@ class Witness(models.Model):
 
     def __str__(self) -> str:
         return "the witness"
+
+
+class AllocatorRecord(models.Model):
+    """One row: what the ticks did, whichever process ran them, for those who watch. Only ticks write it."""
+
+    singleton = models.BooleanField(default=True, unique=True)
+    last_tick_at = models.DateTimeField(null=True, blank=True, help_text="When the last whole tick began.")
+    last_duration_s = models.FloatField(default=0)
+    tick_count = models.PositiveBigIntegerField(default=0)
+    kept_count = models.PositiveBigIntegerField(default=0, help_text="Starts by the time first promised.")
+    late_count = models.PositiveBigIntegerField(default=0, help_text="Starts after it.")
+
+    def __str__(self) -> str:
+        return "what the allocator did"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
 
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound, StaleState
@@ -61,9 +62,10 @@ def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     waiting = {gpr.pk: gpr for gpr in gprs if gpr.state == GprState.QUEUED}
     if len(waiting) <= 1:
         return {pk: _position(gpr) for pk, gpr in waiting.items()}
-    # To read all keys in order costs less than to count for each of a page.
-    order = Gpr.objects.filter(state=GprState.QUEUED).order_by("-priority", "queued_at", "pk").values_list("pk", flat=True)
-    return {pk: position for position, pk in enumerate(order, start=1) if pk in waiting}
+    # The database numbers all keys by its index and answers for the page alone. As an alternative the filter counts after the numbering.
+    place = Window(RowNumber(), order_by=["-priority", "queued_at", "pk"])
+    rows = Gpr.objects.filter(state=GprState.QUEUED).annotate(place=place).filter(Q(place__lt=1) | Q(pk__in=waiting))
+    return dict(rows.order_by().values_list("pk", "place"))
 
 
 def _position(gpr: Gpr) -> int:

@@ -91,8 +91,17 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
         )
 
 
-def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[str]:
-    """Every rule of the slice's policy that this request exceeds, as a sentence; none means that it needs no approval.
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A rule of the slice's policy that a request exceeds: in which field, as a sentence, and the most that needs no approval."""
+
+    field: str
+    text: str
+    fitting: int
+
+
+def approval_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Breach]:
+    """Every rule of the slice's policy that this request exceeds; none means that it needs no approval.
 
     `granted`: what it had before, approved or in need of no approval; only what goes beyond that as well counts.
     """
@@ -104,7 +113,12 @@ def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[s
         ("duration_s", policy.duration_approval_s, "{} s; longer than {} s needs approval."),
         ("priority", policy.priority_approval, "Priority {}; above {} needs approval."),
     ]
-    return [text.format(asked[name], limit) for name, limit, text in rules if asked[name] > max(limit, had[name])]
+    return [Breach(name, text.format(asked[name], limit), limit) for name, limit, text in rules if asked[name] > max(limit, had[name])]
+
+
+def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[str]:
+    """As sentences."""
+    return [breach.text for breach in approval_breaches(spec, granted=granted)]
 
 
 def shapes_of(slice_: Slice) -> list[str]:

@@ -17,6 +17,7 @@ from gpr.planner.plan import Explanation, Placement, Plan
 from gpr.planner.plan import PromiseMove as Move
 from gpr.planner.snapshot import Slot
 from gpr.snapshot import Loaded, at, snapshot_load
+from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
 
@@ -69,6 +70,10 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
     Gpr.objects.bulk_update(told, ["planned_start_at", "explanation"], batch_size=500)
     Promise.objects.bulk_create(new)
     Promise.objects.bulk_update(changed, ["promised_start_at", "slot_pool", "slot_start_at", "slot_nodes"], batch_size=500)
+    if told or new or changed:
+        hint(PLAN)
+    for slice_id in {gpr.slice_id for gpr in told}:
+        hint(slice_topic(slice_id))
 
 
 def _tell(gpr: Gpr, placement: Placement) -> bool:

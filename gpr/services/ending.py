@@ -46,9 +46,6 @@ def gpr_release(*, gpr: Gpr, actor: User, now: datetime) -> None:
 @transaction.atomic
 def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None = None, why: str = "") -> None:
     """Tell the agent to take the nodes back. What is left of the booked time is counted from here."""
-    left_s = gpr.remaining_s
-    if gpr.active_at is not None and gpr.state == S.ACTIVE:
-        left_s = max(0, gpr.remaining_s - math.ceil((now - gpr.active_at).total_seconds()))
     gpr_transition(
         gpr=gpr,
         to=S.EXITING,
@@ -57,7 +54,7 @@ def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None
         reason=reason,
         message=SENTENCES[reason].format(name=gpr.name) + (f" {why}" if why else ""),
         severity=Severity.INFO if reason in {EndReason.EXPIRED, EndReason.EARLY_RELEASE} else Severity.WARNING,
-        changes={"end_reason": reason, "remaining_s": left_s},
+        changes={"end_reason": reason, "remaining_s": left_s(gpr, now=now)},
     )
     reservations_want_absent(gpr_id=gpr.pk)
     hint(TICK)
@@ -66,7 +63,7 @@ def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None
 @transaction.atomic
 def exit_finish(*, gpr: Gpr, now: datetime) -> None:
     """All nodes are back: it has ended, or waits again with the time that is left, at its old age."""
-    if _goes_back(gpr):
+    if goes_back(gpr):
         changes: dict[str, Any] = {
             "end_reason": "",
             "explanation": {},
@@ -122,6 +119,13 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     hint(TICK)
 
 
+def left_s(gpr: Gpr, *, now: datetime) -> int:
+    """Of its duration, were its nodes taken back now."""
+    if gpr.active_at is None or gpr.state != S.ACTIVE:
+        return gpr.remaining_s
+    return max(0, gpr.remaining_s - math.ceil((now - gpr.active_at).total_seconds()))
+
+
 def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
     """What would need approval when asked for at once needs an administrator's hand here. Raises OverPolicy."""
     longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
@@ -138,7 +142,8 @@ def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
         )
 
 
-def _goes_back(gpr: Gpr) -> bool:
+def goes_back(gpr: Gpr) -> bool:
+    """Does one whose nodes are being taken back wait again afterwards?"""
     if gpr.remaining_s < 1:
         return False
     if gpr.end_reason == EndReason.CHECK_FAILED:

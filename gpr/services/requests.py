@@ -137,15 +137,19 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         refuse_what_never_fits(loaded.candidate(gpr, gpr.clusters.all()), loaded)
 
 
-def candidate_of(spec: GprSpec, *, actor: User, now: datetime) -> tuple[Request, Loaded]:
+def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> tuple[Request, Loaded]:
     """The request as the planner would see it were it submitted now, and what it would be planned on. Writes nothing.
 
-    Raises as `gpr_submit`.
+    `edited`: a waiting GPR that it would become, at its age. Raises as `gpr_submit`.
     """
     _may_submit(actor, spec)
-    spec_check(spec, now=now)
+    spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     loaded = snapshot_load(now=now)
-    request = loaded.candidate(_gpr_of(spec), spec.clusters)
+    made = _gpr_of(spec)
+    if edited is not None:
+        made.pk, made.remaining_s = edited.pk, max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
+    request = loaded.candidate(made, spec.clusters)
+    request = replace(request, rank=next((waiting.rank for waiting in loaded.snapshot.queue if waiting.id == request.id), request.rank))
     refuse_what_never_fits(request, loaded)
     return request, loaded
 

@@ -1,0 +1,133 @@
+"""What a decision of an administrator would change, told before it is made.
+
+A changed copy of the queue is planned by the real planner, and its starts are held against those that pages show now; nothing is written.
+Starts of others may move up by it, or be later than planned, but no promise moves: see gpr.planner.engine.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from gpr.models import EndReason, Gpr, GprState
+from gpr.planner.engine import plan
+from gpr.planner.snapshot import Request, Snapshot
+from gpr.planner.waiting import Turn
+from gpr.services.ending import goes_back, left_s
+from gpr.services.requests import spec_of
+from gpr.snapshot import Loaded, at, snapshot_load
+from gpr.spec import approval_reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A GPR's planned start as it is and as it would be; None where it has none."""
+
+    gpr: Gpr
+    old_start_at: datetime | None
+    new_start_at: datetime | None
+
+    @property
+    def later_s(self) -> float:
+        """Negative when it would start earlier."""
+        if self.old_start_at is None or self.new_start_at is None:
+            return 0.0
+        return (self.new_start_at - self.old_start_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`own` is the GPR decided about. Places count from 1, as the queue is considered; None: not in the queue.
+
+    `others` are those whose start would change, the greatest change first.
+    """
+
+    own: Shift
+    old_place: int | None
+    new_place: int | None
+    others: tuple[Shift, ...] = ()
+
+    @property
+    def earlier(self) -> tuple[Shift, ...]:
+        return tuple(shift for shift in self.others if shift.later_s < 0)
+
+    @property
+    def later(self) -> tuple[Shift, ...]:
+        return tuple(shift for shift in self.others if shift.later_s > 0)
+
+
+def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
+    """One that waits for approval joins the queue if nothing is left to approve, as in `gpr_set_priority`."""
+    changed = copy.copy(gpr)
+    changed.priority = priority
+    if gpr.state == GprState.PENDING_APPROVAL:
+        return _unchanged(gpr) if approval_reasons(spec_of(gpr, priority=priority)) else preview_approval(gpr=changed, now=now)
+    loaded = snapshot_load(now=now)
+    queue = tuple(replace(request, priority=priority) if request.id == str(gpr.pk) else request for request in loaded.snapshot.queue)
+    return _compare(gpr, loaded, replace(loaded.snapshot, queue=queue))
+
+
+def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
+    loaded = snapshot_load(now=now)
+    request = loaded.candidate(gpr, gpr.clusters.all())
+    return _compare(gpr, loaded, _joined(loaded.snapshot, loaded, request, gpr.queued_at or now))
+
+
+def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
+    """Of a rejection, or a cancellation: it leaves the queue for good."""
+    if gpr.state != GprState.QUEUED:
+        return _unchanged(gpr)
+    loaded = snapshot_load(now=now)
+    queue = tuple(request for request in loaded.snapshot.queue if request.id != str(gpr.pk))
+    return _compare(gpr, loaded, replace(loaded.snapshot, queue=queue))
+
+
+def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
+    """Its nodes are expected back when the exit has had its time; then it may wait again, at its old age, for what is left."""
+    loaded = snapshot_load(now=now)
+    freed_s = math.ceil((now + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)).timestamp())
+    snapshot = loaded.with_running_end(str(gpr.pk), freed_s)
+    evicted = copy.copy(gpr)
+    evicted.remaining_s, evicted.end_reason = left_s(gpr, now=now), EndReason.EVICTED
+    if goes_back(evicted):
+        again = loaded.candidate(evicted, gpr.clusters.all())
+        again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
+        snapshot = _joined(snapshot, loaded, again, gpr.queued_at or now)
+    return _compare(gpr, loaded, snapshot)
+
+
+def _unchanged(gpr: Gpr) -> Preview:
+    return Preview(Shift(gpr, None, None), None, None)
+
+
+def _joined(snapshot: Snapshot, loaded: Loaded, newcomer: Request, queued_at: datetime) -> Snapshot:
+    """With the newcomer at its age: those queued after it move back by one."""
+    ages = [(loaded.gprs[request.id].queued_at, request.id) for request in snapshot.queue]
+    rank = sum(age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in ages)
+    older, younger = snapshot.queue[:rank], snapshot.queue[rank:]
+    queue = (*older, replace(newcomer, rank=rank), *(replace(request, rank=request.rank + 1) for request in younger))
+    return replace(snapshot, queue=queue)
+
+
+def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
+    own_id, own = str(gpr.pk), Shift(gpr, gpr.planned_start_at, None)
+    others: list[Shift] = []
+    for placement in plan(changed).placements:
+        start_at = at(placement.slot.start_s) if placement.slot else None
+        if placement.id == own_id:
+            own = replace(own, new_start_at=start_at)
+        else:
+            waiting = loaded.gprs[placement.id]
+            others.append(Shift(waiting, waiting.planned_start_at, start_at))
+    moved = sorted((shift for shift in others if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
+    return Preview(own, _place(own_id, loaded.snapshot.queue), _place(own_id, changed.queue), tuple(moved))
+
+
+def _place(id_: str, queue: Iterable[Request]) -> int | None:
+    turns: Sequence[Turn] = sorted(Turn.of(request) for request in queue)
+    return next((place for place, turn in enumerate(turns, start=1) if turn.id == id_), None)

@@ -1,0 +1,169 @@
+"""What a member fills in. Services hold the rules; a form reads what people write and keeps it when it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from django import forms
+
+from egs.errors import EgsError, InvalidInput, OverPolicy
+from egs.pages import words
+from gpr.models import Gpr
+from gpr.services.requests import spec_of
+from gpr.spec import GprSpec
+from inventory.models import Cluster
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
+
+DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
+NUMBER_MAX = 2**31 - 1
+# Of a service's field, that of the form which shows its errors.
+FORM_FIELDS = {"duration_s": "duration", "idle_timeout_s": "idle_timeout", "model": "model_parameters", "extra_s": "extra"}
+FLAGS = ("rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
+SAME_FIELDS = ("name", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "earliest_start_at", "node_type", *FLAGS)
+
+
+class SpanField(forms.CharField):
+    """A length of time as people write it; seconds."""
+
+    def clean(self, value: Any) -> int | None:
+        text = super().clean(value)
+        if not text:
+            return None
+        try:
+            return words.duration_parse(text)
+        except ValueError:
+            raise forms.ValidationError(DURATION_HINT) from None
+
+
+class ServiceForm(forms.Form):
+    def refuse(self, error: EgsError) -> None:
+        """Show what a service said where it belongs."""
+        if isinstance(error, InvalidInput):
+            errors: dict[str, list[str]] = error.extra["errors"]
+            for name, texts in errors.items():
+                field = FORM_FIELDS.get(name, name)
+                self.add_error(field if field in self.fields else None, list(texts))
+        elif isinstance(error, OverPolicy) and "duration" in self.fields:
+            self.add_error("duration", error.detail)
+        else:
+            self.add_error(None, error.detail)
+
+
+class GprForm(ServiceForm):
+    """A request, new or changed. `is_question`: only to hear when it would start."""
+
+    name = forms.CharField(label="Name", max_length=63)
+    shape = forms.ChoiceField(label="GPU", required=False)
+    min_gpu_memory_gib = forms.IntegerField(label="GPU memory in GiB at least", required=False, min_value=1, max_value=100_000)
+    nodes = forms.IntegerField(label="Nodes", min_value=1, max_value=NUMBER_MAX, initial=1)
+    gpus_per_node = forms.IntegerField(
+        label="GPUs per node", required=False, min_value=1, max_value=NUMBER_MAX, widget=forms.NumberInput(attrs={"placeholder": "all"})
+    )
+    duration = SpanField(label="Duration", max_length=40, initial="1 h")
+    priority = forms.IntegerField(
+        label=f"Priority, {PRIORITY_MIN} to {PRIORITY_MAX}", min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, initial=PRIORITY_DEFAULT
+    )
+    earliest_start_at = forms.DateTimeField(
+        label="Not before", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
+    )
+    clusters = forms.MultipleChoiceField(label="Clusters", required=False)
+    node_type = forms.CharField(label="Node type", max_length=63, required=False)
+    rdma = forms.BooleanField(label="Only nodes with RDMA", required=False)
+    run_checks = forms.BooleanField(label="Run all entry checks", required=False, initial=True)
+    idle_timeout = SpanField(label="Release when idle for", max_length=40, required=False)
+    evictable = forms.BooleanField(label="May be evicted for a higher priority", required=False, initial=True)
+    may_evict = forms.BooleanField(label="May evict others of lower priority", required=False)
+    requeue_on_failure = forms.BooleanField(label="Queue again when evicted or failed", required=False, initial=True)
+    model_name = forms.CharField(label="Model name", max_length=200, required=False)
+    model_parameters = forms.CharField(
+        label="Parameters, as JSON", max_length=16_000, required=False, widget=forms.Textarea(attrs={"rows": 3})
+    )
+    offer = forms.CharField(max_length=200, required=False)
+    key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+    version = forms.IntegerField(min_value=0, required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], is_question: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.slice = slice_
+        self._clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in slice_.clusters.all()}
+        self.fields["shape"].choices = [("", "Any"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
+        self.fields["clusters"].choices = [(name, name) for name in self._clusters]  # type: ignore[attr-defined]
+        self.fields["name"].required = not is_question
+        for field in self.fields.values():
+            field.widget.is_required = field.required
+
+    def clean_model_parameters(self) -> dict[str, Any]:
+        text = str(self.cleaned_data["model_parameters"]).strip()
+        try:
+            found = json.loads(text) if text else {}
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise forms.ValidationError('Write a JSON object, as {"precision": "bf16"}.')
+        return found
+
+    def spec(self) -> GprSpec:
+        """What is asked. An offer that was chosen keeps it in that cluster, on that shape."""
+        data = self.cleaned_data
+        names, shape = data["clusters"], data["shape"]
+        cluster, _, chosen_shape = data["offer"].partition("/")
+        if cluster in self._clusters and chosen_shape:
+            names, shape = [cluster], chosen_shape
+        model = {**({"name": data["model_name"]} if data["model_name"] else {}), **data["model_parameters"]}
+        return GprSpec(
+            name=data["name"] or "request",
+            slice=self.slice,
+            shape=shape,
+            min_gpu_memory_gib=None if data["shape"] else data["min_gpu_memory_gib"],
+            nodes=data["nodes"],
+            gpus_per_node=data["gpus_per_node"],
+            duration_s=data["duration"],
+            priority=data["priority"],
+            clusters=tuple(self._clusters[name] for name in names),
+            earliest_start_at=data["earliest_start_at"],
+            node_type=data["node_type"],
+            idle_timeout_s=data["idle_timeout"],
+            model=model,
+            **{flag: data[flag] for flag in FLAGS},
+        )
+
+    def open_spec(self) -> GprSpec:
+        """The same wherever it starts first: what the offers are for."""
+        self.cleaned_data, kept = {**self.cleaned_data, "offer": ""}, self.cleaned_data
+        try:
+            return self.spec()
+        finally:
+            self.cleaned_data = kept
+
+
+class VersionForm(ServiceForm):
+    """A decision about a GPR as it was shown: the version says which."""
+
+    version = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+
+
+class ExtendForm(VersionForm):
+    extra = SpanField(label="Extend by", max_length=40, initial="30 min", help_text=DURATION_HINT)
+
+
+def new_key() -> str:
+    return uuid4().hex
+
+
+def initial_of(gpr: Gpr) -> dict[str, Any]:
+    """A form filled in with what this GPR asks for."""
+    spec = spec_of(gpr)
+    model = dict(spec.model)
+    name = model.pop("name", "") if isinstance(model.get("name"), str) else ""
+    return {
+        **{field: getattr(spec, field) for field in SAME_FIELDS},
+        "duration": words.duration_exact(spec.duration_s),
+        "idle_timeout": words.duration_exact(spec.idle_timeout_s) if spec.idle_timeout_s else "",
+        "clusters": [cluster.name for cluster in spec.clusters],
+        "model_name": name,
+        "model_parameters": json.dumps(model) if model else "",
+        "version": gpr.version,
+    }

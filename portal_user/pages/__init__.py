@@ -1,0 +1,1 @@
+"""What templates may read, built before they are rendered: rendering runs no query."""

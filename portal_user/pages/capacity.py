@@ -1,0 +1,90 @@
+"""What there is and what is free, as of now: nodes that are alike, counted together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count
+
+from accounts.models import User
+from egs.pages import words
+from egs.pages.parts import Fact
+from inventory.selectors import Availability, nodes_visible_to
+from slices.models import Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """Nodes of one kind in one cluster."""
+
+    cluster: str
+    shape: str
+    memory_gib: int
+    gpus_per_node: int
+    node_type: str
+    rdma: bool
+    node_count: int
+    free_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeStock:
+    """A shape in all clusters together."""
+
+    shape: str
+    memory_gib: int
+    gpus_per_node: int
+    node_count: int
+    free_count: int
+
+    @property
+    def free_text(self) -> str:
+        return f"{words.plural(self.free_count, 'node')} free"
+
+
+def stock_for(actor: User, *, now: datetime, slice_: Slice | None = None) -> list[Stock]:
+    """Two queries. With a slice: what it may use, by its clusters and its policy."""
+    nodes: Any = nodes_visible_to(actor, now=now).filter(gpu_count__gt=0).prefetch_related(None)
+    if slice_ is not None:
+        nodes = nodes.filter(cluster__slices=slice_)
+        nodes = nodes.filter(shape__in=slice_.shapes) if slice_.shapes else nodes
+    kinds = ("cluster__name", "shape", "gpu_memory_gib", "gpu_count", "node_type", "rdma")
+    counts: dict[tuple[Any, ...], dict[str, int]] = {}
+    for *kind, availability, count in nodes.order_by(*kinds).values_list(*kinds, "availability").annotate(n=Count("pk")):
+        counts.setdefault(tuple(kind), {})[availability] = count
+    return [
+        Stock(cluster, shape, memory_gib, gpu_count, node_type, rdma, sum(found.values()), found.get(Availability.FREE, 0))
+        for (cluster, shape, memory_gib, gpu_count, node_type, rdma), found in counts.items()
+    ]
+
+
+def shapes_in(stock: Iterable[Stock]) -> list[ShapeStock]:
+    by_shape: dict[str, list[Stock]] = {}
+    for kind in stock:
+        by_shape.setdefault(kind.shape, []).append(kind)
+    return [
+        ShapeStock(
+            shape=shape,
+            memory_gib=min(kind.memory_gib for kind in kinds),
+            gpus_per_node=max(kind.gpus_per_node for kind in kinds),
+            node_count=sum(kind.node_count for kind in kinds),
+            free_count=sum(kind.free_count for kind in kinds),
+        )
+        for shape, kinds in by_shape.items()
+    ]
+
+
+def capacity_facts(shapes: Sequence[ShapeStock], *, most: int = 4) -> list[Fact]:
+    """`2 of 10 nodes` for each shape; the largest when there is no room for all."""
+    shown = sorted(shapes, key=lambda shape: (-shape.node_count, shape.shape))[:most]
+    return [
+        Fact(
+            f"{'Free now: ' if number == 0 else ''}{shape.shape}",
+            words.number(shape.free_count),
+            f"of {words.plural(shape.node_count, 'node')}",
+        )
+        for number, shape in enumerate(shown)
+    ]

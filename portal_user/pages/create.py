@@ -1,0 +1,222 @@
+"""The form of a GPU request, new or changed, with what it would get beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import prefetch_related_objects
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.parts import EventRow
+from egs.pages.shell import Shell, WorkspaceMark
+from gpr.models import Gpr
+from journal.models import Event
+from portal_user.forms import GprForm, initial_of, new_key
+from portal_user.pages.capacity import ShapeStock, Stock, shapes_in, stock_for
+from portal_user.pages.offers import OffersPanel, offers_url
+from slices.models import Slice
+
+USUAL_DURATIONS = ("30 min", "1 h", "2 h", "3 h", "6 h", "12 h", "1 d")
+CHANGES_SHOWN = 10
+FOLDED = {
+    "start": ("priority", "earliest_start_at"),
+    "where": ("clusters", "node_type", "rdma"),
+    "rules": ("idle_timeout", "run_checks", "evictable", "may_evict", "requeue_on_failure"),
+    "model": ("model_name", "model_parameters"),
+}
+NONE_OPEN = dict.fromkeys(FOLDED, False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeChoice:
+    value: str
+    label: str
+    note: str
+    is_checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """What stands in the folds, said while they are closed."""
+
+    start: str
+    where: str
+    rules: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """Folds with a fault in them are open."""
+
+    start: bool
+    where: bool
+    rules: bool
+    model: bool
+
+    @classmethod
+    def of(cls, form: GprForm) -> Opens:
+        return cls(**{fold: any(name in form.errors for name in names) for fold, names in FOLDED.items()} if form.is_bound else NONE_OPEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """What others did to a GPR while it was edited here, and how it is now where that is not what is typed."""
+
+    events: tuple[EventRow, ...]
+    differences: tuple[tuple[str, str, str], ...]  # field, now, yours
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePage:
+    shell: Shell
+    mark: WorkspaceMark
+    form: GprForm
+    choices: tuple[ShapeChoice, ...]
+    folds: Folds
+    opens: Opens
+    usual: tuple[str, ...]
+    longest: str
+    panel: OffersPanel
+    back_url: str
+    edited: Gpr | None = None
+    meanwhile: Meanwhile | None = None
+    filed_url: str = ""  # this form has been filed before, as this GPR
+
+    @classmethod
+    def build(
+        cls,
+        request: PageRequest,
+        slice_: Slice,
+        desk: Desk,
+        form: GprForm,
+        *,
+        meanwhile: Meanwhile | None = None,
+        filed_url: str = "",
+    ) -> CreatePage:
+        url = offers_url(slice_.name, desk.edited)
+        if form.is_bound:
+            panel = OffersPanel.build(request, desk.question(form), url=url, stock=desk.stock, edited=desk.edited)
+        else:
+            panel = OffersPanel(url, request.now, "", is_asked=False)
+        return cls(
+            shell=Shell.user(request, page="requests" if desk.edited else "create", slice_=slice_),
+            mark=WorkspaceMark.of(slice_),
+            form=form,
+            choices=tuple(_choices(form, desk.shapes)),
+            folds=folds_of(form, request),
+            opens=Opens.of(form),
+            usual=USUAL_DURATIONS,
+            longest=words.duration(min(slice_.duration_max_s, settings.EGS_DURATION_MAX_S)),
+            panel=panel,
+            back_url=reverse("gpr", args=[desk.edited.pk]) if desk.edited else reverse("workspace", args=[slice_.name]),
+            edited=desk.edited,
+            meanwhile=meanwhile,
+            filed_url=filed_url,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a form of this workspace is made from: the kinds of nodes there are, and the GPR that it changes, if any."""
+
+    slice_: Slice
+    stock: Sequence[Stock]
+    edited: Gpr | None = None
+
+    @classmethod
+    def set_up(cls, request: PageRequest, slice_: Slice, *, edited: Gpr | None = None) -> Desk:
+        prefetch_related_objects([slice_], "clusters")
+        return cls(slice_, stock_for(request.user, now=request.now, slice_=slice_), edited)
+
+    @property
+    def shapes(self) -> list[ShapeStock]:
+        return shapes_in(self.stock)
+
+    def form(self, data: Mapping[str, Any] | None = None, *, initial: dict[str, Any] | None = None, is_question: bool = False) -> GprForm:
+        names = {shape.shape for shape in self.shapes} | ({self.edited.shape} if self.edited and self.edited.shape else set())
+        return GprForm(data, initial=initial, slice_=self.slice_, shapes=sorted(names), is_question=is_question)
+
+    def first_form(self, *, like: Gpr | None = None) -> GprForm:
+        """As it is opened: an edit with what is asked now, a new one with what is likely to start at once."""
+        model = self.edited or like
+        given = initial_of(model) if model else self._likely()
+        return self.form(initial={**given, "key": new_key()})
+
+    def question(self, form: GprForm) -> GprForm:
+        """The same without the need of a name."""
+        return self.form(form.data, is_question=True)
+
+    def _likely(self) -> dict[str, Any]:
+        if not self.shapes:
+            return {"shape": "", "min_gpu_memory_gib": 1}
+        freest = max(self.shapes, key=lambda shape: (shape.free_count, shape.node_count))
+        least = min(shape.memory_gib for shape in self.shapes)
+        return {"shape": freest.shape, "min_gpu_memory_gib": least, "gpus_per_node": freest.gpus_per_node}
+
+
+def meanwhile_of(form: GprForm, gpr: Gpr, *, clean: bool) -> Meanwhile:
+    events = Event.objects.filter(gpr_id=gpr.pk, kind__in=["gpr.edited", "gpr.priority_changed", "gpr.transition", "promise.moved"])
+    found = tuple(EventRow(event.at, event.message, event.severity) for event in events.order_by("-id")[:CHANGES_SHOWN])
+    return Meanwhile(found, tuple(_differences(form, gpr)) if clean else ())
+
+
+def folds_of(form: GprForm, request: PageRequest) -> Folds:
+    said = {name: form[name].value() for name in form.fields}
+    after = said["earliest_start_at"]
+    if isinstance(after, datetime):
+        after = words.moment(after, now=request.now, zone=request.zone)
+    chosen, all_count = list(said["clusters"] or []), len(form.fields["clusters"].choices)  # type: ignore[attr-defined]
+    model = said["model_name"] or ("parameters only" if said["model_parameters"] else "none")
+    return Folds(
+        start=f"{said['priority']}, {f'not before {after}' if after else 'as soon as possible'}",
+        where=", ".join([", ".join(chosen) or f"any of {all_count}", said["node_type"] or "any type", *(["RDMA"] if said["rdma"] else [])]),
+        rules=", ".join(
+            [
+                "all checks" if said["run_checks"] else "few checks",
+                f"idle {said['idle_timeout']}" if said["idle_timeout"] else "never idle",
+                "evictable" if said["evictable"] else "not evictable",
+            ]
+        ),
+        model=str(model),
+    )
+
+
+def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
+    chosen = form["shape"].value() or ""
+    notes = {shape.shape: shape.free_text for shape in shapes}
+    return [
+        ShapeChoice(value, label, notes.get(value, "not there now") if value else "", value == chosen)
+        for value, label in form.fields["shape"].choices  # type: ignore[attr-defined]
+    ]
+
+
+def _differences(form: GprForm, gpr: Gpr) -> list[tuple[str, str, str]]:
+    """Where what is typed is not what the GPR asks for now."""
+    now = initial_of(gpr)
+    spec = form.spec()
+    typed = {
+        **{name: getattr(spec, name) for name in now if hasattr(spec, name)},
+        "duration": words.duration_exact(spec.duration_s),
+        "idle_timeout": words.duration_exact(spec.idle_timeout_s) if spec.idle_timeout_s else "",
+        "clusters": [cluster.name for cluster in spec.clusters],
+    }
+    return [
+        (str(form.fields[name].label), _said(now[name]), _said(value))
+        for name, value in typed.items()
+        if name in form.fields and _said(now[name]) != _said(value)
+    ]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(value) or "any"
+    return "none" if value in (None, "") else str(value)

@@ -1,0 +1,245 @@
+"""One GPU request on a page of its own, whole or one part of it, for the members of its workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.urls import reverse
+
+from accounts.models import User
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.gpr_box import ask_of, promise_of
+from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
+from egs.pages.shell import Shell, WorkspaceMark
+from gpr.explaining import Told, explain_gprs
+from gpr.models import ENDED, Gpr, GprState, PromiseMove
+from gpr.planner.plan import Cause
+from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to, queue_positions
+from inventory.models import Reservation, ReservationState, StepResult
+from journal.models import Event
+from portal_user.pages.hero import Hero, Seen, hero
+from portal_user.pages.requests import may_create
+from portal_user.pages.steps import StepPanel, step_panels
+from portal_user.pages.stories import CAUSE_WORDS, events_for
+from portal_user.toasts import toast_taken
+from worker_agent.protocol import Phase
+
+S = GprState
+NODES_SHOWN, EVENTS_SHOWN, STEPS_READ = 100, 40, 2_000
+WAITS = frozenset({S.QUEUED, S.PENDING_APPROVAL})
+MOVES_SHOWN = 20
+PARTS = ("head", "hero", "facts", "strip", "nodes", "steps", "why", "events")
+TIME = frozenset({"hero", "facts", "strip"})
+LEAVING = frozenset({Phase.EXITING, Phase.FAILED, Phase.RELEASED})
+PHASE_WORDS = {
+    Phase.PENDING: "not begun",
+    Phase.ENTERING: "checks run",
+    Phase.ENTERED: "ready",
+    Phase.ACTIVE: "open",
+    Phase.FAILED: "failed",
+    Phase.EXITING: "leaves",
+    Phase.RELEASED: "released",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """Where the reader may go from here; empty where he may not."""
+
+    edit: str = ""
+    cancel: str = ""
+    extend: str = ""
+    release: str = ""
+    again: str = ""
+
+    @classmethod
+    def of(cls, gpr: Gpr, request: PageRequest) -> Acts:
+        if not request.may_write or not is_writable_by(request.user, gpr):
+            return cls()
+        waits, holds = gpr.state in WAITS, gpr.state in {S.PROVISIONING, S.ACTIVE}
+        return cls(
+            edit=reverse("gpr-edit", args=[gpr.pk]) if waits else "",
+            cancel=reverse("gpr-delete", args=[gpr.pk]) if waits else "",
+            extend=reverse("gpr-extend", args=[gpr.pk]) if gpr.state == S.ACTIVE else "",
+            release=reverse("gpr-release", args=[gpr.pk]) if holds else "",
+            again=f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}" if not waits else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    at: datetime
+    old_at: datetime
+    new_at: datetime
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why it starts when it does, whom it waits for, and how its promise moved."""
+
+    title: str
+    sentence: str
+    blockers: tuple[tuple[str, str, datetime | None], ...]  # name, address, until
+    reasons: tuple[str, ...]
+    first_promised_at: datetime | None
+    promised_at: datetime | None
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GprPage:
+    """Parts that were not asked for are left out."""
+
+    id: UUID
+    name: str
+    state: str
+    url: str
+    slice_url: str
+    mark: WorkspaceMark
+    shell: Shell | None
+    acts: Acts | None = None
+    hero: Hero | None = None
+    nodes: tuple[NodeRow, ...] = ()
+    nodes_trouble: tuple[str, ...] = ()
+    nodes_hint: str = ""
+    nodes_hidden: int = 0
+    panels: tuple[StepPanel, ...] = ()
+    why: Why | None = None
+    asked: tuple[Pair, ...] = ()
+    events: tuple[EventRow, ...] = ()
+    toast: str = ""
+
+    @property
+    def short_id(self) -> str:
+        return f"gpr-{str(self.id)[:8]}"
+
+    @classmethod
+    def build(cls, request: PageRequest, pk: UUID, *, part: str = "") -> GprPage:
+        """With `part` only what that shows is read."""
+        gpr = gpr_for(request.user, pk)
+        wanted = frozenset({part} if part else PARTS)
+        nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {*TIME, "nodes", "steps"} else []
+        panels = step_panels(gpr, nodes, _results(gpr), zone=request.zone) if nodes and wanted & {*TIME, "steps"} else []
+        told = _told(gpr, request) if wanted & {"why"} else None
+        return cls(
+            id=gpr.pk,
+            name=gpr.name,
+            state=gpr.state,
+            url=reverse("gpr", args=[gpr.pk]),
+            slice_url=reverse("workspace", args=[gpr.slice.name]),
+            mark=WorkspaceMark.of(gpr.slice),
+            shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=may_create(request, gpr.slice)),
+            acts=Acts.of(gpr, request) if "head" in wanted else None,
+            hero=_hero(gpr, request, nodes, panels) if wanted & TIME else None,
+            nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
+            nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
+            nodes_hint=", ".join(filter(None, [gpr.cluster.name if gpr.cluster else "", ask_of(gpr)])),
+            nodes_hidden=max(len(nodes) - NODES_SHOWN, 0),
+            panels=tuple(panels),
+            why=_why(gpr, request, told) if "why" in wanted else None,
+            asked=() if part else tuple(_asked(gpr)),
+            events=_events(gpr, request.user) if "events" in wanted else (),
+            toast="" if part else toast_taken(request),
+        )
+
+
+def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
+    """Of its last run."""
+    rows = Reservation.objects.filter(gpr=gpr, run=gpr.run).select_related("node").order_by("node__name", "pk")
+    return list(rows.prefetch_related("gpus__gpu") if with_gpus else rows)
+
+
+def _results(gpr: Gpr) -> Iterable[StepResult]:
+    rows = StepResult.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run)
+    return rows.order_by("started_at", "pk")[:STEPS_READ]
+
+
+def _told(gpr: Gpr, request: PageRequest) -> Told | None:
+    if gpr.state != S.QUEUED:
+        return None
+    return explain_gprs([gpr], actor=request.user, now=request.now).get(gpr.pk)
+
+
+def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel]) -> Hero:
+    position, event = queue_positions([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
+    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels))
+
+
+def _node_row(row: Reservation) -> NodeRow:
+    gpus = sorted((reserved.gpu for reserved in row.gpus.all()), key=lambda gpu: gpu.index)
+    is_held = row.state == ReservationState.HELD
+    return NodeRow(
+        name=row.node.name,
+        state=("draining" if row.phase in LEAVING else "held") if is_held else "free",
+        gpus=tuple(GpuTile(gpu.index, str(gpu.index), title=f"{gpu.model}, {gpu.memory_gib} GiB, {gpu.uuid}") for gpu in gpus),
+        place=row.node.rack and f"rack {row.node.rack.removeprefix('rack-')}",
+        note=PHASE_WORDS[Phase(row.phase)],
+    )
+
+
+def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
+    promise, moves = promise_of(gpr), list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
+    names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
+    blockers = told.blockers if told else []
+    return Why(
+        title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
+        sentence=told.sentence if told else _why_plain(gpr, request),
+        blockers=tuple((each.name, reverse("gpr", args=[each.id]) if each.id else "", each.until) for each in blockers),
+        reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
+        first_promised_at=promise.first_promised_start_at if promise else None,
+        promised_at=promise.promised_start_at if promise else None,
+        moves=tuple(Move(move.at, move.old_start_at, move.new_start_at, _cause(move, names)) for move in moves),
+    )
+
+
+def _why_plain(gpr: Gpr, request: PageRequest) -> str:
+    if gpr.state == S.PENDING_APPROVAL:
+        return "It is not planned before an administrator has approved it. It needs approval for:"
+    if gpr.provisioning_at is None:
+        return "It never started." if gpr.state in ENDED else "It is about to be planned."
+    waited = words.duration((gpr.provisioning_at - (gpr.queued_at or gpr.created_at)).total_seconds())
+    return f"It started at {words.moment(gpr.provisioning_at, now=request.now, zone=request.zone)}, after {waited} in the queue."
+
+
+def _cause(move: PromiseMove, names: Mapping[str, str]) -> str:
+    """A node is nobody's secret: the slot was in a cluster that this workspace may use. Others' requests are."""
+    text = CAUSE_WORDS[Cause(move.cause)] if move.cause in set(Cause) else move.cause
+    named = names.get(move.cause_id, "")
+    return f"{text} ({named})" if named and move.cause != Cause.CHANGED else text
+
+
+def _asked(gpr: Gpr) -> Iterable[Pair]:
+    clusters = [cluster.name for cluster in gpr.clusters.all()]
+    yield Pair("Asks for", f"{ask_of(gpr)}, {words.duration(gpr.duration_s)}")
+    yield Pair("Priority", str(gpr.priority), _band(gpr.priority))
+    yield Pair("Clusters", ", ".join(clusters) or "any of the workspace")
+    if gpr.node_type:
+        yield Pair("Node type", gpr.node_type)
+    yield Pair("RDMA", "only nodes with it" if gpr.rdma else "not needed")
+    yield Pair("Idle release", f"after {words.duration(gpr.idle_timeout_s)}" if gpr.idle_timeout_s else "never")
+    yield Pair("Evictable", "yes" if gpr.evictable else "no")
+    yield Pair("May evict", "yes" if gpr.may_evict else "no")
+    yield Pair("Queue again", "when evicted or failed" if gpr.requeue_on_failure else "never")
+    yield Pair("Entry checks", "all" if gpr.run_checks else "the short ones")
+    yield Pair("Model", ", ".join(f"{value}" if name == "name" else f"{name} {value}" for name, value in gpr.model.items()))
+    yield Pair("Filed by", gpr.owner.name)
+    yield Pair("Id", str(gpr.pk), is_code=True)
+
+
+def _band(priority: int) -> str:
+    return "low" if priority <= 100 else "medium" if priority <= 200 else "high"
+
+
+def _events(gpr: Gpr, actor: User) -> tuple[EventRow, ...]:
+    # Steps that passed are told step by step elsewhere.
+    rows = events_visible_to(actor).filter(gpr_id=gpr.pk).exclude(kind="node.step_passed")[:EVENTS_SHOWN]
+    return tuple(EventRow(row.at, _told_by(row), row.severity, row.new if row.kind == "gpr.transition" else "") for row in rows)
+
+
+def _told_by(event: Event) -> str:
+    return f"{event.message} ({event.actor.name})" if event.actor else event.message

@@ -1,0 +1,178 @@
+"""The head of a GPR's page: the one figure that matters in its state, the facts beside it, and its box in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+
+from django.conf import settings
+
+from egs.pages import words
+from egs.pages.axis import Axis
+from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, window_end
+from egs.pages.parts import Fact
+from egs.pages.strip import Strip, hero_of
+from gpr.models import ENDED, Gpr, GprState
+from inventory.models import Reservation, ReservationState
+from journal.models import Event
+from portal_user.pages.request_row import READY, node_failure, used_percent
+from portal_user.pages.steps import StepPanel, steps_done
+from portal_user.pages.stories import ending, lateness
+
+S = GprState
+AXIS_PX = 1080
+SHOWN_MIN = timedelta(minutes=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Hero:
+    big: str
+    text: str  # beneath it
+    at: datetime | None  # that stands behind the text
+    tail: str  # and behind that
+    trouble: str  # why it does not go on; empty while all is well
+    facts: tuple[Fact, ...]
+    axis: Axis
+    strip: Strip
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What has been read of a GPR beside its row."""
+
+    now: datetime
+    zone: tzinfo
+    position: int | None = None
+    event: Event | None = None
+    nodes: Sequence[Reservation] = ()
+    panels: Sequence[StepPanel] = ()
+
+
+def hero(gpr: Gpr, seen: Seen) -> Hero:
+    axis = _axis(gpr, seen)
+    big, text, at = _time(gpr, seen)
+    return Hero(
+        big=big,
+        text=text,
+        at=at,
+        tail=", strict" if gpr.state == S.ACTIVE else "",
+        trouble=node_failure(seen.nodes) if gpr.state not in ENDED else "",
+        facts=tuple(fact for fact in _facts(gpr, seen, axis) if fact.value),
+        axis=axis,
+        strip=hero_of(box_of(gpr), axis),
+    )
+
+
+def _time(gpr: Gpr, seen: Seen) -> tuple[str, str, datetime | None]:
+    now = seen.now
+    if gpr.state == S.PENDING_APPROVAL:
+        return "Waits for approval", "an administrator decides; filed", gpr.created_at
+    if gpr.state == S.QUEUED:
+        return _start(gpr, now)
+    if gpr.state == S.PROVISIONING:
+        ready = sum(node.phase in READY for node in seen.nodes)
+        entry = seen.panels[0] if seen.panels else None
+        big = f"Step {min(steps_done(entry) + 1, len(entry.steps))} of {len(entry.steps)}" if entry else "Provisioning"
+        return big, f"{ready} of {words.plural(gpr.nodes, 'node')} ready; since", gpr.provisioning_at
+    if gpr.state == S.ACTIVE and gpr.ends_at:
+        return words.left(gpr.ends_at, now=now), "ends", gpr.ends_at
+    if gpr.state == S.EXITING:
+        back = sum(node.state == ReservationState.RELEASED for node in seen.nodes)
+        clean_at = gpr.state_changed_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+        big = f"Clean in about {words.duration((clean_at - now).total_seconds())}" if clean_at > now else "Being cleaned"
+        return big, f"{back} of {words.plural(len(seen.nodes), 'node')} are back; since", gpr.state_changed_at
+    return words.STATE_WORDS[gpr.state], f"{ending(gpr, seen.event)} Over since", gpr.ended_at
+
+
+def _start(gpr: Gpr, now: datetime) -> tuple[str, str, datetime | None]:
+    start_at = gpr.planned_start_at
+    if start_at is None:
+        return "Not planned yet", "filed", gpr.created_at
+    near = start_at - now < timedelta(minutes=1)
+    return "Starts now" if near else f"Starts {words.relative(start_at, now=now)}", "by the plan at", start_at
+
+
+def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
+    if gpr.state == S.PENDING_APPROVAL:
+        return [
+            replace(_waited(gpr, seen, axis), label="Waited"),
+            Fact("Rules", words.plural(len(gpr.approval_reasons), "rule"), "to be approved"),
+        ]
+    if gpr.state == S.QUEUED:
+        promised_at = promised_at_first(gpr)
+        return [
+            Fact("Place", words.number(seen.position) if seen.position else "", "in the queue, all counted"),
+            Fact(
+                "Promised by",
+                axis.says(promised_at) if promised_at else "",
+                lateness(gpr, seen.event).rstrip("."),
+                tone="late" if late_s(gpr) >= words.MINUTE_S else "",
+            ),
+            Fact("Range", "none yet", "too few starts to learn from"),
+            _waited(gpr, seen, axis),
+            _had(gpr),
+        ]
+    facts = [_promise(gpr), _waited(gpr, seen, axis), _provisioning(gpr, seen)]
+    return facts if gpr.state == S.PROVISIONING else [_used(gpr, seen), *facts]
+
+
+def _used(gpr: Gpr, seen: Seen) -> Fact:
+    if gpr.active_at is None or gpr.ends_at is None:
+        return Fact("Used", "nothing", f"of {words.duration(gpr.duration_s)}")
+    window_s = (gpr.ends_at - gpr.active_at).total_seconds()
+    if gpr.state == S.ACTIVE:
+        used_s = min(max((seen.now - gpr.active_at).total_seconds(), 0), window_s)
+        return Fact("Used", f"{used_percent(gpr, seen.now)} %", f"{words.duration(used_s)} of {words.duration(window_s)}")
+    used_s = window_s - gpr.remaining_s
+    return Fact(
+        "Used", f"{used_s / window_s * 100:.0f} %" if window_s else "", f"{words.duration(used_s)} of {words.duration(window_s)} booked"
+    )
+
+
+def _had(gpr: Gpr) -> Fact:
+    """Of one that waits again for the rest of its time."""
+    had_s = gpr.duration_s - gpr.remaining_s
+    return Fact("Still to run", words.duration(gpr.remaining_s) if had_s else "", f"of {words.duration(gpr.duration_s)}")
+
+
+def _promise(gpr: Gpr) -> Fact:
+    promise = promise_of(gpr)
+    if promise is None or gpr.provisioning_at is None:
+        return Fact("Promise", "")
+    late = words.late(late_s(gpr))
+    if late:
+        return Fact("Promise", "missed", f"{late.removeprefix('+')} late", tone="late")
+    early = words.late(-late_s(gpr)).removeprefix("+")
+    return Fact("Promise", "kept", f"{early} early" if early else "to the minute", tone="good")
+
+
+def _waited(gpr: Gpr, seen: Seen, axis: Axis) -> Fact:
+    since = gpr.queued_at or gpr.created_at
+    until = gpr.provisioning_at or gpr.ended_at or seen.now
+    return Fact("Queued", words.duration(max((until - since).total_seconds(), 0)), f"since {axis.says(since)}")
+
+
+def _provisioning(gpr: Gpr, seen: Seen) -> Fact:
+    if gpr.provisioning_at is None:
+        return Fact("Provisioning", "")
+    until = gpr.active_at or gpr.ended_at or seen.now
+    passed = sum(steps_done(panel) for panel in seen.panels[:1])
+    return Fact(
+        "Provisioning",
+        words.duration(max((until - gpr.provisioning_at).total_seconds(), 0)),
+        f"{words.plural(passed, 'step')} passed" if passed else "",
+    )
+
+
+def _axis(gpr: Gpr, seen: Seen) -> Axis:
+    """From filed to end, with some air; the wait is cut short when it is much longer than the box."""
+    begin = gpr.queued_at or gpr.created_at
+    end = max(filter(None, (window_end(gpr), gpr.ended_at, promised_at_first(gpr), begin + SHOWN_MIN)))
+    if gpr.state not in ENDED:
+        end = max(end, seen.now)
+    held_from = gpr.provisioning_at
+    if held_from and held_from - begin > 2 * (end - held_from):
+        begin = held_from - (end - held_from)
+    air = max((end - begin) * 0.06, timedelta(seconds=10))
+    return Axis(begin - air, end + air, seen.now, seen.zone, width_px=AXIS_PX, name="gpr")

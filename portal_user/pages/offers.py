@@ -1,0 +1,298 @@
+"""When a request would start: the offers on one axis, what is not offered, what would start sooner, and the sentence of what is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from django.urls import reverse
+from rest_framework.utils.encoders import JSONEncoder
+
+from egs.errors import EgsError
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.axis import Axis
+from egs.pages.gpr_box import entry_allowance
+from egs.pages.parts import OfferRow, SwapRow
+from egs.pages.shell import mark_of
+from egs.pages.strip import StripBox, strip_of
+from gpr.estimates import Alternative, Estimate, gpr_estimate
+from gpr.models import Gpr, GprState
+from gpr.services.requests import spec_of
+from gpr.spec import PLAIN_FIELDS, Breach, GprSpec, approval_breaches
+from portal_user.forms import GprForm
+from portal_user.pages.capacity import Stock
+
+SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock"}
+SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 5760, 10_080, 20_160, 43_200, 131_040, 600_000))
+STRIP_PX = 26
+SOONER_S = 60
+DEFAULTS = {name: field.default for name, field in GprSpec.__dataclass_fields__.items() if field.default is not MISSING}
+
+
+@dataclass(frozen=True, slots=True)
+class NotOffered:
+    cluster: str
+    shape: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreachLine:
+    """`value`: what fits, for the field; empty where no single field makes it fit."""
+
+    text: str
+    field_id: str = ""
+    value: str = ""
+    label: str = ""
+
+    @classmethod
+    def of(cls, breach: Breach) -> BreachLine:
+        match breach.field:
+            case "nodes" if breach.fitting:
+                return cls(breach.text, "id_nodes", str(breach.fitting), words.plural(breach.fitting, "node"))
+            case "duration_s":
+                span = words.duration_exact(breach.fitting)
+                return cls(breach.text, "id_duration", span, span)
+            case "priority":
+                return cls(breach.text, "id_priority", str(breach.fitting), f"priority {breach.fitting}")
+            case _:
+                return cls(breach.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """What is asked, in one sentence, with the end in the reader's zone."""
+
+    what: str
+    note: str
+    verb: str
+    total: str
+    ends: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffersPanel:
+    """`problem`: why there are no offers, one line for each cause. Not asked yet: the page fetches it, or its reader asks for it."""
+
+    url: str
+    asked_at: datetime
+    asked_at_text: str
+    is_asked: bool = True
+    axis: Axis | None = None
+    offers: tuple[OfferRow, ...] = ()
+    not_offered: tuple[NotOffered, ...] = ()
+    swaps: tuple[SwapRow, ...] = ()
+    breaches: tuple[BreachLine, ...] = ()
+    problem: tuple[str, ...] = ()
+    gone: str = ""
+    confirm: Confirm | None = None
+    snippet: str = ""
+
+    @property
+    def summary(self) -> str:
+        if not self.offers:
+            return ""
+        return f"{words.plural(len(self.offers), 'offer')}, soonest {words.relative(self.offers[0].start_at, now=self.asked_at)}"
+
+    @classmethod
+    def build(cls, request: PageRequest, form: GprForm, *, url: str, stock: Sequence[Stock], edited: Gpr | None = None) -> OffersPanel:
+        if not form.is_valid():
+            return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
+        try:
+            found = gpr_estimate(actor=request.user, spec=form.open_spec(), now=request.now, edited=edited)
+        except EgsError as error:
+            form.refuse(error)
+            return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
+        return _Drawing(request, form, found, stock, edited).panel(url)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    request: PageRequest
+    form: GprForm
+    found: Sequence[Estimate]
+    stock: Sequence[Stock]
+    edited: Gpr | None
+
+    def panel(self, url: str) -> OffersPanel:
+        wanted = str(self.form.cleaned_data["offer"])
+        chosen = next((each for each in self.found if _value(each) == wanted), None)
+        spec, axis = self.form.open_spec(), self._axis()
+        breaches = tuple(BreachLine.of(breach) for breach in approval_breaches(spec, granted=self._granted()))
+        return OffersPanel(
+            url=url,
+            asked_at=self.request.now,
+            asked_at_text=_clock(self.request),
+            axis=axis,
+            offers=tuple(self._offer(number, each, chosen, axis) for number, each in enumerate(self.found)),
+            not_offered=tuple(_not_offered(spec, self.found, self.stock)),
+            swaps=tuple(self._swaps(spec, axis)),
+            breaches=breaches,
+            gone=wanted.replace("/", ", ") if wanted and chosen is None else "",
+            confirm=self._confirm(spec, chosen, needs_approval=bool(breaches)),
+            snippet=self._snippet(),
+        )
+
+    def _granted(self) -> GprSpec | None:
+        """What a request in the queue may keep without asking again."""
+        return spec_of(self.edited) if self.edited and self.edited.state == GprState.QUEUED else None
+
+    def _axis(self) -> Axis:
+        now, zone = self.request.now, self.request.zone
+        return offers_axis([each.start_at + self._length for each in self.found], now=now, zone=zone)
+
+    @property
+    def _length(self) -> timedelta:
+        had_s = self.edited.duration_s - self.edited.remaining_s if self.edited else 0
+        return entry_allowance() + timedelta(seconds=max(self.form.cleaned_data["duration"] - had_s, 1))
+
+    def _offer(self, number: int, each: Estimate, chosen: Estimate | None, axis: Axis) -> OfferRow:
+        supply = "Free nodes" if each.wait_s == 0 else "Planned end"
+        return OfferRow(
+            # The soonest is not held to its cluster: it may start elsewhere, if that comes first.
+            value=_value(each) if number else "",
+            cluster=each.cluster,
+            shape=each.shape,
+            start_at=each.start_at,
+            strip=strip_of(self._box(each.start_at, self._length, each.promised_start_at), axis, height=STRIP_PX),
+            why=each.explanation.sentence,
+            supply=supply,
+            supply_icon=SUPPLY_ICONS[supply],
+            promised_at=each.promised_start_at,
+            is_checked=each is chosen if chosen else number == 0,
+        )
+
+    def _box(self, start_at: datetime, length: timedelta, promised_at: datetime | None = None) -> StripBox:
+        hue, mark = mark_of(self.form.slice.number)
+        return StripBox("OFFER", planned_start_at=start_at, ends_at=start_at + length, promised_at=promised_at, hue=hue, mark=mark)
+
+    def _swaps(self, spec: GprSpec, axis: Axis) -> Iterable[SwapRow]:
+        """For each smaller request its soonest start, where that is sooner than the soonest offer."""
+        best: dict[tuple[int, int], tuple[Alternative, Estimate]] = {}
+        for each in self.found:
+            for smaller in each.alternatives:
+                size = (smaller.nodes, smaller.duration_s)
+                if size not in best or smaller.start_at < best[size][0].start_at:
+                    best[size] = (smaller, each)
+        for smaller, where in best.values():
+            sooner_s = self.found[0].wait_s - smaller.wait_s
+            if sooner_s < SOONER_S:
+                continue
+            is_fewer = smaller.nodes < spec.nodes
+            length = self._length - timedelta(seconds=spec.duration_s - smaller.duration_s)
+            yield SwapRow(
+                change=words.plural(smaller.nodes, "node") if is_fewer else words.duration(smaller.duration_s),
+                instead_of=words.number(spec.nodes) if is_fewer else words.duration(spec.duration_s),
+                start_at=smaller.start_at,
+                strip=strip_of(self._box(smaller.start_at, length), axis, height=STRIP_PX),
+                why=f"On {where.cluster}, {where.shape}: {words.duration(sooner_s)} sooner.",
+                field_id="id_nodes" if is_fewer else "id_duration",
+                field_value=str(smaller.nodes) if is_fewer else words.duration_exact(smaller.duration_s),
+            )
+
+    def _confirm(self, spec: GprSpec, chosen: Estimate | None, *, needs_approval: bool) -> Confirm:
+        each = chosen or self.found[0]
+        ends_at = each.start_at + self._length
+        start, end, promised = (self._says(at) for at in (each.start_at, ends_at, each.promised_start_at))
+        per_node = spec.gpus_per_node or _gpus_per_node(each, self.stock)
+        gpus = words.plural(spec.nodes * per_node, "GPU")
+        whole = ", whole nodes" if per_node == _gpus_per_node(each, self.stock) else ""
+        if needs_approval:
+            note = "An administrator decides first; the times count from then."
+        else:
+            note = f"Promised by {promised}. You can cancel until it starts."
+        return Confirm(
+            what=f"{each.cluster}, {words.ask(spec.nodes, per_node, each.shape)}, {start} to {end}",
+            note=note,
+            verb="Save changes" if self.edited else f"Request {gpus}",
+            total=f"{spec.nodes} × {per_node} = {gpus}{whole}",
+            ends=f"Strict end: {start} to {end} {words.zone_name(ends_at, zone=self.request.zone)}.",
+        )
+
+    def _says(self, at: datetime) -> str:
+        return words.moment(at, now=self.request.now, zone=self.request.zone)
+
+    def _snippet(self) -> str:
+        return api_snippet(self.request, self.form.spec(), key=str(self.form.cleaned_data["key"]), edited=self.edited)
+
+
+def offers_axis(ends: Sequence[datetime], *, now: datetime, zone: tzinfo) -> Axis:
+    """From shortly before now to the last end."""
+    last = max(ends, default=now)
+    span = next((span for span in SPANS if now + span * 0.95 >= last), SPANS[-1])
+    start = now - span * 0.05
+    return Axis(start, start + span, now, zone, width_px=330, name="offers")
+
+
+def api_snippet(request: PageRequest, spec: GprSpec, *, key: str, edited: Gpr | None) -> str:
+    """The same by REST; fields that have their defaults, or that an edit leaves as they are, are left out."""
+    before = {name: getattr(edited, name) for name in PLAIN_FIELDS} if edited else DEFAULTS
+    body = {
+        name: value
+        for name in PLAIN_FIELDS
+        if (value := getattr(spec, name)) != before.get(name) and (edited or value not in (None, "", {}))
+    }
+    if spec.clusters:
+        body["clusters"] = [cluster.name for cluster in spec.clusters]
+    if edited is None:
+        method, path, body = "POST", "/api/v1/gprs/", {"slice": spec.slice.name, **body}
+        header = f' \\\n  -H "Idempotency-Key: {key}"' if key else ""
+    else:
+        method, path, header = "PATCH", f"/api/v1/gprs/{edited.pk}/", ""
+        body["version"] = edited.version
+    text = json.dumps(body, cls=JSONEncoder, ensure_ascii=False).replace("'", "\\u0027")
+    headers = '-H "Authorization: Bearer $EGS_TOKEN" -H "Content-Type: application/json"'
+    lines = [f"curl -X {method} {request.build_absolute_uri(path)}", f"{headers}{header}", f"-d '{text}'"]
+    return " \\\n  ".join(lines)
+
+
+def offers_url(slice_name: str, edited: Gpr | None) -> str:
+    return reverse("gpr-offers", args=[slice_name]) + (f"?edit={edited.pk}" if edited else "")
+
+
+def _clock(request: PageRequest) -> str:
+    return f"{request.now.astimezone(request.zone):%H:%M:%S}"
+
+
+def _faults(form: GprForm) -> Iterable[str]:
+    for name, texts in form.errors.items():
+        label, text = form.fields[name].label if name in form.fields else "", " ".join(map(str, texts))
+        yield f"{label}: {text}" if label else text
+
+
+def _value(each: Estimate) -> str:
+    return f"{each.cluster}/{each.shape}"
+
+
+def _gpus_per_node(each: Estimate, stock: Iterable[Stock]) -> int:
+    return max((kind.gpus_per_node for kind in stock if (kind.cluster, kind.shape) == (each.cluster, each.shape)), default=1)
+
+
+def _not_offered(spec: GprSpec, found: Iterable[Estimate], stock: Sequence[Stock]) -> Iterable[NotOffered]:
+    """Kinds of nodes that the workspace may use and the request might have meant, each with the figure and the limit."""
+    offered = {(each.cluster, each.shape) for each in found}
+    kinds: dict[tuple[str, str], list[Stock]] = {}
+    for kind in stock:
+        if (kind.cluster, kind.shape) not in offered and spec.shape in {"", kind.shape}:
+            kinds.setdefault((kind.cluster, kind.shape), []).append(kind)
+    for (cluster, shape), alike in kinds.items():
+        yield NotOffered(cluster, shape, _why_not(spec, alike))
+
+
+def _why_not(spec: GprSpec, kinds: Sequence[Stock]) -> str:
+    if spec.clusters and kinds[0].cluster not in {cluster.name for cluster in spec.clusters}:
+        return "You left this cluster out."
+    memory_gib = max(kind.memory_gib for kind in kinds)
+    if spec.min_gpu_memory_gib and memory_gib < spec.min_gpu_memory_gib:
+        return f"{memory_gib} GiB per GPU; you ask for at least {spec.min_gpu_memory_gib}."
+    if spec.node_type and spec.node_type not in {kind.node_type for kind in kinds}:
+        return f"It has no nodes of type {spec.node_type}."
+    if spec.rdma and not any(kind.rdma for kind in kinds):
+        return "Its nodes have no RDMA."
+    largest = max(kind.gpus_per_node for kind in kinds)
+    if spec.gpus_per_node and largest < spec.gpus_per_node:
+        return f"Its nodes have {words.plural(largest, 'GPU')} each; you ask for {spec.gpus_per_node}."
+    return f"It has {words.plural(sum(kind.node_count for kind in kinds), 'node')}; you ask for {spec.nodes} that are alike."

@@ -1,0 +1,97 @@
+"""A question before an act: what happens to what, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.gpr_box import ask_of
+from egs.pages.shell import Shell
+from gpr.models import Gpr, GprState
+from inventory.models import ReservationState, ReservedGpu
+from portal_user.forms import ServiceForm
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    title: str
+    text: str
+    points: tuple[str, ...]
+    verb: str
+    url: str
+    back_url: str
+    form: ServiceForm
+    shell: Shell
+    keep: str = "Keep it"
+    is_plain: bool = False
+    refused: str = ""
+    refused_why: str = ""
+
+
+def release_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
+    gpus = words.plural(ReservedGpu.objects.filter(reservation__gpr=gpr, state=ReservationState.HELD).count(), "GPU")
+    left = (
+        f" {words.duration((gpr.ends_at - request.now).total_seconds())} of the window are given up"
+        if gpr.ends_at
+        else " What is left of its time is given up"
+    )
+    exit_time = words.duration(settings.EGS_EXIT_ALLOWANCE_S)
+    return {
+        "title": f"Release {gpr.name} now?",
+        "text": f"{words.plural(gpr.nodes, 'node')} ({gpus}) leave {gpr.slice.name}.{left} and can't be taken back.",
+        "points": (
+            "Pods on these nodes are asked to end, and ended if they do not.",
+            f"Exit checks and cleaning take about {exit_time}.",
+            "Others may start earlier on what comes free.",
+        ),
+        "verb": f"Release {gpus}",
+    }
+
+
+def cancel_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
+    is_planned = gpr.state == GprState.QUEUED and gpr.planned_start_at
+    lost = (
+        f" It was to start at {words.moment(gpr.planned_start_at, now=request.now, zone=request.zone)}."
+        if is_planned and gpr.planned_start_at
+        else ""
+    )
+    return {
+        "title": f"Cancel {gpr.name}?",
+        "text": f"The request for {ask_of(gpr)} leaves the queue, and its promised start with it.{lost}",
+        "points": ("A new request gets a new place and a new promise.",),
+        "verb": "Cancel the request",
+        "keep": "Keep waiting",
+    }
+
+
+def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
+    ends = f"It ends at {words.moment(gpr.ends_at, now=request.now, zone=request.zone)}, strict. " if gpr.ends_at else ""
+    return {
+        "title": f"Extend {gpr.name}?",
+        "text": f"{ends}It can end later if nobody else has been promised its GPUs from then on.",
+        "points": (),
+        "verb": "Extend the window",
+        "keep": "Keep the end",
+        "is_plain": True,
+    }
+
+
+Ask = Callable[[Gpr, PageRequest], dict[str, object]]
+
+
+def question(request: PageRequest, gpr: Gpr, ask: Ask, form: ServiceForm, *, name: str, refused: str = "", why: str = "") -> Question:
+    asked: dict[str, object] = ask(gpr, request)
+    return Question(
+        **asked,  # type: ignore[arg-type]
+        url=reverse(name, args=[gpr.pk]),
+        back_url=reverse("gpr", args=[gpr.pk]),
+        form=form,
+        shell=Shell.user(request, page="requests", slice_=gpr.slice),
+        refused=refused,
+        refused_why=why,
+    )

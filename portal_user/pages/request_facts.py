@@ -1,0 +1,82 @@
+"""What a workspace holds, when its next request starts, how many there are of each kind, what is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Max, Min, Subquery
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.parts import Fact
+from gpr.models import PROVISIONED, Gpr, GprState
+from inventory.models import ReservationState, ReservedGpu
+from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
+from slices.models import Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """By state, how many; of the one that holds nodes, what and until when; of the next to start, its name and time."""
+
+    counts: dict[str, int]
+    held_state: str = ""
+    held_nodes: int = 0
+    held_gpus: int = 0
+    held_until: datetime | None = None
+    next_name: str = ""
+    next_at: datetime | None = None
+
+    @classmethod
+    def load(cls, slice_: Slice) -> Tally:
+        """One query. A workspace holds nodes for one at a time, so the greatest of its group is that of the one."""
+        next_ = Gpr.objects.filter(slice=slice_, state=GprState.QUEUED, planned_start_at__isnull=False).order_by("planned_start_at", "pk")
+        gpus: Any = ReservedGpu.objects.filter(reservation__slice=slice_, state=ReservationState.HELD).order_by()
+        rows: Any = Gpr.objects.filter(slice=slice_).order_by().values("state")
+        rows = rows.annotate(n=Count("pk"), nodes=Max("nodes"), until=Max("ends_at"), starts=Min("planned_start_at"))
+        rows = rows.annotate(
+            next_name=Subquery(next_.values("name")[:1]),
+            gpus=Subquery(gpus.values("state").annotate(n=Count("pk")).values("n")),
+        )
+        found = {row["state"]: row for row in rows}
+        held: dict[str, Any] = next((row for state, row in found.items() if state in PROVISIONED), {})
+        waits: dict[str, Any] = found.get(GprState.QUEUED, {})
+        return cls(
+            counts={state: row["n"] for state, row in found.items()},
+            held_state=held.get("state", ""),
+            held_nodes=held.get("nodes", 0),
+            held_gpus=held.get("gpus") or 0,
+            held_until=held.get("until"),
+            next_name=waits.get("next_name") or "",
+            next_at=waits.get("starts"),
+        )
+
+    def count(self, states: Iterable[str]) -> int:
+        return sum(self.counts.get(state, 0) for state in states)
+
+
+def facts_of(request: PageRequest, slice_: Slice, tally: Tally) -> list[Fact]:
+    free = capacity_facts(shapes_in(stock_for(request.user, now=request.now, slice_=slice_)))
+    return [_held(tally, request), _next(tally, request), *free]
+
+
+def _held(tally: Tally, request: PageRequest) -> Fact:
+    if not tally.held_state:
+        return Fact("Held now", "nothing", is_wide=True)
+    ends_at = tally.held_until
+    until = (
+        f" until {words.moment(ends_at, now=request.now, zone=request.zone)}"
+        if ends_at
+        else f", {words.STATE_WORDS[tally.held_state].lower()}"
+    )
+    return Fact("Held now", words.plural(tally.held_gpus, "GPU"), f"{words.plural(tally.held_nodes, 'node')}{until}", is_wide=True)
+
+
+def _next(tally: Tally, request: PageRequest) -> Fact:
+    if tally.next_at is None:
+        return Fact("Next start", "none planned", is_wide=True)
+    note = f"{tally.next_name}, {words.relative(tally.next_at, now=request.now)}"
+    return Fact("Next start", words.moment(tally.next_at, now=request.now, zone=request.zone), note, is_wide=True)

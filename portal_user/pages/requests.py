@@ -1,0 +1,237 @@
+"""The GPU requests of a workspace: what it holds, what waits in the order in which it starts, what is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+from uuid import UUID
+
+from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.urls import reverse
+
+from egs.pages.access import PageRequest
+from egs.pages.axis import Axis
+from egs.pages.gpr_box import window_end
+from egs.pages.paging import ListPage, page_of, url_with
+from egs.pages.parts import Fact, ListFoot, Tab
+from egs.pages.shell import Shell, WorkspaceMark
+from gpr.explaining import explain_gprs
+from gpr.models import ENDED, PROVISIONED, Gpr, GprState
+from gpr.selectors import queue_positions
+from inventory.models import Reservation, ReservationState
+from portal_user.pages.request_facts import Tally, facts_of
+from portal_user.pages.request_row import Known, RequestRow
+from portal_user.pages.stories import events_for
+from slices.models import Role, Slice
+from slices.selectors import has_role
+
+WAITING = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
+STATES_OF = {"provisioned": PROVISIONED, "pending": WAITING, "ended": ENDED}
+GROUPS = {"provisioned": "Provisioned", "pending": "Pending", "ended": "Ended"}
+TABS = {"": "All", "pending": "Pending", "provisioned": "Provisioned", "ended": "Ended"}
+PENDING_ROWS = 50
+QUERY_MAX_CHARS = 100
+SHOWN_SHARE = 0.8
+IN_ORDER = Case(When(state__in=PROVISIONED, then=Value(0)), default=Value(1))
+# The axis is the shortest of these that shows nearly all rows, as far as it is shown with now at a quarter of it.
+SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 10_080, 40_320))
+BEFORE_NOW = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What stands in the address: which rows, and how much time the axis shows."""
+
+    slice_: Slice
+    state: str = ""
+    q: str = ""
+    cursor: str = ""
+    span_s: int = 0
+    part: str | None = None  # None: all that the address names; empty: only the axis
+
+    @classmethod
+    def of(cls, request: PageRequest, slice_: Slice) -> Listing:
+        state, span = request.GET.get("state", ""), request.GET.get("span", "")
+        return cls(
+            slice_=slice_,
+            state=state if state in TABS else "",
+            q=request.GET.get("q", "").replace("\x00", "").strip()[:QUERY_MAX_CHARS],
+            cursor=request.GET.get("cursor", ""),
+            span_s=int(span) if span.isascii() and span.isdigit() and int(span[:9]) in {int(each.total_seconds()) for each in SPANS} else 0,
+        )
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Later pages of what has ended stand alone."""
+        if self.part is not None:
+            return (self.part,) if self.part else ()
+        if self.state:
+            return (self.state,)
+        return ("ended",) if self.cursor else tuple(GROUPS)
+
+    def only(self, part: str) -> Listing:
+        return replace(self, part=part)
+
+    def url(self, **changes: str) -> str:
+        return url_with(reverse("workspace", args=[self.slice_.name]), {"state": self.state, "q": self.q}, **changes)
+
+    def narrow(self, rows: QuerySet[Gpr, Gpr]) -> QuerySet[Gpr, Gpr]:
+        if not self.q:
+            return rows
+        return rows.filter(Q(name__icontains=self.q) | Q(model__name__icontains=self.q) | _by_id(self.q))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGroup:
+    key: str
+    label: str
+    count: int | None  # None: there are more than are shown
+    rows: tuple[RequestRow, ...]
+    url: str  # of its fragment
+    more_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTable:
+    axis: Axis
+    axis_url: str
+    groups: tuple[RequestGroup, ...]
+    foot: ListFoot
+    empty: str = ""  # why there is no row
+
+    @classmethod
+    def build(cls, request: PageRequest, listing: Listing) -> RequestTable:
+        found = _Found.load(request, listing)
+        axis = axis_for(found.gprs, now=request.now, zone=request.zone, span_s=listing.span_s)
+        known = found.known(request)
+        span = str(int((axis.end - axis.start).total_seconds()))
+        groups = [
+            RequestGroup(
+                key=key,
+                label=GROUPS[key],
+                count=len(found.rows[key]) if found.is_whole(key) else None,
+                rows=tuple(RequestRow.of(gpr, known[gpr.pk], axis=axis) for gpr in found.rows[key][:PENDING_ROWS]),
+                url=listing.url(part=key, span=span, cursor=listing.cursor),
+                more_url=listing.url(state=key) if len(found.rows[key]) > PENDING_ROWS else "",
+            )
+            for key in listing.groups
+        ]
+        page = found.page
+        return cls(
+            axis=axis,
+            axis_url=listing.url(part="axis", span=span),
+            groups=tuple(groups),
+            foot=ListFoot(
+                previous_url=listing.url(cursor=page.previous) if page and page.previous else "",
+                next_url=listing.url(cursor=page.next) if page and page.next else "",
+            ),
+            empty="" if any(group.rows for group in groups) else ("filter" if listing.q or listing.state or listing.cursor else "new"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsPage:
+    shell: Shell
+    mark: WorkspaceMark
+    listing: Listing
+    facts: list[Fact]
+    facts_url: str
+    tabs: tuple[Tab, ...]
+    table: RequestTable
+    create_url: str  # empty: may only look
+    here_url: str
+    plain_url: str  # without filters
+
+    @classmethod
+    def build(cls, request: PageRequest, slice_: Slice) -> RequestsPage:
+        listing, tally = Listing.of(request, slice_), Tally.load(slice_)
+        is_editor = may_create(request, slice_)
+        return cls(
+            shell=Shell.user(request, page="requests", slice_=slice_, may_create=is_editor),
+            mark=WorkspaceMark.of(slice_),
+            listing=listing,
+            facts=facts_of(request, slice_, tally),
+            facts_url=listing.url(part="facts"),
+            tabs=tuple(
+                Tab(label, listing.url(state=key), listing.state == key, tally.count(STATES_OF[key] if key else tally.counts))
+                for key, label in TABS.items()
+            ),
+            table=RequestTable.build(request, listing),
+            create_url=reverse("gpr-create", args=[slice_.name]) if is_editor else "",
+            here_url=listing.url(),
+            plain_url=reverse("workspace", args=[slice_.name]),
+        )
+
+
+def may_create(request: PageRequest, slice_: Slice) -> bool:
+    return request.may_write and has_role(request.user, slice_, Role.EDITOR)
+
+
+def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, span_s: int = 0) -> Axis:
+    """`span_s`: that of the page which a fragment belongs to."""
+    span = timedelta(seconds=span_s) if span_s else next((span for span in SPANS if _shows(gprs, span, now)), SPANS[-1])
+    start = now - span * BEFORE_NOW
+    return Axis(start, start + span, now, zone, name="requests")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    rows: dict[str, list[Gpr]]
+    page: ListPage[Gpr] | None
+
+    @classmethod
+    def load(cls, request: PageRequest, listing: Listing) -> _Found:
+        """What holds nodes and what waits are read together, what has ended page by page."""
+        of_slice = listing.narrow(Gpr.objects.filter(slice=listing.slice_).select_related("slice", "promise", "cluster"))
+        rows: dict[str, list[Gpr]] = {key: [] for key in listing.groups}
+        page: ListPage[Gpr] | None = None
+        if listing.state == "pending" and listing.groups:
+            page = page_of(request, of_slice.filter(state__in=WAITING), ordering=("created_at", "id"))
+            return cls({"pending": page.rows}, page)
+        live = [state for key in listing.groups if key != "ended" for state in STATES_OF[key]]
+        if live:
+            first = of_slice.filter(state__in=live).order_by(IN_ORDER, F("planned_start_at").asc(nulls_last=True), "created_at", "id")
+            for gpr in first[: PENDING_ROWS + 1]:
+                rows["provisioned" if gpr.state in PROVISIONED else "pending"].append(gpr)
+        if "ended" in listing.groups:
+            page = page_of(request, of_slice.filter(state__in=ENDED), ordering=("-ended_at", "id"))
+            rows["ended"] = page.rows
+        return cls(rows, page)
+
+    def is_whole(self, key: str) -> bool:
+        if self.page is not None and self.page.rows is self.rows[key]:
+            return not self.page.next and not self.page.previous
+        return len(self.rows[key]) <= PENDING_ROWS
+
+    @property
+    def gprs(self) -> list[Gpr]:
+        return [gpr for rows in self.rows.values() for gpr in rows]
+
+    def known(self, request: PageRequest) -> dict[UUID, Known]:
+        """Four queries, however many rows; those that have nothing to ask for ask nothing."""
+        waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
+        positions, told = queue_positions(waiting), explain_gprs(waiting, actor=request.user, now=request.now)
+        events = events_for(self.gprs)
+        nodes: dict[UUID, list[Reservation]] = {}
+        if holding := [gpr.pk for gpr in self.gprs if gpr.state in PROVISIONED]:
+            for row in (
+                Reservation.objects.filter(gpr__in=holding, state=ReservationState.HELD).select_related("node").order_by("node__name")
+            ):
+                nodes.setdefault(row.gpr_id, []).append(row)
+        return {gpr.pk: Known(positions.get(gpr.pk), told.get(gpr.pk), events.get(gpr.pk), nodes.get(gpr.pk, ())) for gpr in self.gprs}
+
+
+def _shows(gprs: Iterable[Gpr], span: timedelta, now: datetime) -> bool:
+    """All that runs, and all that is planned but the last few; what has ended may lie before the axis."""
+    ends = sorted(end for gpr in gprs if gpr.state not in ENDED and (end := window_end(gpr)))
+    last = ends[min(len(ends) - 1, int(len(ends) * SHOWN_SHARE))] if ends else now + timedelta(hours=12)
+    return now + span * (1 - BEFORE_NOW) >= last
+
+
+def _by_id(text: str) -> Q:
+    """By the first letters of an id, as pages show them, or by all."""
+    digits = text.lower().removeprefix("gpr-").replace("-", "")
+    if not 4 <= len(digits) <= 32 or not set(digits) <= set("0123456789abcdef"):
+        return Q()
+    return Q(pk__gte=UUID(digits.ljust(32, "0")), pk__lte=UUID(digits.ljust(32, "f")))

@@ -1,0 +1,130 @@
+"""The reader's workspaces: what each holds and waits for, and what is free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, OuterRef, Q, Subquery
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.gpr_box import ask_of
+from egs.pages.paging import page_of, url_with
+from egs.pages.parts import Fact, ListFoot
+from egs.pages.shell import Shell, WorkspaceMark
+from gpr.explaining import Told, explain_gprs
+from gpr.models import PROVISIONED, Gpr, GprState
+from portal_user.pages.capacity import ShapeStock, capacity_facts, shapes_in, stock_for
+from slices.models import Membership, Role
+from slices.selectors import slices_visible_to
+
+WAITING = (GprState.QUEUED, GprState.PENDING_APPROVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The one GPR that a workspace has at a time, or the next to start."""
+
+    name: str
+    url: str
+    state: str
+    ask: str
+    at: datetime | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRow:
+    mark: WorkspaceMark
+    project: str
+    role: str
+    holds: Holding | None
+    next: Holding | None
+    waiting_count: int
+    approval_count: int
+    create_url: str  # empty: may only look
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacesPage:
+    shell: Shell
+    rows: tuple[WorkspaceRow, ...]
+    facts: tuple[Fact, ...]
+    foot: ListFoot
+    part_url: str  # of its fragment
+
+    @classmethod
+    def build(cls, request: PageRequest) -> WorkspacesPage:
+        found = page_of(request, _slices(request), ordering=("name", "id"))
+        gprs = _gprs(found.rows)
+        told = explain_gprs([gpr for gpr in gprs.values() if gpr.state == GprState.QUEUED], actor=request.user, now=request.now)
+        shapes = shapes_in(stock_for(request.user, now=request.now))
+        rows = tuple(_row(slice_, gprs, told, may_write=request.may_write) for slice_ in found.rows)
+        url = reverse("workspaces")
+        return cls(
+            shell=Shell.user(request, page="workspaces"),
+            rows=rows,
+            facts=tuple(_facts(rows, shapes)),
+            foot=ListFoot(
+                previous_url=url_with(url, {"cursor": found.previous}) if found.previous else "",
+                next_url=url_with(url, {"cursor": found.next}) if found.next else "",
+            ),
+            part_url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "list"}),
+        )
+
+
+def _slices(request: PageRequest) -> Any:
+    of_slice = Gpr.objects.filter(slice=OuterRef("pk"))
+    held = of_slice.filter(state__in=PROVISIONED)
+    queued = of_slice.filter(state=GprState.QUEUED).order_by("planned_start_at", "created_at", "pk")
+    role = Membership.objects.filter(slice=OuterRef("pk"), user=request.user).values("role")[:1]
+    return (
+        slices_visible_to(request.user)
+        .select_related("project")
+        .annotate(
+            held_id=Subquery(held.values("pk")[:1]),
+            next_id=Subquery(queued.values("pk")[:1]),
+            own_role=Subquery(role),
+            waiting_count=Count("gprs", filter=Q(gprs__state=GprState.QUEUED)),
+            approval_count=Count("gprs", filter=Q(gprs__state=GprState.PENDING_APPROVAL)),
+        )
+    )
+
+
+def _gprs(slices: Sequence[Any]) -> dict[UUID, Gpr]:
+    ids = {pk for slice_ in slices for pk in (slice_.held_id, slice_.next_id) if pk}
+    return Gpr.objects.in_bulk(ids)
+
+
+def _row(slice_: Any, gprs: Mapping[UUID, Gpr], told: Mapping[UUID, Told], *, may_write: bool) -> WorkspaceRow:
+    held, waiting = gprs.get(slice_.held_id), gprs.get(slice_.next_id)
+    may_create = may_write and slice_.own_role != Role.VIEWER
+    return WorkspaceRow(
+        mark=WorkspaceMark.of(slice_),
+        project=slice_.project.name,
+        role=Role(slice_.own_role).label if slice_.own_role else "Administrator",
+        holds=_holding(held, at=held.ends_at) if held else None,
+        next=_holding(waiting, at=waiting.planned_start_at, told=told.get(waiting.pk)) if waiting else None,
+        waiting_count=slice_.waiting_count,
+        approval_count=slice_.approval_count,
+        create_url=reverse("gpr-create", args=[slice_.name]) if may_create else "",
+    )
+
+
+def _holding(gpr: Gpr, *, at: datetime | None, told: Told | None = None) -> Holding:
+    return Holding(gpr.name, reverse("gpr", args=[gpr.pk]), gpr.state, ask_of(gpr), at, told.sentence if told else "")
+
+
+def _facts(rows: Sequence[WorkspaceRow], shapes: Sequence[ShapeStock]) -> list[Fact]:
+    holding = sum(row.holds is not None for row in rows)
+    waiting = sum(row.waiting_count for row in rows)
+    return [
+        Fact("Workspaces", words.number(len(rows)), f"{words.number(holding)} with nodes"),
+        Fact("Waiting", words.number(waiting), "requests"),
+        *capacity_facts(shapes),
+    ]

@@ -1,0 +1,19 @@
+"""Addresses of the user's portal."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from portal_user.views import acts, create, detail, workspaces
+
+urlpatterns: list[URLPattern] = [
+    path("", workspaces.workspaces, name="workspaces"),
+    path("workspaces/<str:slice>/", workspaces.workspace, name="workspace"),
+    path("workspaces/<str:slice>/create/", create.create, name="gpr-create"),
+    path("workspaces/<str:slice>/offers/", create.offers, name="gpr-offers"),
+    path("gprs/<uuid:pk>/", detail.gpr, name="gpr"),
+    path("gprs/<uuid:pk>/edit/", create.edit, name="gpr-edit"),
+    path("gprs/<uuid:pk>/release/", acts.release, name="gpr-release"),
+    path("gprs/<uuid:pk>/extend/", acts.extend, name="gpr-extend"),
+    path("gprs/<uuid:pk>/delete/", acts.delete, name="gpr-delete"),
+]

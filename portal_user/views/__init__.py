@@ -1,0 +1,1 @@
+"""Thin: who may, which page, which answer."""

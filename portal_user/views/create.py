@@ -1,0 +1,151 @@
+"""Filing a GPU request and changing one; and what it would get, asked while it is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from uuid import UUID
+
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST
+
+from accounts.services import create_once
+from egs.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
+from egs.pages.access import PageRequest, signed_in
+from gpr.models import Gpr
+from gpr.selectors import gpr_for
+from gpr.services.requests import gpr_edit, gpr_submit
+from portal_user.forms import GprForm, new_key
+from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of
+from portal_user.pages.offers import OffersPanel, offers_url
+from portal_user.toasts import toast
+from slices.models import Role, Slice
+from slices.selectors import slice_for
+
+ROUTE = "page:gprs"
+NOT_OF_THE_REQUEST = ("csrfmiddlewaretoken", "key", "act")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def create(request: PageRequest, slice: str) -> HttpResponse:
+    slice_ = slice_for(request.user, slice, role=Role.EDITOR)
+    desk = Desk.set_up(request, slice_)
+    if request.method == "GET":
+        _may_write(request)
+        return _page(request, slice_, desk, desk.first_form(like=_like(request)))
+    form = desk.form(request.POST, is_question=_is_question(request))
+    if _is_question(request) or not form.is_valid():
+        return _page(request, slice_, desk, form)
+    try:
+        pk = _submit(request, slice_, form)
+    except Conflict:
+        return _filed_before(request, slice_, desk)
+    except (NotFound, NotAllowed):
+        raise
+    except EgsError as error:
+        form.refuse(error)
+        return _page(request, slice_, desk, form)
+    return HttpResponseRedirect(reverse("gpr", args=[pk]))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def edit(request: PageRequest, pk: UUID) -> HttpResponse:
+    _may_write(request)
+    gpr = gpr_for(request.user, pk, write=True)
+    desk = Desk.set_up(request, gpr.slice, edited=gpr)
+    if request.method == "GET":
+        return _page(request, gpr.slice, desk, desk.first_form())
+    form = desk.form(request.POST, is_question=_is_question(request))
+    if _is_question(request) or not form.is_valid():
+        return _page(request, gpr.slice, desk, form)
+    if form.cleaned_data["version"] != gpr.version:
+        return _changed_meanwhile(request, desk, form, gpr)
+    try:
+        gpr_edit(gpr=gpr, actor=request.user, spec=form.spec(), now=request.now)
+    except StaleState:
+        return _changed_meanwhile(request, desk, form, gpr_for(request.user, pk, write=True))
+    except (NotFound, NotAllowed):
+        raise
+    except EgsError as error:
+        form.refuse(error)
+        return _page(request, gpr.slice, desk, form)
+    toast(request, f"{gpr.name} is changed")
+    return HttpResponseRedirect(reverse("gpr", args=[pk]))
+
+
+@require_POST
+@signed_in
+def offers(request: PageRequest, slice: str) -> HttpResponse:
+    """The fragment. `?edit=` names the GPR that would be changed."""
+    slice_ = slice_for(request.user, slice, role=Role.EDITOR)
+    edited = gpr_for(request.user, request.GET["edit"], write=True) if "edit" in request.GET else None
+    if edited is not None and edited.slice_id != slice_.pk:
+        raise NotFound("GPR")
+    desk = Desk.set_up(request, slice_, edited=edited)
+    form = desk.form(request.POST, is_question=True)
+    panel = OffersPanel.build(request, form, url=offers_url(slice_.name, edited), stock=desk.stock, edited=edited)
+    context = {"panel": panel, "folds": folds_of(form, request), "is_part": True, "now": request.now, "edited": edited}
+    return render(request, "user/offers.html", context)
+
+
+def _page(
+    request: PageRequest, slice_: Slice, desk: Desk, form: GprForm, *, meanwhile: Meanwhile | None = None, filed_url: str = ""
+) -> HttpResponse:
+    page = CreatePage.build(request, slice_, desk, form, meanwhile=meanwhile, filed_url=filed_url)
+    is_refused = form.is_bound and bool(form.errors)
+    status = 409 if meanwhile or filed_url else 400 if is_refused else 200
+    context = {"page": page, "panel": page.panel, "folds": page.folds, "shell": page.shell, "now": request.now, "edited": page.edited}
+    return render(request, "user/create.html", context, status=status)
+
+
+def _submit(request: PageRequest, slice_: Slice, form: GprForm) -> UUID:
+    """Once for each form that was opened, however often it is sent."""
+
+    def submit() -> UUID:
+        made = gpr_submit(actor=request.user, spec=form.spec(), now=request.now)
+        toast(request, f"{made.name} is filed")
+        return made.pk
+
+    key = form.cleaned_data["key"] or new_key()
+    pk, _ = create_once(user=request.user, route=ROUTE, key=key, digest=_digest(request, slice_), now=request.now, create=submit)
+    return pk
+
+
+def _digest(request: PageRequest, slice_: Slice) -> str:
+    asked = {name: request.POST.getlist(name) for name in request.POST if name not in NOT_OF_THE_REQUEST}
+    return hashlib.sha256(json.dumps([str(slice_.pk), asked], sort_keys=True).encode()).hexdigest()
+
+
+def _filed_before(request: PageRequest, slice_: Slice, desk: Desk) -> HttpResponse:
+    """The form was filed, gone back to, and written anew: it takes a new key, and somebody has to say that he wants a second one."""
+    data = request.POST.copy()
+    data["key"] = new_key()
+    return _page(request, slice_, desk, desk.form(data), filed_url=reverse("workspace", args=[slice_.name]))
+
+
+def _changed_meanwhile(request: PageRequest, desk: Desk, form: GprForm, gpr: Gpr) -> HttpResponse:
+    """What was typed stays; sent again, it applies to the GPR as it is now."""
+    data = request.POST.copy()
+    data["version"] = str(gpr.version)
+    anew = desk.form(data)
+    anew.is_valid()
+    return _page(request, gpr.slice, desk, anew, meanwhile=meanwhile_of(anew, gpr, clean=form.is_valid()))
+
+
+def _like(request: PageRequest) -> Gpr | None:
+    """A past request to start from."""
+    given = request.GET.get("from")
+    return gpr_for(request.user, given) if given else None
+
+
+def _is_question(request: PageRequest) -> bool:
+    return request.POST.get("act") == "offers"
+
+
+def _may_write(request: PageRequest) -> None:
+    if not request.may_write:
+        raise NotAllowed("Your access token may only read. Sign in with one that may write.")

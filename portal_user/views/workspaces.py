@@ -1,0 +1,39 @@
+"""The reader's workspaces, and the GPU requests of one."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from egs.pages.access import PageRequest, signed_in
+from portal_user.pages.request_facts import Tally, facts_of
+from portal_user.pages.requests import GROUPS, Listing, RequestsPage, RequestTable
+from portal_user.pages.workspaces import WorkspacesPage
+from slices.selectors import slice_for
+
+
+@require_GET
+@signed_in
+def workspaces(request: PageRequest) -> HttpResponse:
+    page = WorkspacesPage.build(request)
+    template = "user/workspaces_list.html" if request.GET.get("part") == "list" else "user/workspaces.html"
+    return render(request, template, {"page": page, "shell": page.shell})
+
+
+@require_GET
+@signed_in
+def workspace(request: PageRequest, slice: str) -> HttpResponse:
+    slice_ = slice_for(request.user, slice)
+    part = request.GET.get("part")
+    if part == "facts":
+        facts = {"facts": facts_of(request, slice_, Tally.load(slice_)), "url": request.get_full_path()}
+        return render(request, "user/requests_facts.html", {**facts, "now": request.now})
+    listing = Listing.of(request, slice_)
+    if part in GROUPS:
+        table = RequestTable.build(request, listing.only(part))
+        return render(request, "user/requests_group.html", {"group": table.groups[0], "now": request.now})
+    if part == "axis":
+        return render(request, "user/requests_axis.html", {"table": RequestTable.build(request, listing.only(""))})
+    page = RequestsPage.build(request, slice_)
+    return render(request, "user/requests.html", {"page": page, "table": page.table, "shell": page.shell, "now": request.now})

@@ -1,0 +1,166 @@
+"""Release, extend and cancel by page: each asks first, says what came of it, and is done once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.test import Client
+
+from accounts.models import Scope
+from gpr.models import EndReason, Gpr, GprState
+from tests import factories
+from tests.pages.user_world import HTMX, World, make_world, text, version_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def runs(world: World) -> Gpr:
+    return factories.active(world.slice, world.people.owner, name="runs", nodes=2, duration_s=7200)
+
+
+@pytest.fixture
+def waits(world: World, runs: Gpr) -> Gpr:
+    return factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
+
+
+def address(gpr: Gpr, act: str) -> str:
+    return f"/gprs/{gpr.pk}/{act}/"
+
+
+def test_the_question_says_what_happens_on_a_page_of_its_own(world: World, runs: Gpr) -> None:
+    markup = text(world.client("owner").get(address(runs, "release")))
+
+    assert "<h1>Release runs now?</h1>" in markup
+    assert "2 nodes (16 GPUs) leave vision." in markup
+    assert "Release 16 GPUs" in markup
+    assert f'href="/gprs/{runs.pk}/"' in markup
+
+
+def test_for_htmx_the_question_is_a_dialog(world: World, runs: Gpr) -> None:
+    markup = text(world.client("owner").get(address(runs, "release"), headers=HTMX))
+
+    assert markup.lstrip().startswith("<dialog")
+    assert "<html" not in markup
+
+
+def test_a_release_leads_back_with_a_word(world: World, runs: Gpr) -> None:
+    owner = world.client("owner")
+    version = version_in(text(owner.get(address(runs, "release"))))
+
+    response = owner.post(address(runs, "release"), {"version": version})
+
+    assert (response.status_code, response["Location"]) == (302, f"/gprs/{runs.pk}/")
+    runs.refresh_from_db()
+    assert (runs.state, runs.end_reason) == (GprState.EXITING, EndReason.EARLY_RELEASE)
+    assert "runs is released" in text(owner.get(response["Location"]))
+
+
+def test_in_a_dialog_the_word_is_a_toast_and_the_page_looks_again(world: World, runs: Gpr) -> None:
+    response = world.client("owner").post(address(runs, "release"), {"version": runs.version}, headers=HTMX)
+
+    assert response.status_code == 204
+    told = json.loads(response["HX-Trigger"])
+    assert "runs is released" in told["egs:toast"]["text"]
+    assert "egs:gpr" in told
+
+
+def test_a_release_that_is_sent_twice_is_refused_the_second_time_and_says_why(world: World, runs: Gpr) -> None:
+    owner = world.client("owner")
+    owner.post(address(runs, "release"), {"version": runs.version})
+
+    markup = text(owner.post(address(runs, "release"), {"version": runs.version}), 409)
+
+    assert "It has changed since you read it" in markup
+    markup = text(owner.post(address(runs, "release"), {"version": version_in(markup)}), 409)
+    assert "Not possible in this state" in markup
+
+
+def test_an_extension_moves_the_end(world: World, runs: Gpr) -> None:
+    before = runs.ends_at
+    assert before is not None
+
+    response = world.client("owner").post(address(runs, "extend"), {"version": runs.version, "extra": "30 min"})
+
+    assert response.status_code == 302
+    runs.refresh_from_db()
+    assert runs.ends_at is not None
+    assert (runs.ends_at - before).total_seconds() == 1800
+
+
+def test_an_extension_that_others_were_promised_is_refused_and_the_text_kept(world: World, runs: Gpr) -> None:
+    factories.gpr(world.foreign, world.people.outsider, name="canary-job", nodes=2)
+
+    response = world.client("owner").post(address(runs, "extend"), {"version": runs.version, "extra": "45 min"}, headers=HTMX)
+
+    markup = text(response, 409)
+    assert "Others have been promised these GPUs" in markup
+    assert 'value="45 min"' in markup
+    assert "canary" not in markup
+
+
+@pytest.mark.parametrize("extra", ["", "soon", "30", "0 min", "500 d", "99999999999 d"])
+def test_an_extension_by_nothing_sensible_is_refused(extra: str, world: World, runs: Gpr) -> None:
+    before = runs.ends_at
+
+    response = world.client("owner").post(address(runs, "extend"), {"version": runs.version, "extra": extra})
+
+    assert response.status_code == 400
+    runs.refresh_from_db()
+    assert runs.ends_at == before
+
+
+def test_a_waiting_request_is_canceled(world: World, waits: Gpr) -> None:
+    owner = world.client("owner")
+    assert "Cancel waits?" in text(owner.get(address(waits, "delete")))
+
+    response = owner.post(address(waits, "delete"), {"version": waits.version})
+
+    assert response.status_code == 302
+    waits.refresh_from_db()
+    assert waits.state == GprState.CANCELED
+
+
+@pytest.mark.parametrize("version", ["", "x", "999", "-1"])
+def test_without_the_version_that_was_read_nothing_is_done(version: str, world: World, runs: Gpr) -> None:
+    response = world.client("owner").post(address(runs, "release"), {"version": version})
+
+    assert response.status_code in {400, 409}
+    runs.refresh_from_db()
+    assert runs.state == GprState.ACTIVE
+
+
+@pytest.mark.parametrize(("persona", "answer"), [("owner", 302), ("teammate", 403), ("outsider", 404), ("admin", 302)])
+@pytest.mark.parametrize("act", ["release", "extend", "delete"])
+def test_only_its_owner_and_an_admin_may_act(act: str, persona: str, answer: int, world: World, request: pytest.FixtureRequest) -> None:
+    gpr: Gpr = request.getfixturevalue("waits" if act == "delete" else "runs")
+    client = world.client(persona)
+
+    assert client.get(address(gpr, act)).status_code == (200 if answer == 302 else answer)
+    assert client.post(address(gpr, act), {"version": gpr.version, "extra": "1 min"}).status_code == answer
+    after = Gpr.objects.get(pk=gpr.pk)
+    assert (after.version != gpr.version) == (answer == 302)
+
+
+@pytest.mark.parametrize("act", ["release", "extend", "delete", "edit"])
+def test_a_token_that_may_only_read_is_asked_nothing(act: str, world: World, runs: Gpr) -> None:
+    reader: Client = world.client("owner", Scope.READ)
+
+    assert reader.get(address(runs, act)).status_code == 403
+    assert reader.post(address(runs, act), {"version": runs.version}).status_code == 403
+    runs.refresh_from_db()
+    assert runs.state == GprState.ACTIVE
+
+
+def test_a_login_that_has_ended_does_nothing_and_leads_to_the_login_page(world: World, runs: Gpr) -> None:
+    response = Client().post(address(runs, "release"), {"version": runs.version})
+
+    assert (response.status_code, response["Location"]) == (302, "/login/")
+    runs.refresh_from_db()
+    assert runs.state == GprState.ACTIVE

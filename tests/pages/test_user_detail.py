@@ -1,0 +1,235 @@
+"""A GPU request on its own page, in every state, for each of the four, whole and in parts."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from accounts.models import Scope
+from egs.clock import db_now
+from gpr.models import Gpr, GprState, Promise, PromiseMove
+from gpr.planner.plan import Cause
+from gpr.services.decisions import gpr_reject
+from gpr.services.ending import gpr_release
+from inventory.models import Reservation, StepResult
+from slices.models import Slice
+from tests import factories
+from tests.pages.user_world import HTMX, World, make_world, text
+from worker_agent.protocol import Outcome, Phase
+
+pytestmark = pytest.mark.django_db
+
+PARTS = ("head", "hero", "facts", "strip", "nodes", "steps", "why", "events")
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def owner(world: World) -> Client:
+    return world.client("owner")
+
+
+def page(client: Client, gpr: Gpr, part: str = "") -> str:
+    return text(client.get(f"/gprs/{gpr.pk}/", {"part": part} if part else {}))
+
+
+def step(row: Reservation, name: str, *, outcome: Outcome = Outcome.OK, attempt: int = 1, log: str = "") -> None:
+    now = db_now()
+    StepResult.objects.create(
+        reservation=row, step=name, attempt=attempt, outcome=outcome, started_at=now - timedelta(seconds=2), ended_at=now, log=log
+    )
+
+
+@pytest.mark.parametrize(("persona", "answer"), [("owner", 200), ("teammate", 200), ("outsider", 404), ("admin", 200)])
+def test_it_is_for_the_members_of_its_workspace(persona: str, answer: int, world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    client = world.client(persona)
+
+    for part in ("", *PARTS):
+        response = client.get(f"/gprs/{gpr.pk}/", {"part": part})
+        assert response.status_code == answer, part
+        assert (b"runs" in response.content) <= (answer == 200)
+
+
+def test_what_is_not_there_and_what_is_not_his_look_alike(world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner, name="secret")
+    outsider = world.client("outsider")
+
+    theirs, none = outsider.get(f"/gprs/{gpr.pk}/"), outsider.get(f"/gprs/{uuid4()}/")
+
+    assert theirs.status_code == none.status_code == 404
+    assert theirs.content == none.content
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_is_a_fragment(part: str, world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+
+    assert "<html" not in page(owner, gpr, part)
+
+
+def test_a_part_that_there_is_not_is_the_whole_page(world: World, owner: Client) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner)
+
+    assert "<html" in page(owner, gpr, "odd")
+
+
+def test_a_waiting_one_shows_start_place_promise_and_whom_it_waits_for(world: World, owner: Client) -> None:
+    runs = factories.active(world.slice, world.people.owner, name="runs", nodes=2, duration_s=7200)
+    waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
+
+    markup = page(owner, waits)
+
+    assert "Starts in 2 h" in markup
+    assert re.search(r"<dt>Place</dt>\s*<dd >1", markup)
+    assert "Promised by" in markup
+    assert f'href="/gprs/{runs.pk}/"' in markup
+    assert "Edit" in markup
+    assert "Cancel request" in markup
+
+
+def test_another_workspace_is_never_named(world: World, owner: Client) -> None:
+    foreign = factories.active(world.foreign, world.people.outsider, name="canary-job", nodes=2)
+    waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
+    PromiseMove.objects.create(
+        gpr=waits, at=db_now(), old_start_at=db_now(), new_start_at=db_now(), cause=Cause.OVERRUN, cause_id=str(foreign.pk)
+    )
+
+    markup = page(owner, waits)
+
+    assert "Another workspace&#x27;s GPR" in markup
+    assert "a request before it gave its nodes back late" in markup
+    assert "canary" not in markup
+    assert str(foreign.pk) not in markup
+
+
+def test_a_promise_that_moved_says_when_from_where_and_why(world: World, owner: Client) -> None:
+    factories.active(world.slice, world.people.owner, name="runs", nodes=2, duration_s=7200)
+    waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
+    promise = Promise.objects.get(gpr=waits)
+    first, later = promise.promised_start_at - timedelta(minutes=12), promise.promised_start_at
+    Promise.objects.filter(gpr=waits).update(first_promised_start_at=first)
+    PromiseMove.objects.create(
+        gpr=waits, at=db_now(), old_start_at=first, new_start_at=later, cause=Cause.NODE_FAILURE, cause_id="aurora-1"
+    )
+
+    markup = page(owner, waits)
+
+    assert "12 min late" in markup
+    assert "since a node that it was planned on went away." in markup
+    assert 'class="slip"' in markup
+
+
+def test_one_that_waits_for_approval_says_for_what(world: World, owner: Client) -> None:
+    Slice.objects.filter(pk=world.slice.pk).update(nodes_approval=1)
+    world.slice.refresh_from_db()
+    held = factories.gpr(world.slice, world.people.owner, name="held", nodes=2)
+
+    markup = page(owner, held)
+
+    assert "Waits for approval" in markup
+    assert "2 nodes; more than 1 need approval." in markup
+
+
+def test_one_that_starts_shows_its_steps_node_by_node_and_why_a_node_does_not_go_on(world: World, owner: Client) -> None:
+    started = factories.started(world.slice, world.people.owner, name="starts", nodes=2)
+    first, second = factories.held(started)
+    for row in (first, second):
+        step(row, "claim")
+    step(first, "node_ready", log="node is ready")
+    step(second, "node_ready", outcome=Outcome.FAILED, log="kubelet says no")
+    Reservation.objects.filter(pk=second.pk).update(failure="node_ready: kubelet says no", phase=Phase.ENTERING)
+
+    markup = page(owner, started)
+
+    assert "Step 2 of 7" in markup
+    assert "0 of 2 nodes ready" in markup
+    assert "A node does not go on." in markup
+    assert "aurora-1: node_ready: kubelet says no." in markup
+    assert "1 of 2, 1 failed" in markup
+    assert "aurora-0  node is ready" in markup
+    assert markup.count('class="gpu heat-none"') == 16
+    assert "Release early" in markup
+
+
+def test_an_active_one_shows_the_time_that_is_left(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs", nodes=2, duration_s=7200)
+
+    markup = page(owner, gpr)
+
+    assert re.search(r'class="big">(2 h|1 h 59 min) left', markup)
+    assert ", strict" in markup
+    assert f'href="/gprs/{gpr.pk}/release/"' in markup
+    assert f'href="/gprs/{gpr.pk}/extend/"' in markup
+    assert "kept" in markup
+    assert "Extend" in markup
+    assert "GPUs of aurora-1" in markup
+
+
+def test_one_that_leaves_says_when_it_is_clean(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    gpr_release(gpr=gpr, actor=world.people.owner, now=db_now())
+
+    markup = page(owner, gpr)
+
+    assert re.search(r"Clean in about \d+ s", markup)
+    assert "0 of 1 node are back" in markup
+    assert "Release early" not in markup
+
+
+def test_one_that_is_over_says_what_happened_and_can_be_asked_for_again(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    gpr_release(gpr=gpr, actor=world.people.owner, now=db_now())
+    factories.observe(gpr, Phase.RELEASED)
+
+    markup = page(owner, gpr)
+
+    assert gpr.state == GprState.RELEASED
+    assert "Released by owner after" in markup
+    assert f"/workspaces/vision/create/?from={gpr.pk}" in markup
+
+
+def test_a_rejected_one_gives_the_reason(world: World, owner: Client) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner, name="no")
+    gpr_reject(gpr=gpr, actor=world.people.admin, why="Split it.", now=db_now())
+
+    markup = page(owner, gpr)
+
+    assert "Rejected by admin: Split it." in markup
+    assert "It never started." in markup
+
+
+def test_who_may_not_act_sees_no_buttons(world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    acts = ("Release early", "Extend", "Request again")
+
+    for client in (world.client("teammate"), world.client("owner", Scope.READ)):
+        markup = page(client, gpr)
+        assert not any(act in markup for act in acts)
+
+
+def test_markup_in_names_and_logs_is_only_text(world: World, owner: Client) -> None:
+    gpr = factories.started(world.slice, world.people.owner, name="<script>x</script>", model={"name": "<b>"})
+    step(factories.held(gpr)[0], "claim", log="</pre><img src=x>")
+
+    markup = page(owner, gpr)
+
+    assert "<script>x" not in markup
+    assert "<img" not in markup
+    assert "<b>" not in markup
+
+
+def test_a_login_that_ends_inside_a_fragment_leads_the_whole_page_to_the_login(world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner)
+
+    response = Client().get(f"/gprs/{gpr.pk}/?part=hero", headers={**HTMX, "HX-Current-URL": f"http://testserver/gprs/{gpr.pk}/"})
+
+    assert response.status_code == 401
+    assert response["HX-Redirect"] == f"/login/?next=%2Fgprs%2F{gpr.pk}%2F"

@@ -1,0 +1,189 @@
+"""Workspaces and their GPU requests: what each of the four sees, groups, filters, pages and fragments."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from accounts.models import Scope
+from egs.clock import db_now
+from gpr.models import EndReason, Gpr, GprState
+from gpr.services.decisions import gpr_evict, gpr_reject
+from gpr.services.ending import gpr_release
+from gpr.services.requests import gpr_cancel
+from inventory.models import Reservation
+from tests import factories
+from tests.builders import make_gpr
+from tests.pages.user_world import HTMX, WORKSPACE, World, client_of, make_world, text
+from worker_agent.protocol import Phase
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def owner(world: World) -> Client:
+    return world.client("owner")
+
+
+def names(markup: str) -> list[str]:
+    return re.findall(r'<a class="strong" href="/gprs/[^"]*">([^<]+)</a>', markup)
+
+
+def ended(world: World, count: int) -> None:
+    now = db_now()
+    for n in range(count):
+        made = make_gpr(world.slice, name=f"past-{n:03}", owner=world.people.owner)
+        Gpr.objects.filter(pk=made.pk).update(state=GprState.CANCELED, ended_at=now - timedelta(minutes=n))
+
+
+@pytest.mark.parametrize(
+    ("persona", "seen"),
+    [("owner", {"vision"}), ("teammate", {"vision"}), ("outsider", {"canary-slice"}), ("admin", {"vision", "canary-slice"})],
+)
+def test_the_first_page_shows_the_reader_his_workspaces(persona: str, seen: set[str], world: World) -> None:
+    markup = text(world.client(persona).get("/"))
+
+    assert set(re.findall(r'<tr id="workspace-([^"]+)"', markup)) == seen
+    assert ("canary" in markup) == ("canary-slice" in seen)
+
+
+def test_a_workspace_shows_what_it_holds_and_what_starts_next(world: World, owner: Client) -> None:
+    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
+    factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
+
+    markup = text(owner.get("/"))
+
+    assert "runs" in markup
+    assert "waits" in markup
+    assert "It waits for runs" in markup
+
+
+def test_somebody_without_a_workspace_is_told_what_to_do(db: None) -> None:
+    assert "You are in no workspace yet" in text(client_of(factories.user("new")).get("/"))
+
+
+@pytest.mark.parametrize(("persona", "answer"), [("owner", 200), ("teammate", 200), ("outsider", 404), ("admin", 200)])
+def test_a_workspace_is_for_its_members(persona: str, answer: int, world: World) -> None:
+    client = world.client(persona)
+
+    for path in (WORKSPACE, f"/workspaces/{world.slice.pk}/", f"{WORKSPACE}?part=pending", f"{WORKSPACE}?part=facts"):
+        assert client.get(path).status_code == answer
+
+
+def test_only_those_who_may_file_see_the_button(world: World) -> None:
+    button = 'href="/workspaces/vision/create/"'
+
+    assert button in text(world.client("owner").get(WORKSPACE))
+    assert button not in text(world.client("teammate").get(WORKSPACE))
+    assert button not in text(world.client("owner", Scope.READ).get(WORKSPACE))
+
+
+def test_requests_stand_in_groups_in_the_order_in_which_they_run(world: World, owner: Client) -> None:
+    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
+    factories.gpr(world.slice, world.people.owner, name="second", nodes=2)
+    factories.gpr(world.slice, world.people.owner, name="third", nodes=2)
+    gpr_cancel(gpr=factories.gpr(world.slice, world.people.owner, name="gone"), actor=world.people.owner, now=db_now())
+
+    markup = text(owner.get(WORKSPACE))
+
+    assert names(markup) == ["runs", "second", "third", "gone"]
+    assert "Canceled by owner before it started." in markup
+
+
+def test_a_tab_and_a_filter_show_less(world: World, owner: Client) -> None:
+    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
+    waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2, model={"name": "conformer"})
+
+    assert names(text(owner.get(f"{WORKSPACE}?state=pending"))) == ["waits"]
+    assert names(text(owner.get(f"{WORKSPACE}?state=provisioned"))) == ["runs"]
+    assert names(text(owner.get(f"{WORKSPACE}?q=AIT"))) == ["waits"]
+    assert names(text(owner.get(f"{WORKSPACE}?q=conform"))) == ["waits"]
+    assert names(text(owner.get(f"{WORKSPACE}?q=gpr-{str(waits.pk)[:8]}"))) == ["waits"]
+    assert names(text(owner.get(f"{WORKSPACE}?q={waits.pk}"))) == ["waits"]
+    assert "Nothing fits" in text(owner.get(f"{WORKSPACE}?q=nowhere"))
+
+
+@pytest.mark.parametrize(
+    "query", ["state=odd", "q=%00", "q=" + "x" * 5000, "span=-1", "span=9" * 40, "part=odd", "q=%25_%5C", "state=&q=&part="]
+)
+def test_a_strange_address_is_a_plain_page(query: str, owner: Client) -> None:
+    assert owner.get(f"{WORKSPACE}?{query}").status_code == 200
+
+
+def test_a_cursor_of_another_list_is_refused(owner: Client, world: World) -> None:
+    for cursor in ("x", "AAAA", "W10="):
+        assert owner.get(f"{WORKSPACE}?cursor={cursor}").status_code == 400
+
+
+def test_what_has_ended_is_paged(world: World, owner: Client) -> None:
+    ended(world, 60)
+
+    first = text(owner.get(WORKSPACE))
+    more = re.search(r'href="([^"]*cursor=[^"]*)" rel="next"', first)
+    assert more
+    second = text(owner.get(more[1].replace("&amp;", "&")))
+
+    assert names(first) == [f"past-{n:03}" for n in range(50)]
+    assert names(second) == [f"past-{n:03}" for n in range(50, 60)]
+    assert 'rel="prev"' in second
+
+
+@pytest.mark.parametrize("part", ["provisioned", "pending", "ended"])
+def test_each_group_fetches_itself_anew(part: str, world: World, owner: Client) -> None:
+    page = text(owner.get(WORKSPACE + "?state=" + part))
+    address = re.search(rf'id="requests-{part}"[^>]*hx-get="([^"]+)"', page) or re.search(r'hx-get="([^"]*part=[^"]*)"', page)
+    assert address
+
+    markup = text(owner.get(f"{WORKSPACE}?part={part}", headers=HTMX))
+
+    assert markup.lstrip().startswith(f'<tbody id="requests-{part}"')
+    assert "egs:gpr from:body" in markup
+
+
+def test_how_each_came_to_its_end_is_told(world: World, owner: Client) -> None:
+    people = world.people
+    early = factories.active(world.slice, people.owner, name="early")
+    gpr_release(gpr=early, actor=people.owner, now=db_now())
+    factories.observe(early, Phase.RELEASED)
+    thrown = factories.active(world.slice, people.owner, name="thrown", requeue_on_failure=False)
+    gpr_evict(gpr=thrown, actor=people.admin, why="A deadline.", now=db_now())
+    factories.observe(thrown, Phase.RELEASED)
+    no = factories.gpr(world.slice, people.owner, name="no")
+    gpr_reject(gpr=no, actor=people.admin, why="Split it.", now=db_now())
+
+    markup = text(owner.get(WORKSPACE))
+
+    assert [Gpr.objects.get(name=name).state for name in ("early", "thrown", "no")] == ["RELEASED", "EVICTED", "REJECTED"]
+    assert "Released by owner after" in markup
+    assert re.search(r"Evicted after [^:]*: A deadline\.", markup)
+    assert "Rejected by admin: Split it." in markup
+
+
+def test_a_node_that_does_not_go_on_is_said_in_the_row(world: World, owner: Client) -> None:
+    started = factories.started(world.slice, world.people.owner, name="stuck")
+    Reservation.objects.filter(gpr=started).update(failure="Waits for the taint to be accepted.")
+
+    assert "aurora-0: Waits for the taint to be accepted." in text(owner.get(WORKSPACE))
+
+
+def test_every_end_reason_has_words(world: World, owner: Client) -> None:
+    now = db_now()
+    held: dict[str, Any] = {"active_at": now - timedelta(hours=1), "ends_at": now, "ended_at": now, "remaining_s": 600}
+    for reason in EndReason:
+        made = make_gpr(world.slice, name=f"by-{reason.lower()}", owner=world.people.owner)
+        for state in (GprState.PROVISIONING, GprState.EXITING, GprState.FAILED):
+            Gpr.objects.filter(pk=made.pk).update(state=state, end_reason=reason, **held)
+
+    markup = text(owner.get(WORKSPACE))
+
+    assert len(names(markup)) == len(EndReason)
+    assert "A check on the way in failed after" in markup
