@@ -10,13 +10,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import hub, planner_speed, queue_quality
+from bench import hub, live, planner_speed, queue_page, queue_quality
 from bench.figures import Figure, NotRun, table
 
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "queue-quality": queue_quality.run,
     "planner-speed": planner_speed.run,
     "hub": hub.run,
+    "queue-page": queue_page.run,
+    "live": live.run,
 }
 
 

@@ -1,0 +1,201 @@
+"""The admin's queue page with 10,000 queued GPRs: the server's time for the whole page and for its fragments, on PostgreSQL.
+
+It runs in a process and a database of its own, both gone afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Figure, NotRun
+
+ROOT = Path(__file__).resolve().parent.parent
+QUEUED, RUNNING, SLICES, NODES = 10_000, 200, 500, 1_000
+RUNS, PAGES_DEEP = 60, 10
+QUEUE = "/admin/queue/"
+
+
+def run(traces: Path | None) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"EGS_VAR_DIR": folder, "EGS_DATABASE_URL": _server(), "EGS_REDIS_URL": "", "DJANGO_SETTINGS_MODULE": "egs.settings"}
+        command = [sys.executable, "-m", "bench.queue_page"]
+        told = subprocess.run(command, cwd=ROOT, env={**os.environ, **given}, stdout=subprocess.PIPE, check=False)
+    if told.returncode:
+        raise NotRun("its process failed, see above")
+    return [Figure(**figure) for figure in json.loads(told.stdout)]
+
+
+def _server() -> str:
+    if subprocess.run(["deploy/services", "up"], cwd=ROOT, check=False).returncode:
+        raise NotRun("no PostgreSQL: deploy/services up says why")
+    exports = subprocess.run(["deploy/services", "env"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = re.search(r"EGS_TEST_POSTGRES_URL='?([^'\s]+)", exports)
+    if found is None:
+        raise NotRun("deploy/services names no PostgreSQL")
+    return found[1]
+
+
+def main() -> None:
+    from tests.databases import postgres_database
+
+    with postgres_database() as url:
+        os.environ["EGS_DATABASE_URL"] = url
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+        from django.db import connection
+
+        call_command("migrate", verbosity=0)
+        figures = _measure(_fill())
+        connection.close()
+    json.dump([asdict(figure) for figure in figures], sys.stdout)
+
+
+def _fill() -> Any:
+    """A signed-in administrator's client, and a full house behind it."""
+    from django.db import connection
+    from django.test import Client
+
+    from accounts.models import Scope
+    from accounts.services import token_issue, user_create
+    from accounts.sessions import TOKEN_KEY
+    from egs.clock import db_now
+    from inventory.models import AgentSession, Cluster, Gpu, Node
+    from slices.models import Project, Slice
+
+    now, rng = db_now(), random.Random(7)
+    admin = user_create(name="root", is_admin=True, now=now)
+    cluster = Cluster.objects.create(name="aurora", created_at=now)
+    AgentSession.objects.create(cluster=cluster, install_id="bench", joined_at=now, last_sync_at=now + timedelta(hours=1))
+    kind = {"shape": "H100-80GB", "gpu_count": 8, "gpu_memory_gib": 80, "seen_at": now}
+    nodes = Node.objects.bulk_create(Node(cluster=cluster, name=f"n{n:04}", uid=f"u{n}", **kind) for n in range(NODES))
+    Gpu.objects.bulk_create(
+        Gpu(node=node, uuid=f"GPU-{node.name}-{index}", index=index, model="H100", memory_gib=80) for node in nodes for index in range(8)
+    )
+    project = Project.objects.create(name="p", created_at=now)
+    slices = Slice.objects.bulk_create(Slice(name=f"s{n:03}", project=project, created_at=now, number=n) for n in range(SLICES))
+    running = _running(slices, nodes, admin, now)
+    _queued(slices, admin, now, [str(gpr.pk) for gpr in running], rng)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+    client: Any = Client(SERVER_NAME="127.0.0.1")
+    session = client.session
+    issued = token_issue(user=admin, name="bench", scopes=[Scope.READ, Scope.ADMIN], life=timedelta(hours=1), now=now)
+    session[TOKEN_KEY] = str(issued.token.pk)
+    session.save()
+    client.cookies["egs_session"] = session.session_key
+    return client
+
+
+def _running(slices: Any, nodes: Any, owner: Any, now: Any) -> list[Any]:
+    """One on a node of its own each, all GPUs of it."""
+    from gpr.models import Gpr, GprState
+    from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
+
+    times = {"created_at": now, "state_changed_at": now, "queued_at": now, "provisioning_at": now, "active_at": now}
+    made = Gpr.objects.bulk_create(
+        Gpr(name=f"r{n}", slice=slices[n], state=GprState.QUEUED, ends_at=now + timedelta(hours=2), **_ask(owner), **times)
+        for n in range(RUNNING)
+    )
+    # The database allows no other way.
+    for state in (GprState.PROVISIONING, GprState.ACTIVE):
+        Gpr.objects.update(state=state)
+    window = {"state": ReservationState.HELD, "starts_at": now, "ends_at": now + timedelta(hours=2)}
+    gang = {"gang_count": 1, "duration_s": 7200, "enter_by_at": now}
+    reservations = Reservation.objects.bulk_create(
+        Reservation(gpr=gpr, slice=gpr.slice, cluster_id=node.cluster_id, node=node, epoch=1, **window, **gang)
+        for gpr, node in zip(made, nodes, strict=False)
+    )
+    gpus = Gpu.objects.filter(node__in=nodes[:RUNNING])
+    of_node = {row.node_id: row for row in reservations}
+    ReservedGpu.objects.bulk_create(ReservedGpu(reservation=of_node[gpu.node_id], gpu=gpu, **window) for gpu in gpus)
+    return made
+
+
+def _queued(slices: Any, owner: Any, now: Any, blockers: list[str], rng: random.Random) -> None:
+    from gpr.models import Gpr, GprState, Promise
+
+    def gpr(number: int) -> Any:
+        waits = [{"id": rng.choice(blockers), "is_running": True, "until_s": 1_900_000_000} for _ in range(2)]
+        told = {"reason": "waits_for_gpus", "blockers": waits, "ahead_count": 3, "most_node_count": 0, "most_gpus_per_node": 0}
+        since = now - timedelta(seconds=rng.randrange(86_400))
+        return Gpr(
+            name=f"q{number}",
+            slice=slices[number % SLICES],
+            state=GprState.QUEUED,
+            priority=rng.choice((60, 101, 101, 101, 180)),
+            planned_start_at=now + timedelta(seconds=rng.randrange(60, 400_000)),
+            explanation=told,
+            created_at=since,
+            queued_at=since,
+            state_changed_at=since,
+            **_ask(owner),
+        )
+
+    made: list[Any] = Gpr.objects.bulk_create((gpr(number) for number in range(QUEUED)), batch_size=2_000)
+    Promise.objects.bulk_create(
+        Promise(
+            gpr=gpr,
+            made_at=now,
+            first_promised_start_at=gpr.planned_start_at,
+            promised_start_at=gpr.planned_start_at,
+            slot_pool="aurora/H100-80GB/-/80",
+            slot_start_at=gpr.planned_start_at,
+        )
+        for gpr in made
+    )
+
+
+def _ask(owner: Any) -> dict[str, Any]:
+    return {"owner": owner, "shape": "H100-80GB", "nodes": 1, "duration_s": 7200, "remaining_s": 7200}
+
+
+def _measure(client: Any) -> list[Figure]:
+    deep = QUEUE
+    for _ in range(PAGES_DEEP):
+        deep = re.search(r'href="([^"]+)" rel="next"', client.get(deep).content.decode())[1].replace("&amp;", "&")  # type: ignore[index]
+    cases = {
+        "first page": (QUEUE, "p95 <= 200"),
+        f"page {PAGES_DEEP + 1}": (deep, "p95 <= 200"),
+        "one workspace": (f"{QUEUE}?workspace=s007", "p95 <= 200"),
+        "rows alone": (f"{QUEUE}?part=rows", ""),
+        "facts alone": (f"{QUEUE}?part=facts", ""),
+    }
+    figures = []
+    for case, (path, goal) in cases.items():
+        times = sorted(_times(client, path))
+        title = f"{QUEUED:,} queued, {case}"
+        figures.append(Figure("queue-page", f"{title}: p50", "ms", statistics.median(times)))
+        figures.append(Figure("queue-page", f"{title}: p95", "ms", times[int(len(times) * 0.95)], goal=goal))
+    return figures
+
+
+def _times(client: Any, path: str) -> list[float]:
+    """Milliseconds, after a few to warm up."""
+    times = []
+    for number in range(RUNS + 5):
+        began = time.perf_counter()
+        response = client.get(path)
+        if number >= 5:
+            times.append((time.perf_counter() - began) * 1000)
+        if response.status_code != 200:
+            raise RuntimeError(f"{path}: {response.status_code}")
+    return times
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What an administrator may decide about a GPR: in which states, with which form, what it would change, and the service that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+
+from gpr.models import Gpr, GprState
+from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from portal_admin.forms import DecisionForm, PriorityForm, VerdictForm
+
+WAITS = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """`do` takes the fields of the form by name. `done` says what came of it, with the name of the GPR."""
+
+    name: str
+    label: str
+    key: str
+    states: frozenset[GprState]
+    form: type[forms.Form]
+    do: Callable[..., Any]
+    done: str
+    icon: str
+    is_stop: bool = False
+
+    def suits(self, gpr: Gpr) -> bool:
+        return gpr.state in self.states
+
+
+APPROVE = Act(
+    name="approve",
+    label="Approve",
+    key="a",
+    states=frozenset({GprState.PENDING_APPROVAL}),
+    form=DecisionForm,
+    do=gpr_approve,
+    done="{name} is in the queue",
+    icon="check",
+)
+PRIORITY = Act(
+    name="priority",
+    label="Set priority",
+    key="p",
+    states=WAITS,
+    form=PriorityForm,
+    do=gpr_set_priority,
+    done="{name} has priority {priority}",
+    icon="arrows-sort",
+)
+REJECT = Act(
+    name="reject",
+    label="Reject",
+    key="d",
+    states=WAITS,
+    form=VerdictForm,
+    do=gpr_reject,
+    done="{name} is rejected",
+    icon="ban",
+    is_stop=True,
+)
+EVICT = Act(
+    name="evict",
+    label="Evict",
+    key="e",
+    states=frozenset({GprState.PROVISIONING, GprState.ACTIVE}),
+    form=VerdictForm,
+    do=gpr_evict,
+    done="{name} is evicted; its nodes are being taken back",
+    icon="player-eject",
+    is_stop=True,
+)
+
+
+def acts_for(gpr: Gpr) -> list[Act]:
+    return [act for act in (APPROVE, PRIORITY, REJECT, EVICT) if act.suits(gpr)]

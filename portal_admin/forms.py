@@ -1,0 +1,80 @@
+"""What administrators are asked for. Services hold the rules; a form only says them sooner and keeps what was typed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from uuid import UUID
+
+from django import forms
+
+from slices.models import PRIORITY_MAX, PRIORITY_MIN
+
+WHY_MAX_CHARS = 150
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+
+def _why(hint: str, *, required: bool) -> forms.CharField:
+    return forms.CharField(label="Reason", max_length=WHY_MAX_CHARS, required=required, help_text=hint)
+
+
+class DecisionForm(forms.Form):
+    """About a GPR as it was shown: the version says which."""
+
+    version = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+    why = _why("Recorded with your name.", required=False)
+
+
+class VerdictForm(DecisionForm):
+    """Against somebody: the reason is owed to him."""
+
+    why = _why("Recorded with your name, and shown to its owner.", required=True)
+
+
+class PriorityForm(DecisionForm):
+    priority = forms.IntegerField(
+        label="Priority", min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, help_text=f"{PRIORITY_MIN} to {PRIORITY_MAX}, higher first."
+    )
+    field_order = ("version", "priority", "why")
+
+
+class PlainForm(forms.Form):
+    """Nothing but the decision itself."""
+
+
+class ReasonForm(forms.Form):
+    why = _why("Recorded with your name.", required=True)
+
+
+class ForceReleaseForm(ReasonForm):
+    """The reservations as they were shown, so that a newer holder is never freed by an old page."""
+
+    reservations = forms.CharField(widget=forms.HiddenInput, max_length=4000)
+
+    def clean_reservations(self) -> list[UUID]:
+        try:
+            return [UUID(text) for text in str(self.cleaned_data["reservations"]).split()]
+        except ValueError:
+            raise forms.ValidationError("This page is not one of ours. Open the node again.") from None
+
+
+class ClusterForm(forms.Form):
+    name = forms.CharField(
+        label="Name", max_length=63, help_text="Letters, digits, dots, dashes and underscores; people will read it in every offer."
+    )
+
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"])
+        if not NAME.fullmatch(name):
+            raise forms.ValidationError("Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit.")
+        try:
+            UUID(name)
+        except ValueError:
+            return name
+        raise forms.ValidationError("It must not look like an id.")
+
+
+def rebound(form: forms.Form, **changes: Any) -> forms.Form:
+    """The same form with what was typed, but for these fields."""
+    typed = {name: form.data.get(name, "") for name in form.fields}
+    return type(form)({**typed, **changes})

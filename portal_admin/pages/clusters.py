@@ -1,0 +1,154 @@
+"""Clusters, and how their agents are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.conf import settings
+from django.db.models import Count, Q, Sum
+from django.urls import reverse
+
+from egs.pages.access import PageRequest
+from egs.pages.paging import url_with
+from egs.pages.shell import Shell
+from inventory.models import AgentSession, Cluster, Node, ReservationState, ReservedGpu, agent_is_live
+
+CLOCK_NOTED_S = 1.0
+# glyph and its color, the word, and what to do about it.
+AGENT_STATES = {
+    "live": ("step-passed", "step-passed", "Live", ""),
+    "late": ("step-warned", "step-warned", "Late", "Nothing new starts here until it is heard again."),
+    "silent": ("step-warned", "step-warned", "Silent", "What runs, runs to its end. Look at the agent's process and its network."),
+    "locked": ("failed", "step-failed", "Locked", "Two processes used one credential. Look which one is yours, then issue a join token."),
+    "missing": ("step-waiting", "step-waiting", "Not joined", "Issue a join token and start its agent with it."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTold:
+    state: str
+    heard_at: datetime | None
+    joined_at: datetime | None
+    version: str
+    clock_offset: str
+    is_clock_off: bool
+    known: int
+
+    @property
+    def glyph(self) -> str:
+        return AGENT_STATES[self.state][0]
+
+    @property
+    def css(self) -> str:
+        return AGENT_STATES[self.state][1]
+
+    @property
+    def word(self) -> str:
+        return AGENT_STATES[self.state][2]
+
+    @property
+    def advice(self) -> str:
+        return AGENT_STATES[self.state][3]
+
+    @classmethod
+    def of(cls, agent: AgentSession | None, *, now: datetime) -> AgentTold:
+        if agent is None:
+            return cls("missing", None, None, "", "", False, 0)
+        offset_s = agent.clock_offset_s
+        return cls(
+            state=_agent_state(agent, now),
+            heard_at=agent.last_sync_at,
+            joined_at=agent.joined_at,
+            version=agent.agent_version,
+            clock_offset="" if offset_s is None else _offset(offset_s),
+            is_clock_off=abs(offset_s or 0.0) >= CLOCK_NOTED_S,
+            known=agent.known_generation,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    id: UUID
+    name: str
+    url: str
+    agent: AgentTold
+    is_enabled: bool
+    rewound_at: datetime | None
+    generation: int
+    node_count: int
+    usable_count: int
+    gpu_count: int
+    gpus_held: int
+
+    @property
+    def is_behind(self) -> bool:
+        return self.agent.state != "missing" and self.agent.known < self.generation
+
+
+@dataclass(frozen=True, slots=True)
+class ClustersPage:
+    shell: Shell
+    clusters: tuple[ClusterRow, ...]
+    form: forms.Form
+
+    @classmethod
+    def build(cls, request: PageRequest, form: forms.Form) -> ClustersPage:
+        return cls(Shell.admin(request, page="clusters"), tuple(cluster_rows(request.now)), form)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenShown:
+    """A join token, told once, with the command that uses it."""
+
+    shell: Shell
+    cluster: str
+    token: str
+    expires_at: datetime
+    command: str
+
+
+def cluster_rows(now: datetime) -> list[ClusterRow]:
+    usable = Q(is_ready=True, cordoned_at=None)
+    nodes: dict[UUID, Any] = {
+        row["cluster"]: row
+        for row in Node.objects.filter(gone_at=None)
+        .order_by()
+        .values("cluster")
+        .annotate(nodes=Count("pk"), usable=Count("pk", filter=usable), gpu_sum=Sum("gpu_count"))
+    }
+    held = ReservedGpu.objects.filter(state=ReservationState.HELD).order_by().values_list("gpu__node__cluster").annotate(n=Count("pk"))
+    gpus_held = dict(held)
+    clusters = Cluster.objects.select_related("agent").order_by("name")
+    return [_row(cluster, nodes.get(cluster.pk, {}), gpus_held.get(cluster.pk, 0), now) for cluster in clusters]
+
+
+def _row(cluster: Cluster, counts: Any, gpus_held: int, now: datetime) -> ClusterRow:
+    return ClusterRow(
+        id=cluster.pk,
+        name=cluster.name,
+        url=url_with(reverse("admin-inventory"), {"cluster": cluster.name}),
+        agent=AgentTold.of(getattr(cluster, "agent", None), now=now),
+        is_enabled=cluster.is_enabled,
+        rewound_at=cluster.rewound_at,
+        generation=cluster.generation,
+        node_count=counts.get("nodes", 0),
+        usable_count=counts.get("usable", 0),
+        gpu_count=counts.get("gpu_sum", 0),
+        gpus_held=gpus_held,
+    )
+
+
+def _offset(offset_s: float) -> str:
+    return "under 0.01 s" if abs(offset_s) < 0.01 else f"{offset_s:+.2f} s"
+
+
+def _agent_state(agent: AgentSession, now: datetime) -> str:
+    if agent.locked_at is not None:
+        return "locked"
+    if agent_is_live(agent, now, within_s=settings.EGS_AGENT_STALE_S):
+        return "live"
+    return "late" if agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S) else "silent"

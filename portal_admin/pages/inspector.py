@@ -1,0 +1,143 @@
+"""One GPR as an administrator sees it: where it stands, why, whether its promise held, and what can be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.axis import Axis
+from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, window_end
+from egs.pages.parts import EventRow
+from egs.pages.shell import Shell
+from egs.pages.strip import Strip, hero_of
+from gpr.explaining import ToldBlocker, explain_gprs
+from gpr.models import PROVISIONED, Gpr, GprState, PromiseMove
+from gpr.planner.plan import Cause
+from gpr.selectors import gpr_for, gprs_visible_to, names_visible_to, queue_positions
+from inventory.models import Node
+from journal.models import Event
+from portal_admin.acts import acts_for
+from portal_admin.pages.queue import Mark
+
+EVENTS_SHOWN = 8
+HERO_PX = 840
+CAUSE_WORDS = {
+    Cause.OVERRUN: "{name} gave its nodes back late",
+    Cause.NODE_FAILURE: "node {name} of its slot went away",
+    Cause.CHANGED: "the request was changed",
+    Cause.LATE_TICK: "the allocator did not run when it was due",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ActLink:
+    name: str
+    label: str
+    url: str
+    key: str
+    icon: str
+    is_stop: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRow:
+    at: datetime
+    old_at: datetime
+    new_at: datetime
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class InspectorPage:
+    shell: Shell
+    id: UUID
+    url: str
+    name: str
+    mark: Mark
+    state: str
+    ask: str
+    duration_s: int
+    priority: int
+    owner: str
+    place: int | None
+    ahead_count: int
+    filed_at: datetime
+    planned_at: datetime | None
+    promised_at: datetime | None
+    late: str
+    reason: str
+    blockers: tuple[ToldBlocker, ...]
+    approval_reasons: tuple[str, ...]
+    moves: tuple[MoveRow, ...]
+    events: tuple[EventRow, ...]
+    axis: Axis
+    strip: Strip
+    acts: tuple[ActLink, ...]
+
+    @classmethod
+    def build(cls, request: PageRequest, pk: UUID) -> InspectorPage:
+        gpr = gpr_for(request.user, pk, rows=gprs_visible_to(request.user).prefetch_related(None))
+        told = explain_gprs([gpr], actor=request.user, now=request.now).get(gpr.pk)
+        axis, reason = _axis(gpr, request), told.sentence if told else ""
+        return cls(
+            shell=Shell.admin(request, page="queue"),
+            id=gpr.pk,
+            url=reverse("admin-inspect", args=[gpr.pk]),
+            name=gpr.name,
+            mark=Mark.of(gpr.slice),
+            state=gpr.state,
+            ask=ask_of(gpr),
+            duration_s=gpr.duration_s,
+            priority=gpr.priority,
+            owner=gpr.owner.name,
+            place=queue_positions([gpr]).get(gpr.pk),
+            ahead_count=told.ahead_count if told else 0,
+            filed_at=gpr.queued_at or gpr.created_at,
+            planned_at=gpr.planned_start_at,
+            promised_at=promised_at_first(gpr),
+            late=words.late(late_s(gpr)).removeprefix("+"),
+            reason=reason,
+            blockers=tuple(told.blockers) if told else (),
+            approval_reasons=tuple(gpr.approval_reasons) if gpr.state == GprState.PENDING_APPROVAL else (),
+            moves=tuple(_moves(gpr, request)),
+            events=tuple(_event(event) for event in Event.objects.filter(gpr_id=gpr.pk)[:EVENTS_SHOWN]),
+            axis=axis,
+            strip=hero_of(box_of(gpr, reason=reason), axis),
+            acts=tuple(
+                ActLink(act.name, act.label, reverse(f"admin-{act.name}", args=[gpr.pk]), act.key, act.icon, act.is_stop)
+                for act in acts_for(gpr)
+            ),
+        )
+
+
+def _axis(gpr: Gpr, request: PageRequest) -> Axis:
+    """From when it was filed, if that is not long ago, to its end."""
+    start_at = gpr.provisioning_at or gpr.planned_start_at or request.now
+    end_at = gpr.ended_at or window_end(gpr) or start_at + timedelta(seconds=gpr.remaining_s)
+    end_at = max(end_at, request.now + timedelta(minutes=5)) if gpr.state in {GprState.QUEUED, *PROVISIONED} else end_at
+    length = max(end_at - min(start_at, request.now), timedelta(minutes=10))
+    begin_at = max(gpr.queued_at or gpr.created_at, min(start_at, request.now) - length / 2)
+    return Axis(begin_at - length / 20, end_at + length / 12, request.now, request.zone, HERO_PX, "big")
+
+
+def _moves(gpr: Gpr, request: PageRequest) -> list[MoveRow]:
+    moves = list(gpr.promise_moves.all())
+    if not moves:
+        return []
+    names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause == Cause.OVERRUN})
+    nodes = {move.cause_id for move in moves if move.cause == Cause.NODE_FAILURE}
+    names |= {str(pk): name for pk, name in Node.objects.filter(pk__in=nodes).values_list("pk", "name")} if nodes else {}
+    return [MoveRow(move.at, move.old_start_at, move.new_start_at, _cause(move, names)) for move in moves]
+
+
+def _cause(move: PromiseMove, names: dict[str, str]) -> str:
+    return CAUSE_WORDS[Cause(move.cause)].format(name=names.get(move.cause_id, "one before it"))
+
+
+def _event(event: Event) -> EventRow:
+    return EventRow(event.at, event.message, event.severity, event.new if event.kind == "gpr.transition" else "")

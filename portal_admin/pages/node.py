@@ -1,0 +1,145 @@
+"""One node: its GPUs, who held it when, what happened to it, and the steps of its last box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.urls import reverse
+
+from accounts.models import User
+from egs.errors import NotFound
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.paging import page_of, url_with
+from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
+from egs.pages.shell import Shell
+from inventory.models import Node, Reservation, ReservationState, StepResult
+from inventory.selectors import nodes_known_to
+from journal.models import Event
+from portal_admin.pages.inventory import Holder, NodeLine, nodes_with_state, tiles_of
+from worker_agent.protocol import Outcome
+
+EVENTS_SHOWN = 15
+HISTORY_ORDER = ("-starts_at", "id")
+STEP_STATES = {Outcome.OK: "passed", Outcome.FAILED: "failed", Outcome.UNSUPPORTED: "skipped"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A box that was on the node."""
+
+    id: UUID
+    holder: Holder
+    starts_at: datetime
+    ends_at: datetime
+    took_s: float
+    is_held: bool
+    epoch: int
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAct:
+    label: str
+    url: str
+    is_stop: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    shell: Shell
+    name: str
+    state: str
+    line: NodeLine | None  # None: it is gone
+    facts: tuple[Pair, ...]
+    acts: tuple[NodeAct, ...]
+    stays: tuple[Stay, ...]
+    foot: ListFoot
+    events: tuple[EventRow, ...]
+    steps: tuple[StepRow, ...]
+    steps_of: str
+    url: str
+
+    @classmethod
+    def build(cls, request: PageRequest, pk: UUID) -> NodePage:
+        known = node_known(request.user, pk)
+        present: Any = nodes_with_state(request.user, now=request.now).filter(pk=pk).first()
+        rows = Reservation.objects.filter(node=pk).select_related("gpr", "slice")
+        page = page_of(request, rows, ordering=HISTORY_ORDER)
+        last = rows.order_by("-epoch").first()
+        url = reverse("admin-node", args=[pk])
+        return cls(
+            shell=Shell.admin(request, page="inventory"),
+            name=known.name,
+            state=present.state if present else "set-aside",
+            line=NodeLine.of(present, tiles_of([present], request)[pk]) if present else None,
+            facts=_facts(known, request),
+            acts=tuple(_acts(present)) if present else (),
+            stays=tuple(_stay(row, request.now) for row in page.rows),
+            foot=ListFoot(
+                previous_url=url_with(url, {"cursor": page.previous}) if page.previous else "",
+                next_url=url_with(url, {"cursor": page.next}) if page.next else "",
+            ),
+            events=tuple(EventRow(event.at, event.message, event.severity) for event in Event.objects.filter(node_id=pk)[:EVENTS_SHOWN]),
+            steps=tuple(_steps(last)) if last else (),
+            steps_of=last.gpr.name if last else "",
+            url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "rows"}),
+        )
+
+
+def node_known(actor: User, pk: UUID) -> Node:
+    """Also one that is gone: history speaks of it."""
+    node = nodes_known_to(actor).filter(pk=pk).first()
+    if node is None:
+        raise NotFound("node")
+    return node
+
+
+def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
+    def told(at: datetime | None) -> str:
+        return words.moment(at, now=request.now, zone=request.zone) if at else ""
+
+    facts = (
+        Pair("Cluster", node.cluster.name),
+        Pair("Shape", node.shape, words.plural(node.gpu_count, "GPU")),
+        Pair("Node type", node.node_type),
+        Pair("Zone, rack", ", ".join(part for part in (node.zone, node.rack) if part)),
+        Pair("RDMA", "yes" if node.rdma else "no"),
+        Pair("Epoch", str(node.epoch), "rises with every box"),
+        Pair("Seen", told(node.seen_at)),
+        Pair("UID", node.uid, is_code=True),
+    )
+    return (*facts, Pair("Gone", told(node.gone_at))) if node.gone_at else facts
+
+
+def _acts(node: Any) -> list[NodeAct]:
+    """Of one with its annotations."""
+    cordon = (
+        NodeAct("Use again", reverse("admin-uncordon", args=[node.pk]), False)
+        if node.cordoned_at
+        else NodeAct("Set aside", reverse("admin-cordon", args=[node.pk]), True)
+    )
+    force = [NodeAct("Force release", reverse("admin-force-release", args=[node.pk]), True)] if node.held_by else []
+    return [cordon, *force]
+
+
+def _stay(row: Reservation, now: datetime) -> Stay:
+    is_held = row.state == ReservationState.HELD
+    took_s = ((now if is_held else row.ends_at) - row.starts_at).total_seconds()
+    return Stay(row.pk, Holder.of(row), row.starts_at, row.ends_at, max(took_s, 0.0), is_held, row.epoch, row.failure)
+
+
+def _steps(row: Reservation) -> list[StepRow]:
+    """Every attempt, in the order in which they ended; a failed one is open."""
+    return [_step(result) for result in StepResult.objects.filter(reservation=row)]
+
+
+def _step(result: StepResult) -> StepRow:
+    state = STEP_STATES[Outcome(result.outcome)]
+    note = f"attempt {result.attempt}" if result.attempt > 1 else ""
+    took = words.duration((result.ended_at - result.started_at).total_seconds())
+    name = result.step.replace("_", " ").capitalize()
+    return StepRow(f"step-{result.pk}", state, name, note, took=took, log=result.log, is_open=state == "failed")

@@ -1,0 +1,128 @@
+"""A question before a decision: what would happen to whom, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django import forms
+from django.conf import settings
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.gpr_box import ask_of
+from egs.pages.shell import Shell
+from gpr.models import Gpr, GprState
+from gpr.previews import Preview, Shift
+from gpr.services.ending import left_s
+from portal_admin.pages.queue import Mark
+
+EFFECTS_SHOWN = 6
+# Less is no change to a person.
+NOTED_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Somebody whose planned start would change."""
+
+    name: str
+    url: str
+    mark: Mark
+    old_at: datetime | None
+    new_at: datetime | None
+    change: str
+    is_later: bool
+
+    @classmethod
+    def of(cls, shift: Shift) -> Effect:
+        is_later = shift.later_s > 0
+        return cls(
+            name=shift.gpr.name,
+            url=reverse("admin-inspect", args=[shift.gpr.pk]),
+            mark=Mark.of(shift.gpr.slice),
+            old_at=shift.old_start_at,
+            new_at=shift.new_start_at,
+            change=f"{words.duration(abs(shift.later_s))} {'later' if is_later else 'earlier'}",
+            is_later=is_later,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    own: str
+    shown: tuple[Effect, ...]
+    summary: str
+
+    @classmethod
+    def of(cls, own: str, preview: Preview) -> Effects:
+        noted = [shift for shift in preview.others if abs(shift.later_s) >= NOTED_S]
+        later = sum(shift.later_s > 0 for shift in noted)
+        earlier = len(noted) - later
+        told = [f"{words.plural(count, 'other')} would start {how}" for count, how in ((later, "later"), (earlier, "earlier")) if count]
+        summary = ", ".join(told) or "Nobody else would start earlier or later"
+        return cls(own, tuple(Effect.of(shift) for shift in noted[:EFFECTS_SHOWN]), f"{summary}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`effects` None: there is no preview, since what was typed cannot be, or nothing is planned by it."""
+
+    title: str
+    text: str
+    verb: str
+    url: str
+    back_url: str
+    form: forms.Form
+    shell: Shell
+    is_plain: bool = False
+    keep: str = "Keep as it is"
+    effects: Effects | None = None
+    refused: str = ""
+    refused_why: str = ""
+
+
+def about(gpr: Gpr) -> str:
+    return f"{gpr.slice.name}, {ask_of(gpr)}, {words.duration(gpr.duration_s)}, priority {gpr.priority}"
+
+
+def own_of_priority(preview: Preview, request: PageRequest) -> str:
+    own, place = preview.own, preview.new_place
+    if place is None:
+        return "It still needs approval: other rules hold it back."
+    if preview.old_place is None:
+        return own_of_approval(preview, request)
+    places = f"Place {place} in the queue" if place == preview.old_place else f"Place {preview.old_place} becomes place {place}"
+    if own.new_start_at is None or own.old_start_at is None:
+        return f"{places}; it has no planned start."
+    if abs(own.later_s) < NOTED_S:
+        return f"{places}. It still starts {_when(own.new_start_at, request)}: nothing free would let it start earlier now."
+    change = f"{words.duration(abs(own.later_s))} {'later' if own.later_s > 0 else 'earlier'}"
+    return f"{places}. It starts {_when(own.new_start_at, request)} instead of {_when(own.old_start_at, request)}, {change}."
+
+
+def own_of_approval(preview: Preview, request: PageRequest) -> str:
+    if preview.own.new_start_at is None:
+        return "No cluster that it may use could ever hold it: it cannot join the queue."
+    return f"It joins the queue at place {preview.new_place} and is promised a start by {_when(preview.own.new_start_at, request)}."
+
+
+def own_of_eviction(gpr: Gpr, preview: Preview, request: PageRequest) -> str:
+    back_at = request.now + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    nodes = f"Its {words.plural(gpr.nodes, 'node')} {'is' if gpr.nodes == 1 else 'are'} expected back by {_when(back_at, request)}."
+    left = words.duration(left_s(gpr, now=request.now))
+    if preview.new_place is None:
+        return f"{nodes} It ends, and the {left} that are left of its time are lost."
+    again = f"It waits again, at place {preview.new_place}, for the {left} that are left"
+    start_at = preview.own.new_start_at
+    return f"{nodes} {again}{f', and would start {_when(start_at, request)}' if start_at else ''}."
+
+
+def own_of_rejection(gpr: Gpr) -> str:
+    lost = ", and its promised start with it" if gpr.state == GprState.QUEUED else ""
+    return f"It leaves the queue for good{lost}."
+
+
+def _when(at: datetime, request: PageRequest) -> str:
+    return words.moment(at, now=request.now, zone=request.zone)

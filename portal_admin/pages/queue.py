@@ -1,0 +1,304 @@
+"""The queue in the order in which it is considered, with what waits for approval and what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.axis import Axis
+from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first
+from egs.pages.paging import ListPage, page_of, url_with
+from egs.pages.parts import Fact, ListFoot, Tab
+from egs.pages.shell import Shell, mark_of
+from egs.pages.strip import Strip, strip_of
+from gpr.explaining import Told, explain_gprs
+from gpr.models import PROVISIONED, Gpr, GprState
+from gpr.planner.plan import Reason
+from gpr.selectors import queue_positions
+from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
+from slices.models import Slice
+
+GROUP_ROWS = 8
+STRIP_PX = 26
+WORKSPACES_MAX = 200
+TEXT_MAX_CHARS = 100
+# The shortest of these that shows most of the page's planned starts.
+SPANS = tuple(timedelta(hours=hours) for hours in (1, 3, 6, 12, 24, 72, 168, 672))
+SHOWN_SHARE = 0.8
+STATES = {"": "All", "queued": "Queued", "approval": "Needs approval", "running": "Running", "late": "Late"}
+QUEUE_ORDER = ("-priority", "queued_at", "id")
+WAIT_WORDS = {
+    Reason.STARTS_NOW: "starts next",
+    Reason.WAITS_FOR_START_TIME: "its earliest start",
+    Reason.WAITS_FOR_NODES: "nodes under repair",
+    Reason.NEVER_FITS: "can never start",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A workspace as it is drawn; its link shows only its rows."""
+
+    name: str
+    hue: int
+    mark: int
+    url: str
+
+    @classmethod
+    def of(cls, slice_: Slice) -> Mark:
+        return cls(slice_.name, *mark_of(slice_.number), url_with(reverse("admin-queue"), {"workspace": slice_.name}))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFilters:
+    """What stands in the URL."""
+
+    state: str = ""
+    workspace: str = ""
+    shape: str = ""
+    q: str = ""
+
+    @classmethod
+    def of(cls, request: PageRequest) -> QueueFilters:
+        given = {name: clean(request.GET.get(name, "")) for name in ("state", "workspace", "shape", "q")}
+        return cls(**{**given, "state": given["state"] if given["state"] in STATES else ""})
+
+    @property
+    def in_url(self) -> dict[str, str]:
+        return {"state": self.state, "workspace": self.workspace, "shape": self.shape, "q": self.q}
+
+    @property
+    def is_narrow(self) -> bool:
+        return bool(self.workspace or self.shape or self.q)
+
+    def narrow(self, rows: QuerySet[Gpr, Gpr]) -> QuerySet[Gpr, Gpr]:
+        if self.workspace:
+            rows = rows.filter(slice__name=self.workspace)
+        if self.shape:
+            rows = rows.filter(shape=self.shape)
+        if self.q:
+            rows = rows.filter(Q(name__icontains=self.q) | Q(slice__name__icontains=self.q) | _by_id(self.q))
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    id: UUID
+    name: str
+    url: str
+    mark: Mark
+    state: str
+    ask: str
+    duration_s: int
+    priority: int
+    place: int | None
+    waited_s: float | None
+    promised_at: datetime | None
+    planned_at: datetime | None
+    late_s: float
+    strip: Strip
+    waits: str
+    reason: str
+
+    @classmethod
+    def of(cls, gpr: Gpr, *, axis: Axis, place: int | None, told: Told | None) -> QueueRow:
+        reason = told.sentence if told else " ".join(gpr.approval_reasons)
+        since = gpr.queued_at or gpr.created_at
+        is_waiting = gpr.state in {GprState.QUEUED, GprState.PENDING_APPROVAL}
+        return cls(
+            id=gpr.pk,
+            name=gpr.name,
+            url=reverse("admin-inspect", args=[gpr.pk]),
+            mark=Mark.of(gpr.slice),
+            state=gpr.state,
+            ask=ask_of(gpr),
+            duration_s=gpr.duration_s,
+            priority=gpr.priority,
+            place=place,
+            waited_s=max((axis.now - since).total_seconds(), 0.0) if is_waiting else None,
+            promised_at=promised_at_first(gpr),
+            planned_at=gpr.planned_start_at or gpr.provisioning_at,
+            late_s=late_s(gpr),
+            strip=strip_of(box_of(gpr, reason=reason), axis, height=STRIP_PX),
+            waits=waits_of(gpr, told, axis),
+            reason=reason,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGroup:
+    """Rows of one state; `more_url` when they are not all."""
+
+    id: str
+    label: str
+    count: int | None
+    rows: tuple[QueueRow, ...]
+    more_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTable:
+    axis: Axis
+    groups: tuple[QueueGroup, ...]
+    foot: ListFoot
+    url: str
+    clear_url: str  # to the same list without filters; empty when there are none
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(group.rows for group in self.groups)
+
+    @classmethod
+    def build(cls, request: PageRequest, *, filters: QueueFilters, counts: QueueCounts) -> QueueTable:
+        url, lists = reverse("admin-queue"), list(_lists(request, filters, counts))
+        gprs = [gpr for found in lists for gpr in found.rows]
+        places = queue_positions(gprs)
+        told = explain_gprs([gpr for gpr in gprs if gpr.state == GprState.QUEUED], actor=request.user, now=request.now)
+        axis = axis_for(gprs, now=request.now, zone=request.zone)
+        return cls(
+            axis=axis,
+            groups=tuple(_group(found, filters, axis, places, told) for found in lists),
+            foot=_foot(lists, filters, places),
+            url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
+            clear_url=url_with(url, {"state": filters.state}) if filters.is_narrow else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    shell: Shell
+    facts: list[Fact]
+    table: QueueTable
+    filters: QueueFilters
+    tabs: tuple[Tab, ...]
+    workspaces: tuple[str, ...]
+    shapes: tuple[str, ...]
+
+    @classmethod
+    def build(cls, request: PageRequest) -> QueuePage:
+        counts, filters, url = QueueCounts.load(), QueueFilters.of(request), reverse("admin-queue")
+        shapes = ShapeCount.load(actor=request.user, now=request.now)
+        tabs = {"": None, "queued": counts.waiting, "approval": counts.approval, "running": counts.running, "late": counts.late}
+        return cls(
+            shell=Shell.admin(request, page="queue", queued_count=counts.waiting, approval_count=counts.approval),
+            facts=queue_facts(counts, shapes, now=request.now),
+            table=QueueTable.build(request, filters=filters, counts=counts),
+            filters=filters,
+            tabs=tuple(
+                Tab(STATES[state], url_with(url, filters.in_url, state=state), filters.state == state, count)
+                for state, count in tabs.items()
+            ),
+            workspaces=tuple(Slice.objects.order_by("name").values_list("name", flat=True)[:WORKSPACES_MAX]),
+            shapes=tuple(shape.name for shape in shapes),
+        )
+
+
+def facts_of(request: PageRequest) -> list[Fact]:
+    """For the fragment alone."""
+    return queue_facts(QueueCounts.load(), ShapeCount.load(actor=request.user, now=request.now), now=request.now)
+
+
+def table_of(request: PageRequest) -> QueueTable:
+    """For the fragment alone."""
+    return QueueTable.build(request, filters=QueueFilters.of(request), counts=QueueCounts.load())
+
+
+def waits_of(gpr: Gpr, told: Told | None, axis: Axis) -> str:
+    """In a few words what it waits for, or how far it is."""
+    if gpr.state == GprState.PENDING_APPROVAL:
+        return "your decision"
+    if gpr.state == GprState.PROVISIONING:
+        return "its entry checks"
+    if gpr.state == GprState.ACTIVE and gpr.ends_at:
+        return words.left(gpr.ends_at, now=axis.now)
+    if gpr.state == GprState.EXITING:
+        return f"its nodes, {words.END_REASON_WORDS.get(gpr.end_reason, 'leaving')}"
+    if told is None:
+        return "the next plan"
+    if not told.blockers:
+        return WAIT_WORDS.get(told.reason, "GPUs")
+    own = "own " if told.reason == Reason.WAITS_FOR_SLICE else ""
+    more = f" and {len(told.blockers) - 1} more" if len(told.blockers) > 1 else ""
+    return f"{own}{told.blockers[0].name}{more}"
+
+
+def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, width_px: int = 200, name: str = "queue") -> Axis:
+    """From a little before now to where most of the planned starts are."""
+    starts = sorted(gpr.planned_start_at for gpr in gprs if gpr.planned_start_at)
+    last = starts[min(int(len(starts) * SHOWN_SHARE), len(starts) - 1)] if starts else now + timedelta(hours=12)
+    span = next((span for span in SPANS if now + span * 0.75 >= last), SPANS[-1])
+    start = (now - span / 12).replace(second=0, microsecond=0)
+    return Axis(start, start + span, now, zone, width_px, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """`count` None: not known, since filters apply."""
+
+    state: str
+    rows: list[Gpr]
+    count: int | None
+    page: ListPage[Gpr] | None  # of the one that is paged
+
+
+def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> Iterator[_Found]:
+    """Without a state: what needs an act, the queue, what runs. The queue alone is paged, and its later pages stand alone."""
+    paged = filters.state or "queued"
+    known = {"queued": counts.waiting, "late": counts.late, "approval": counts.approval, "running": counts.running}
+    of_state: dict[str, tuple[Q, tuple[str, ...]]] = {
+        "approval": (Q(state=GprState.PENDING_APPROVAL), ("created_at", "id")),
+        "queued": (Q(state=GprState.QUEUED), QUEUE_ORDER),
+        "late": (IS_LATE, QUEUE_ORDER),
+        "running": (Q(state__in=PROVISIONED), ("provisioning_at", "id")),
+    }
+    shown = [paged] if filters.state or "cursor" in request.GET else ["approval", "queued", "running"]
+    for state in shown:
+        which, order = of_state[state]
+        rows = filters.narrow(Gpr.objects.filter(which).select_related("slice", "promise"))
+        count = None if filters.is_narrow else known[state]
+        if state == paged:
+            page = page_of(request, rows, ordering=order)
+            yield _Found(state, page.rows, count, page)
+        elif count != 0:
+            yield _Found(state, list(rows.order_by(*order)[:GROUP_ROWS]), count, None)
+
+
+def _group(found: _Found, filters: QueueFilters, axis: Axis, places: Mapping[UUID, int], told: Mapping[Any, Told]) -> QueueGroup:
+    rows = tuple(QueueRow.of(gpr, axis=axis, place=places.get(gpr.pk), told=told.get(gpr.pk)) for gpr in found.rows)
+    is_cut = found.page is None and (len(rows) == GROUP_ROWS if found.count is None else len(rows) < found.count)
+    more_url = url_with(reverse("admin-queue"), filters.in_url, state=found.state) if is_cut else ""
+    return QueueGroup(f"queue-{found.state}", STATES[found.state], found.count, rows, more_url)
+
+
+def _foot(lists: Sequence[_Found], filters: QueueFilters, places: Mapping[UUID, int]) -> ListFoot:
+    paged = next(found for found in lists if found.page is not None)
+    is_whole_queue = paged.state == "queued" and not filters.is_narrow and bool(paged.rows)
+    url = reverse("admin-queue")
+    previous, next_ = (paged.page.previous, paged.page.next) if paged.page else ("", "")
+    return ListFoot(
+        # A row that has left the queue since the page was read has no place.
+        first_row=places.get(paged.rows[0].pk, 0) if is_whole_queue else 0,
+        last_row=places.get(paged.rows[-1].pk, 0) if is_whole_queue else 0,
+        about_total=(paged.count or 0) if is_whole_queue else 0,
+        previous_url=url_with(url, filters.in_url, cursor=previous) if previous else "",
+        next_url=url_with(url, filters.in_url, cursor=next_) if next_ else "",
+    )
+
+
+def clean(text: str) -> str:
+    return text.replace("\x00", "").strip()[:TEXT_MAX_CHARS]
+
+
+def _by_id(text: str) -> Q:
+    try:
+        return Q(pk=UUID(text))
+    except ValueError:
+        return Q()

@@ -1,0 +1,312 @@
+"""The schedule: what held, holds and is planned to hold each node, cluster by cluster."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Q
+from django.urls import reverse
+from django.utils.dateparse import parse_datetime
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.axis import Axis
+from egs.pages.node_strip import NodeBox
+from egs.pages.paging import url_with
+from egs.pages.parts import Tab
+from egs.pages.shell import Shell
+from gpr.models import GprState, Promise
+from gpr.snapshot import length_s
+from inventory.models import Cluster, Reservation, ReservationState
+from inventory.selectors import clusters_visible_to
+from portal_admin.pages.inventory import nodes_with_state
+from portal_admin.pages.queue import Mark, clean
+from portal_admin.pages.schedule_layout import Drawing, Stay, Step, draw, free_steps
+from slices.models import Slice
+
+SPANS = {"6h": timedelta(hours=6), "24h": timedelta(hours=24), "3d": timedelta(days=3), "7d": timedelta(days=7)}
+SPAN_WORDS = {"6h": "6 h", "24h": "1 d", "3d": "3 d", "7d": "1 w"}
+SPAN_DEFAULT = "24h"
+AXIS_PX = 1030
+# Clusters are drawn at once until they have so many nodes; the others when they come into view.
+NODES_AT_ONCE = 60
+TABLE_ROWS = 500
+NAMES_SHOWN = 3
+# The ninth hue: of everybody else, when one workspace is looked for.
+GREY_HUE = 8
+EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What stands in the URL, and the axis that follows from it. `is_set`: it begins where the URL says, not around now."""
+
+    axis: Axis
+    span: str
+    is_set: bool
+    workspace: str
+    as_table: bool
+
+    @classmethod
+    def of(cls, request: PageRequest) -> Window:
+        span = request.GET.get("span", "")
+        length = SPANS.get(span, SPANS[SPAN_DEFAULT])
+        given = _moment(request)
+        start = given or (request.now - length / 8).replace(minute=0, second=0, microsecond=0)
+        axis = Axis(start, start + length, request.now, request.zone, AXIS_PX, "schedule")
+        chosen = span if span in SPANS else SPAN_DEFAULT
+        return cls(axis, chosen, given is not None, clean(request.GET.get("workspace", "")), request.GET.get("as") == "table")
+
+    @property
+    def in_url(self) -> dict[str, str]:
+        plain = {"span": self.span, "workspace": self.workspace, "as": "table" if self.as_table else ""}
+        return {**plain, "from": self.pinned} if self.is_set else plain
+
+    @property
+    def pinned(self) -> str:
+        return self.axis.start.isoformat()
+
+    def url(self, **changes: str) -> str:
+        return url_with(reverse("admin-schedule"), self.in_url, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeName:
+    name: str
+    short: str
+    state: str
+    gpus_free: int
+    gpu_count: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPart:
+    """Not drawn yet while `drawing` is None: it is fetched from `url` when it comes into view."""
+
+    id: UUID
+    name: str
+    url: str
+    node_count: int
+    nodes: tuple[NodeName, ...] = ()
+    free_count: int = 0
+    drawing: Drawing | None = None
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    cluster: str
+    nodes: str
+    name: str
+    url: str
+    mark: Mark | None
+    kind: str
+    starts_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePage:
+    shell: Shell
+    window: Window
+    spans: tuple[Tab, ...]
+    previous_url: str
+    now_url: str
+    next_url: str
+    other_url: str  # the drawing's table, the table's drawing
+    clear_url: str
+    head_url: str
+    clusters: tuple[ClusterPart, ...]
+    rows: tuple[TableRow, ...]
+    is_cut: bool
+    legend: tuple[Mark, ...]
+
+    @classmethod
+    def build(cls, request: PageRequest) -> SchedulePage:
+        window = Window.of(request)
+        axis, length = window.axis, window.axis.end - window.axis.start
+        present = Count("nodes", filter=Q(nodes__gone_at=None))
+        counted = list(clusters_visible_to(request.user).annotate(node_count=present).order_by("name"))
+        shown = counted if window.as_table else _at_once(counted)
+        books = _Books(request, window, shown)
+        drawn = {} if window.as_table else {cluster.pk: books.part(cluster) for cluster in shown}
+        rows = books.table() if window.as_table else []
+        return cls(
+            shell=Shell.admin(request, page="schedule"),
+            window=window,
+            spans=tuple(Tab(word, window.url(span=span), span == window.span) for span, word in SPAN_WORDS.items()),
+            previous_url=window.url(**{"from": (axis.start - length / 2).isoformat()}),
+            now_url=window.url(**{"from": ""}),
+            next_url=window.url(**{"from": (axis.start + length / 2).isoformat()}),
+            other_url=window.url(**{"as": "" if window.as_table else "table"}),
+            clear_url=window.url(workspace=""),
+            head_url=window.url(**{"from": window.pinned, "part": "head"}),
+            clusters=tuple(drawn.get(cluster.pk) or _later(cluster, window) for cluster in counted),
+            rows=tuple(rows[:TABLE_ROWS]),
+            is_cut=len(rows) > TABLE_ROWS,
+            legend=books.legend(),
+        )
+
+
+def part_of(request: PageRequest, cluster: Cluster) -> ClusterPart:
+    """One cluster alone, for the fragment."""
+    return _Books(request, Window.of(request), [cluster]).part(cluster)
+
+
+class _Books:
+    """What stands on the nodes of some clusters within the window: loaded once for all of them."""
+
+    def __init__(self, request: PageRequest, window: Window, clusters: Sequence[Cluster]) -> None:
+        self._window, self._axis = window, window.axis
+        self._clusters = {cluster.pk: cluster for cluster in clusters}
+        nodes: Any = nodes_with_state(request.user, now=request.now).filter(cluster__in=clusters).order_by("shape", "name", "pk")
+        self._nodes: dict[UUID, list[Any]] = defaultdict(list)
+        for node in nodes.prefetch_related(None):
+            self._nodes[node.cluster_id].append(node)
+        self._stays: dict[UUID, list[Stay]] = defaultdict(list)
+        self._slices: dict[UUID, Slice] = {}
+        self._add_reservations()
+        self._add_plan()
+        self._add_aside()
+
+    def part(self, cluster: Cluster) -> ClusterPart:
+        nodes = self._nodes[cluster.pk]
+        stays = [self._stays[node.pk] for node in nodes]
+        drawing = draw(stays, self._axis)
+        return ClusterPart(
+            id=cluster.pk,
+            name=cluster.name,
+            url=_part_url(cluster, self._window),
+            node_count=len(nodes),
+            nodes=tuple(_name(node, cluster, lanes) for node, lanes in zip(nodes, drawing.lanes, strict=True)),
+            free_count=sum(node.state == "free" for node in nodes),
+            drawing=drawing,
+            steps=free_steps(stays, self._axis),
+        )
+
+    def table(self) -> list[TableRow]:
+        """A row for each box, however many nodes it has."""
+        boxes: dict[tuple[UUID, str, datetime, datetime], tuple[NodeBox, list[str]]] = {}
+        for cluster_id, nodes in self._nodes.items():
+            for node in nodes:
+                for stay in self._stays[node.pk]:
+                    key = (cluster_id, stay.key, stay.box.starts_at, stay.box.ends_at)
+                    boxes.setdefault(key, (stay.box, []))[1].append(node.name)
+        marks = {slice_.name: Mark.of(slice_) for slice_ in self._slices.values()}
+        rows = [
+            TableRow(
+                cluster=self._clusters[key[0]].name,
+                nodes=_names(names),
+                name=box.name,
+                url=box.url,
+                mark=marks.get(box.workspace),
+                kind=box.kind,
+                starts_at=box.starts_at,
+                ends_at=box.ends_at,
+            )
+            for key, (box, names) in boxes.items()
+        ]
+        return sorted(rows, key=lambda row: (row.starts_at, row.cluster, row.name))
+
+    def legend(self) -> tuple[Mark, ...]:
+        marks = sorted((Mark.of(slice_) for slice_ in self._slices.values()), key=lambda mark: mark.name)
+        return tuple(Mark(mark.name, mark.hue, mark.mark, self._window.url(workspace=mark.name)) for mark in marks)
+
+    def _add_reservations(self) -> None:
+        rows = Reservation.objects.filter(cluster__in=self._clusters, starts_at__lt=self._axis.end, ends_at__gt=self._axis.start)
+        # Held longer than booked: it stands there until it is given back.
+        overdue = Reservation.objects.filter(cluster__in=self._clusters, state=ReservationState.HELD, ends_at__lte=self._axis.start)
+        for row in (rows | overdue).select_related("gpr", "slice"):
+            ends_at = max(row.ends_at, self._axis.now) if row.state == ReservationState.HELD else row.ends_at
+            self._add(row.node_id, f"{row.gpr_id}.{row.run}", _kind(row), row.starts_at, ends_at, row.gpr, row.slice)
+
+    def _add_plan(self) -> None:
+        if not self._clusters:
+            return
+        pools = Q()
+        for cluster in self._clusters.values():
+            pools |= Q(slot_pool__startswith=f"{cluster.name}/")
+        waiting = Promise.objects.filter(pools, gpr__state=GprState.QUEUED, slot_start_at__lt=self._axis.end)
+        known = {str(node.pk): node.pk for nodes in self._nodes.values() for node in nodes}
+        for promise in waiting.select_related("gpr__slice"):
+            starts_at = max(promise.slot_start_at, self._axis.now)
+            ends_at = starts_at + timedelta(seconds=length_s(promise.gpr))
+            if ends_at <= self._axis.start:
+                continue
+            for node_id in (known[text] for text in promise.slot_nodes if text in known):
+                self._add(node_id, str(promise.gpr_id), "planned", starts_at, ends_at, promise.gpr, promise.gpr.slice)
+
+    def _add_aside(self) -> None:
+        for node in (node for nodes in self._nodes.values() for node in nodes if node.state == "set-aside"):
+            since = max(node.cordoned_at or self._axis.now, self._axis.start)
+            if since < self._axis.end:
+                reason = node.cordon_reason or ("not ready" if not node.is_ready else "takes nothing new")
+                box = NodeBox("aside", since, self._axis.end, f"Set aside: {reason}")
+                self._stays[node.pk].append(Stay(f"aside.{node.pk}", box))
+
+    def _add(self, node_id: UUID, key: str, kind: str, starts_at: datetime, ends_at: datetime, gpr: Any, slice_: Slice) -> None:
+        self._slices[slice_.pk] = slice_
+        mark = Mark.of(slice_)
+        hue = mark.hue if self._window.workspace in {"", slice_.name} else GREY_HUE
+        url = reverse("admin-inspect", args=[gpr.pk])
+        box = NodeBox(kind, starts_at, ends_at, gpr.name, slice_.name, url, hue, mark.mark)
+        self._stays[node_id].append(Stay(key, box))
+
+
+def _at_once(clusters: Sequence[Any]) -> list[Any]:
+    """The first ones, at least one, with their annotation."""
+    shown: list[Any] = []
+    node_count = 0
+    for cluster in clusters:
+        node_count += cluster.node_count
+        if shown and node_count > NODES_AT_ONCE:
+            break
+        shown.append(cluster)
+    return shown
+
+
+def _later(cluster: Any, window: Window) -> ClusterPart:
+    return ClusterPart(cluster.pk, cluster.name, _part_url(cluster, window), cluster.node_count)
+
+
+def _part_url(cluster: Cluster, window: Window) -> str:
+    """Pinned to where the page's axis begins: all parts agree, whenever they are fetched."""
+    return window.url(**{"from": window.pinned, "part": str(cluster.pk)})
+
+
+def _kind(row: Reservation) -> str:
+    if row.state == ReservationState.RELEASED:
+        return "ended"
+    if row.state == ReservationState.PLANNED:
+        return "booked"
+    return "exiting" if row.phase == "EXITING" else "held"
+
+
+def _name(node: Any, cluster: Cluster, lanes: int) -> NodeName:
+    short = node.name.removeprefix(f"{cluster.name}-") or node.name
+    return NodeName(node.name, short, node.state, node.gpus_free, node.gpu_count, lanes)
+
+
+def _names(names: list[str]) -> str:
+    rest = f" and {words.number(len(names) - NAMES_SHOWN)} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + rest
+
+
+def _moment(request: PageRequest) -> datetime | None:
+    """Of `?from=`; without an offset it is the reader's time. None for what is no time, or outside of any calendar."""
+    # A plus that was not escaped arrives as a space.
+    text = request.GET.get("from", "").strip().replace(" ", "+")[:40]
+    try:
+        at = parse_datetime(text)
+        if at is None:
+            return None
+        aware = at if at.tzinfo else at.replace(tzinfo=request.zone)
+        return aware if EARLIEST <= aware <= LATEST else None
+    except (ValueError, OverflowError):
+        return None

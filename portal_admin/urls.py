@@ -1,0 +1,28 @@
+"""Addresses of the admin portal, below /admin/."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from portal_admin.views import acts, clusters, inventory, queue, schedule
+
+urlpatterns: list[URLPattern] = [
+    path("", queue.home, name="admin-home"),
+    path("queue/", queue.queue, name="admin-queue"),
+    path("queue/<uuid:pk>/", queue.inspect, name="admin-inspect"),
+    path("queue/<uuid:pk>/priority/", acts.priority, name="admin-priority"),
+    path("queue/<uuid:pk>/evict/", acts.evict, name="admin-evict"),
+    path("queue/<uuid:pk>/reject/", acts.reject, name="admin-reject"),
+    path("queue/<uuid:pk>/approve/", acts.approve, name="admin-approve"),
+    path("inventory/", inventory.inventory, name="admin-inventory"),
+    path("inventory/<uuid:pk>/", inventory.node, name="admin-node"),
+    path("inventory/<uuid:pk>/cordon/", inventory.cordon, name="admin-cordon"),
+    path("inventory/<uuid:pk>/uncordon/", inventory.uncordon, name="admin-uncordon"),
+    path("inventory/<uuid:pk>/force-release/", inventory.force_release, name="admin-force-release"),
+    path("clusters/", clusters.clusters, name="admin-clusters"),
+    path("clusters/<uuid:pk>/join-token/", clusters.join_token, name="admin-join-token"),
+    path("clusters/<uuid:pk>/enable/", clusters.enable, name="admin-cluster-enable"),
+    path("clusters/<uuid:pk>/disable/", clusters.disable, name="admin-cluster-disable"),
+    path("clusters/<uuid:pk>/resume/", clusters.resume, name="admin-cluster-resume"),
+    path("schedule/", schedule.schedule, name="admin-schedule"),
+]

@@ -1,0 +1,147 @@
+"""Decisions about a GPR: the question with its preview, then the act, guarded by the version that the question was asked about."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.http import HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from egs.errors import EgsError, IllegalTransition, NotFound, StaleState
+from egs.pages.access import PageRequest, admin_only
+from egs.pages.shell import Shell
+from gpr.models import Gpr
+from gpr.previews import preview_approval, preview_eviction, preview_priority, preview_withdrawal
+from gpr.selectors import gpr_for
+from portal_admin.acts import APPROVE, EVICT, PRIORITY, REJECT, Act
+from portal_admin.forms import rebound
+from portal_admin.pages.question import (
+    Effects,
+    Question,
+    about,
+    own_of_approval,
+    own_of_eviction,
+    own_of_priority,
+    own_of_rejection,
+)
+from portal_admin.views.asking import UNPROCESSABLE, ask, done
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+def priority(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _decide(request, pk, PRIORITY)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+def evict(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _decide(request, pk, EVICT)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+def reject(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _decide(request, pk, REJECT)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+def approve(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _decide(request, pk, APPROVE)
+
+
+def _decide(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
+    if request.method == "GET":
+        gpr = _gpr_for(request, pk, act)
+        return ask(request, _question(request, act, gpr, _form_to_ask(request, act, gpr)))
+    form = act.form(request.POST)
+    if not form.is_valid():
+        gpr = _gpr_for(request, pk, act)
+        if "version" not in form.errors:
+            return ask(request, _question(request, act, gpr, form), status=UNPROCESSABLE)
+        stale = StaleState("This form did not say which version it was about. Look at it again and decide anew.")
+        return ask(request, _question(request, act, gpr, rebound(form, version=gpr.version), refused=stale), status=UNPROCESSABLE)
+    given = dict(form.cleaned_data)
+    try:
+        gpr = gpr_for(request.user, pk, write=True, version=given.pop("version"))
+        act.do(gpr=gpr, actor=request.user, now=request.now, **given)
+    except NotFound:
+        raise
+    except EgsError as error:
+        # What was typed stays, and the question is put again about the GPR as it is now.
+        gpr = _gpr_for(request, pk, act, why=error)
+        again = _question(request, act, gpr, rebound(form, version=gpr.version), refused=error)
+        return ask(request, again, status=error.status)
+    text = act.done.format(name=gpr.name, priority=gpr.priority)
+    return done(request, text, back_url=reverse("admin-inspect", args=[gpr.pk]), topics=("queue", "schedule"))
+
+
+def _gpr_for(request: PageRequest, pk: UUID, act: Act, *, why: EgsError | None = None) -> Gpr:
+    """Raises IllegalTransition, or what was refused before, when there is nothing to decide any more."""
+    gpr = gpr_for(request.user, pk, write=True)
+    if act.suits(gpr):
+        return gpr
+    raise why or IllegalTransition(f"{gpr.name} is {gpr.get_state_display().lower()}: there is nothing to {act.name} here any more.")
+
+
+def _form_to_ask(request: PageRequest, act: Act, gpr: Gpr) -> forms.Form:
+    """Of a GET; what has been typed already comes along, to see its preview."""
+    if act is PRIORITY and "priority" in request.GET:
+        typed = {name: request.GET.get(name, "") for name in ("priority", "why")}
+        return act.form({**typed, "version": gpr.version})
+    return act.form(initial={"version": gpr.version, "priority": gpr.priority})
+
+
+def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, refused: EgsError | None = None) -> Question:
+    title, verb = _WORDS[act.name]
+    chosen = _priority_in(form)
+    return Question(
+        title=title.format(name=gpr.name),
+        text=about(gpr),
+        verb=verb.format(name=gpr.name),
+        url=reverse(f"admin-{act.name}", args=[gpr.pk]),
+        back_url=reverse("admin-inspect", args=[gpr.pk]),
+        form=form,
+        shell=Shell.admin(request, page="queue"),
+        is_plain=not act.is_stop,
+        effects=_effects(request, act, gpr, chosen),
+        refused=refused.title if refused else "",
+        refused_why=refused.detail if refused else "",
+    )
+
+
+_WORDS = {
+    "priority": ("Set the priority of {name}?", "Set priority"),
+    "approve": ("Approve {name}?", "Approve {name}"),
+    "reject": ("Reject {name}?", "Reject {name}"),
+    "evict": ("Evict {name}?", "Evict {name}"),
+}
+
+
+def _priority_in(form: forms.Form) -> int | None:
+    if "priority" not in form.fields:
+        return None
+    if not form.is_bound:
+        return int(form.get_initial_for_field(form.fields["priority"], "priority"))
+    form.is_valid()
+    chosen: int | None = form.cleaned_data.get("priority")
+    return chosen
+
+
+def _effects(request: PageRequest, act: Act, gpr: Gpr, chosen: int | None) -> Effects | None:
+    given: dict[str, Any] = {"gpr": gpr, "now": request.now}
+    if act is PRIORITY:
+        preview = None if chosen is None else preview_priority(**given, priority=chosen)
+        return Effects.of(own_of_priority(preview, request), preview) if preview else None
+    if act is EVICT:
+        preview = preview_eviction(**given)
+        return Effects.of(own_of_eviction(gpr, preview, request), preview)
+    if act is APPROVE:
+        preview = preview_approval(**given)
+        return Effects.of(own_of_approval(preview, request), preview)
+    preview = preview_withdrawal(**given)
+    return Effects.of(own_of_rejection(gpr), preview)

@@ -1,0 +1,132 @@
+"""Nodes: the list, one of them, and setting aside, using again, releasing by force."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django import forms
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from egs.errors import Conflict, EgsError
+from egs.pages.access import PageRequest, admin_only
+from egs.pages.shell import Shell
+from inventory.models import Node, Reservation, ReservationState
+from inventory.services.nodes import node_cordon, node_uncordon
+from inventory.services.reservations import node_force_release
+from portal_admin.forms import ForceReleaseForm, PlainForm, ReasonForm
+from portal_admin.pages.inventory import InventoryPage
+from portal_admin.pages.node import NodePage, node_known
+from portal_admin.pages.question import Question
+from portal_admin.views.asking import UNPROCESSABLE, ask, done
+
+TOPICS = ("gpus", "queue", "schedule")
+
+
+@require_GET
+@admin_only
+def inventory(request: PageRequest) -> HttpResponse:
+    page = InventoryPage.build(request)
+    template = "admin/inventory_rows.html" if request.GET.get("part") == "rows" else "admin/inventory.html"
+    return render(request, template, {"page": page, "shell": page.shell})
+
+
+@require_GET
+@admin_only
+def node(request: PageRequest, pk: UUID) -> HttpResponse:
+    page = NodePage.build(request, pk)
+    template = "admin/node_body.html" if request.GET.get("part") == "rows" else "admin/node.html"
+    return render(request, template, {"page": page, "shell": page.shell})
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+def cordon(request: PageRequest, pk: UUID) -> HttpResponse:
+    found, form = node_known(request.user, pk), ReasonForm(request.POST or None)
+    text = "Nothing new starts on it. What runs, runs to its end; who was to start there is planned elsewhere."
+    question = _question(request, found, form, "cordon", f"Set {found.name} aside?", "Set aside", text)
+    if request.method == "GET":
+        return ask(request, question)
+    if not form.is_valid():
+        return ask(request, question, status=UNPROCESSABLE)
+    node_cordon(node=found, actor=request.user, why=form.cleaned_data["why"], now=request.now)
+    return _done(request, found, f"{found.name} is set aside")
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+def uncordon(request: PageRequest, pk: UUID) -> HttpResponse:
+    found = node_known(request.user, pk)
+    if request.method == "GET":
+        why = f"It was set aside: {found.cordon_reason}. " if found.cordon_reason else ""
+        text = f"{why}From now on boxes may start on it again."
+        return ask(
+            request, _question(request, found, PlainForm(), "uncordon", f"Use {found.name} again?", "Use again", text, is_plain=True)
+        )
+    node_uncordon(node=found, actor=request.user, now=request.now)
+    return _done(request, found, f"{found.name} is in use again")
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+def force_release(request: PageRequest, pk: UUID) -> HttpResponse:
+    found = node_known(request.user, pk)
+    held = list(Reservation.objects.filter(node=found, state=ReservationState.HELD).select_related("gpr", "slice").order_by("pk"))
+    shown = {"reservations": " ".join(str(row.pk) for row in held)}
+    if request.method == "GET":
+        if not held:
+            raise Conflict(f"Nothing holds {found.name} any more.")
+        return ask(request, _force_question(request, found, held, ForceReleaseForm(initial=shown)))
+    form = ForceReleaseForm(request.POST)
+    if not form.is_valid():
+        return ask(request, _force_question(request, found, held, form), status=UNPROCESSABLE)
+    given = form.cleaned_data
+    try:
+        node_force_release(node=found, reservation_ids=given["reservations"], actor=request.user, why=given["why"], now=request.now)
+    except Conflict as error:
+        if not held:
+            raise
+        # Another box has come since: it is named, and decided about anew.
+        again = ForceReleaseForm({"why": given["why"], **shown})
+        return ask(request, _force_question(request, found, held, again, refused=error), status=error.status)
+    return _done(request, found, f"{found.name} is free")
+
+
+def _force_question(
+    request: PageRequest, node: Node, held: list[Reservation], form: forms.Form, *, refused: EgsError | None = None
+) -> Question:
+    whom = ", ".join(f"{row.gpr.name} of {row.slice.name}" for row in held)
+    text = f"{whom} would lose it at once, and the next box may start. Only when you know that nothing of it is left there: nobody checks."
+    return _question(request, node, form, "force-release", f"Release {node.name} by force?", "Force release", text, refused=refused)
+
+
+def _question(
+    request: PageRequest,
+    node: Node,
+    form: forms.Form,
+    name: str,
+    title: str,
+    verb: str,
+    text: str,
+    *,
+    is_plain: bool = False,
+    refused: EgsError | None = None,
+) -> Question:
+    return Question(
+        title=title,
+        text=text,
+        verb=f"{verb}: {node.name}",
+        url=reverse(f"admin-{name}", args=[node.pk]),
+        back_url=reverse("admin-node", args=[node.pk]),
+        form=form,
+        shell=Shell.admin(request, page="inventory"),
+        is_plain=is_plain,
+        refused=refused.title if refused else "",
+        refused_why=refused.detail if refused else "",
+    )
+
+
+def _done(request: PageRequest, node: Node, text: str) -> HttpResponse:
+    return done(request, text, back_url=reverse("admin-node", args=[node.pk]), topics=TOPICS)

@@ -1,0 +1,40 @@
+"""The queue, and one GPR of it in focus."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from egs.pages.access import PageRequest, admin_only
+from portal_admin.pages.inspector import InspectorPage
+from portal_admin.pages.queue import QueuePage, facts_of, table_of
+
+
+@require_GET
+@admin_only
+def home(request: PageRequest) -> HttpResponse:
+    return HttpResponseRedirect(reverse("admin-queue"))
+
+
+@require_GET
+@admin_only
+def queue(request: PageRequest) -> HttpResponse:
+    match request.GET.get("part"):
+        case "facts":
+            return render(request, "admin/queue_facts.html", {"facts": facts_of(request), "now": request.now})
+        case "rows":
+            return render(request, "admin/queue_rows.html", {"table": table_of(request), "now": request.now, "is_part": True})
+    page = QueuePage.build(request)
+    return render(request, "admin/queue.html", {"page": page, "facts": page.facts, "table": page.table, "shell": page.shell})
+
+
+@require_GET
+@admin_only
+def inspect(request: PageRequest, pk: UUID) -> HttpResponse:
+    page = InspectorPage.build(request, pk)
+    template = "admin/inspector.html" if request.htmx else "admin/inspect.html"
+    return render(request, template, {"page": page, "shell": page.shell})

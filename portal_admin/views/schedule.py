@@ -1,0 +1,25 @@
+"""The schedule, its parts by cluster, and its table."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from egs.pages.access import PageRequest, admin_only
+from inventory.selectors import cluster_for
+from portal_admin.pages.schedule import SchedulePage, Window, part_of
+
+
+@require_GET
+@admin_only
+def schedule(request: PageRequest) -> HttpResponse:
+    """`?part=head` is the axis, on which now moves; any other part names a cluster."""
+    part = request.GET.get("part")
+    if part == "head":
+        return render(request, "admin/schedule_head.html", {"axis": Window.of(request).axis, "head_url": request.get_full_path()})
+    if part:
+        cluster = cluster_for(request.user, part)
+        return render(request, "admin/schedule_part.html", {"part": part_of(request, cluster), "now": request.now})
+    page = SchedulePage.build(request)
+    return render(request, "admin/schedule.html", {"page": page, "shell": page.shell, "axis": page.window.axis, "head_url": page.head_url})

@@ -1,0 +1,245 @@
+"""Inventory, nodes and clusters of the admin portal."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from accounts.tokens import TokenKind
+from egs.clock import db_now
+from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
+from tests import factories
+from tests.pages.admin_world import HTMX, House, make_house, signed_in
+
+pytestmark = pytest.mark.django_db
+
+INVENTORY, CLUSTERS = "/admin/inventory/", "/admin/clusters/"
+
+
+@pytest.fixture
+def house() -> House:
+    return make_house()
+
+
+@pytest.fixture
+def admin(house: House) -> Client:
+    return signed_in(house.people.admin)
+
+
+@pytest.fixture
+def node(house: House) -> Node:
+    """Held by the GPR that runs."""
+    found = house.cluster.nodes.order_by("name").first()
+    assert found is not None
+    return found
+
+
+def text(response: Any) -> str:
+    assert response.status_code == 200, response.content
+    return str(response.content.decode())
+
+
+def names(markup: str) -> list[str]:
+    return re.findall(r'<a class="strong clip"[^>]*>([^<]+)</a>', markup)
+
+
+def test_nodes_stand_by_cluster_and_shape_with_who_holds_them(admin: Client) -> None:
+    shown = text(admin.get(INVENTORY))
+
+    assert names(shown) == ["aurora-0", "aurora-1"]
+    assert "aurora, H100-80GB" in shown
+    assert "2 nodes, 0 of 16 GPUs free" in shown
+    assert "GPU 3, held by runs of vision" in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ({}, "held"),
+        ({"cordoned_at": True, "cordon_reason": "Xid 79"}, "draining"),
+        ({"released": True}, "free"),
+        ({"released": True, "cordoned_at": True, "cordon_reason": "Xid 79"}, "set-aside"),
+        ({"released": True, "is_ready": False}, "set-aside"),
+        ({"silent": True}, "silent"),
+        ({"released": True, "disabled": True}, "set-aside"),
+    ],
+)
+def test_a_node_is_found_by_its_state(change: dict[str, Any], state: str, house: House, node: Node, admin: Client) -> None:
+    now = db_now()
+    if change.pop("released", False):
+        for row in Reservation.objects.filter(node=node):
+            row.gpus.update(state=ReservationState.RELEASED)
+        Reservation.objects.filter(node=node).update(state=ReservationState.RELEASED, released_at=now)
+    if change.pop("silent", False):
+        AgentSession.objects.update(last_sync_at=now - timedelta(hours=1))
+    if change.pop("disabled", False):
+        Cluster.objects.update(is_enabled=False)
+    if "cordoned_at" in change:
+        change["cordoned_at"] = now
+    if change:
+        Node.objects.filter(pk=node.pk).update(**change)
+
+    assert node.name in names(text(admin.get(INVENTORY, {"state": state})))
+    for other in {"free", "held", "draining", "set-aside", "silent"} - {state}:
+        assert node.name not in names(text(admin.get(INVENTORY, {"state": other})))
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        ({"q": "runs"}, 2),
+        ({"q": "aurora-1"}, 1),
+        ({"q": "GPU-aurora-0-3"}, 1),
+        ({"q": "vision"}, 2),
+        ({"q": "\x00%"}, 0),
+        ({"cluster": "aurora"}, 2),
+        ({"cluster": "nowhere"}, 0),
+        ({"shape": "A10"}, 0),
+        ({"state": "odd"}, 2),
+    ],
+)
+def test_filters_stand_in_the_url(filters: dict[str, str], count: int, admin: Client) -> None:
+    assert len(names(text(admin.get(INVENTORY, filters)))) == count
+
+
+def test_each_node_is_counted_once(admin: Client) -> None:
+    shown = text(admin.get(INVENTORY))
+
+    assert dict(re.findall(r">(All|Held|Free) <small>(\d+)</small>", shown)) == {"All": "2", "Held": "2", "Free": "0"}
+
+
+def test_without_any_node_it_says_where_nodes_come_from(admin: Client) -> None:
+    Node.objects.update(gone_at=db_now())
+
+    assert "No nodes yet" in text(admin.get(INVENTORY))
+
+
+def test_a_node_is_set_aside_and_used_again_each_with_a_question(node: Node, admin: Client) -> None:
+    url = f"{INVENTORY}{node.pk}/"
+    assert "Set aurora-0 aside?" in text(admin.get(f"{url}cordon/", headers=HTMX))
+    assert admin.post(f"{url}cordon/", {"why": ""}).status_code == 422
+
+    assert admin.post(f"{url}cordon/", {"why": "firmware"})["Location"] == url
+    assert admin.post(f"{url}cordon/", {"why": "firmware"}).status_code == 409
+    assert "firmware" in text(admin.get(url))
+    assert "It was set aside: firmware." in text(admin.get(f"{url}uncordon/"))
+    assert admin.post(f"{url}uncordon/", headers=HTMX).status_code == 204
+    node.refresh_from_db()
+    assert node.cordoned_at is None
+
+
+def test_a_release_by_force_frees_only_what_was_shown(house: House, node: Node, admin: Client) -> None:
+    url = f"{INVENTORY}{node.pk}/force-release/"
+    held = Reservation.objects.get(node=node)
+    shown = text(admin.get(url))
+    assert "runs of vision" in shown
+    assert str(held.pk) in shown
+
+    assert admin.post(url, {"why": "dead", "reservations": "not-an-id"}).status_code == 422
+    assert admin.post(url, {"why": "dead", "reservations": str(uuid4())}).status_code == 404
+    assert admin.post(url, {"why": "", "reservations": str(held.pk)}).status_code == 422
+    assert admin.post(url, {"why": "dead", "reservations": str(held.pk)}).status_code == 302
+    assert admin.post(url, {"why": "dead", "reservations": str(held.pk)}).status_code == 409
+    held.refresh_from_db()
+    assert held.state == ReservationState.RELEASED
+
+
+def test_a_node_page_tells_who_held_it_and_what_happened_also_when_it_is_gone(node: Node, admin: Client) -> None:
+    Node.objects.filter(pk=node.pk).update(gone_at=db_now())
+    shown = text(admin.get(f"{INVENTORY}{node.pk}/"))
+
+    assert "This node is gone" in shown
+    assert ">runs<" in shown
+    assert "joined cluster aurora" in shown
+    assert admin.get(f"{INVENTORY}{uuid4()}/").status_code == 404
+
+
+def test_a_cluster_is_added_and_its_join_token_is_shown_once(admin: Client) -> None:
+    assert admin.post(CLUSTERS, {"name": "borealis"})["Location"] == CLUSTERS
+    cluster = Cluster.objects.get(name="borealis")
+    assert "Not joined" in text(admin.get(CLUSTERS))
+
+    url = f"{CLUSTERS}{cluster.pk}/join-token/"
+    assert "Issue a join token for borealis?" in text(admin.get(url))
+    shown = admin.post(url)
+    assert f"{TokenKind.JOIN.value}_" in text(shown)
+    assert "--hub http://testserver --join-token-file" in text(shown)
+    assert "no-store" in shown["Cache-Control"]
+    assert f"{TokenKind.JOIN.value}_" not in text(admin.get(CLUSTERS)) + text(admin.get(url))
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("aurora", 409),
+        ("", 422),
+        (" ", 422),
+        ("a b", 422),
+        ("-a", 422),
+        ("x" * 64, 422),
+        ("6f1e1c6e-5b0a-4e0a-9b8e-0a6f5f6d7c11", 422),
+        ("a\x00", 422),
+    ],
+)
+def test_what_is_no_name_for_a_cluster_is_told_at_the_field(name: str, status: int, admin: Client) -> None:
+    response = admin.post(CLUSTERS, {"name": name})
+
+    assert response.status_code == status
+    assert b"field-error" in response.content
+    assert Cluster.objects.count() == 1
+
+
+def test_a_cluster_is_disabled_enabled_and_resumed(house: House, admin: Client) -> None:
+    url = f"{CLUSTERS}{house.cluster.pk}/"
+    assert "Disable aurora?" in text(admin.get(f"{url}disable/"))
+    assert admin.post(f"{url}disable/").status_code == 302
+    assert "Disabled" in text(admin.get(CLUSTERS))
+    assert admin.post(f"{url}enable/").status_code == 302
+
+    assert admin.post(f"{url}resume/").status_code == 409
+    Cluster.objects.update(rewound_at=db_now())
+    assert "Rewound" in text(admin.get(CLUSTERS))
+    assert admin.post(f"{url}resume/", headers=HTMX).status_code == 204
+    house.cluster.refresh_from_db()
+    assert (house.cluster.is_enabled, house.cluster.rewound_at) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("agent", "word"),
+    [({}, "Live"), ({"heard_s": 60}, "Late"), ({"heard_s": 600}, "Silent"), ({"locked": True}, "Locked"), ({"offset_s": 4.2}, "+4.20 s")],
+)
+def test_a_cluster_says_how_its_agent_is(agent: dict[str, Any], word: str, admin: Client) -> None:
+    now = db_now()
+    AgentSession.objects.update(
+        last_sync_at=now - timedelta(seconds=agent.get("heard_s", 0)),
+        locked_at=now if agent.get("locked") else None,
+        clock_offset_s=agent.get("offset_s"),
+    )
+
+    assert word in text(admin.get(CLUSTERS))
+
+
+@pytest.mark.parametrize("path", [INVENTORY, CLUSTERS, f"{INVENTORY}NODE/"])
+def test_a_hundred_rows_cost_what_ten_cost(path: str, house: House, node: Node, admin: Client) -> None:
+    def cost() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            text(admin.get(path.replace("NODE", str(node.pk))))
+        return len(queries)
+
+    def more(count: int) -> None:
+        factories.add_nodes(house.cluster, count)
+        for _ in range(count // 5):
+            factories.cluster(nodes=1)
+
+    more(10)
+    few = cost()
+    more(90)
+
+    assert cost() == few <= 15

@@ -1,0 +1,232 @@
+"""A preview says what an act would change; then the act is done on the frozen queue, and that is what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import User
+from gpr.allocator import tick
+from gpr.models import Gpr, GprState, Promise
+from gpr.previews import Preview, preview_approval, preview_eviction, preview_priority, preview_withdrawal
+from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.services.requests import gpr_submit
+from gpr.snapshot import snapshot_load
+from inventory.models import Cluster, Reservation, ReservationState
+from inventory.services.reservations import reservation_observe
+from slices.models import Slice
+from tests import builders
+from tests.builders import NOW, agent_heard
+from worker_agent.protocol import Phase
+
+pytestmark = pytest.mark.django_db
+
+
+class Stage:
+    """Four nodes and a clock that stands still; every GPR has a workspace of its own."""
+
+    def __init__(self) -> None:
+        self.cluster: Cluster = builders.make_cluster("aurora", nodes=4)
+        self.admin: User = builders.make_user("admin", is_admin=True)
+        self.filed_count = 0
+
+    def slice(self, name: str, **policy: int) -> Slice:
+        made = builders.make_slice(self.cluster, name=name, owner=self.admin)
+        for field, value in policy.items():
+            setattr(made, field, value)
+        made.save()
+        return made
+
+    def file(self, name: str, *, nodes: int = 1, hours: int = 1, of: Slice | None = None, **changes: object) -> Gpr:
+        """A second after the one before it, all shortly before NOW."""
+        spec = builders.spec(of or self.slice(name), name=name, nodes=nodes, duration_s=hours * 3600, **changes)
+        self.filed_count += 1
+        return gpr_submit(actor=self.admin, spec=spec, now=NOW + timedelta(seconds=self.filed_count - 30))
+
+    def tick(self, at: datetime = NOW) -> None:
+        agent_heard(self.cluster, at)
+        tick(now=at)
+
+    def activate(self, gpr: Gpr, at: datetime = NOW) -> None:
+        for row in Reservation.objects.filter(gpr=gpr, state=ReservationState.HELD):
+            reservation_observe(reservation=row, phase=Phase.ACTIVE, now=at, active_at=at)
+        self.tick(at)
+        gpr.refresh_from_db()
+
+    def free(self, gpr: Gpr, at: datetime) -> None:
+        """Its agent gives the nodes back."""
+        for row in Reservation.objects.filter(gpr=gpr, state=ReservationState.HELD):
+            reservation_observe(reservation=row, phase=Phase.RELEASED, now=at)
+        self.tick(at)
+
+    def starts(self) -> dict[UUID, datetime | None]:
+        """When each starts: as planned, or when it did."""
+        rows = Gpr.objects.filter(state__in=[GprState.QUEUED, GprState.PROVISIONING])
+        return {gpr.pk: gpr.planned_start_at or gpr.provisioning_at for gpr in rows}
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def check(stage: Stage, before: dict[UUID, datetime | None], preview: Preview) -> None:
+    """The preview named exactly those that moved, and to where."""
+    after = stage.starts()
+    own = preview.own.gpr.pk
+    moved = {pk: (start, after[pk]) for pk, start in before.items() if pk in after and pk != own and start != after[pk]}
+    assert {shift.gpr.pk: (shift.old_start_at, shift.new_start_at) for shift in preview.others} == moved
+    assert after.get(own) == preview.own.new_start_at
+
+
+def busy(stage: Stage) -> tuple[Gpr, list[Gpr]]:
+    """One box holds all nodes for three hours; behind it wait a wide one and three narrow ones."""
+    runs = stage.file("runs", nodes=4, hours=3)
+    stage.tick()
+    runs.refresh_from_db()
+    stage.activate(runs)
+    waiting = [stage.file("wide", nodes=4, hours=2), *(stage.file(f"narrow-{n}", nodes=2) for n in range(3))]
+    stage.tick()
+    for gpr in waiting:
+        gpr.refresh_from_db()
+    return runs, waiting
+
+
+def test_an_eviction_frees_the_nodes_early_and_all_behind_it_move_up(stage: Stage) -> None:
+    runs, _ = busy(stage)
+    before = stage.starts()
+
+    preview = preview_eviction(gpr=runs, now=NOW)
+    gpr_evict(gpr=runs, actor=stage.admin, why="maintenance", now=NOW)
+    stage.free(runs, NOW + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S))
+
+    assert preview.earlier
+    assert not preview.later
+    assert preview.new_place == 1  # by its age
+    check(stage, before, preview)
+
+
+def test_an_evicted_one_that_does_not_come_back_leaves_no_trace_in_the_queue(stage: Stage) -> None:
+    runs, _ = busy(stage)
+    runs.requeue_on_failure = False
+    runs.save()
+    before = stage.starts()
+
+    preview = preview_eviction(gpr=runs, now=NOW)
+    gpr_evict(gpr=runs, actor=stage.admin, why="maintenance", now=NOW)
+    stage.free(runs, NOW + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S))
+
+    assert (preview.own.new_start_at, preview.new_place) == (None, None)
+    check(stage, before, preview)
+
+
+def test_a_rejected_one_makes_room_for_those_behind_it(stage: Stage) -> None:
+    _, (wide, *_) = busy(stage)
+    before = stage.starts()
+
+    preview = preview_withdrawal(gpr=wide, now=NOW)
+    gpr_reject(gpr=wide, actor=stage.admin, why="no longer funded", now=NOW)
+    stage.tick()
+
+    assert len(preview.earlier) == 3
+    check(stage, before, preview)
+
+
+def test_one_that_waits_for_approval_takes_no_room_so_its_rejection_moves_nobody(stage: Stage) -> None:
+    held = stage.file("large", of=stage.slice("strict", nodes_approval=1), nodes=2)
+
+    preview = preview_withdrawal(gpr=held, now=NOW)
+
+    assert preview.others == ()
+
+
+@pytest.mark.parametrize("priority", [1, 101, 300])
+def test_a_priority_changes_the_place_and_only_what_the_plan_then_gives(stage: Stage, priority: int) -> None:
+    _, (*_, last) = busy(stage)
+    before = stage.starts()
+
+    preview = preview_priority(gpr=last, priority=priority, now=NOW)
+    gpr_set_priority(gpr=last, priority=priority, actor=stage.admin, why="", now=NOW)
+    stage.tick()
+
+    assert (preview.old_place, preview.new_place) == (4, 1 if priority == 300 else 4)
+    check(stage, before, preview)
+
+
+def test_a_raised_priority_is_first_to_take_what_came_free_since_the_last_plan(stage: Stage) -> None:
+    """Two could use the same free nodes: the preview says who gets them."""
+    runs, (_, first, _, last) = busy(stage)
+    Reservation.objects.filter(gpr=runs).update(ends_at=NOW + timedelta(hours=1))
+    before = stage.starts()
+
+    preview = preview_priority(gpr=last, priority=300, now=NOW)
+    gpr_set_priority(gpr=last, priority=300, actor=stage.admin, why="", now=NOW)
+    stage.tick()
+
+    assert preview.own.later_s < 0
+    assert first.pk in before
+    check(stage, before, preview)
+
+
+def test_an_approval_adds_one_and_delays_nobody(stage: Stage) -> None:
+    busy(stage)
+    held = stage.file("large", of=stage.slice("strict", nodes_approval=1), nodes=2)
+    before = stage.starts()
+
+    preview = preview_approval(gpr=held, now=NOW)
+    gpr_approve(gpr=held, actor=stage.admin, now=NOW)
+    stage.tick()
+
+    assert not preview.later
+    assert (preview.old_place, preview.new_place) == (None, 5)
+    check(stage, before, preview)
+
+
+def test_a_priority_that_leaves_nothing_to_approve_lets_it_join(stage: Stage) -> None:
+    busy(stage)
+    held = stage.file("urgent", of=stage.slice("strict", priority_approval=150), priority=200)
+    before = stage.starts()
+
+    preview = preview_priority(gpr=held, priority=140, now=NOW)
+    gpr_set_priority(gpr=held, priority=140, actor=stage.admin, why="", now=NOW)
+    stage.tick()
+
+    assert preview.new_place == 1
+    check(stage, before, preview)
+
+
+def test_what_could_never_start_is_told_before_it_is_approved(stage: Stage) -> None:
+    held = stage.file("large", of=stage.slice("strict", nodes_approval=1), nodes=2)
+    stage.cluster.nodes.update(gone_at=NOW)
+
+    assert preview_approval(gpr=held, now=NOW).own.new_start_at is None
+
+
+PREVIEWS: dict[str, Callable[[Gpr, Gpr, Gpr], Preview]] = {
+    "priority": lambda runs, waits, held: preview_priority(gpr=waits, priority=300, now=NOW),
+    "withdrawal": lambda runs, waits, held: preview_withdrawal(gpr=waits, now=NOW),
+    "eviction": lambda runs, waits, held: preview_eviction(gpr=runs, now=NOW),
+    "approval": lambda runs, waits, held: preview_approval(gpr=held, now=NOW),
+}
+
+
+@pytest.mark.parametrize("name", PREVIEWS)
+def test_a_preview_writes_nothing(stage: Stage, name: str) -> None:
+    runs, (waits, *_) = busy(stage)
+    held = stage.file("large", of=stage.slice("strict", nodes_approval=1), nodes=2)
+    promises = list(Promise.objects.order_by("pk").values())
+    runs.refresh_from_db()
+    waits.refresh_from_db()
+
+    with CaptureQueriesContext(connection) as queries:
+        PREVIEWS[name](runs, waits, held)
+
+    assert {query["sql"].split(maxsplit=1)[0] for query in queries.captured_queries} <= {"SELECT"}
+    assert list(Promise.objects.order_by("pk").values()) == promises
+    assert [gpr.priority for gpr in snapshot_load(now=NOW).gprs.values()] == [101] * 4

@@ -1,0 +1,175 @@
+"""The queue of the admin portal: who may see it, what it shows, how it is filtered and paged, and what it costs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from egs.clock import db_now
+from egs.pages.paging import PAGE_ROWS
+from gpr.models import Gpr, PromiseMove
+from gpr.planner.plan import Cause
+from tests.pages.admin_world import HTMX, House, make_house, queue_up, signed_in
+
+pytestmark = pytest.mark.django_db
+
+QUEUE = "/admin/queue/"
+
+
+@pytest.fixture
+def house() -> House:
+    return make_house()
+
+
+@pytest.fixture
+def admin(house: House) -> Client:
+    return signed_in(house.people.admin)
+
+
+def text(response: Any) -> str:
+    assert response.status_code == 200, response.content
+    return str(response.content.decode())
+
+
+def names(markup: str) -> list[str]:
+    return re.findall(r'<a class="strong"[^>]*>([^<]+)</a>', markup)
+
+
+def pages_of(house: House) -> list[str]:
+    acts = [f"{QUEUE}{gpr.pk}/{act}/" for gpr, act in ((house.waits, "priority"), (house.held, "approve"), (house.runs, "evict"))]
+    node = house.cluster.nodes.first()
+    assert node is not None
+    lists = ["/admin/", QUEUE, "/admin/inventory/", "/admin/clusters/", "/admin/schedule/", "/admin/schedule/?as=table"]
+    own = [f"{QUEUE}{house.waits.pk}/", f"/admin/inventory/{node.pk}/", f"/admin/inventory/{node.pk}/cordon/"]
+    return [*lists, *own, *acts, f"/admin/clusters/{house.cluster.pk}/join-token/"]
+
+
+@pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
+def test_for_everybody_but_administrators_the_portal_does_not_exist(persona: str, house: House) -> None:
+    client = signed_in(getattr(house.people, persona))
+
+    assert {client.get(path).status_code for path in pages_of(house)} == {404}
+    assert client.post(f"{QUEUE}{house.waits.pk}/reject/", {"version": house.waits.version, "why": "x"}).status_code == 404
+
+
+def test_a_stranger_is_led_to_the_login_and_an_administrator_sees_every_page(house: House, admin: Client) -> None:
+    assert Client().get(QUEUE)["Location"].startswith("/login/")
+    assert {admin.get(path, follow=True).status_code for path in pages_of(house)} == {200}
+    assert admin.get("/admin/")["Location"] == QUEUE
+
+
+def test_it_shows_what_needs_approval_then_the_queue_then_what_runs(admin: Client) -> None:
+    shown = text(admin.get(QUEUE))
+
+    assert names(shown) == ["held-back", "waits", "runs"]
+    assert "It waits for the GPUs of runs" in shown
+    assert "Rows 1 to 1" in shown
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"state": "queued"}, ["waits"]),
+        ({"state": "approval"}, ["held-back"]),
+        ({"state": "running"}, ["runs"]),
+        ({"state": "late"}, []),
+        ({"state": "no-such"}, ["held-back", "waits", "runs"]),
+        ({"workspace": "vision"}, ["runs"]),
+        ({"workspace": "nobody"}, []),
+        ({"shape": "A10-24GB"}, []),
+        ({"q": "WAIT"}, ["waits"]),
+        ({"q": "speech"}, ["held-back", "waits"]),
+        ({"q": "100%_"}, []),
+        ({"q": "a\x00b"}, []),
+        ({"q": str(uuid4())}, []),
+        ({"q": "x" * 5000}, []),
+    ],
+)
+def test_filters_stand_in_the_url(filters: dict[str, str], found: list[str], admin: Client) -> None:
+    assert names(text(admin.get(QUEUE, filters))) == found
+
+
+def test_one_is_found_by_its_id(house: House, admin: Client) -> None:
+    assert names(text(admin.get(QUEUE, {"q": str(house.waits.pk)}))) == ["waits"]
+
+
+def test_pages_follow_each_other_without_a_gap_and_places_go_on(house: House, admin: Client) -> None:
+    queue_up(house, 2 * PAGE_ROWS)
+    path, seen, places = f"{QUEUE}?state=queued", list[str](), list[int]()
+    while path:
+        shown = text(admin.get(path))
+        seen += names(shown)
+        places += [int(place) for place in re.findall(r'<td class="num muted narrow-hide">\s*(\d+)\s*</td>', shown)]
+        following = re.search(r'href="([^"]+)" rel="next"', shown)
+        path = following[1].replace("&amp;", "&") if following else ""
+
+    assert len(seen) == len(set(seen)) == 2 * PAGE_ROWS + 1
+    assert places == list(range(1, 2 * PAGE_ROWS + 2))
+
+
+def test_places_count_the_whole_queue_also_where_filters_apply(house: House, admin: Client) -> None:
+    queue_up(house, 5)
+    Gpr.objects.filter(pk=house.waits.pk).update(priority=1)
+
+    assert re.search(r'<td class="num muted narrow-hide">\s*6\s*</td>', text(admin.get(QUEUE, {"q": "waits"})))
+
+
+@pytest.mark.parametrize("cursor", ["x", "e30=", "bnVsbA==", "W3RydWUsW11d", "\x00", "9" * 5000])
+def test_what_is_no_cursor_is_answered_with_words(cursor: str, admin: Client) -> None:
+    for path in (QUEUE, "/admin/inventory/"):
+        response = admin.get(f"{path}?{urlencode({'cursor': cursor})}")
+        assert response.status_code == 400
+        assert b"no cursor of this list" in response.content
+
+
+def test_an_empty_queue_says_so(admin: Client) -> None:
+    assert "Nothing here" in text(admin.get(QUEUE, {"state": "late"}))
+    assert "Nothing fits these filters" in text(admin.get(QUEUE, {"q": "zzz"}))
+
+
+def test_a_fragment_is_only_the_fragment(admin: Client) -> None:
+    facts, rows = text(admin.get(QUEUE, {"part": "facts"})), text(admin.get(QUEUE, {"part": "rows"}))
+
+    assert facts.strip().startswith("<dl")
+    assert 'id="queue-facts"' in facts
+    assert rows.strip().startswith("<div")
+    assert names(rows) == ["held-back", "waits", "runs"]
+    assert "<html" not in facts + rows
+
+
+def test_the_inspector_says_why_and_offers_what_the_state_allows(house: House, admin: Client) -> None:
+    PromiseMove.objects.create(
+        gpr=house.waits, at=db_now(), old_start_at=db_now(), new_start_at=db_now(), cause=Cause.OVERRUN, cause_id=str(house.runs.pk)
+    )
+    shown = {gpr.name: text(admin.get(f"{QUEUE}{gpr.pk}/", headers=HTMX)) for gpr in (house.waits, house.held, house.runs)}
+
+    assert "runs gave its nodes back late" in shown["waits"]
+    acts = {name: set(re.findall(r"/(priority|evict|reject|approve)/\"\s+hx-get", markup)) for name, markup in shown.items()}
+    assert acts == {"waits": {"priority", "reject"}, "held-back": {"approve", "priority", "reject"}, "runs": {"evict"}}
+    assert shown["waits"].strip().startswith("<section")
+
+
+def test_the_inspector_of_nothing_is_not_found(admin: Client) -> None:
+    assert admin.get(f"{QUEUE}{uuid4()}/").status_code == 404
+    assert admin.get(f"{QUEUE}not-an-id/").status_code == 404
+
+
+@pytest.mark.parametrize("part", ["", "facts", "rows"])
+def test_a_hundred_rows_cost_what_ten_cost(part: str, house: House, admin: Client) -> None:
+    def cost() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            text(admin.get(QUEUE, {"part": part}))
+        return len(queries)
+
+    queue_up(house, 10)
+    few = cost()
+    queue_up(house, 90)
+
+    assert cost() == few <= 15

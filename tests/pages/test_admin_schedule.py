@@ -1,0 +1,168 @@
+"""The schedule: where boxes stand, which window is shown, and what it costs."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, timedelta
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from egs.clock import db_now
+from egs.pages.axis import Axis
+from egs.pages.node_strip import NodeBox
+from inventory.models import Node
+from portal_admin.pages.schedule_layout import Drawing, Stay, draw, free_steps
+from tests import factories
+from tests.builders import NOW
+from tests.pages.admin_world import House, make_house, queue_up, signed_in
+
+SCHEDULE = "/admin/schedule/"
+AXIS = Axis(NOW - timedelta(hours=1), NOW + timedelta(hours=9), NOW, UTC)
+
+
+def stay(key: str, start_h: float, end_h: float, kind: str = "held") -> Stay:
+    return Stay(key, NodeBox(kind, NOW + timedelta(hours=start_h), NOW + timedelta(hours=end_h), key))
+
+
+def boxes(drawing: Drawing) -> list[tuple[int, str, int, bool]]:
+    """Top, name, rows high, whether it repeats one that is linked already."""
+    return [(row.top, drawn.box.name, drawn.box.row_count, drawn.box.is_repeat) for row in drawing.rows for drawn in row.boxes]
+
+
+def test_a_box_on_nodes_under_each_other_is_drawn_once() -> None:
+    drawing = draw([[stay("a", 0, 2)], [stay("a", 0, 2)], [stay("b", 0, 2)], [stay("a", 0, 2)]], AXIS)
+
+    assert boxes(drawing) == [(0, "a", 2, False), (38, "b", 1, False), (57, "a", 1, True)]
+    assert (drawing.height, drawing.lanes) == (76, (1, 1, 1, 1))
+
+
+def test_the_same_gpr_at_another_time_is_another_box() -> None:
+    drawing = draw([[stay("a", 0, 2)], [stay("a", 0, 3)]], AXIS)
+
+    assert [found[2] for found in boxes(drawing)] == [1, 1]
+
+
+def test_boxes_that_share_a_node_have_a_lane_each_and_the_rows_below_move_down() -> None:
+    drawing = draw([[stay("a", 0, 4), stay("b", 1, 2), stay("c", 2, 3)], [stay("d", 0, 1)]], AXIS)
+
+    assert drawing.lanes == (2, 1)
+    assert boxes(drawing) == [(0, "a", 1, False), (19, "b", 1, False), (19, "c", 1, False), (38, "d", 1, False)]
+
+
+def test_free_nodes_are_counted_from_now_on() -> None:
+    """Of two nodes one is busy for two hours, the other from hour one to three."""
+    steps = free_steps([[stay("a", -1, 2)], [stay("b", 1, 3), stay("c", 1.5, 2.5)]], AXIS)
+
+    assert [(step.x, step.count) for step in steps] == [("10.00%", "1"), ("30.00%", "1"), ("40.00%", "2")]
+
+
+def test_a_cluster_without_nodes_draws_nothing() -> None:
+    assert boxes(draw([], AXIS)) == []
+    assert free_steps([], AXIS) == ()
+
+
+@pytest.fixture
+def house(db: None) -> House:
+    return make_house()
+
+
+@pytest.fixture
+def admin(house: House) -> Client:
+    return signed_in(house.people.admin)
+
+
+def text(response: Any) -> str:
+    assert response.status_code == 200, response.content
+    return str(response.content.decode())
+
+
+def test_it_shows_what_holds_each_node_and_what_is_planned(admin: Client) -> None:
+    shown = text(admin.get(SCHEDULE))
+
+    assert re.search(r'aria-label="runs, vision\. Held [^"]+"', shown)
+    assert re.search(r'aria-label="(SP: )?waits, speech\. Planned [^"]+"', shown)
+    assert "0 of 2 free" in shown
+
+
+def test_a_node_that_is_set_aside_is_hatched_with_its_reason(house: House, admin: Client) -> None:
+    factories.add_nodes(house.cluster, 1)
+    Node.objects.filter(name="aurora-2").update(cordoned_at=db_now(), cordon_reason="Xid 79")
+
+    assert "Set aside: Xid 79" in text(admin.get(SCHEDULE))
+
+
+def test_with_a_workspace_all_others_are_grey(admin: Client) -> None:
+    shown = text(admin.get(SCHEDULE, {"workspace": "speech"}))
+
+    assert re.search(r'class="ws-h8"\s+aria-label="runs', shown)
+    assert not re.search(r'class="ws-h8"\s+aria-label="[^"]*waits', shown)
+
+
+def test_the_table_tells_the_same(admin: Client) -> None:
+    shown = text(admin.get(SCHEDULE, {"as": "table"}))
+
+    assert '<svg class="strip sched-cluster"' not in shown
+    assert ">runs<" in shown
+    assert ">waits<" in shown
+    assert "aurora-0, aurora-1" in shown
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "2026-11-20T10:00:00+00:00",
+        "2026-11-20T10:00",
+        "2026-13-40",
+        "yesterday",
+        "",
+        "\x00",
+        "0001-01-01T00:00+14:00",
+        "9999-12-31T23:59-12:00",
+        "2026-11-20T10:00:00 00:00",
+        "9" * 500,
+    ],
+)
+@pytest.mark.parametrize("span", ["6h", "7d", "9y", ""])
+def test_any_window_that_is_asked_for_is_answered(given: str, span: str, admin: Client) -> None:
+    for more in ("", "&as=table", "&part=head"):
+        assert admin.get(f"{SCHEDULE}?from={quote(given)}&span={span}{more}").status_code == 200
+
+
+def test_many_nodes_are_fetched_cluster_by_cluster_as_they_come_into_view(house: House, admin: Client) -> None:
+    far = factories.cluster("zenith", nodes=70)
+    shown = text(admin.get(SCHEDULE))
+
+    later = re.search(rf'id="schedule-{far.pk}"\s+hx-get="([^"]+)"\s+hx-trigger="intersect once"', shown)
+    assert later
+    assert "zenith-69" not in shown
+    part = text(admin.get(later[1].replace("&amp;", "&")))
+    assert "zenith-69" in part
+    assert 'hx-trigger="egs:schedule from:body"' in part
+    assert admin.get(SCHEDULE, {"part": str(uuid4())}).status_code == 404
+    assert admin.get(SCHEDULE, {"part": "\x00"}).status_code == 404
+
+
+@pytest.mark.parametrize("form", ["", "table"])
+def test_a_hundred_rows_cost_what_ten_cost(form: str, house: House, admin: Client) -> None:
+    def cost() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            text(admin.get(SCHEDULE, {"as": form}))
+        return len(queries)
+
+    def more(count: int) -> None:
+        queue_up(house, count)
+        factories.add_nodes(house.cluster, count // 10)
+        for _ in range(count // 10):
+            factories.cluster(nodes=1)
+
+    more(10)
+    few = cost()
+    more(90)
+
+    assert cost() == few <= 15
