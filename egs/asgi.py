@@ -1,11 +1,12 @@
-"""The ASGI application: Django, with the agents' endpoints led past its middleware and its thread per request."""
+"""The ASGI application: Django, with agents and probes led past its middleware and its thread per request, and every request counted."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import MutableMapping
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -19,25 +20,27 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "egs.settings")
 django_application = get_asgi_application()
 
 # Only now are the apps loaded, which the protocol's views need.
+from egs.health import HEALTH_PATHS  # noqa: E402
+from egs.metrics import App, Receive, Scope, Send, measure  # noqa: E402
+from egs.pages.live import LiveConsumer  # noqa: E402
+from egs.pages.shell import LIVE_URL  # noqa: E402
 from egs.rest.problems import CONTENT_TYPE, problem  # noqa: E402
 from worker_agent.protocol import BODY_MAX_BYTES  # noqa: E402
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-
 AGENT_PREFIX = "/agent/v1/"
+live_application: Any = LiveConsumer.as_asgi()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
-    elif scope["type"] == "http" and scope["path"].startswith(AGENT_PREFIX):
-        await _agent(scope, receive, send)
-    elif scope["type"] == "http":
-        await _bounded(scope, receive, send)
+    elif scope["type"] == "websocket":
+        await _websocket(scope, receive, send)
+    elif scope["path"] in HEALTH_PATHS:
+        await _health(scope, receive, send)
     else:
-        await django_application(scope, receive, send)
+        is_agent = scope["path"].startswith(AGENT_PREFIX)
+        await measure(_agent if is_agent else _bounded, scope, receive, send)
 
 
 async def _bounded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,14 +67,14 @@ async def _bounded(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _agent(scope: Scope, receive: Receive, send: Send) -> None:
-    """A view of inventory.agent_views with nothing around it: a parked sync costs one task and nothing else."""
+async def _bare(scope: Scope, receive: Receive, send: Send, *, urls: str, methods: set[str]) -> None:
+    """A view of the module `urls` with nothing around it: a parked sync costs one task and nothing else."""
     body = await _body(receive)
     if body is None:
         return
     try:
-        match = resolve(scope["path"], "inventory.agent_views")
-        allowed = scope["method"] == "POST"
+        match = resolve(scope["path"], urls)
+        allowed = scope["method"] in methods
         request = ASGIRequest(scope, io.BytesIO(body))
         response = await match.func(request) if allowed else HttpResponse(status=405)
     except Resolver404:
@@ -83,6 +86,17 @@ async def _agent(scope: Scope, receive: Receive, send: Send) -> None:
     headers.append((b"content-length", str(len(response.content)).encode()))
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": response.content})
+
+
+_agent: App = partial(_bare, urls="inventory.agent_views", methods={"POST"})
+_health: App = partial(_bare, urls="egs.health", methods={"GET", "HEAD"})
+
+
+async def _websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] == LIVE_URL:
+        await live_application(scope, receive, send)
+    else:
+        await send({"type": "websocket.close"})
 
 
 async def _body(receive: Receive) -> bytes | None:

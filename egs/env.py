@@ -1,6 +1,7 @@
 """Settings from the environment. A value that does not parse stops the start with a sentence that names the variable."""
 
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -34,6 +35,14 @@ def env_int(name: str, default: int) -> int:
 
 def env_list(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
+
+
+def env_networks(name: str, default: str) -> list[IPv4Network | IPv6Network]:
+    """`10.0.0.0/8,::1`: an address alone is a network of one."""
+    try:
+        return [ip_network(part) for part in env_list(name, default)]
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} must list addresses or networks as 10.0.0.0/8: {error}.") from None
 
 
 def env_secret(name: str, default: str = "") -> str:
@@ -82,5 +91,7 @@ def env_database(name: str, default: str) -> dict[str, object]:
             "PORT": str(url.port or ""),
             "CONN_MAX_AGE": 60,
             "CONN_HEALTH_CHECKS": True,
+            # A server that is away without refusing must not hold a thread for minutes.
+            "OPTIONS": {"connect_timeout": 5},
         }
     raise ImproperlyConfigured(f"{name} must start with sqlite:// or postgres://, not {url.scheme!r}.")

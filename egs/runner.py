@@ -1,21 +1,24 @@
-"""Everything in one process: the web server, the allocator's thread, and whatever agents are given. The embedded profile runs on it.
+"""The web server as a process, alone (production) or with the allocator's thread beside it (embedded).
 
 The thread calls the same `tick` as the Celery task; killed at any moment it loses nothing, since all state is in the database.
 """
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 
 import structlog
 import uvicorn
 from django.conf import settings
-from django.db import close_old_connections
+from django.core.signals import request_finished
+from django.db import close_old_connections, connections
 
 from gpr.allocator import tick
-from inventory.agent_views import wakeups
 from journal.hints import TICK, listen
+from journal.wakeups import wakeups
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +64,7 @@ class Hub(uvicorn.Server):
                 "egs.asgi:application",
                 host=host,
                 port=port,
+                log_config=None,  # as settings have it
                 log_level="warning",
                 timeout_graceful_shutdown=GRACE_S,
             )
@@ -77,11 +81,25 @@ class Hub(uvicorn.Server):
         await super().shutdown(sockets)  # type: ignore[arg-type]
 
 
-def run(*, host: str, port: int, on_start: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM. `on_start` runs once the port is open."""
+def serve(*, host: str, port: int, on_start: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM, answer what is open, exit with 0. `on_start` runs once the port is open."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Uvicorn raises the signal again when it has stopped in order.
+        signal.signal(number, lambda *_: sys.exit(0))
+    request_finished.connect(_close_connections)
+    Hub(host=host, port=port, on_start=on_start).run()
+
+
+def _close_connections(**_: object) -> None:
+    """Under ASGI each request has a thread of its own and leaves it behind: so would it leave an idle connection."""
+    connections.close_all()
+
+
+def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
+    """The same, with the allocator."""
     allocator = AllocatorThread()
     allocator.start()
     try:
-        Hub(host=host, port=port, on_start=on_start).run()
+        serve(host=host, port=port, on_start=on_start)
     finally:
         allocator.stop()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from egs.env import env_bool, env_database, env_int, env_list, env_peppers, env_secret, env_str
+from egs.env import env_bool, env_database, env_int, env_list, env_networks, env_peppers, env_secret, env_str
+from egs.logging import logging_configure
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EGS_VERSION = "0.1.0"
@@ -56,7 +57,11 @@ INSTALLED_APPS = [
     "portal_admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "django.contrib.sessions",
     "django.contrib.staticfiles",
+    "django_htmx",
+    "template_partials",
+    "csp",
     "rest_framework",
     "django_filters",
     "drf_spectacular",
@@ -65,8 +70,13 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "egs.pages.errors.Refusals",
 ]
 ROOT_URLCONF = "egs.urls"
 ASGI_APPLICATION = "egs.asgi.application"
@@ -77,10 +87,14 @@ TEMPLATES = [
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
-        "OPTIONS": {"context_processors": ["django.template.context_processors.request"]},
+        "OPTIONS": {
+            "context_processors": ["django.template.context_processors.request"],
+            "builtins": ["egs.pages.templatetags.egs_pages", "template_partials.templatetags.partials"],
+        },
     }
 ]
 STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
 # Embedded serves files from where the packages have them; production from where collectstatic put them.
 STATIC_ROOT = None if EMBEDDED else EGS_VAR_DIR / "static"
 WHITENOISE_USE_FINDERS = EMBEDDED
@@ -95,8 +109,33 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+# Pages: everything from here, nothing inline.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+SESSION_COOKIE_NAME = "egs_session"
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_NAME = "egs_csrf"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "egs.pages.errors.forbidden"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+# Production is reached by HTTPS only, through a proxy that ends TLS and sets X-Forwarded-Proto itself.
+EGS_BEHIND_TLS_PROXY = env_bool("EGS_BEHIND_TLS_PROXY", not EMBEDDED)
+SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = EGS_BEHIND_TLS_PROXY
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if EGS_BEHIND_TLS_PROXY else None
+SECURE_HSTS_SECONDS = 31_536_000 if EGS_BEHIND_TLS_PROXY else 0
+# Both ask that HSTS bind other hosts of the domain, too: that is for their owners to decide.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+# Who may read /metrics without a token, unless a proxy stands between.
+EGS_METRICS_ALLOW = env_networks("EGS_METRICS_ALLOW", "127.0.0.0/8,::1")
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.BearerAuthentication"],
@@ -163,15 +202,9 @@ CELERY_TASK_DEFAULT_QUEUE = "egs"
 CELERY_TASK_TIME_LIMIT = 90
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # Redis may be away for as long as it likes
 CELERY_TASK_ROUTES = {"gpr.tick": {"queue": "allocator"}}
 # Beat only wakes: the tick is right with any number of beats, or none for an hour. A late wake-up is dropped, not caught up.
 CELERY_BEAT_SCHEDULE = {"tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}}}
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "root": {"handlers": ["console"], "level": env_str("EGS_LOG_LEVEL", "INFO")},
-    "loggers": {"django.request": {"level": "ERROR"}, "httpx": {"level": "WARNING"}},
-}
+LOGGING = logging_configure(is_json=not EMBEDDED, level=env_str("EGS_LOG_LEVEL", "INFO"))

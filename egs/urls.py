@@ -1,18 +1,33 @@
-"""All addresses: the API under /api/v1/, its schema and docs, health."""
+"""All addresses: pages of both portals, the API under /api/v1/, its schema and docs, agents, health."""
 
 from __future__ import annotations
 
+from csp.decorators import csp_update
+from django.conf import settings
 from django.urls import URLPattern, URLResolver, include, path
-from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+from egs.pages.login import login, logout
+
+# Swagger UI writes styles into its page; no page of ours may.
+swagger = csp_update({"style-src": ["'self'", "'unsafe-inline'"]})
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", RedirectView.as_view(pattern_name="docs")),
+    path("login/", login, name="login"),
+    path("logout/", logout, name="logout"),
+    path("", include("portal_user.urls")),
+    path("admin/", include("portal_admin.urls")),
     path("", include("inventory.agent_views")),
+    path("", include("egs.health")),
     path("api/v1/", include("egs.api")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("api/docs/", swagger(SpectacularSwaggerSplitView.as_view(url_name="schema")), name="docs"),
 ]
-handler400 = "egs.rest.problems.bad_request"
-handler404 = "egs.rest.problems.page_not_found"
-handler500 = "egs.rest.problems.server_error"
+if settings.DEBUG:
+    from egs.pages.styleguide import styleguide
+
+    urlpatterns.append(path("styleguide/", styleguide, name="styleguide"))
+handler400 = "egs.pages.errors.bad_request"
+handler403 = "egs.pages.errors.forbidden"
+handler404 = "egs.pages.errors.page_not_found"
+handler500 = "egs.pages.errors.server_error"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
+from django.db import connection
+
+from egs import db_threads
+from egs.db_threads import DB_THREADS
 
 
 @contextmanager
@@ -24,3 +29,15 @@ def postgres_database() -> Iterator[str]:
             # Not WITH (FORCE): that is refused while autovacuum, a superuser's process, looks at the database; a plain DROP ends it.
             server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user", [name])
             server.execute(f"DROP DATABASE {name}")
+
+
+def db_threads_let_go() -> None:
+    """Close the connections of egs/db_threads.py: the test database can only be dropped when nobody is connected."""
+    everybody = threading.Barrier(DB_THREADS)
+
+    def close() -> None:
+        everybody.wait(timeout=10)
+        connection.close()
+
+    for closing in [db_threads._pool.submit(close) for _ in range(DB_THREADS)]:
+        closing.result()

@@ -15,9 +15,12 @@ from typing import Any, Literal, TypeVar
 
 import httpx
 
+from tests.e2e.balancer import Balancer
+
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 START_S = 60.0
+WORKER_OPTIONS = ("--queues", "egs,allocator", "--concurrency", "1", "--without-gossip", "--without-mingle")
 
 FLEET = """
 name: {name}
@@ -46,8 +49,15 @@ def wait_for(what: str, look: Callable[[], T | Literal[False] | None], *, within
     raise AssertionError(f"{what} did not come about within {within_s} s")
 
 
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
 class Running:
-    """A child process with its output in a file."""
+    """A child process, leader of its own group, with its output in a file."""
 
     def __init__(self, arguments: list[str], *, env: dict[str, str], log: Path) -> None:
         self._arguments, self._env, self.log = arguments, env, log
@@ -55,25 +65,39 @@ class Running:
 
     def start(self) -> None:
         with self.log.open("ab") as out:
-            self._child = subprocess.Popen(self._arguments, cwd=ROOT, env=self._env, stdout=out, stderr=out)
+            self._child = subprocess.Popen(self._arguments, cwd=ROOT, env=self._env, stdout=out, stderr=out, start_new_session=True)
 
     def kill(self) -> None:
-        """As a power cut would: no signal handler runs."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
+        """As a power cut would, children and all: no signal handler runs."""
         if self._child is not None:
-            self._child.send_signal(number)
-            self._child.wait(timeout=30)
-            self._child = None
+            os.killpg(self._child.pid, signal.SIGKILL)
+            self.wait()
+
+    def stop(self) -> int | None:
+        """As a supervisor would; the exit code. None when it does not run."""
+        self.ask_to_stop()
+        return self.wait()
+
+    def ask_to_stop(self) -> None:
+        if self._child is not None:
+            self._child.terminate()
+
+    def wait(self) -> int | None:
+        if self._child is None:
+            return None
+        code = self._child.wait(timeout=30)
+        self._child = None
+        return code
 
 
 class Api:
     def __init__(self, url: str, token: str) -> None:
         self._client = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {token}"}, timeout=10)
+        self.token = token
+
+    def at(self, url: str) -> Api:
+        """The same person at another address."""
+        return Api(url, self.token)
 
     def close(self) -> None:
         self._client.close()
@@ -84,12 +108,17 @@ class Api:
     def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
         return self._answer(self._client.post(path, json=body or {}))
 
+    def raw(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        """Whatever it is."""
+        return self._client.request(method, path, json=body)
+
     def try_get(self, path: str) -> Any:
-        """None while the hub is away."""
+        """None while the hub is away, or says that its database is."""
         try:
-            return self.get(path)
+            response = self._client.get(path)
         except httpx.TransportError:
             return None
+        return None if response.status_code == 503 else self._answer(response)
 
     def events_of(self, gpr_id: str) -> list[dict[str, Any]]:
         """Oldest first."""
@@ -153,36 +182,65 @@ class Stage:
     def _hub(self) -> Running:
         return self.process("hub", "manage.py", "egs_run", "--port", str(self.port))
 
-    def process(self, name: str, *arguments: str) -> Running:
-        """A Python process with the hub's environment; not started yet."""
-        return Running([sys.executable, *arguments], env=self._env, log=self.folder / f"{name}.log")
-
     def _listens(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
+    def process(self, name: str, *arguments: str) -> Running:
+        """A Python process with the hub's environment; not started yet."""
+        return Running([sys.executable, *arguments], env=self._env, log=self.folder / f"{name}.log")
+
 
 class ProductionStage(Stage):
-    """Web server, Celery worker and two beats on PostgreSQL and Redis, each its own process."""
+    """Two web processes behind a balancer, two Celery workers and two beats on PostgreSQL and Redis, each a process."""
 
-    def _hub(self) -> Running:
-        return self.process("web", "-m", "uvicorn", "egs.asgi:application", "--port", str(self.port), "--timeout-graceful-shutdown", "2")
+    def __init__(self, folder: Path, *, database_url: str, redis_url: str) -> None:
+        env = {
+            "EGS_PROFILE": "production",
+            "EGS_SECRET_KEY": "for these tests only, and longer than fifty characters",
+            "EGS_ALLOWED_HOSTS": "127.0.0.1",
+            "EGS_BEHIND_TLS_PROXY": "0",
+            "EGS_DATABASE_URL": database_url,
+            "EGS_REDIS_URL": redis_url,
+            "EGS_ENTRY_ALLOWANCE_S": "10",
+            "EGS_EXIT_ALLOWANCE_S": "10",
+        }
+        super().__init__(folder, env=env)
+        web_ports = [self.port, free_port()]
+        self.web_urls = [f"http://127.0.0.1:{port}" for port in web_ports]
+        self.webs = [self.hub, self._web("web2", web_ports[1])]
+        self.workers = [self._celery(f"worker{n}", "worker", *WORKER_OPTIONS, "-n", f"worker{n}@%h") for n in (1, 2)]
+        self.beats = [self._celery(f"beat{n}", "beat", "-s", str(folder / f"beat{n}")) for n in (1, 2)]
+        self._balancer = Balancer(web_ports)
+        self.url = f"http://127.0.0.1:{self._balancer.port}"
 
     def start(self) -> Api:
-        worker = ("worker", "--queues", "egs,allocator", "--pool", "solo", "--loglevel", "warning")
-        self.worker = self.process("worker", "-m", "celery", "-A", "egs.celery", *worker)
-        self.beats = [
-            self.process(name, "-m", "celery", "-A", "egs.celery", "beat", "-s", str(self.folder / name)) for name in ("beat1", "beat2")
-        ]
         subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self._env, check=True)
-        for process in (self.worker, *self.beats):
+        for process in (*self.webs, *self.workers, *self.beats):
             process.start()
-        return super().start()
+        return self.open()
+
+    def collect_static(self) -> None:
+        """Needed by pages only."""
+        subprocess.run([sys.executable, "manage.py", "collectstatic", "--noinput", "-v0"], cwd=ROOT, env=self._env, check=True)
 
     def stop(self) -> None:
-        for process in (*self.beats, self.worker):
+        for process in (*self.beats, *self.workers, *self.webs):
             process.kill()
         super().stop()
+        self._balancer.stop()
+
+    def _hub(self) -> Running:
+        return self._web("web1", self.port)
+
+    def _web(self, name: str, port: int) -> Running:
+        return self.process(name, "manage.py", "egs_web", "--port", str(port))
+
+    def _celery(self, name: str, *arguments: str) -> Running:
+        return self.process(name, "-m", "celery", "-A", "egs.celery", *arguments)
+
+    def _listens(self) -> bool:
+        return all(is_ready(url) for url in self.web_urls)
 
 
 def demo_tokens(folder: Path) -> dict[str, str] | None:

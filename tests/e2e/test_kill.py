@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
 from collections.abc import Iterator
@@ -13,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.jobs import ENDED, nothing_was_held_twice, reservations_of
 from tests.e2e.processes import Api, Stage, wait_for
 
 pytestmark = pytest.mark.sqlite_only
 
 DURATION_S = 6
 SLICES = ("one", "two", "three")
-ENDED = {"COMPLETED", "RELEASED", "EVICTED", "FAILED", "CANCELED", "REJECTED"}
 EXIT_LATE_S = 2.0  # design: exit begins within 2 s of the end
 HEAL_S = 90.0
 
@@ -50,11 +49,11 @@ def test_a_provisioning_survives_kill_9_at_any_moment(victim: str, seed: int, st
     for gpr in gprs:
         ended = wait_for(f"the end of {gpr['name']}", partial(_ended, api, gpr["id"]), within_s=HEAL_S)
         assert ended["state"] == "COMPLETED", ended
-        began_at = [datetime.fromisoformat(row["exit_began_at"]) for row in _reservations(api, gpr["id"])]
+        began_at = [datetime.fromisoformat(row["exit_began_at"]) for row in reservations_of(api, gpr["id"])]
         late_s = (max(began_at) - datetime.fromisoformat(ended["ends_at"])).total_seconds()
         # An agent that was down at the end begins the moment it is back; its longest pause here is a second and a start.
         assert late_s <= EXIT_LATE_S + (0 if victim == "hub" else 4), f"{gpr['name']} left {late_s} s late"
-    _nothing_was_held_twice(api)
+    nothing_was_held_twice(api)
 
 
 def _tenants(api: Api) -> None:
@@ -72,19 +71,3 @@ def _request(api: Api, slice_: str) -> dict[str, Any]:
 def _ended(api: Api, gpr_id: str) -> dict[str, Any] | None:
     gpr: dict[str, Any] | None = api.try_get(f"/gprs/{gpr_id}/")
     return gpr if gpr is not None and gpr["state"] in ENDED else None
-
-
-def _reservations(api: Api, gpr_id: str) -> list[dict[str, Any]]:
-    return [row for row in api.get("/schedule/?page_size=500")["results"] if row["gpr_id"] == gpr_id]
-
-
-def _nothing_was_held_twice(api: Api) -> None:
-    """By the schedule alone: windows of one GPU never overlap."""
-    windows: dict[str, list[tuple[str, str]]] = {}
-    for row in api.get("/schedule/?page_size=500")["results"]:
-        for gpu in row["gpus"]:
-            windows.setdefault(gpu, []).append((row["starts_at"], row["ends_at"]))
-    assert windows
-    for spans in windows.values():
-        spans.sort()
-        assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))

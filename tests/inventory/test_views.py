@@ -12,15 +12,17 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from egs.asgi import application
+from egs.db_threads import DB_THREADS
 from inventory import agent_views
-from inventory.agent_views import DB_THREADS, Wakeups
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from inventory.services.sync import generation_now
 from journal import hints
 from journal.hints import cluster_topic
+from journal.wakeups import Waiter, Wakeups
 from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, nodes_of
 from tests.conftest import PROFILE
+from tests.databases import db_threads_let_go
 from tests.inventory.agent import Agent
 from tests.inventory.http import request, sync, until
 from worker_agent.protocol import BODY_MAX_BYTES, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, Code
@@ -46,21 +48,14 @@ def wakeups(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wakeups]:
     yield fresh
     if fresh._is_listening:
         hints.unlisten(fresh.wake)
-    assert not fresh._parked
+    assert not fresh._waiting
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _pool_lets_go() -> Iterator[None]:
     """The test database can only be dropped when nobody is connected."""
     yield
-    everybody = threading.Barrier(DB_THREADS)
-
-    def close() -> None:
-        everybody.wait(timeout=10)
-        connection.close()
-
-    for closing in [agent_views._pool.submit(close) for _ in range(DB_THREADS)]:
-        closing.result()
+    db_threads_let_go()
 
 
 async def in_thread(work: Callable[..., Result], *arguments: Any) -> Result:
@@ -91,7 +86,7 @@ def _reader_count() -> int:
 
 async def parked(wakeups: Wakeups, count: int = 1) -> None:
     """So many wait, and hints reach this process."""
-    await until(lambda: sum(map(len, wakeups._parked.values())) == count)
+    await until(lambda: sum(map(len, wakeups._waiting.values())) == count)
     await asyncio.sleep(0.3)
     if PROFILE == "postgres":
         await until(lambda: _reader_count() > 0)
@@ -135,7 +130,7 @@ async def test_what_changed_between_two_syncs_is_told_at_once(agent: Agent) -> N
     assert time.monotonic() - began < agent_views.LOOK_AGAIN_S / 2
 
 
-async def test_a_change_while_it_is_about_to_be_parked_is_not_missed(
+async def test_a_change_while_it_is_about_to_be_waiting_is_not_missed(
     agent: Agent, wakeups: Wakeups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks, the change comes, it begins to wait: the change must count."""
@@ -176,7 +171,7 @@ async def test_without_news_it_is_answered_when_its_time_is_over(agent: Agent) -
     assert reply.sent_s - reply.received_s >= 0.4
 
 
-async def test_no_agent_is_parked_for_longer_than_the_hub_will(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_agent_is_waiting_for_longer_than_the_hub_will(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_views, "WAIT_MAX_S", 0.3)
 
     assert (await asyncio.wait_for(sync(agent, wait_s=1e9), timeout=10)).assignments is None
@@ -204,19 +199,21 @@ async def test_who_is_given_up_leaves_nothing_behind(agent: Agent, wakeups: Wake
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
-    assert not wakeups._parked
+    assert not wakeups._waiting
 
 
 async def test_a_hint_in_a_loop_that_is_closed_harms_nobody(wakeups: Wakeups) -> None:
     """As when a server's loop ends with a request still in it."""
     dead = asyncio.new_event_loop()
     topic = cluster_topic((await in_thread(make_cluster, "c3")).pk)
-    wakeups._parked[topic] = {(dead, asyncio.Event())}
+    waiter = Waiter()
+    waiter.loop = dead
+    wakeups._waiting[topic] = {waiter}
     dead.close()
 
     wakeups.wake(topic)
 
-    wakeups._parked.clear()
+    wakeups._waiting.clear()
 
 
 # -- many ----------------------------------------------------------------------------------------------------------------

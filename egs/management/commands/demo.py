@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from egs import demo
 from egs.clock import db_now
 from egs.locks import single_runner
-from egs.runner import run
+from egs.runner import serve_all
 
 
 class Command(BaseCommand):
@@ -50,11 +50,11 @@ class Command(BaseCommand):
                 f"\nEGS is ready: {url}\n\n"
                 f"  admin token  {tokens.admin}\n"
                 f"  user token   {tokens.user}   (ada, of the workspaces vision and speech)\n\n"
-                f"Also in {path}. Try:\n"
+                f"Also in {path}. Open {url} and sign in with one of them, or try:\n"
                 f'  curl -s {url}/api/v1/shapes/ -H "Authorization: Bearer {tokens.user}"\n'
             )
 
-        run(host="127.0.0.1", port=port, on_start=on_start)
+        serve_all(host="127.0.0.1", port=port, on_start=on_start)
 
 
 def _refuse_taken_port(port: int) -> None:

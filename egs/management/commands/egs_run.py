@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from egs.runner import run
+from egs.runner import serve_all
 
 
 class Command(BaseCommand):
@@ -20,7 +20,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", verbosity=0)
-        run(
+        serve_all(
             host=options["host"],
             port=options["port"],
             on_start=lambda: self.stdout.write(f"EGS listens on http://{options['host']}:{options['port']}"),

@@ -1,0 +1,157 @@
+"""What Prometheus may read of EGS, in a registry of its own.
+
+Two kinds. What the database knows is read at each scrape and is the same from every web process. What a process counted since it started
+bears the label `process`, so that siblings behind one address do not write over each other.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import nullcontext
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError
+from django.db.models import Count, Min
+from django.urls import Resolver404, resolve
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from egs.clock import db_now
+from gpr.models import AllocatorRecord, Gpr, GprState, PromiseMove
+from inventory.models import AgentSession, agent_is_live
+from inventory.selectors import node_counts
+from worker_agent.protocol import SYNC_PATH
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+REGISTRY = CollectorRegistry()
+PROCESS = f"{socket.gethostname()}:{os.getpid()}"
+# Words from outside that become labels: a stranger must not be able to make new series.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+OTHER = "other"
+HUNG_UP, FAILED = 499, 500  # what is counted when no answer was sent
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+_requests = Counter("egs_http_requests", "Requests answered.", ["process", "route", "method", "status"], registry=REGISTRY)
+_durations = Histogram(
+    "egs_http_request_duration_seconds", "From request to answer.", ["process", "route", "method"], buckets=BUCKETS_S, registry=REGISTRY
+)
+# Apart from the rest: an agent's sync waits for news on purpose, which says nothing of how fast we are.
+_syncs = Counter("egs_agent_syncs", "Syncs of agents answered.", ["process", "status"], registry=REGISTRY)
+_parked = Gauge("egs_agent_syncs_parked", "Syncs that wait for news here, now.", ["process"], registry=REGISTRY).labels(PROCESS)
+
+
+def scrape() -> bytes:
+    return generate_latest(REGISTRY)
+
+
+async def measure(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Run the ASGI application for one request and count it."""
+    began_s, status = time.perf_counter(), HUNG_UP
+    is_sync = scope["path"] == SYNC_PATH
+
+    async def watch(message: Mapping[str, Any]) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        await send(message)
+
+    try:
+        with _parked.track_inprogress() if is_sync else nullcontext():
+            await app(scope, receive, watch)
+    except Exception:
+        status = FAILED
+        raise
+    finally:
+        if is_sync:
+            _syncs.labels(PROCESS, status).inc()
+        else:
+            _count(scope, status, time.perf_counter() - began_s)
+
+
+def _count(scope: Scope, status: int, duration_s: float) -> None:
+    method = scope["method"] if scope["method"] in METHODS else OTHER
+    route = _route(scope["path"])
+    _requests.labels(PROCESS, route, method, status).inc()
+    _durations.labels(PROCESS, route, method).observe(duration_s)
+
+
+def _route(path: str) -> str:
+    """The name of the route, never the path: ids in it would make a series each."""
+    try:
+        return resolve(path).view_name
+    except Resolver404:
+        return OTHER
+
+
+class FromDatabase(Collector):
+    """A handful of queries, whatever the size of the fleet. Without a database it says so, and the rest can still be read."""
+
+    def collect(self) -> Iterator[Metric]:
+        families: list[Metric] = []
+        try:
+            families = [family for read in _READERS for family in read(db_now())]
+        except (OperationalError, InterfaceError):
+            # The half of it would look like an empty platform.
+            families = []
+        yield GaugeMetricFamily("egs_database_up", "1 when the database answered this scrape.", value=bool(families))
+        yield from families
+
+
+def _gprs(now: datetime) -> Iterator[Metric]:
+    counts = dict(Gpr.objects.order_by().values_list("state").annotate(n=Count("pk")))
+    yield _gauge("egs_gprs", "GPRs by state.", "state", {state: counts.get(state, 0) for state in GprState.values})
+    yield GaugeMetricFamily("egs_queue_length", "GPRs that wait for nodes.", value=counts.get(GprState.QUEUED, 0))
+    oldest_at = Gpr.objects.filter(state=GprState.QUEUED).aggregate(at=Min("queued_at"))["at"]
+    wait_s = (now - oldest_at).total_seconds() if oldest_at else 0.0
+    yield GaugeMetricFamily("egs_queue_oldest_wait_seconds", "How long the oldest of them has waited.", value=wait_s)
+
+
+def _inventory(now: datetime) -> Iterator[Metric]:
+    yield _gauge("egs_nodes", "Nodes by availability.", "availability", node_counts(now=now))
+    live = [agent_is_live(agent, now, within_s=settings.EGS_AGENT_STALE_S) for agent in AgentSession.objects.all()]
+    yield _gauge("egs_agents", "Agents by whether they were heard lately.", "state", {"heard": sum(live), "silent": live.count(False)})
+
+
+def _allocator(now: datetime) -> Iterator[Metric]:
+    record = AllocatorRecord.objects.first() or AllocatorRecord()
+    yield CounterMetricFamily("egs_ticks", "Whole ticks of the allocator.", value=record.tick_count)
+    if record.last_tick_at is not None:
+        age_s = (now - record.last_tick_at).total_seconds()
+        yield GaugeMetricFamily("egs_last_tick_age_seconds", "Since the last whole tick began.", value=age_s)
+        yield GaugeMetricFamily("egs_last_tick_duration_seconds", "How long it took.", value=record.last_duration_s)
+    yield _counter(
+        "egs_promises", "Starts by whether the promise was kept.", "outcome", {"kept": record.kept_count, "late": record.late_count}
+    )
+    moves = dict(PromiseMove.objects.order_by().values_list("cause").annotate(n=Count("pk")))
+    yield _counter("egs_promises_moved", "Promises moved, by cause.", "cause", moves)
+
+
+_READERS: tuple[Callable[[datetime], Iterator[Metric]], ...] = (_gprs, _inventory, _allocator)
+
+
+def _gauge(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    return _labeled(GaugeMetricFamily(name, text, labels=[label]), values)
+
+
+def _counter(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    return _labeled(CounterMetricFamily(name, text, labels=[label]), values)
+
+
+def _labeled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, int]) -> Metric:
+    for value, count in values.items():
+        family.add_metric([value], count)
+    return family
+
+
+REGISTRY.register(FromDatabase())
