@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
 
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
 
 
 @contextmanager
@@ -32,6 +32,9 @@ def _advisory_lock(name: str) -> Iterator[bool]:
             (mine,) = cursor.fetchone()
         yield mine
     finally:
+        # Not by closing alone: the server ends a session when it gets to it, and the next tick would find the lock taken.
+        with suppress(DatabaseError):
+            guard.rollback()
         guard.close()
 
 

@@ -26,6 +26,7 @@ TICK = "tick"
 PLAN = "plan"  # starts of waiting GPRs have moved
 INVENTORY = "inventory"  # nodes, GPUs or agents
 SLICE = "slice"  # the kind of all slice topics
+LOST = "lost"  # to listeners of this process alone: Redis is away, so from now on hints are missed
 CHANNEL = "egs:hints"
 # Many changes, one kick: the first asks for a task, the task takes the key away before it looks.
 TICK_TASK, KICK_KEY, KICK_MS = "gpr.tick", "egs:kick", 2000
@@ -105,7 +106,13 @@ def _redis() -> redis.Redis:
 
 
 _reader_lock = threading.Lock()
+_is_lost = threading.Event()
 READER_NAME = "egs-hints"
+
+
+def hints_flow() -> bool:
+    """False while this process listens and cannot hear the others."""
+    return not _is_lost.is_set()
 
 
 def _start_reader() -> None:
@@ -125,8 +132,12 @@ def _read_forever() -> None:
                 ignore_subscribe_messages=True
             ) as subscription:
                 subscription.subscribe(CHANNEL)
+                _is_lost.clear()
                 for message in subscription.listen():
                     _deliver(message["data"].decode())
         except redis.RedisError as error:
             log.warning("hints_reconnect", error=type(error).__name__)
+            if not _is_lost.is_set():
+                _is_lost.set()
+                _deliver(LOST)
             pause.wait(RECONNECT_S)

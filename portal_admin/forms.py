@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django import forms
 
+from egs.pages.fields import PlainTextField
 from slices.models import PRIORITY_MAX, PRIORITY_MIN
 
 WHY_MAX_CHARS = 150
@@ -15,7 +16,7 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def _why(hint: str, *, required: bool) -> forms.CharField:
-    return forms.CharField(label="Reason", max_length=WHY_MAX_CHARS, required=required, help_text=hint)
+    return PlainTextField(label="Reason", max_length=WHY_MAX_CHARS, required=required, help_text=hint)
 
 
 class DecisionForm(forms.Form):

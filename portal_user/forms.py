@@ -8,9 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 from django import forms
+from rest_framework.exceptions import APIException
 
 from egs.errors import EgsError, InvalidInput, OverPolicy
 from egs.pages import words
+from egs.pages.fields import PlainTextField
+from egs.rest.fields import FreeForm
+from egs.rest.parsers import json_strict
 from gpr.models import Gpr
 from gpr.services.requests import spec_of
 from gpr.spec import GprSpec
@@ -77,7 +81,7 @@ class GprForm(ServiceForm):
     evictable = forms.BooleanField(label="May be evicted for a higher priority", required=False, initial=True)
     may_evict = forms.BooleanField(label="May evict others of lower priority", required=False)
     requeue_on_failure = forms.BooleanField(label="Queue again when evicted or failed", required=False, initial=True)
-    model_name = forms.CharField(label="Model name", max_length=200, required=False)
+    model_name = PlainTextField(label="Model name", max_length=200, required=False)
     model_parameters = forms.CharField(
         label="Parameters, as JSON", max_length=16_000, required=False, widget=forms.Textarea(attrs={"rows": 3})
     )
@@ -98,12 +102,9 @@ class GprForm(ServiceForm):
     def clean_model_parameters(self) -> dict[str, Any]:
         text = str(self.cleaned_data["model_parameters"]).strip()
         try:
-            found = json.loads(text) if text else {}
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise forms.ValidationError('Write a JSON object, as {"precision": "bf16"}.')
-        return found
+            return FreeForm().run_validation(json_strict(text)) if text else {}
+        except APIException:
+            raise forms.ValidationError('Write a JSON object of plain text and finite numbers, as {"precision": "bf16"}.') from None
 
     def spec(self) -> GprSpec:
         """What is asked. An offer that was chosen keeps it in that cluster, on that shape."""

@@ -15,9 +15,24 @@ PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
 
 
+# These touch no database: once, beside SQLite, is enough.
+WITHOUT_DATABASE = (
+    "tests/agent/",
+    "tests/planner/",
+    "tests/simulate/",
+    "tests/browser/test_live.py",
+    "tests/browser/test_styleguide.py",
+    "tests/browser/test_swap.py",
+)
+
+
+def _is_foreign(item: pytest.Item) -> bool:
+    return item.get_closest_marker(OTHER) is not None or (PROFILE == "postgres" and item.nodeid.startswith(WITHOUT_DATABASE))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test of the other profile is not skipped here: it does not belong here, and `make test` runs it there."""
-    foreign = [item for item in items if item.get_closest_marker(OTHER)]
+    foreign = [item for item in items if _is_foreign(item)]
     config.hook.pytest_deselected(items=foreign)
     items[:] = [item for item in items if item not in foreign]
 

@@ -1,6 +1,7 @@
 """The one WebSocket of a page: hints that something changed, nothing else. The page fetches what it shows by its own, permissioned address.
 
 Who listens is looked up again on every join, when rights may have changed, and every RECHECK_S; a login that has ended ends its sockets.
+While hints do not flow there is no socket: then the page polls, and says so.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from uuid import UUID
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
+from django.http import QueryDict
 from django.http.cookie import parse_cookie
 from django.http.request import split_domain_port, validate_host
 
 from accounts.sessions import session_load, session_token
 from egs.clock import db_now
 from egs.db_threads import in_db_thread
-from journal.hints import INVENTORY, PLAN, SLICE, kind_of, slice_topic, user_topic
+from journal.hints import INVENTORY, LOST, PLAN, SLICE, hints_flow, kind_of, slice_topic, user_topic
+from journal.models import Event
 from journal.wakeups import Waiter, wakeups
 from slices.models import Membership
 
 RECHECK_S = 30.0
 GAP_S = 0.25  # changes come in bursts: one message for all of them
-SIGNED_OUT, FOREIGN, STOPPING = 4401, 4403, 1001
+SIGNED_OUT, FOREIGN, STOPPING, NO_HINTS = 4401, 4403, 1001, 1013
 
 # What a hint means to a page: the names of the fragments' triggers.
 PAGE_TOPICS: dict[str, tuple[str, ...]] = {
@@ -35,6 +38,7 @@ PAGE_TOPICS: dict[str, tuple[str, ...]] = {
     PLAN: ("plan", "queue"),
     INVENTORY: ("gpus", "schedule"),
 }
+ADMIN_TOPICS = {"queue", "schedule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Listener:
     """Who listens, and to what."""
 
     user_id: UUID
+    is_admin: bool
     topics: frozenset[str]
 
 
@@ -50,13 +55,30 @@ def listener_of(session_key: str) -> Listener | None:
     token = session_token(session_load(session_key), now=db_now())
     if token is None:
         return None
-    topics = {user_topic(token.user_id), PLAN, INVENTORY}
+    topics = {user_topic(token.user_id), PLAN, INVENTORY, LOST}
     if token.user.is_admin:
         topics.add(SLICE)
     else:
         members = Membership.objects.filter(user=token.user_id).values_list("slice", flat=True)
         topics |= {slice_topic(slice_id) for slice_id in members}
-    return Listener(token.user_id, frozenset(topics))
+    return Listener(token.user_id, token.user.is_admin, frozenset(topics))
+
+
+def made_s(query: bytes) -> float:
+    """When the page was made, as its address of the socket says; long ago if it does not."""
+    try:
+        return float(QueryDict(query).get("since") or 0)
+    except ValueError:
+        return 0.0
+
+
+def has_news(listener: Listener, since_s: float) -> bool:
+    """Has anything been recorded since then that his pages may show?"""
+    news = Event.objects.order_by("-id")
+    if not listener.is_admin:
+        news = news.filter(slice_id__in=Membership.objects.filter(user=listener.user_id).values("slice"))
+    last_at = news.values_list("at", flat=True).first()
+    return last_at is not None and last_at.timestamp() >= since_s
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):
@@ -67,10 +89,11 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         if not is_same_origin(headers):
             await self.close(FOREIGN)
             return
+        self._page_made_s = made_s(self.scope["query_string"])
         self._session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME, "")
         listener = await self._look()
-        await self.accept()
         if listener is None:
+            await self.accept()
             await self.close(SIGNED_OUT)  # only after accepting can a browser read the code
             return
         self._task = asyncio.create_task(self._tell(listener))
@@ -85,19 +108,28 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
                 await self._task
         raise StopConsumer
 
-    async def _tell(self, listener: Listener | None) -> None:
+    async def _tell(self, first: Listener) -> None:
+        listener: Listener | None = first
         while listener is not None:
-            listener = await self._tell_while(listener)
-        await self.close(STOPPING if wakeups.is_closing else SIGNED_OUT)
+            listener = await self._tell_while(listener, is_first=listener is first)
+        if wakeups.is_closing:
+            await self.close(STOPPING)
+        else:
+            await self.close(SIGNED_OUT if hints_flow() else NO_HINTS)
 
-    async def _tell_while(self, listener: Listener) -> Listener | None:
+    async def _tell_while(self, listener: Listener, *, is_first: bool) -> Listener | None:
         """As long as his rights are these; then: what they are now."""
         loop = asyncio.get_running_loop()
         look_at = loop.time() + RECHECK_S
         with wakeups.expect(*listener.topics) as waiter:
-            while not wakeups.is_closing:
+            if is_first:
+                await self.accept()
+            # From here on nothing is missed; what happened since the page was made, or while his rights were looked up, may have been.
+            if not is_first or await in_db_thread(lambda: has_news(listener, self._page_made_s)):
+                await self.send_json({"topics": page_topics({SLICE, PLAN, INVENTORY}, listener)})
+            while not wakeups.is_closing and hints_flow():
                 topics = await _topics(waiter, look_at - loop.time())
-                if names := page_topics(topics):
+                if names := page_topics(topics, listener):
                     await self.send_json({"topics": names})
                 if user_topic(listener.user_id) in topics or loop.time() >= look_at:
                     found = await self._look()
@@ -118,8 +150,9 @@ async def _topics(waiter: Waiter, within_s: float) -> set[str]:
     return waiter.take()
 
 
-def page_topics(topics: set[str]) -> list[str]:
-    return sorted({name for topic in topics for name in PAGE_TOPICS.get(kind_of(topic), ())})
+def page_topics(topics: set[str], listener: Listener) -> list[str]:
+    names = {name for topic in topics for name in PAGE_TOPICS.get(kind_of(topic), ())}
+    return sorted(names if listener.is_admin else names - ADMIN_TOPICS)
 
 
 def is_same_origin(headers: dict[str, str]) -> bool:

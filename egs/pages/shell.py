@@ -100,7 +100,7 @@ class Shell:
             is_admin=request.user.is_admin,
             now=request.now,
             zone=str(request.zone),
-            live_url=LIVE_URL,
+            live_url=f"{LIVE_URL}?since={request.now.timestamp():.3f}",
         )
 
 

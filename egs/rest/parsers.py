@@ -37,15 +37,21 @@ class StrictJsonParser(BaseParser):
             return {}  # as for a request that says beforehand that it has no body
         try:
             text = raw.decode()
-            data = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)
-        except RecursionError:
-            raise ParseError(f"The JSON is nested deeper than {DEPTH_MAX} levels.") from None
         except UnicodeDecodeError:
             raise ParseError("The body is not UTF-8.") from None
-        except ValueError as error:
-            raise ParseError(f"The body is not JSON: {error}"[:200]) from None
-        _check(data)
-        return data
+        return json_strict(text)
+
+
+def json_strict(text: str) -> Any:
+    """What a database keeps as it is. Raises ParseError."""
+    try:
+        data = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)
+    except RecursionError:
+        raise ParseError(f"The JSON is nested deeper than {DEPTH_MAX} levels.") from None
+    except ValueError as error:
+        raise ParseError(f"The body is not JSON: {error}"[:200]) from None
+    _check(data)
+    return data
 
 
 def _finite(text: str) -> float:

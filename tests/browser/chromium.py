@@ -50,7 +50,8 @@ class Watch:
         page.on("request", self._request)
 
     def _console(self, message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
+        # htmx complains of a refetch that the reader cut off by going to another page; one that fails is complained of by the browser too.
+        if message.type in {"error", "warning"} and not message.text.startswith(("htmx:afterRequest,", "htmx:sendAbort,")):
             self.faults.append(f"console: {message.text}")
 
     def _request(self, request: Request) -> None:

@@ -11,9 +11,9 @@ from egs.asgi import application
 
 
 class Socket:
-    def __init__(self, path: str, *, headers: dict[str, str]) -> None:
+    def __init__(self, path: str, *, headers: dict[str, str], query: str = "") -> None:
         sent = [(name.encode(), value.encode()) for name, value in headers.items() if value]
-        scope: Any = {"type": "websocket", "path": path, "headers": sent, "subprotocols": []}
+        scope: Any = {"type": "websocket", "path": path, "query_string": query.encode(), "headers": sent, "subprotocols": []}
         self._link: Any = ApplicationCommunicator(application, scope)  # type: ignore[no-untyped-call]
 
     async def open(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,10 +18,10 @@ from accounts.services import token_revoke
 from egs.clock import db_now
 from egs.db_threads import in_db_thread
 from egs.pages import live
-from egs.pages.live import FOREIGN, SIGNED_OUT, STOPPING
+from egs.pages.live import FOREIGN, NO_HINTS, SIGNED_OUT, STOPPING
 from egs.pages.shell import LIVE_URL
 from journal import hints
-from journal.hints import PLAN, hint, slice_topic
+from journal.hints import LOST, PLAN, hint, slice_topic
 from journal.wakeups import Wakeups
 from slices.models import Role, Slice
 from slices.services import member_remove, member_set
@@ -73,15 +74,17 @@ def sign_in(user: User, *scopes: Scope) -> str:
     return str(client.cookies[settings.SESSION_COOKIE_NAME].value)
 
 
-def socket(cookie: str = "", *, origin: str = f"http://{HOST}", path: str = LIVE_URL) -> Socket:
-    return Socket(path, headers={"host": HOST, "origin": origin, "cookie": f"{settings.SESSION_COOKIE_NAME}={cookie}"})
+def socket(cookie: str = "", *, origin: str = f"http://{HOST}", path: str = LIVE_URL, since_s: float | None = None) -> Socket:
+    """Of a page that was made at `since_s`, or now."""
+    made_s = time.time() + 1 if since_s is None else since_s
+    headers = {"host": HOST, "origin": origin, "cookie": f"{settings.SESSION_COOKIE_NAME}={cookie}"}
+    return Socket(path, headers=headers, query=f"since={made_s}")
 
 
 @asynccontextmanager
 async def listening(user: User, *scopes: Scope) -> AsyncIterator[Socket]:
     page = socket(await in_thread(sign_in, user, *scopes))
     assert await page.open() == 0
-    await asyncio.sleep(0.3)  # until it waits for hints
     yield page
     await page.leave()
 
@@ -90,7 +93,7 @@ async def test_a_member_hears_of_his_workspace_and_nothing_but_topics(ada: User,
     async with listening(ada) as page:
         await in_thread(hint, slice_topic(vision.pk))
 
-        assert await page.heard() == {"topics": ["gpr", "queue", "schedule"]}
+        assert await page.heard() == {"topics": ["gpr"]}
 
 
 async def test_a_stranger_hears_nothing_of_it(ada: User, vision: Slice) -> None:
@@ -127,7 +130,7 @@ async def test_a_burst_of_changes_is_one_or_two_messages(ada: User, vision: Slic
             heard.append((await page.heard())["topics"])
 
     assert 1 <= len(heard) <= 4
-    assert {name for topics in heard for name in topics} == {"gpr", "plan", "queue", "schedule"}
+    assert {name for topics in heard for name in topics} == {"gpr", "plan"}
 
 
 async def test_what_a_page_says_is_not_listened_to(ada: User, vision: Slice) -> None:
@@ -173,16 +176,16 @@ async def test_a_revoked_token_ends_its_pages_by_itself(ada: User, monkeypatch: 
     await page.open()
 
     token = await in_thread(ApiToken.objects.select_related("user").get)
-    await in_thread(token_revoke, token=token, now=db_now())
+    await in_thread(lambda: token_revoke(token=token, now=db_now()))
 
     assert await page.closed() == SIGNED_OUT
 
 
 async def test_who_leaves_a_workspace_hears_of_it_no_more(ada: User, vision: Slice) -> None:
     ben = await in_thread(factories.user, "ben")
-    await in_thread(member_set, slice_=vision, user=ben, role=Role.VIEWER, actor=None, now=db_now())
+    await in_thread(lambda: member_set(slice_=vision, user=ben, role=Role.VIEWER, actor=None, now=db_now()))
     async with listening(ben) as page:
-        await in_thread(member_remove, slice_=vision, user=ben, actor=ada, now=db_now())
+        await in_thread(lambda: member_remove(slice_=vision, user=ben, actor=ada, now=db_now()))
         while not await page.is_quiet(QUIET_S):
             await page.heard()
         await in_thread(hint, slice_topic(vision.pk))
@@ -193,7 +196,7 @@ async def test_who_leaves_a_workspace_hears_of_it_no_more(ada: User, vision: Sli
 async def test_who_joins_a_workspace_hears_of_it_from_then_on(vision: Slice) -> None:
     ben = await in_thread(factories.user, "ben")
     async with listening(ben) as page:
-        await in_thread(member_set, slice_=vision, user=ben, role=Role.VIEWER, actor=None, now=db_now())
+        await in_thread(lambda: member_set(slice_=vision, user=ben, role=Role.VIEWER, actor=None, now=db_now()))
         while not await page.is_quiet(QUIET_S):
             await page.heard()
         await in_thread(hint, slice_topic(vision.pk))
@@ -209,3 +212,40 @@ async def test_a_server_that_stops_lets_its_pages_go(ada: User, wakeups: Wakeups
     wakeups.close()
 
     assert await page.closed() == STOPPING
+
+
+async def test_while_hints_are_lost_there_is_no_socket_so_that_the_page_polls(ada: User, wakeups: Wakeups) -> None:
+    """Else it would say that it is live, and show what is long over."""
+    page = socket(await in_thread(sign_in, ada))
+    await page.open()
+    await asyncio.sleep(0.3)
+    try:
+        hints._is_lost.set()
+        wakeups.wake(LOST)
+        assert await page.closed() == NO_HINTS
+
+        again = socket(await in_thread(sign_in, ada))
+        await again.open()
+        assert await again.closed() == NO_HINTS
+    finally:
+        hints._is_lost.clear()
+
+
+async def test_what_happened_between_making_the_page_and_its_joining_is_not_missed(ada: User, vision: Slice) -> None:
+    cookie, made_at = await in_thread(sign_in, ada), await in_thread(db_now)
+    quiet = socket(cookie, since_s=made_at.timestamp())
+    await quiet.open()
+    assert await quiet.is_quiet(QUIET_S)
+    await quiet.leave()
+    await in_thread(lambda: member_set(slice_=vision, user=ada, role=Role.OWNER, actor=None, now=db_now()))
+
+    late = socket(cookie, since_s=made_at.timestamp())
+    await late.open()
+
+    assert await late.heard() == {"topics": ["gpr", "gpus", "plan"]}
+    await late.leave()
+
+
+@pytest.mark.parametrize("query", ["", "since=", "since=soon", "since=nan", "since=-1e999"])
+def test_an_address_that_does_not_say_when_the_page_was_made_means_long_ago(query: str) -> None:
+    assert not live.made_s(query.encode()) > 0

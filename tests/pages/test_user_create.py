@@ -133,6 +133,10 @@ def test_a_token_that_may_only_read_opens_no_form_and_files_nothing(world: World
         ({"idle_timeout": "never"}, "Write 90 min"),
         ({"model_parameters": "[1, 2]"}, "JSON object"),
         ({"model_parameters": "{"}, "JSON object"),
+        ({"model_parameters": '{"a": NaN}'}, "JSON object"),
+        ({"model_parameters": '{"a": 1e999}'}, "JSON object"),
+        ({"model_parameters": '{"a": "\\u0000"}'}, "JSON object"),
+        ({"model_name": "kept-as-typed\u202eb"}, "control or invisible"),
         ({"model_parameters": "[" * 9000}, "JSON object"),
     ],
 )
