@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Lower
 
 from worker_agent.protocol import Desired, Outcome, Phase
 
@@ -37,6 +38,8 @@ class Cluster(models.Model):
         ordering: ClassVar[list[str]] = ["name"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["uid"], condition=~Q(uid=""), name="cluster_uid_once"),
+            # People read and type names: two that differ only in upper and lower case would be taken for each other.
+            models.UniqueConstraint(Lower("name"), name="cluster_name_once_in_any_case"),
         ]
 
     def __str__(self) -> str:

@@ -24,7 +24,8 @@ def cluster_create(*, name: str, actor: User | None, now: datetime) -> Cluster:
         with transaction.atomic():
             cluster = Cluster.objects.create(name=name, created_at=now)
     except IntegrityError:
-        raise Conflict(f"There is already a cluster named {name}. Choose another name.") from None
+        taken = Cluster.objects.filter(name__iexact=name).values_list("name", flat=True).first() or name
+        raise Conflict(f"There is already a cluster named {taken}; upper and lower case count as the same. Choose another name.") from None
     event_record(kind="cluster.created", message=f"Cluster {name} was added.", at=now, actor=actor, cluster_id=cluster.pk)
     return cluster
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 
 from accounts.tokens import TokenKind, token_parse
 from egs.clock import db_now
@@ -12,6 +14,7 @@ from inventory.services.agents import agent_register
 from journal.models import Event
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
+from tests.promises.books import is_refused, raw
 from worker_agent.protocol import RegisterRequest
 
 INTERNALS = ("uid", "generation", "rewound_at", "agent")
@@ -61,6 +64,26 @@ def test_an_administrator_adds_one_and_joins_its_agent(admin: Caller) -> None:
     assert agent_register(message=message, now=db_now()).cluster == "new"
     assert admin.get("clusters/new/").json()["agent"]["agent_version"] == "1"
     assert body["token"] not in str(list(Event.objects.values()))
+
+
+def test_no_two_have_names_that_differ_only_in_case(admin: Caller, world: World) -> None:
+    """Whoever reads `aurora` in an offer means one cluster. The refusal names the one that is there."""
+    body = assert_problem(admin.post("clusters/", {"name": "AURORA"}), 409, "conflict")
+
+    assert "There is already a cluster named aurora" in body["detail"]
+    assert is_refused(lambda: Cluster.objects.create(name="Aurora", created_at=db_now()))
+    assert Cluster.objects.count() == 1
+
+
+def test_a_database_that_has_such_names_already_is_told_which_before_it_is_changed(world: World) -> None:
+    """An update never picks the cluster that loses its name."""
+    migration = import_module("inventory.migrations.0005_cluster_names")
+    migration.refuse_twins(apps, None)
+    raw("DROP INDEX cluster_name_once_in_any_case")
+    Cluster.objects.create(name="AURORA", created_at=db_now())
+
+    with pytest.raises(ValueError, match=r"AURORA and aurora|aurora and AURORA"):
+        migration.refuse_twins(apps, None)
 
 
 def test_a_new_join_token_ends_an_unused_one(admin: Caller, world: World) -> None:
