@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -38,5 +39,10 @@ def create_by_request(request: Request, *, route: str, now: datetime, create: Ca
         return Creation(create(), False)
     if not 0 < len(key) <= KEY_MAX_CHARS or not key.isascii() or not key.isprintable():
         raise InvalidInput({HEADER: [f"Must be 1 to {KEY_MAX_CHARS} printable ASCII characters."]})
-    digest = hashlib.sha256(json.dumps(request.data, sort_keys=True).encode()).hexdigest()
+    digest = digest_of(request.data)
     return Creation(*create_once(user=actor_of(request), route=route, key=key, digest=digest, now=now, create=create))
+
+
+def digest_of(body: Any) -> str:
+    """By which the same request is known again, whether it came by REST or by a page."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -39,7 +39,7 @@ class CanNeverStart(EgsError):
 
 class OverPolicy(EgsError):
     code = "over_policy"
-    title = "The policy of the slice does not allow this"
+    title = "The policy of the workspace does not allow this"
 
 
 class NotAllowed(EgsError):
@@ -57,6 +57,7 @@ class NotFound(EgsError):
 
     def __init__(self, what: str = "object") -> None:
         super().__init__(f"There is no such {what}, or you may not see it.")
+        self.what = what
 
 
 class IllegalTransition(EgsError):

@@ -76,6 +76,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "egs.pages.middleware.HeadAsGet",
     "egs.pages.errors.Refusals",
 ]
 ROOT_URLCONF = "egs.urls"

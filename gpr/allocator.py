@@ -20,6 +20,7 @@ from django.db.models import F
 from egs.clock import db_now
 from egs.errors import Conflict, EgsError
 from egs.locks import single_runner
+from egs.words import are, plural, utc
 from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState, Promise
 from gpr.planner.plan import Explanation, Reason
@@ -148,7 +149,7 @@ def _activate(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
         gpr=gpr,
         to=S.ACTIVE,
         now=now,
-        message=f"{gpr.name} is provisioned until {ends_at:%Y-%m-%d %H:%M:%S} UTC.",
+        message=f"{gpr.name} is provisioned until {utc(ends_at)}.",
         changes={"active_at": active_at, "ends_at": ends_at, "entry_attempts": 0},
     )
     books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
@@ -188,7 +189,7 @@ def _tell_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
         if Gpr.objects.filter(pk=gpr.pk, state=S.EXITING, version=gpr.version).update(explanation=told):
             event_record(
                 kind="gpr.exit_overdue",
-                message=f"{len(late)} nodes of {gpr.name} are not back yet: {', '.join(late[:OVERDUE_NAMES_MAX])}. "
+                message=f"{plural(len(late), 'node')} of {gpr.name} {are(len(late))} not back yet: {', '.join(late[:OVERDUE_NAMES_MAX])}. "
                 "If their agent is gone, an administrator can free them by force.",
                 at=now,
                 severity=Severity.WARNING,
@@ -220,7 +221,7 @@ def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
         gpr=gpr,
         to=S.PROVISIONING,
         now=now,
-        message=f"{gpr.nodes} nodes of cluster {cluster.name} are being prepared for {gpr.name}.",
+        message=f"{plural(gpr.nodes, 'node')} of cluster {cluster.name} {are(gpr.nodes)} being prepared for {gpr.name}.",
         changes={"cluster": cluster, "provisioning_at": now, "run": gpr.run + 1, "explanation": {}, "planned_start_at": None},
     )
     reservations_hold(

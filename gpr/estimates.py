@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from accounts.models import User
-from gpr.explaining import Told, explain
+from egs.words import utc
+from gpr.explaining import Say, Told, explain
 from gpr.models import Gpr
 from gpr.planner.engine import offers
 from gpr.planner.plan import Offer
@@ -60,11 +61,11 @@ class _Variant:
     starts: Mapping[str, int]
 
 
-def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None) -> list[Estimate]:
+def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, say: Say = utc) -> list[Estimate]:
     """One offer for each cluster and shape, soonest first. `edited`: for a change of a waiting GPR. Raises as `gpr_submit` does."""
     candidate, loaded = candidate_of(spec, actor=actor, now=now, edited=edited)
     found = _best_of_each(offers(loaded.snapshot, candidate))
-    told = explain([offer.explanation for offer in found], actor=actor, now=now)
+    told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
     variants = _variants(spec, candidate, loaded.snapshot, found)
     return [
         _estimate(offer, loaded.pools[offer.pool], text, variants, loaded.snapshot.now_s) for offer, text in zip(found, told, strict=True)

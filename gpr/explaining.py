@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from accounts.models import User
+from egs.words import utc
 from gpr.models import Gpr
 from gpr.planner.explain import STRANGER, sentence
 from gpr.planner.plan import Blocker, Explanation, Reason
 from gpr.selectors import names_visible_to
 from gpr.snapshot import at
+
+# How a moment is said to the reader of a sentence.
+Say = Callable[[datetime], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +40,24 @@ class Told:
     ahead_count: int
 
 
-def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime) -> list[Told]:
+def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, say: Say = utc) -> list[Told]:
     """One query, however many there are."""
     names = names_visible_to(actor, {blocker.id for explanation in explanations for blocker in explanation.blockers})
-    return [_told(explanation, names, math.floor(now.timestamp())) for explanation in explanations]
+    return [_told(explanation, names, math.floor(now.timestamp()), say) for explanation in explanations]
 
 
-def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime) -> dict[Any, Told]:
+def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, say: Say = utc) -> dict[Any, Told]:
     """By id of the GPR; those that wait for no start have none."""
     waiting = [gpr for gpr in gprs if gpr.explanation]
-    told = explain([_stored(gpr.explanation) for gpr in waiting], actor=actor, now=now)
+    told = explain([_stored(gpr.explanation) for gpr in waiting], actor=actor, now=now, say=say)
     return {gpr.pk: text for gpr, text in zip(waiting, told, strict=True)}
 
 
-def _told(explanation: Explanation, names: Mapping[str, str], now_s: int) -> Told:
+def _told(explanation: Explanation, names: Mapping[str, str], now_s: int, say: Say) -> Told:
     blockers = [_told_blocker(blocker, names[blocker.id]) for blocker in explanation.blockers if blocker.id in names]
     if len(blockers) < len(explanation.blockers):
         blockers.append(ToldBlocker(STRANGER))
-    text = sentence(explanation, now_s=now_s, name_of=names.get)
+    text = sentence(explanation, now_s=now_s, name_of=names.get, say_at=lambda at_s: say(at(at_s)))
     return Told(explanation.reason, text, blockers, explanation.ahead_count)
 
 

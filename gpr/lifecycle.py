@@ -37,7 +37,8 @@ ENDS_AS: dict[str, GprState] = {
 }
 
 
-def _way_out(state: str) -> str:
+def way_out(state: str) -> str:
+    """What can be done instead."""
     if state in {S.PENDING_APPROVAL, S.QUEUED}:
         return "While it waits it can be changed or canceled."
     if state in {S.PROVISIONING, S.ACTIVE}:
@@ -63,7 +64,7 @@ def gpr_transition(
     """
     old = gpr.state
     if to not in TRANSITIONS.get(old, frozenset()):
-        raise IllegalTransition(f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there. {_way_out(old)}", state=old)
+        raise IllegalTransition(f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there. {way_out(old)}", state=old)
 
     if S.QUEUED in {old, to}:
         witness_lock()  # a plan in the making must not count it twice, among those who wait and those who run, or not at all

@@ -40,7 +40,7 @@ def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: in
     if gpr is None:
         raise NotFound("GPR")
     if write and not is_writable_by(actor, gpr):
-        raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change this GPR.")
+        raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
     if version is not None and version != gpr.version:
         raise StaleState(f"This GPR is at version {gpr.version}, you gave {version}. Read it again and decide anew.", version=gpr.version)
     return gpr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils.dateparse import parse_duration
 
 from egs.errors import InvalidInput, OverPolicy
+from egs.words import duration_exact, number, plural
 from inventory.models import Cluster, Node
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
@@ -51,6 +52,11 @@ class GprSpec:
 
 # The fields that are copied to the Gpr as they are.
 PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters"})
+# Of those that need not be given, what they are then.
+DEFAULTS: dict[str, Any] = {
+    "model": {},
+    **{name: each.default for name, each in GprSpec.__dataclass_fields__.items() if name in PLAIN_FIELDS and each.default is not MISSING},
+}
 
 
 def duration_parse(text: str) -> int:
@@ -84,8 +90,8 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
     longest_s = min(spec.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
     if spec.duration_s > longest_s:
         raise OverPolicy(
-            f"A GPR of workspace {spec.slice.name} may take {longest_s} s at most; {spec.duration_s} s were asked for. "
-            "Book less, and again later if it is not enough.",
+            f"In workspace {spec.slice.name} one may take {duration_exact(longest_s)} at most; "
+            f"{duration_exact(spec.duration_s)} were asked for. Book less, and again later if it is not enough.",
             limit="duration_max_s",
             most=longest_s,
         )
@@ -107,13 +113,14 @@ def approval_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[
     """
     policy, asked = spec.slice, _measures(spec)
     had = _measures(granted) if granted is not None else dict.fromkeys(asked, 0)
+    nodes, gpus, duration_s, priority = policy.nodes_approval, policy.gpus_approval, policy.duration_approval_s, policy.priority_approval
     rules = [
-        ("nodes", policy.nodes_approval, "{} nodes; more than {} need approval."),
-        ("gpus", policy.gpus_approval, "{} GPUs; more than {} need approval."),
-        ("duration_s", policy.duration_approval_s, "{} s; longer than {} s needs approval."),
-        ("priority", policy.priority_approval, "Priority {}; above {} needs approval."),
+        ("nodes", nodes, plural(asked["nodes"], "node"), f"more than {number(nodes)} need approval"),
+        ("gpus", gpus, plural(asked["gpus"], "GPU"), f"more than {number(gpus)} need approval"),
+        ("duration_s", duration_s, duration_exact(asked["duration_s"]), f"longer than {duration_exact(duration_s)} needs approval"),
+        ("priority", priority, f"Priority {asked['priority']}", f"above {priority} needs approval"),
     ]
-    return [Breach(name, text.format(asked[name], limit), limit) for name, limit, text in rules if asked[name] > max(limit, had[name])]
+    return [Breach(name, f"{said}; {rule}.", limit) for name, limit, said, rule in rules if asked[name] > max(limit, had[name])]
 
 
 def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[str]:
@@ -138,7 +145,8 @@ def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> lis
         ("idle_timeout_s", spec.idle_timeout_s, 60, settings.EGS_DURATION_MAX_S),
     ]:
         if value is not None and not least <= value <= most:
-            faults.append((field_name, f"Must be from {least} to {most}."))
+            said = duration_exact if field_name.endswith("_s") else number
+            faults.append((field_name, f"Must be from {said(least)} to {said(most)}."))
     if spec.duration_s < 1:
         faults.append(("duration_s", "Must be at least one second."))
     if len(str(spec.model)) > MODEL_MAX_CHARS:
@@ -156,7 +164,7 @@ def _name_faults(name: str) -> list[str]:
 
 def _shape_faults(spec: GprSpec) -> list[tuple[str, str]]:
     if not spec.shape:
-        return [] if spec.min_gpu_memory_gib else [("shape", "Name a shape, or give min_gpu_memory_gib to let EGS choose.")]
+        return [] if spec.min_gpu_memory_gib else [("shape", "Name a shape, or say how much memory each GPU needs at least.")]
     known = shapes_of(spec.slice)
     if spec.shape in known:
         return []

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
+from egs.words import utc
 from gpr.models import Gpr, Promise, PromiseMove, Witness
 from gpr.planner.engine import plan
 from gpr.planner.plan import Explanation, Placement, Plan
@@ -122,7 +123,7 @@ def _record_move(gpr: Gpr, move: Move, now: datetime) -> None:
     )
     event_record(
         kind="promise.moved",
-        message=f"The promised start moved from {at(move.old_s):%Y-%m-%d %H:%M:%S} to {at(move.new_s):%Y-%m-%d %H:%M:%S} UTC.",
+        message=f"The promised start moved from {utc(at(move.old_s))} to {utc(at(move.new_s))}.",
         at=now,
         severity=Severity.WARNING,
         reason=move.cause.value,

@@ -34,7 +34,7 @@ def slice_for(actor: User, reference: str | UUID, *, role: Role = Role.VIEWER) -
         raise NotFound("slice")
     # Whoever sees it is a viewer at least.
     if role != Role.VIEWER and not has_role(actor, slice_, role):
-        raise NotAllowed(f"In slice {slice_.name} this needs the role {role}. Ask one of its owners.")
+        raise NotAllowed(f"In workspace {slice_.name} this needs the role {role}. Ask one of its owners.")
     return slice_
 
 

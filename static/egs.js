@@ -148,11 +148,6 @@
     event.preventDefault(); // a small screen has no room for it: there a click opens its page
     if (elt.matches("a")) location.assign(elt.href);
   });
-  document.addEventListener("htmx:beforeSwap", (event) => {
-    const { target, xhr } = event.detail;
-    if (target.id !== "ask" || xhr.status < 400 || !xhr.responseText.includes("<dialog")) return;
-    Object.assign(event.detail, { shouldSwap: true, isError: false });
-  });
   document.addEventListener("htmx:afterSettle", () => {
     const dialog = document.querySelector("dialog[data-show]:not([open])");
     if (!dialog) return;

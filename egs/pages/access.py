@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -19,6 +19,7 @@ from accounts.models import ApiToken, Scope, User
 from accounts.sessions import session_token
 from egs.clock import db_now
 from egs.errors import NotAllowed, NotFound
+from egs.pages import words
 
 ZONE_COOKIE = "egs_zone"
 P = ParamSpec("P")
@@ -47,11 +48,11 @@ def signed_in(view: View[P]) -> AnyView[P]:
         now = db_now()
         token = session_token(request.session, now=now)
         if token is None:
-            return to_login(request)
+            return kept_private(to_login(request))
         page = _as_page(request, token, now)
-        if request.method not in {"GET", "HEAD"} and not page.may_write:
-            raise NotAllowed("Your access token may only read. Sign in with one that may write.")
-        return view(page, *args, **kwargs)
+        if request.method != "GET":
+            needs_write(page)
+        return kept_private(view(page, *args, **kwargs))
 
     return guarded
 
@@ -66,6 +67,18 @@ def admin_only(view: View[P]) -> AnyView[P]:
         return view(request, *args, **kwargs)
 
     return signed_in(guarded)
+
+
+def needs_write(request: PageRequest) -> None:
+    """Also before a form is opened that could not be sent. Raises NotAllowed."""
+    if not request.may_write:
+        raise NotAllowed("Your access token may only read. Sign in with one that may write.")
+
+
+def kept_private(response: HttpResponse) -> HttpResponse:
+    """Behind a login nothing is kept: not by a proxy, not for the next who sits at this browser."""
+    response.headers["Cache-Control"] = "private, no-store"
+    return response
 
 
 def to_login(request: HttpRequest) -> HttpResponse:
@@ -93,6 +106,11 @@ def zone_of(request: HttpRequest) -> ZoneInfo:
         return ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64])
     except (ValueError, OSError, KeyError):
         return ZoneInfo("UTC")
+
+
+def says(request: PageRequest) -> Callable[[datetime], str]:
+    """How a moment is said to this reader."""
+    return partial(words.moment, now=request.now, zone=request.zone)
 
 
 def _as_page(request: HttpRequest, token: ApiToken, now: datetime) -> PageRequest:

@@ -11,6 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from egs.errors import EgsError, NotFound
+from egs.pages.access import kept_private
+from egs.pages.refusals import refusal_of
 from egs.rest import problems
 
 API_PREFIX = "/api/"
@@ -28,7 +30,8 @@ class Refusals:
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if isinstance(error, EgsError):
-            return refuse(request, error.status, error.title, error.detail)
+            told = refusal_of(error)
+            return refuse(request, error.status, told.title, told.detail)
         if isinstance(error, OperationalError | InterfaceError):
             return _unavailable(request)
         return None
@@ -38,8 +41,8 @@ def refuse(request: HttpRequest, status: int, title: str, detail: str) -> HttpRe
     if getattr(request, "htmx", False):
         # htmx swaps no 4xx: what is on the page stays, and the script shows this.
         told = json.dumps({"egs:refused": {"title": title, "detail": detail}})
-        return HttpResponse(status=status, headers={"HX-Trigger": told})
-    return render(request, "errors/error.html", {"status": status, "title": title, "detail": detail}, status=status)
+        return kept_private(HttpResponse(status=status, headers={"HX-Trigger": told}))
+    return kept_private(render(request, "errors/error.html", {"status": status, "title": title, "detail": detail}, status=status))
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -7,9 +7,12 @@ always agree: at 13:08:04, 14:20 is "in 1 h 12 min".
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
-MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+from egs.words import DAY_S, HOUR_S, MINUTE_S, UTC_FORMAT, UTC_TEXT, duration, duration_exact, number, plural, split
+
+__all__ = ["DAY_S", "HOUR_S", "MINUTE_S", "duration", "duration_exact", "number", "plural"]
 
 # Longer than any box may be, and short enough that no sum of it leaves the calendar.
 DURATION_S_MAX = 10_000 * DAY_S
@@ -70,6 +73,20 @@ def moment_title(at: datetime, *, zone: tzinfo) -> str:
     return f"{text}, {day}{utc:%H:%M} UTC"
 
 
+def moments_in(sentence: str) -> Iterator[str | datetime]:
+    """A sentence of a service in its parts: text, and the moments in it, which are there in UTC (egs/words.py)."""
+    begin = 0
+    for found in UTC_TEXT.finditer(sentence):
+        try:
+            at = datetime.strptime(found[0], UTC_FORMAT).replace(tzinfo=UTC)
+        except ValueError:
+            continue  # somebody's own words that only look like one
+        yield sentence[begin : found.start()]
+        yield at
+        begin = found.end()
+    yield sentence[begin:]
+
+
 def zone_name(at: datetime, *, zone: tzinfo) -> str:
     """`CET`, `UTC`; places without letters of their own have an offset: `UTC+03`."""
     name = at.astimezone(zone).tzname() or "UTC"
@@ -96,24 +113,9 @@ def late(span_s: float) -> str:
     return f"+{_coarse(int(span_s))}" if span_s >= MINUTE_S else ""
 
 
-def duration(span_s: float) -> str:
-    """`38 s`, `2 min 06 s`, `45 min`, `3 h 05 min`, `2 d 4 h`: exact to the second under an hour, then to the minute."""
-    return duration_exact(span_s if span_s < HOUR_S else span_s - span_s % MINUTE_S)
-
-
-def duration_exact(span_s: float) -> str:
-    """For a field: what `duration_parse` reads back as the same number of seconds."""
-    days, hours, minutes, seconds = _split(span_s)
-    parts: list[str] = []
-    for count, unit in ((days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")):
-        if count:
-            parts.append(f"{count:02d} {unit}" if parts and unit in {"min", "s"} else f"{count} {unit}")
-    return " ".join(parts) or "0 s"
-
-
 def duration_narrow(span_s: float) -> str:
     """For narrow columns: `45m`, `3h05`, `2d4h`."""
-    days, hours, minutes, _ = _split(span_s)
+    days, hours, minutes, _ = split(span_s)
     if days:
         return f"{days}d{hours}h" if hours else f"{days}d"
     return f"{hours}h{minutes:02d}" if hours else f"{minutes}m"
@@ -149,19 +151,6 @@ def _within(span_s: int) -> int:
     return span_s
 
 
-def number(value: float) -> str:
-    """`10,000`; one decimal when it has any: `5.4`."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 node`, `2 nodes`, `10,000 queries`."""
-    if count == 1:
-        return f"1 {noun}"
-    ending = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
-    return f"{number(count)} {ending}"
-
-
 def ask(nodes: int, gpus_per_node: int | None, shape: str = "") -> str:
     """`4 × 8 H100-80GB`: nodes × GPUs per node. Without a number of GPUs all of each node: `4 nodes H100-80GB`."""
     size = f"{nodes} × {gpus_per_node}" if gpus_per_node else plural(nodes, "node")
@@ -186,8 +175,3 @@ def _clock_span(at: datetime, now: datetime) -> str | None:
 def _coarse(span_s: int) -> str:
     """From a day on in days and hours."""
     return duration_exact(span_s - span_s % (HOUR_S if span_s >= DAY_S else MINUTE_S))
-
-
-def _split(span_s: float) -> tuple[int, int, int, int]:
-    whole_s = max(0, int(span_s))
-    return whole_s // DAY_S, whole_s % DAY_S // HOUR_S, whole_s % HOUR_S // MINUTE_S, whole_s % MINUTE_S

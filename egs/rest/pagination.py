@@ -44,33 +44,47 @@ class Cursor:
         return base64.urlsafe_b64encode(packed.encode()).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class CursorPage:
+    """`next`, `previous`: cursors as text; None where there is nothing more."""
+
+    rows: list[Any]
+    next: str | None
+    previous: str | None
+
+
+def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, size: int) -> CursorPage:
+    """The fields of `ordering`, or annotations of `rows`, must together be unique and never null. Raises ValidationError: no cursor."""
+    at = _decode(rows, ordering, cursor)
+    backward = at is not None and at.is_reversed
+    order = _turned(ordering) if backward else ordering
+    rows = rows.order_by(*order)
+    if at is not None:
+        rows = rows.filter(_behind(order, at.values))
+    found = list(rows[: size + 1])
+    page = found[:size]
+    if backward:
+        page.reverse()
+    is_more = len(found) > size
+    has_next, has_previous = (True, is_more) if backward else (is_more, at is not None)
+    here = at.values if at else ()
+    last, first = (_values(page[-1], ordering), _values(page[0], ordering)) if page else (here, here)
+    return CursorPage(page, Cursor(False, last).encode() if has_next else None, Cursor(True, first).encode() if has_previous else None)
+
+
 class CreatedPagination(BasePagination):
-    """Newest first. `?page_size=` up to 500. The fields of `ordering` must together be unique and never null."""
+    """Newest first. `?page_size=` up to 500. For `ordering` see `page_behind`."""
 
     ordering: ClassVar[tuple[str, ...]] = ("-created_at", "id")
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
         self._url = request.build_absolute_uri()
-        size = _page_size(request.query_params.get(PAGE_SIZE))
-        cursor = self._decode(queryset.model, request.query_params.get(CURSOR))
-        backward = cursor is not None and cursor.is_reversed
-        rows = queryset.order_by(*(_turned(self.ordering) if backward else self.ordering))
-        if cursor is not None:
-            rows = rows.filter(_behind(_turned(self.ordering) if backward else self.ordering, cursor.values))
-        found = list(rows[: size + 1])
-        page = found[:size]
-        if backward:
-            page.reverse()
-        is_more = len(found) > size
-        has_next, has_previous = (True, is_more) if backward else (is_more, cursor is not None)
-        self._next = self._link(Cursor(False, self._values(page[-1]) if page else cursor.values if cursor else ())) if has_next else None
-        self._previous = (
-            self._link(Cursor(True, self._values(page[0]) if page else cursor.values if cursor else ())) if has_previous else None
-        )
-        return page
+        size, cursor = _page_size(request.query_params.get(PAGE_SIZE)), request.query_params.get(CURSOR)
+        self._page = page_behind(queryset, self.ordering, cursor=cursor, size=size)
+        return self._page.rows
 
     def get_paginated_response(self, data: Any) -> Response:
-        return Response({"next": self._next, "previous": self._previous, "results": data})
+        return Response({"next": self._link(self._page.next), "previous": self._link(self._page.previous), "results": data})
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         link = {"type": "string", "format": "uri", "nullable": True}
@@ -88,23 +102,8 @@ class CreatedPagination(BasePagination):
             {"name": PAGE_SIZE, "in": "query", "required": False, "description": "Rows a page.", "schema": size},
         ]
 
-    def _link(self, cursor: Cursor) -> str:
-        return replace_query_param(self._url, CURSOR, cursor.encode())
-
-    def _values(self, row: Any) -> tuple[Any, ...]:
-        return tuple(_value(row, name.lstrip("-")) for name in self.ordering)
-
-    def _decode(self, model: type[models.Model], text: str | None) -> Cursor | None:
-        if text is None:
-            return None
-        try:
-            is_reversed, packed = json.loads(base64.urlsafe_b64decode(text[:CURSOR_MAX_CHARS].encode("ascii")))
-            if not isinstance(is_reversed, bool) or len(packed) != len(self.ordering):
-                raise ValueError("not a cursor of this list")
-            values = [_unpacked(_field(model, name.lstrip("-")), value) for name, value in zip(self.ordering, packed, strict=True)]
-        except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error, FieldInvalid):
-            raise ValidationError({CURSOR: ["This is no cursor of this list."]}) from None
-        return Cursor(is_reversed, tuple(values))
+    def _link(self, cursor: str | None) -> str | None:
+        return replace_query_param(self._url, CURSOR, cursor) if cursor is not None else None
 
 
 class NamePagination(CreatedPagination):
@@ -113,6 +112,23 @@ class NamePagination(CreatedPagination):
 
 class EventPagination(CreatedPagination):
     ordering = ("-id",)
+
+
+def _values(row: Any, ordering: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(_value(row, name.lstrip("-")) for name in ordering)
+
+
+def _decode(rows: Any, ordering: Sequence[str], text: str | None) -> Cursor | None:
+    if text is None:
+        return None
+    try:
+        is_reversed, packed = json.loads(base64.urlsafe_b64decode(text[:CURSOR_MAX_CHARS].encode("ascii")))
+        if not isinstance(is_reversed, bool) or len(packed) != len(ordering):
+            raise ValueError("not a cursor of this list")
+        values = [_unpacked(_field(rows, name.lstrip("-")), value) for name, value in zip(ordering, packed, strict=True)]
+    except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error, FieldInvalid):
+        raise ValidationError({CURSOR: ["This is no cursor of this list."]}) from None
+    return Cursor(is_reversed, tuple(values))
 
 
 def _page_size(text: str | None) -> int:
@@ -145,8 +161,12 @@ def _value(row: Any, path: str) -> Any:
     return row
 
 
-def _field(model: type[models.Model], path: str) -> models.Field[Any, Any]:
+def _field(rows: Any, path: str) -> models.Field[Any, Any]:
+    if path in rows.query.annotations:
+        made: models.Field[Any, Any] = rows.query.annotations[path].output_field
+        return made
     *steps, last = path.split("__")
+    model: type[models.Model] = rows.model
     for step in steps:
         related = model._meta.get_field(step).related_model
         model = related if isinstance(related, type) else model

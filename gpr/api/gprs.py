@@ -42,7 +42,7 @@ from gpr.models import Gpr
 from gpr.selectors import gpr_for, gprs_visible_to, queue_visible_to, steps_of, with_nodes
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.services.requests import CREATION_ROUTE, gpr_cancel, gpr_edit, gpr_submit, spec_of
 from gpr.spec import approval_reasons
 from inventory.models import StepResult
 
@@ -77,7 +77,7 @@ class GprViewSet(ApiViewSet[Gpr]):
         def submit() -> UUID:
             return gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now).pk
 
-        made = create_by_request(request, route="gprs", now=self.now, create=submit)
+        made = create_by_request(request, route=CREATION_ROUTE, now=self.now, create=submit)
         return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
 
     @extend_schema(request=GprAsk, responses={200: OffersSerializer})

@@ -7,16 +7,17 @@ from typing import Final
 
 from gpr.planner.plan import Blocker, Explanation, Reason
 
-STRANGER: Final = "another workspace's GPR"
+STRANGER: Final = "another workspace's request"
 
 NameOf = Callable[[str], str | None]
+SayAt = Callable[[int], str]
 
 
-def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf) -> str:
+def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf, say_at: SayAt) -> str:
     """Why a request starts when it does.
 
-    `name_of` answers the name of a GPR that the reader may see, and None for all others: those are called another workspace's GPR,
-    once, without number or time. For the same reason `ahead_count` is not told.
+    `name_of` answers the name of a GPR that the reader may see, and None for all others: those are called another workspace's request,
+    once, without number or time. For the same reason `ahead_count` is not told. `say_at` says a moment as the reader reads it.
     """
     match explanation.reason:
         case Reason.STARTS_NOW:
@@ -24,7 +25,7 @@ def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf) -> str:
         case Reason.WAITS_FOR_START_TIME:
             return "It waits for the start time that was asked for."
         case Reason.WAITS_FOR_SLICE:
-            return _of_slice(explanation, now_s, name_of)
+            return _of_slice(_known(explanation.blockers, now_s, name_of, say_at))
         case Reason.WAITS_FOR_NODES:
             return (
                 "It waits for nodes on which nothing can start now: set aside, not ready, or in a cluster that is disabled or not heard. "
@@ -33,22 +34,20 @@ def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf) -> str:
         case Reason.NODES_NOT_BACK:
             return "Its time is over, but its nodes are not back yet. If its agent is gone, an administrator can free them by force."
         case Reason.WAITS_FOR_GPUS:
-            return _of_gpus(explanation, now_s, name_of)
+            return _of_gpus(explanation, _known(explanation.blockers, now_s, name_of, say_at))
         case Reason.NEVER_FITS:
             return _of_never(explanation)
 
 
-def _of_slice(explanation: Explanation, now_s: int, name_of: NameOf) -> str:
-    known = _known(explanation.blockers, now_s, name_of)
+def _of_slice(known: list[str]) -> str:
     if not known:
-        return "It waits for an earlier GPR of its own workspace, which runs one at a time."
-    return f"It waits for {_list(known)}: its workspace runs one GPR at a time."
+        return "It waits for an earlier request of its own workspace, which runs one at a time."
+    return f"It waits for {_list(known)}: its workspace runs one request at a time."
 
 
-def _of_gpus(explanation: Explanation, now_s: int, name_of: NameOf) -> str:
-    holders = _known(explanation.blockers, now_s, name_of)
+def _of_gpus(explanation: Explanation, holders: list[str]) -> str:
     if len(holders) < len(explanation.blockers):
-        holders.append(STRANGER)
+        holders = [*holders, STRANGER]
     if not holders:
         return "It waits for GPUs to come free."
     return f"It waits for the GPUs of {_list(holders)}."
@@ -65,16 +64,16 @@ def _of_never(explanation: Explanation) -> str:
     )
 
 
-def _known(blockers: tuple[Blocker, ...], now_s: int, name_of: NameOf) -> list[str]:
+def _known(blockers: tuple[Blocker, ...], now_s: int, name_of: NameOf, say_at: SayAt) -> list[str]:
     named = ((blocker, name_of(blocker.id)) for blocker in blockers)
-    return [f"{name} ({_when(blocker, now_s)})" for blocker, name in named if name is not None]
+    return [f"{name} ({_when(blocker, now_s, say_at)})" for blocker, name in named if name is not None]
 
 
-def _when(blocker: Blocker, now_s: int) -> str:
+def _when(blocker: Blocker, now_s: int, say_at: SayAt) -> str:
     if blocker.is_overdue:
         return "its time is over, but its nodes are not back yet"
-    rest = _duration(max(blocker.until_s - now_s, 0))
-    return f"its nodes come free in {rest}" if blocker.is_running else f"waiting before it, done in {rest}"
+    until = f"in {_duration(max(blocker.until_s - now_s, 0))}, at {say_at(blocker.until_s)}"
+    return f"its nodes come free {until}" if blocker.is_running else f"waiting before it, done {until}"
 
 
 def _list(items: list[str]) -> str:

@@ -60,7 +60,9 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
     if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
         raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
     if gpr.state not in {S.QUEUED, S.PENDING_APPROVAL}:
-        raise IllegalTransition(f"Only a waiting GPR has a place in the queue; this one is {gpr.get_state_display().lower()}.")
+        raise IllegalTransition(
+            f"Only a waiting GPR has a place in the queue; this one is {gpr.get_state_display().lower()}.", state=gpr.state
+        )
     witness_lock()
     old = gpr.priority
     # What an administrator gives needs no approval; what waits for approval waits for what is left to approve.

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
+from egs.words import duration_exact, utc
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
@@ -74,7 +75,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
             "marks_passed": 0,
             "entry_attempts": gpr.entry_attempts + (gpr.end_reason == EndReason.CHECK_FAILED),
         }
-        text = f"{gpr.name} waits again, for the {gpr.remaining_s} s that are left of its time."
+        text = f"{gpr.name} waits again, for the {duration_exact(gpr.remaining_s)} that are left of its time."
         gpr_transition(gpr=gpr, to=S.QUEUED, now=now, reason=gpr.end_reason, message=text, changes=changes)
         promise_drop(gpr)  # it was kept, and scored; the next tick makes another
     else:
@@ -109,7 +110,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
     event_record(
         kind="gpr.extended",
-        message=f"{gpr.name} was extended by {extra_s} s, to {ends_at:%Y-%m-%d %H:%M:%S} UTC.",
+        message=f"{gpr.name} was extended by {duration_exact(extra_s)}, to {utc(ends_at)}.",
         at=now,
         actor=actor,
         gpr_id=gpr.pk,
@@ -134,8 +135,9 @@ def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
     if gpr.duration_s + extra_s > longest_s:
         most_s = max(longest_s - gpr.duration_s, 0)
         by_whom = "" if actor.is_admin else " without approval"
+        more = f"can get {duration_exact(most_s)} more at most" if most_s else "has all of it"
         raise OverPolicy(
-            f"A GPR of workspace {gpr.slice.name} may take {longest_s} s in all{by_whom}: this one can get {most_s} s more at most. "
+            f"In workspace {gpr.slice.name} one may take {duration_exact(longest_s)} in all{by_whom}: this one {more}. "
             "File a new request, or ask an administrator.",
             limit="duration",
             most=most_s,
@@ -157,4 +159,4 @@ def _refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))
     late = {placement.id for placement in plan(loaded.snapshot).placements if placement.is_late}
     if any(placement.is_late and placement.id not in late for placement in plan(longer).placements):
-        raise Conflict("Others have been promised these GPUs from the end of this GPR on. Extend it by less, or file a new request.")
+        raise Conflict("Others have been promised these GPUs from its end on. Extend it by less, or file a new request.")

@@ -11,6 +11,7 @@ from django.db.models import F
 
 from accounts.models import User
 from egs.errors import CanNeverStart, IllegalTransition, InvalidInput, NotAllowed, StaleState
+from egs.words import duration_exact, plural
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState, Promise
 from gpr.planner.limits import most_that_fits
@@ -24,6 +25,8 @@ from journal.services import event_record
 from slices.models import Role
 from slices.selectors import has_role
 
+# Of the keys under which a request is filed once: the API and the pages file by the same ones.
+CREATION_ROUTE = "gprs"
 # A change of one of these is another request to the planner; of any other, the promise stands.
 PLANNED_FIELDS = frozenset(
     {"nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "earliest_start_at", "node_type", "rdma", "priority"}
@@ -81,7 +84,9 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     # What was had before an eviction stays had.
     remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
     if remaining_s < 1:
-        raise InvalidInput({"duration_s": [f"{gpr.duration_s - gpr.remaining_s} s of it have been used already."]})
+        raise InvalidInput(
+            {"duration_s": [f"{duration_exact(gpr.duration_s - gpr.remaining_s)} of it have been used already: ask for more."]}
+        )
     gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons, "allowed_shapes": spec.slice.shapes})
     gpr.clusters.set(spec.clusters)
     event_record(
@@ -194,11 +199,12 @@ def can_never_start(most_nodes: int, most_gpus_per_node: int) -> CanNeverStart:
     if not most_gpus_per_node:
         most = "It has no node of that kind: ask for another shape, node type, memory or cluster, or without RDMA."
     elif not most_nodes:
-        most = f"The largest node of that kind has {most_gpus_per_node} GPUs: ask for so many per node at most."
+        most = f"The largest node of that kind has {plural(most_gpus_per_node, 'GPU')}: ask for so many per node at most."
     else:
-        most = f"The most that could start is {most_nodes} nodes of that kind, with at most {most_gpus_per_node} GPUs each."
+        gpus = plural(most_gpus_per_node, "GPU")
+        most = f"The most that could start is {plural(most_nodes, 'node')} of that kind, with at most {gpus} each."
     return CanNeverStart(
-        f"No cluster that this GPR may use could ever hold it. {most}",
+        f"No cluster that it may use could ever hold it. {most}",
         most_nodes=most_nodes,
         most_gpus_per_node=most_gpus_per_node,
     )
@@ -212,7 +218,7 @@ def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
 
 def _may_submit(actor: User, spec: GprSpec) -> None:
     if not has_role(actor, spec.slice, Role.EDITOR):
-        raise NotAllowed(f"In slice {spec.slice.name} you may look only. Ask one of its owners for the role editor.")
+        raise NotAllowed(f"In workspace {spec.slice.name} you may look only. Ask one of its owners for the role editor.")
 
 
 def _gpr_of(spec: GprSpec) -> Gpr:
@@ -221,6 +227,7 @@ def _gpr_of(spec: GprSpec) -> Gpr:
 
 
 def _ask(spec: GprSpec) -> str:
-    gpus = "all GPUs" if spec.gpus_per_node is None else f"{spec.gpus_per_node} GPUs"
+    gpus = "all GPUs" if spec.gpus_per_node is None else plural(spec.gpus_per_node, "GPU")
+    each = " each" if spec.nodes > 1 else ""
     kind = spec.shape or f"at least {spec.min_gpu_memory_gib} GiB"
-    return f"{spec.nodes} nodes with {gpus} each ({kind}) for {spec.duration_s} s at priority {spec.priority}"
+    return f"{plural(spec.nodes, 'node')} with {gpus}{each} ({kind}) for {duration_exact(spec.duration_s)} at priority {spec.priority}"

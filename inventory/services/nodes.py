@@ -11,6 +11,7 @@ from django.db import transaction
 
 from accounts.models import User
 from egs.errors import Conflict, InvalidInput
+from egs.words import are, plural
 from inventory.models import Cluster, Gpu, Node
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -134,10 +135,12 @@ def _healthy_counts(nodes: Iterable[Node]) -> Counter[UUID]:
 
 def _tell_gpus(node: Node, *, had: int, has: int, now: datetime) -> None:
     if has < had:
-        text = f"{had - has} GPUs of node {node.name} are sick or gone; nothing new starts on it until all are well."
+        lost = had - has
+        text = f"{plural(lost, 'GPU')} of node {node.name} {are(lost)} sick or gone; nothing new starts on it until all are well."
         _tell(node, "node.gpus_lost", text, Severity.WARNING, None, now)
     elif has > had:
-        _tell(node, "node.gpus_back", f"{has - had} more GPUs of node {node.name} are well.", Severity.INFO, None, now)
+        text = f"{plural(has - had, 'GPU')} of node {node.name} {are(has - had)} well again."
+        _tell(node, "node.gpus_back", text, Severity.INFO, None, now)
 
 
 def _tell_node(cluster: Cluster, node: Node, *, is_new: bool, now: datetime) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.urls import reverse
 
 from egs.pages import words
-from egs.pages.access import PageRequest
+from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, window_end
 from egs.pages.parts import EventRow
@@ -82,7 +82,7 @@ class InspectorPage:
     @classmethod
     def build(cls, request: PageRequest, pk: UUID) -> InspectorPage:
         gpr = gpr_for(request.user, pk, rows=gprs_visible_to(request.user).prefetch_related(None))
-        told = explain_gprs([gpr], actor=request.user, now=request.now).get(gpr.pk)
+        told = explain_gprs([gpr], actor=request.user, now=request.now, say=says(request)).get(gpr.pk)
         axis, reason = _axis(gpr, request), told.sentence if told else ""
         return cls(
             shell=Shell.admin(request, page="queue"),

@@ -27,8 +27,8 @@ from worker_agent.protocol import Desired, Phase
 
 NODE_ORDER = ("cluster__name", "shape", "name", "id")
 STATES = {"": "All", **words.NODE_WORDS}
-# Codes of two letters fit into a tile.
-FREE_TILE, SICK_TILE = "free", "sick"
+# Short words fit into a tile.
+FREE_TILE, ASIDE_TILE, SICK_TILE = "free", "aside", "sick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class NodeLine:
             state=node.state,
             node_type=node.node_type,
             place=" ".join(part for part in (node.zone, node.rack) if part),
-            gpus=tuple(_tile(gpu) for gpu in gpus),
+            gpus=tuple(_tile(gpu, is_usable=node.is_usable) for gpu in gpus),
             gpus_free=node.gpus_free,
             gpu_count=node.gpu_count,
             holders=tuple(Holder.of(row) for row in node.held_by),
@@ -203,7 +203,7 @@ def _groups(nodes: Sequence[Any], counts: Sequence[dict[str, Any]], request: Pag
         yield NodeGroup(f"nodes-{number}", cluster, shape or "no GPUs", told, lines)
 
 
-def _tile(gpu: Any) -> GpuTile:
+def _tile(gpu: Any, *, is_usable: bool) -> GpuTile:
     name = f"GPU {gpu.index}"
     if gpu.held_by:
         row = gpu.held_by[0].reservation
@@ -212,7 +212,9 @@ def _tile(gpu: Any) -> GpuTile:
         return GpuTile(gpu.index, words.initials(row.slice.name), title=title, css=f"is-held ws-h{mark.hue}")
     if not gpu.is_healthy:
         return GpuTile(gpu.index, SICK_TILE, title=f"{name}, reported as not healthy", css="is-sick")
-    return GpuTile(gpu.index, FREE_TILE, title=f"{name}, not held")
+    if not is_usable:
+        return GpuTile(gpu.index, ASIDE_TILE, title=f"{name}, not held, but nothing starts on its node now")
+    return GpuTile(gpu.index, FREE_TILE, title=f"{name}, free")
 
 
 def _note(node: Any, gpus: Sequence[Any]) -> str:

@@ -109,7 +109,7 @@ def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
         Pair("Zone, rack", ", ".join(part for part in (node.zone, node.rack) if part)),
         Pair("RDMA", "yes" if node.rdma else "no"),
         Pair("Epoch", str(node.epoch), "rises with every box"),
-        Pair("Seen", told(node.seen_at)),
+        Pair("Last reported", told(node.seen_at), "by its agent"),
         Pair("UID", node.uid, is_code=True),
     )
     return (*facts, Pair("Gone", told(node.gone_at))) if node.gone_at else facts

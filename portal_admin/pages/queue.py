@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from egs.pages import words
-from egs.pages.access import PageRequest
+from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first
 from egs.pages.paging import ListPage, page_of, url_with
@@ -161,7 +161,7 @@ class QueueTable:
         url, lists = reverse("admin-queue"), list(_lists(request, filters, counts))
         gprs = [gpr for found in lists for gpr in found.rows]
         places = queue_positions(gprs)
-        told = explain_gprs([gpr for gpr in gprs if gpr.state == GprState.QUEUED], actor=request.user, now=request.now)
+        told = explain_gprs([gpr for gpr in gprs if gpr.state == GprState.QUEUED], actor=request.user, now=request.now, say=says(request))
         axis = axis_for(gprs, now=request.now, zone=request.zone)
         return cls(
             axis=axis,

@@ -12,6 +12,8 @@ from django.views.decorators.http import require_http_methods
 
 from egs.errors import EgsError, IllegalTransition, NotFound, StaleState
 from egs.pages.access import PageRequest, admin_only
+from egs.pages.asking import UNPROCESSABLE
+from egs.pages.refusals import refusal_of
 from egs.pages.shell import Shell
 from gpr.models import Gpr
 from gpr.previews import preview_approval, preview_eviction, preview_priority, preview_withdrawal
@@ -27,7 +29,7 @@ from portal_admin.pages.question import (
     own_of_priority,
     own_of_rejection,
 )
-from portal_admin.views.asking import UNPROCESSABLE, ask, done
+from portal_admin.views.asking import ask, done
 
 
 @require_http_methods(["GET", "POST"])
@@ -98,6 +100,7 @@ def _form_to_ask(request: PageRequest, act: Act, gpr: Gpr) -> forms.Form:
 
 def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, refused: EgsError | None = None) -> Question:
     title, verb = _WORDS[act.name]
+    told = refusal_of(refused) if refused else None
     chosen = _priority_in(form)
     return Question(
         title=title.format(name=gpr.name),
@@ -109,8 +112,8 @@ def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, ref
         shell=Shell.admin(request, page="queue"),
         is_plain=not act.is_stop,
         effects=_effects(request, act, gpr, chosen),
-        refused=refused.title if refused else "",
-        refused_why=refused.detail if refused else "",
+        refused=told.title if told else "",
+        refused_why=told.detail if told else "",
     )
 
 

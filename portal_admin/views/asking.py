@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 
 from django.http import HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
 
 from egs.pages.access import PageRequest
+from egs.pages.asking import put_question
 from portal_admin.pages.question import Question
-
-UNPROCESSABLE = 422
 
 
 def ask(request: PageRequest, question: Question, *, status: int = 200) -> HttpResponse:
-    """A dialog says itself what was refused: to a browser any 4xx of a fragment is an error for its console."""
-    context = {"question": question, "shell": question.shell}
-    if request.htmx:
-        return render(request, "admin/question_dialog.html", context)
-    return render(request, "admin/question.html", context, status=status)
+    return put_question(request, "admin", {"question": question, "shell": question.shell}, status=status)
 
 
 def done(request: PageRequest, text: str, *, back_url: str, topics: tuple[str, ...]) -> HttpResponse:

@@ -9,11 +9,11 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.cache import add_never_cache_headers
 from django.views.decorators.http import require_http_methods
 
 from egs.errors import EgsError
 from egs.pages.access import PageRequest, admin_only
+from egs.pages.asking import UNPROCESSABLE
 from egs.pages.shell import Shell
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
@@ -21,7 +21,7 @@ from inventory.services.clusters import cluster_create, cluster_resume, cluster_
 from portal_admin.forms import ClusterForm, PlainForm
 from portal_admin.pages.clusters import ClustersPage, TokenShown
 from portal_admin.pages.question import Question
-from portal_admin.views.asking import UNPROCESSABLE, ask, done
+from portal_admin.views.asking import ask, done
 
 
 @require_http_methods(["GET", "POST"])
@@ -56,9 +56,7 @@ def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
     command = f"python -m worker_agent --hub {hub} --join-token-file join-token --in-cluster"
     shown = TokenShown(Shell.admin(request, page="clusters"), cluster.name, plain, token.expires_at, command)
     template = "admin/join_token_dialog.html" if request.htmx else "admin/join_token.html"
-    response = render(request, template, {"page": shown, "shell": shown.shell})
-    add_never_cache_headers(response)
-    return response
+    return render(request, template, {"page": shown, "shell": shown.shell})
 
 
 @require_http_methods(["GET", "POST"])

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.errors import Conflict, EgsError
 from egs.pages.access import PageRequest, admin_only
+from egs.pages.asking import UNPROCESSABLE
 from egs.pages.shell import Shell
 from inventory.models import Node, Reservation, ReservationState
 from inventory.services.nodes import node_cordon, node_uncordon
@@ -20,7 +21,7 @@ from portal_admin.forms import ForceReleaseForm, PlainForm, ReasonForm
 from portal_admin.pages.inventory import InventoryPage
 from portal_admin.pages.node import NodePage, node_known
 from portal_admin.pages.question import Question
-from portal_admin.views.asking import UNPROCESSABLE, ask, done
+from portal_admin.views.asking import ask, done
 
 TOPICS = ("gpus", "queue", "schedule")
 

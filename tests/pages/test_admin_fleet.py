@@ -135,6 +135,24 @@ def test_a_node_is_set_aside_and_used_again_each_with_a_question(node: Node, adm
     assert node.cordoned_at is None
 
 
+def test_gpus_of_a_node_that_is_set_aside_are_not_called_free(node: Node, house: House, admin: Client) -> None:
+    """`0 of 8 free` and eight tiles that say free would contradict each other."""
+    for row in Reservation.objects.filter(node=node):
+        row.gpus.update(state=ReservationState.RELEASED)
+    Reservation.objects.filter(node=node).update(state=ReservationState.RELEASED, released_at=db_now())
+    url = f"{INVENTORY}{node.pk}/"
+    assert text(admin.get(url)).count(">GPU 0, </span>free") == 1
+
+    Node.objects.filter(pk=node.pk).update(cordoned_at=db_now(), cordon_reason="Xid 79")
+    shown = text(admin.get(url))
+
+    assert "0 of 8 free" in shown
+    assert "</span>free" not in shown
+    assert shown.count("</span>aside") == 8
+    assert "GPU 0, not held, but nothing starts on its node now" in shown
+    assert "Last reported" in shown
+
+
 def test_a_release_by_force_frees_only_what_was_shown(house: House, node: Node, admin: Client) -> None:
     url = f"{INVENTORY}{node.pk}/force-release/"
     held = Reservation.objects.get(node=node)
@@ -179,6 +197,7 @@ def test_a_cluster_is_added_and_its_join_token_is_shown_once(admin: Client) -> N
     ("name", "status"),
     [
         ("aurora", 409),
+        ("AURORA", 409),
         ("", 422),
         (" ", 422),
         ("a b", 422),

@@ -126,7 +126,7 @@ def test_what_is_no_cursor_is_answered_with_words(cursor: str, admin: Client) ->
     for path in (QUEUE, "/admin/inventory/"):
         response = admin.get(f"{path}?{urlencode({'cursor': cursor})}")
         assert response.status_code == 400
-        assert b"no cursor of this list" in response.content
+        assert b"no such page of this list" in response.content
 
 
 def test_an_empty_queue_says_so(admin: Client) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egs.pages import words
+from egs.words import utc
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 19, 12, 8, 4, tzinfo=UTC)  # 13:08:04 in Berlin, a Thursday
@@ -135,3 +136,14 @@ def test_numbers_and_amounts_are_written_for_people() -> None:
     assert [words.ask(4, 8, "H100-80GB"), words.ask(1, None, "H100-80GB")] == ["4 × 8 H100-80GB", "1 node H100-80GB"]
     assert [words.late(2_700), words.late(59), words.late(-600)] == ["+45 min", "", ""]
     assert [words.initials("Nadia Brandt"), words.initials("vision"), words.initials("")] == ["NB", "VI", "?"]
+
+
+def test_the_moments_in_a_sentence_are_found_and_nothing_of_it_is_lost() -> None:
+    """Services write a moment in UTC; what only looks like one is somebody's own text."""
+    sentence = f"From {utc(NOW)} to {utc(NOW + timedelta(hours=1))}, not 2026-99-99 00:00:00 UTC or 0001-01-01 00:00:00 UTC."
+
+    parts = list(words.moments_in(sentence))
+
+    assert parts[:4] == ["From ", NOW, " to ", NOW + timedelta(hours=1)]
+    assert "".join(utc(part) if isinstance(part, datetime) else part for part in parts) == sentence
+    assert list(words.moments_in("")) == [""]

@@ -109,24 +109,24 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         (Explanation(Reason.STARTS_NOW), "It starts now."),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("mine", True, 8560),), 7),
-            "It waits for the GPUs of train-7 (its nodes come free in 2 h 6 min).",
+            "It waits for the GPUs of train-7 (its nodes come free in 2 h 6 min, at 8560).",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", True, 99), Blocker("also mine", False, 1090), Blocker("y", True, 8)), 9),
-            "It waits for the GPUs of eval-2 (waiting before it, done in 1 min 30 s) and another workspace's GPR.",
+            "It waits for the GPUs of eval-2 (waiting before it, done in 1 min 30 s, at 1090) and another workspace's request.",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", False, 5000),), 12),
-            "It waits for the GPUs of another workspace's GPR.",
+            "It waits for the GPUs of another workspace's request.",
         ),
         (Explanation(Reason.WAITS_FOR_GPUS), "It waits for GPUs to come free."),
         (
             Explanation(Reason.WAITS_FOR_SLICE, (Blocker("mine", True, 1000),)),
-            "It waits for train-7 (its nodes come free in 0 s): its workspace runs one GPR at a time.",
+            "It waits for train-7 (its nodes come free in 0 s, at 1000): its workspace runs one request at a time.",
         ),
         (
             Explanation(Reason.WAITS_FOR_SLICE, (Blocker("x", True, 5000),)),
-            "It waits for an earlier GPR of its own workspace, which runs one at a time.",
+            "It waits for an earlier request of its own workspace, which runs one at a time.",
         ),
         (Explanation(Reason.WAITS_FOR_START_TIME), "It waits for the start time that was asked for."),
         (
@@ -154,7 +154,7 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
     ],
 )
 def test_a_sentence_names_what_the_reader_may_see_and_nothing_else(explanation: Explanation, text: str) -> None:
-    assert sentence(explanation, now_s=1000, name_of=NAMES.get) == text
+    assert sentence(explanation, now_s=1000, name_of=NAMES.get, say_at=str) == text
 
 
 def test_a_sentence_does_not_tell_how_many_others_there_are_or_until_when() -> None:
@@ -163,6 +163,7 @@ def test_a_sentence_does_not_tell_how_many_others_there_are_or_until_when() -> N
             Explanation(Reason.WAITS_FOR_GPUS, tuple(Blocker(f"x{i}", bool(i % 2), 1000 + i) for i in range(n)), ahead),
             now_s=1000,
             name_of=NAMES.get,
+            say_at=str,
         )
         for n, ahead in ((1, 0), (2, 5), (5, 99))
     }

@@ -13,7 +13,7 @@ from django.forms import BoundField, Select
 from django.template.base import token_kwargs
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from egs.pages import words
@@ -124,6 +124,13 @@ def when_and_ago(context: template.Context, at: datetime | None, missing: str = 
 def left(context: template.Context, at: datetime) -> str:
     """`3 h 13 min left`."""
     return words.left(at, now=_now(context))
+
+
+@register.simple_tag(takes_context=True)
+def told(context: template.Context, sentence: str) -> SafeString:
+    """`{% told event.text %}`: a stored sentence, the moments in it as `when` shows them."""
+    parts = (when(context, part) if isinstance(part, datetime) else part for part in words.moments_in(sentence))
+    return format_html_join("", "{}", ((part,) for part in parts))
 
 
 @register.simple_tag

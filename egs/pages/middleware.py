@@ -1,0 +1,25 @@
+"""What holds for every page, whichever view makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+class HeadAsGet:
+    """HEAD is GET without the body, which the server leaves out: whatever answers the one answers the other."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.method != "HEAD":
+            return self._get_response(request)
+        request.method = "GET"
+        try:
+            return self._get_response(request)
+        finally:
+            request.method = "HEAD"

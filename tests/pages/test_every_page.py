@@ -1,0 +1,114 @@
+"""What holds for every page and fragment of both portals: found by their addresses, so that a new one is held to it, too."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, reverse
+
+from portal_admin.urls import urlpatterns as admin_urls
+from portal_user.urls import urlpatterns as user_urls
+from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from tests.pages.user_world import form
+
+pytestmark = pytest.mark.django_db
+
+PAGES: list[URLPattern] = [*user_urls, *admin_urls]
+NAMES = [str(page.name) for page in PAGES]
+# Which query parameters make a page answer with a part of itself.
+PARTS = {
+    "workspaces": ["list"],
+    "workspace": ["facts", "tabs", "axis", "provisioned", "pending", "ended"],
+    "gpr": ["now", "nodes", "steps", "why", "events"],
+    "admin-queue": ["facts", "rows"],
+    "admin-inventory": ["rows"],
+    "admin-node": ["rows"],
+    "admin-clusters": ["rows"],
+    "admin-schedule": ["head", "aurora"],
+}
+POST_ONLY = {"gpr-offers"}
+
+
+@pytest.fixture
+def house() -> House:
+    return make_house()
+
+
+@pytest.fixture
+def admin(house: House) -> Client:
+    return signed_in(house.people.admin)
+
+
+def address(name: str, house: House) -> str:
+    gprs = {"admin-approve": house.held, "admin-evict": house.runs, "gpr-release": house.runs, "gpr-extend": house.runs}
+    node = house.cluster.nodes.order_by("name").first()
+    if name.startswith(("admin-cluster-", "admin-join")):
+        return reverse(name, args=[house.cluster.pk])
+    if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release"} and node is not None:
+        return reverse(name, args=[node.pk])
+    pattern = next(page for page in PAGES if page.name == name).pattern
+    keys = set(pattern.converters)
+    return reverse(name, kwargs={key: "vision" if key == "slice" else gprs.get(name, house.waits).pk for key in keys})
+
+
+def is_private(response: Any) -> bool:
+    return str(response.get("Cache-Control", "")) == "private, no-store"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_browser_and_no_proxy_keeps_a_page_or_fragment_behind_the_login(name: str, house: House, admin: Client) -> None:
+    """Who sits down at a browser after somebody signed out finds nothing of his tenants there, neither pages nor refusals."""
+    path = address(name, house)
+    queries = [{}, *({"part": part} for part in PARTS.get(name, []))]
+
+    if name in POST_ONLY:
+        answers = [admin.post(path, form()), admin.post(path, form(nodes="x"), headers=HTMX), admin.get(path)]
+    else:
+        answers = [admin.get(path, query, headers=headers) for query in queries for headers in ({}, HTMX)]
+        answers += [admin.post(path, {}), admin.post(path, {}, headers=HTMX)]
+
+    assert answers[0].status_code in {200, 302}, answers[0].content
+    for response in answers:
+        assert is_private(response) or response.status_code == 405, (response.status_code, response.headers)
+    for other in (signed_in(house.people.outsider), Client()):
+        assert is_private(other.post(path, {}) if name in POST_ONLY else other.get(path))
+
+
+def test_what_is_refused_and_what_is_not_there_is_not_kept_either(house: House, admin: Client) -> None:
+    """A refusal names what was asked about."""
+    gone = [f"/gprs/{uuid4()}/", f"/admin/queue/{uuid4()}/", f"/admin/queue/{house.runs.pk}/approve/", "/workspaces/vision/?cursor=x"]
+
+    for path in gone:
+        for headers in ({}, HTMX):
+            response = admin.get(path, headers=headers)
+            assert response.status_code in {400, 404, 409}
+            assert is_private(response)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in POST_ONLY])
+def test_a_page_that_answers_get_answers_head(name: str, house: House, admin: Client) -> None:
+    """Monitors and link checkers ask by HEAD: the same answer, without its body."""
+    path = address(name, house)
+
+    asked, looked = admin.get(path), admin.head(path)
+
+    assert looked.status_code == asked.status_code
+    assert looked.content == b""
+    assert looked.headers["Cache-Control"] == asked.headers["Cache-Control"]
+
+
+def test_the_login_page_answers_head(client: Client) -> None:
+    """So does a stranger's first page, with the way to the login."""
+    assert client.head("/login/").status_code == 200
+    assert client.head("/")["Location"] == "/login/"
+
+
+def test_head_changes_nothing_and_post_only_addresses_refuse_it(house: House, admin: Client) -> None:
+    """HEAD on an act asks; it never acts."""
+    assert admin.head(f"/gprs/{house.runs.pk}/release/").status_code == 200
+    assert admin.head(reverse("gpr-offers", args=["vision"])).status_code == 405
+    house.runs.refresh_from_db()
+    assert house.runs.state == "ACTIVE"
