@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
 from django import forms
+from django.core.validators import RegexValidator
 from rest_framework.exceptions import APIException
 
 from egs.errors import EgsError, InvalidInput, OverPolicy
 from egs.pages import words
 from egs.pages.fields import PlainTextField
+from egs.pages.refusals import refusal_of
 from egs.rest.fields import FreeForm
 from egs.rest.parsers import json_strict
 from gpr.models import Gpr
@@ -23,6 +26,7 @@ from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
 DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
 NUMBER_MAX = 2**31 - 1
+KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # Of a service's field, that of the form which shows its errors.
 FORM_FIELDS = {"duration_s": "duration", "idle_timeout_s": "idle_timeout", "model": "model_parameters", "extra_s": "extra"}
 FLAGS = ("rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
@@ -42,6 +46,27 @@ class SpanField(forms.CharField):
             raise forms.ValidationError(DURATION_HINT) from None
 
 
+class _Unseen(forms.Field):
+    """What nobody types is nobody's to mend at a field: with a fault it counts as not sent, and the view says what to do."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, widget=forms.HiddenInput, **kwargs)
+
+    def clean(self, value: Any) -> Any:
+        try:
+            return super().clean(value)
+        except forms.ValidationError:
+            return super().clean("")
+
+
+class UnseenNumber(_Unseen, forms.IntegerField):
+    pass
+
+
+class UnseenText(_Unseen, forms.CharField):
+    pass
+
+
 class ServiceForm(forms.Form):
     def refuse(self, error: EgsError) -> None:
         """Show what a service said where it belongs."""
@@ -50,10 +75,9 @@ class ServiceForm(forms.Form):
             for name, texts in errors.items():
                 field = FORM_FIELDS.get(name, name)
                 self.add_error(field if field in self.fields else None, list(texts))
-        elif isinstance(error, OverPolicy) and "duration" in self.fields:
-            self.add_error("duration", error.detail)
         else:
-            self.add_error(None, error.detail)
+            is_too_long = isinstance(error, OverPolicy) and "duration" in self.fields
+            self.add_error("duration" if is_too_long else None, refusal_of(error).detail)
 
 
 class GprForm(ServiceForm):
@@ -85,9 +109,9 @@ class GprForm(ServiceForm):
     model_parameters = forms.CharField(
         label="Parameters, as JSON", max_length=16_000, required=False, widget=forms.Textarea(attrs={"rows": 3})
     )
-    offer = forms.CharField(max_length=200, required=False)
-    key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
-    version = forms.IntegerField(min_value=0, required=False, widget=forms.HiddenInput)
+    offer = UnseenText(max_length=200)
+    key = UnseenText(validators=[RegexValidator(KEY)])
+    version = UnseenNumber(min_value=0)
 
     def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], is_question: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -141,9 +165,9 @@ class GprForm(ServiceForm):
 
 
 class VersionForm(ServiceForm):
-    """A decision about a GPR as it was shown: the version says which."""
+    """A decision about a GPR as it was shown: the version says which, None that the page does not say."""
 
-    version = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+    version = UnseenNumber(min_value=0)
 
 
 class ExtendForm(VersionForm):

@@ -69,6 +69,8 @@ class Opens:
 class Meanwhile:
     """What others did to a GPR while it was edited here, and how it is now where that is not what is typed."""
 
+    title: str
+    hint: str
     events: tuple[EventRow, ...]
     differences: tuple[tuple[str, str, str], ...]  # field, now, yours
 
@@ -87,7 +89,7 @@ class CreatePage:
     back_url: str
     edited: Gpr | None = None
     meanwhile: Meanwhile | None = None
-    filed_url: str = ""  # this form has been filed before, as this GPR
+    filed_url: str = ""  # where the requests are listed, when this form has been filed before
 
     @classmethod
     def build(
@@ -161,10 +163,18 @@ class Desk:
         return {"shape": freest.shape, "min_gpu_memory_gib": least, "gpus_per_node": freest.gpus_per_node}
 
 
-def meanwhile_of(form: GprForm, gpr: Gpr, *, clean: bool) -> Meanwhile:
+def meanwhile_of(form: GprForm, gpr: Gpr) -> Meanwhile:
+    """`form` is valid."""
     events = Event.objects.filter(gpr_id=gpr.pk, kind__in=["gpr.edited", "gpr.priority_changed", "gpr.transition", "promise.moved"])
     found = tuple(EventRow(event.at, event.message, event.severity) for event in events.order_by("-id")[:CHANGES_SHOWN])
-    return Meanwhile(found, tuple(_differences(form, gpr)) if clean else ())
+    hint = "What you wrote is kept. Save again to apply it to the request as it is now."
+    return Meanwhile("It changed while you were writing", hint, found, tuple(_differences(form, gpr)))
+
+
+def not_whole(form: GprForm, gpr: Gpr) -> Meanwhile:
+    """For a form that does not say which version was read; it is valid otherwise."""
+    hint = "What you wrote is kept. Reload the page to begin anew, or save again to apply what you wrote to the request as it is now."
+    return Meanwhile("This page was too old, or did not come back whole", hint, (), tuple(_differences(form, gpr)))
 
 
 def folds_of(form: GprForm, request: PageRequest) -> Folds:

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from accounts.models import User
 from egs.pages import words
-from egs.pages.access import PageRequest
+from egs.pages.access import PageRequest, says
 from egs.pages.gpr_box import ask_of, promise_of
 from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from egs.pages.shell import Shell, WorkspaceMark
@@ -32,8 +32,7 @@ S = GprState
 NODES_SHOWN, EVENTS_SHOWN, STEPS_READ = 100, 40, 2_000
 WAITS = frozenset({S.QUEUED, S.PENDING_APPROVAL})
 MOVES_SHOWN = 20
-PARTS = ("head", "hero", "facts", "strip", "nodes", "steps", "why", "events")
-TIME = frozenset({"hero", "facts", "strip"})
+PARTS = ("now", "nodes", "steps", "why", "events")
 LEAVING = frozenset({Phase.EXITING, Phase.FAILED, Phase.RELEASED})
 PHASE_WORDS = {
     Phase.PENDING: "not begun",
@@ -123,9 +122,9 @@ class GprPage:
         """With `part` only what that shows is read."""
         gpr = gpr_for(request.user, pk)
         wanted = frozenset({part} if part else PARTS)
-        nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {*TIME, "nodes", "steps"} else []
-        panels = step_panels(gpr, nodes, _results(gpr), zone=request.zone) if nodes and wanted & {*TIME, "steps"} else []
-        told = _told(gpr, request) if wanted & {"why"} else None
+        nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
+        panels = step_panels(gpr, nodes, _results(gpr), zone=request.zone) if nodes and wanted & {"now", "steps"} else []
+        told = _told(gpr, request) if "why" in wanted else None
         return cls(
             id=gpr.pk,
             name=gpr.name,
@@ -134,8 +133,8 @@ class GprPage:
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),
             shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=may_create(request, gpr.slice)),
-            acts=Acts.of(gpr, request) if "head" in wanted else None,
-            hero=_hero(gpr, request, nodes, panels) if wanted & TIME else None,
+            acts=Acts.of(gpr, request) if "now" in wanted else None,
+            hero=_hero(gpr, request, nodes, panels) if "now" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
             nodes_hint=", ".join(filter(None, [gpr.cluster.name if gpr.cluster else "", ask_of(gpr)])),
@@ -162,7 +161,7 @@ def _results(gpr: Gpr) -> Iterable[StepResult]:
 def _told(gpr: Gpr, request: PageRequest) -> Told | None:
     if gpr.state != S.QUEUED:
         return None
-    return explain_gprs([gpr], actor=request.user, now=request.now).get(gpr.pk)
+    return explain_gprs([gpr], actor=request.user, now=request.now, say=says(request)).get(gpr.pk)
 
 
 def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel]) -> Hero:

@@ -81,7 +81,7 @@ def _time(gpr: Gpr, seen: Seen) -> tuple[str, str, datetime | None]:
         back = sum(node.state == ReservationState.RELEASED for node in seen.nodes)
         clean_at = gpr.state_changed_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
         big = f"Clean in about {words.duration((clean_at - now).total_seconds())}" if clean_at > now else "Being cleaned"
-        return big, f"{back} of {words.plural(len(seen.nodes), 'node')} are back; since", gpr.state_changed_at
+        return big, f"{back} of {words.plural(len(seen.nodes), 'node')} back; since", gpr.state_changed_at
     return words.STATE_WORDS[gpr.state], f"{ending(gpr, seen.event)} Over since", gpr.ended_at
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from django.urls import reverse
-from rest_framework.utils.encoders import JSONEncoder
 
 from egs.errors import EgsError
 from egs.pages import words
-from egs.pages.access import PageRequest
+from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import entry_allowance
 from egs.pages.parts import OfferRow, SwapRow
@@ -21,7 +20,8 @@ from egs.pages.strip import StripBox, strip_of
 from gpr.estimates import Alternative, Estimate, gpr_estimate
 from gpr.models import Gpr, GprState
 from gpr.services.requests import spec_of
-from gpr.spec import PLAIN_FIELDS, Breach, GprSpec, approval_breaches
+from gpr.spec import Breach, GprSpec, approval_breaches
+from portal_user.as_api import change_body, creation_body
 from portal_user.forms import GprForm
 from portal_user.pages.capacity import Stock
 
@@ -29,7 +29,6 @@ SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock"}
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 5760, 10_080, 20_160, 43_200, 131_040, 600_000))
 STRIP_PX = 26
 SOONER_S = 60
-DEFAULTS = {name: field.default for name, field in GprSpec.__dataclass_fields__.items() if field.default is not MISSING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class OffersPanel:
         if not form.is_valid():
             return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
         try:
-            found = gpr_estimate(actor=request.user, spec=form.open_spec(), now=request.now, edited=edited)
+            found = gpr_estimate(actor=request.user, spec=form.open_spec(), now=request.now, edited=edited, say=says(request))
         except EgsError as error:
             form.refuse(error)
             return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
@@ -216,6 +215,9 @@ class _Drawing:
         return words.moment(at, now=self.request.now, zone=self.request.zone)
 
     def _snippet(self) -> str:
+        """Empty while the form could not be sent: a question needs no name, a request does."""
+        if not self.form.cleaned_data["name"]:
+            return ""
         return api_snippet(self.request, self.form.spec(), key=str(self.form.cleaned_data["key"]), edited=self.edited)
 
 
@@ -228,22 +230,13 @@ def offers_axis(ends: Sequence[datetime], *, now: datetime, zone: tzinfo) -> Axi
 
 
 def api_snippet(request: PageRequest, spec: GprSpec, *, key: str, edited: Gpr | None) -> str:
-    """The same by REST; fields that have their defaults, or that an edit leaves as they are, are left out."""
-    before = {name: getattr(edited, name) for name in PLAIN_FIELDS} if edited else DEFAULTS
-    body = {
-        name: value
-        for name in PLAIN_FIELDS
-        if (value := getattr(spec, name)) != before.get(name) and (edited or value not in (None, "", {}))
-    }
-    if spec.clusters:
-        body["clusters"] = [cluster.name for cluster in spec.clusters]
+    """What the form would send, by REST."""
     if edited is None:
-        method, path, body = "POST", "/api/v1/gprs/", {"slice": spec.slice.name, **body}
+        method, path, body = "POST", "/api/v1/gprs/", creation_body(spec)
         header = f' \\\n  -H "Idempotency-Key: {key}"' if key else ""
     else:
-        method, path, header = "PATCH", f"/api/v1/gprs/{edited.pk}/", ""
-        body["version"] = edited.version
-    text = json.dumps(body, cls=JSONEncoder, ensure_ascii=False).replace("'", "\\u0027")
+        method, path, body, header = "PATCH", f"/api/v1/gprs/{edited.pk}/", change_body(spec, edited), ""
+    text = json.dumps(body, ensure_ascii=False).replace("'", "\\u0027")
     headers = '-H "Authorization: Bearer $EGS_TOKEN" -H "Content-Type: application/json"'
     lines = [f"curl -X {method} {request.build_absolute_uri(path)}", f"{headers}{header}", f"-d '{text}'"]
     return " \\\n  ".join(lines)

@@ -43,7 +43,7 @@ def release_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
     exit_time = words.duration(settings.EGS_EXIT_ALLOWANCE_S)
     return {
         "title": f"Release {gpr.name} now?",
-        "text": f"{words.plural(gpr.nodes, 'node')} ({gpus}) leave {gpr.slice.name}.{left} and can't be taken back.",
+        "text": f"{words.plural(gpr.nodes, 'node')} ({gpus}) leave {gpr.slice.name}.{left} and cannot be taken back.",
         "points": (
             "Pods on these nodes are asked to end, and ended if they do not.",
             f"Exit checks and cleaning take about {exit_time}.",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Max, Min, Subquery
+from django.db.models import Count, Max, Min, Q, Subquery
 
 from egs.pages import words
 from egs.pages.access import PageRequest
@@ -31,12 +30,15 @@ class Tally:
     next_at: datetime | None = None
 
     @classmethod
-    def load(cls, slice_: Slice) -> Tally:
-        """One query. A workspace holds nodes for one at a time, so the greatest of its group is that of the one."""
+    def load(cls, slice_: Slice, *, counted: Q) -> Tally:
+        """One query. `counted`: which are counted by state; the rest is of all.
+
+        A workspace holds nodes for one at a time, so the greatest of its group is that of the one.
+        """
         next_ = Gpr.objects.filter(slice=slice_, state=GprState.QUEUED, planned_start_at__isnull=False).order_by("planned_start_at", "pk")
         gpus: Any = ReservedGpu.objects.filter(reservation__slice=slice_, state=ReservationState.HELD).order_by()
-        rows: Any = Gpr.objects.filter(slice=slice_).order_by().values("state")
-        rows = rows.annotate(n=Count("pk"), nodes=Max("nodes"), until=Max("ends_at"), starts=Min("planned_start_at"))
+        rows: Any = Gpr.objects.filter(slice=slice_).order_by().values("state").annotate(n=Count("pk", filter=counted or None))
+        rows = rows.annotate(nodes=Max("nodes"), until=Max("ends_at"), starts=Min("planned_start_at"))
         rows = rows.annotate(
             next_name=Subquery(next_.values("name")[:1]),
             gpus=Subquery(gpus.values("state").annotate(n=Count("pk")).values("n")),
@@ -53,9 +55,6 @@ class Tally:
             next_name=waits.get("next_name") or "",
             next_at=waits.get("starts"),
         )
-
-    def count(self, states: Iterable[str]) -> int:
-        return sum(self.counts.get(state, 0) for state in states)
 
 
 def facts_of(request: PageRequest, slice_: Slice, tally: Tally) -> list[Fact]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from uuid import UUID
 
-from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models import Case, DateTimeField, Q, Value, When
+from django.db.models.functions import Coalesce
 from django.urls import reverse
 
-from egs.pages.access import PageRequest
+from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import window_end
 from egs.pages.paging import ListPage, page_of, url_with
@@ -33,6 +34,9 @@ TABS = {"": "All", "pending": "Pending", "provisioned": "Provisioned", "ended": 
 PENDING_ROWS = 50
 QUERY_MAX_CHARS = 100
 SHOWN_SHARE = 0.8
+# Whatever is not planned comes last: a moment after all others, since a cursor cannot stand behind none.
+STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
+PENDING_ORDER = ("starts_at", "created_at", "id")
 IN_ORDER = Case(When(state__in=PROVISIONED, then=Value(0)), default=Value(1))
 # The axis is the shortest of these that shows nearly all rows, as far as it is shown with now at a quarter of it.
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 10_080, 40_320))
@@ -61,6 +65,16 @@ class Listing:
             span_s=int(span) if span.isascii() and span.isdigit() and int(span[:9]) in {int(each.total_seconds()) for each in SPANS} else 0,
         )
 
+    def tally(self) -> Tally:
+        """Of the workspace, counted as the list is narrowed."""
+        return Tally.load(self.slice_, counted=self.match)
+
+    def tabs(self, counts: Mapping[str, int]) -> tuple[Tab, ...]:
+        return tuple(
+            Tab(label, self.url(state=key), self.state == key, sum(counts.get(state, 0) for state in STATES_OF.get(key, counts)))
+            for key, label in TABS.items()
+        )
+
     @property
     def groups(self) -> tuple[str, ...]:
         """Later pages of what has ended stand alone."""
@@ -76,10 +90,10 @@ class Listing:
     def url(self, **changes: str) -> str:
         return url_with(reverse("workspace", args=[self.slice_.name]), {"state": self.state, "q": self.q}, **changes)
 
-    def narrow(self, rows: QuerySet[Gpr, Gpr]) -> QuerySet[Gpr, Gpr]:
-        if not self.q:
-            return rows
-        return rows.filter(Q(name__icontains=self.q) | Q(model__name__icontains=self.q) | _by_id(self.q))
+    @property
+    def match(self) -> Q:
+        """What is searched for; empty: everything."""
+        return Q(name__icontains=self.q) | Q(model__name__icontains=self.q) | _by_id(self.q) if self.q else Q()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +152,7 @@ class RequestsPage:
     facts: list[Fact]
     facts_url: str
     tabs: tuple[Tab, ...]
+    tabs_url: str
     table: RequestTable
     create_url: str  # empty: may only look
     here_url: str
@@ -145,7 +160,8 @@ class RequestsPage:
 
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> RequestsPage:
-        listing, tally = Listing.of(request, slice_), Tally.load(slice_)
+        listing = Listing.of(request, slice_)
+        tally = listing.tally()
         is_editor = may_create(request, slice_)
         return cls(
             shell=Shell.user(request, page="requests", slice_=slice_, may_create=is_editor),
@@ -153,10 +169,8 @@ class RequestsPage:
             listing=listing,
             facts=facts_of(request, slice_, tally),
             facts_url=listing.url(part="facts"),
-            tabs=tuple(
-                Tab(label, listing.url(state=key), listing.state == key, tally.count(STATES_OF[key] if key else tally.counts))
-                for key, label in TABS.items()
-            ),
+            tabs=listing.tabs(tally.counts),
+            tabs_url=listing.url(part="tabs"),
             table=RequestTable.build(request, listing),
             create_url=reverse("gpr-create", args=[slice_.name]) if is_editor else "",
             here_url=listing.url(),
@@ -183,15 +197,15 @@ class _Found:
     @classmethod
     def load(cls, request: PageRequest, listing: Listing) -> _Found:
         """What holds nodes and what waits are read together, what has ended page by page."""
-        of_slice = listing.narrow(Gpr.objects.filter(slice=listing.slice_).select_related("slice", "promise", "cluster"))
+        of_slice = Gpr.objects.filter(listing.match, slice=listing.slice_).select_related("slice", "promise", "cluster")
         rows: dict[str, list[Gpr]] = {key: [] for key in listing.groups}
         page: ListPage[Gpr] | None = None
-        if listing.state == "pending" and listing.groups:
-            page = page_of(request, of_slice.filter(state__in=WAITING), ordering=("created_at", "id"))
+        if listing.state == "pending" and listing.groups == ("pending",):
+            page = page_of(request, of_slice.filter(state__in=WAITING).annotate(starts_at=STARTS_AT), ordering=PENDING_ORDER)
             return cls({"pending": page.rows}, page)
         live = [state for key in listing.groups if key != "ended" for state in STATES_OF[key]]
         if live:
-            first = of_slice.filter(state__in=live).order_by(IN_ORDER, F("planned_start_at").asc(nulls_last=True), "created_at", "id")
+            first = of_slice.filter(state__in=live).annotate(starts_at=STARTS_AT).order_by(IN_ORDER, *PENDING_ORDER)
             for gpr in first[: PENDING_ROWS + 1]:
                 rows["provisioned" if gpr.state in PROVISIONED else "pending"].append(gpr)
         if "ended" in listing.groups:
@@ -211,7 +225,7 @@ class _Found:
     def known(self, request: PageRequest) -> dict[UUID, Known]:
         """Four queries, however many rows; those that have nothing to ask for ask nothing."""
         waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
-        positions, told = queue_positions(waiting), explain_gprs(waiting, actor=request.user, now=request.now)
+        positions, told = queue_positions(waiting), explain_gprs(waiting, actor=request.user, now=request.now, say=says(request))
         events = events_for(self.gprs)
         nodes: dict[UUID, list[Reservation]] = {}
         if holding := [gpr.pk for gpr in self.gprs if gpr.state in PROVISIONED]:

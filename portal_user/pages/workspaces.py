@@ -12,14 +12,14 @@ from django.db.models import Count, OuterRef, Q, Subquery
 from django.urls import reverse
 
 from egs.pages import words
-from egs.pages.access import PageRequest
+from egs.pages.access import PageRequest, says
 from egs.pages.gpr_box import ask_of
 from egs.pages.paging import page_of, url_with
 from egs.pages.parts import Fact, ListFoot
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
-from portal_user.pages.capacity import ShapeStock, capacity_facts, shapes_in, stock_for
+from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
 from slices.models import Membership, Role
 from slices.selectors import slices_visible_to
 
@@ -62,14 +62,15 @@ class WorkspacesPage:
     def build(cls, request: PageRequest) -> WorkspacesPage:
         found = page_of(request, _slices(request), ordering=("name", "id"))
         gprs = _gprs(found.rows)
-        told = explain_gprs([gpr for gpr in gprs.values() if gpr.state == GprState.QUEUED], actor=request.user, now=request.now)
+        waiting = [gpr for gpr in gprs.values() if gpr.state == GprState.QUEUED]
+        told = explain_gprs(waiting, actor=request.user, now=request.now, say=says(request))
         shapes = shapes_in(stock_for(request.user, now=request.now))
         rows = tuple(_row(slice_, gprs, told, may_write=request.may_write) for slice_ in found.rows)
         url = reverse("workspaces")
         return cls(
             shell=Shell.user(request, page="workspaces"),
             rows=rows,
-            facts=tuple(_facts(rows, shapes)),
+            facts=(*_counted(request), *capacity_facts(shapes)),
             foot=ListFoot(
                 previous_url=url_with(url, {"cursor": found.previous}) if found.previous else "",
                 next_url=url_with(url, {"cursor": found.next}) if found.next else "",
@@ -120,11 +121,14 @@ def _holding(gpr: Gpr, *, at: datetime | None, told: Told | None = None) -> Hold
     return Holding(gpr.name, reverse("gpr", args=[gpr.pk]), gpr.state, ask_of(gpr), at, told.sentence if told else "")
 
 
-def _facts(rows: Sequence[WorkspaceRow], shapes: Sequence[ShapeStock]) -> list[Fact]:
-    holding = sum(row.holds is not None for row in rows)
-    waiting = sum(row.waiting_count for row in rows)
-    return [
-        Fact("Workspaces", words.number(len(rows)), f"{words.number(holding)} with nodes"),
-        Fact("Waiting", words.number(waiting), "requests"),
-        *capacity_facts(shapes),
-    ]
+def _counted(request: PageRequest) -> tuple[Fact, Fact]:
+    """Of all workspaces of the reader, on whatever page they are. Two queries."""
+    slices = slices_visible_to(request.user)
+    holds, waits = Q(state__in=PROVISIONED), Q(state=GprState.QUEUED)
+    found = Gpr.objects.filter(holds | waits, slice__in=slices.values("pk")).aggregate(
+        holding=Count("slice", filter=holds, distinct=True), waiting=Count("pk", filter=waits)
+    )
+    return (
+        Fact("Workspaces", words.number(slices.count()), f"{words.number(found['holding'])} with nodes"),
+        Fact("Waiting", words.number(found["waiting"]), "request" if found["waiting"] == 1 else "requests"),
+    )

@@ -9,12 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from egs.errors import EgsError, InvalidInput, NotAllowed, NotFound
-from egs.pages.access import PageRequest, signed_in
+from egs.errors import EgsError, InvalidInput, NotAllowed, NotFound, StaleState
+from egs.pages.access import PageRequest, needs_write, signed_in
+from egs.pages.asking import UNPROCESSABLE, put_question
+from egs.pages.refusals import refusal_of
 from gpr.models import Gpr, GprState
 from gpr.selectors import gpr_for
 from gpr.services.ending import gpr_extend, gpr_release
@@ -64,17 +65,19 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
 
 
 def _asked(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
-    if not request.may_write:
-        raise NotAllowed("Your access token may only read. Sign in with one that may write.")
+    needs_write(request)
     gpr = gpr_for(request.user, pk, write=True)
     if request.method == "GET":
         return _ask(request, gpr, act, act.form(initial={"version": gpr.version}))
     form = act.form(request.POST)
     if not form.is_valid():
-        return _ask(request, gpr, act, form, status=400)
+        return _ask(request, gpr, act, form, status=UNPROCESSABLE)
     given: dict[str, Any] = {SERVICE_NAMES.get(name, name): value for name, value in form.cleaned_data.items()}
+    version = given.pop("version")
     try:
-        gpr = gpr_for(request.user, pk, write=True, version=given.pop("version"))
+        if version is None:
+            raise StaleState("The form does not say which version it is about.")
+        gpr = gpr_for(request.user, pk, write=True, version=version)
         act.do(gpr=gpr, actor=request.user, now=request.now, **given)
     except (NotFound, NotAllowed):
         raise
@@ -87,8 +90,7 @@ def _ask(
     request: PageRequest, gpr: Gpr, act: Act, form: VersionForm, *, status: int = 200, refused: str = "", why: str = ""
 ) -> HttpResponse:
     asked = question(request, gpr, act.ask, form, name=act.url_name, refused=refused, why=why)
-    template = "user/question_dialog.html" if request.htmx else "user/question.html"
-    return render(request, template, {"question": asked, "shell": asked.shell, "now": request.now}, status=status)
+    return put_question(request, "user", {"question": asked, "shell": asked.shell, "now": request.now}, status=status)
 
 
 def _refused(request: PageRequest, pk: UUID, act: Act, form: VersionForm, error: EgsError) -> HttpResponse:
@@ -100,8 +102,9 @@ def _refused(request: PageRequest, pk: UUID, act: Act, form: VersionForm, error:
     if isinstance(error, InvalidInput):
         anew.is_valid()
         anew.refuse(error)
-        return _ask(request, gpr, act, anew, status=error.status)
-    return _ask(request, gpr, act, anew, status=error.status, refused=error.title, why=error.detail)
+        return _ask(request, gpr, act, anew, status=UNPROCESSABLE)
+    told, status = refusal_of(error), UNPROCESSABLE if error.status == EgsError.status else error.status
+    return _ask(request, gpr, act, anew, status=status, refused=told.title, why=told.detail)
 
 
 def _done(request: PageRequest, gpr: Gpr, text: str) -> HttpResponse:

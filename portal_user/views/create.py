@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseRedirect
@@ -11,21 +9,21 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
+from accounts.idempotency import digest_of
 from accounts.services import create_once
 from egs.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
-from egs.pages.access import PageRequest, signed_in
+from egs.pages.access import PageRequest, needs_write, signed_in
+from egs.pages.asking import UNPROCESSABLE
 from gpr.models import Gpr
 from gpr.selectors import gpr_for
-from gpr.services.requests import gpr_edit, gpr_submit
+from gpr.services.requests import CREATION_ROUTE, gpr_edit, gpr_submit
+from portal_user.as_api import creation_body
 from portal_user.forms import GprForm, new_key
-from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of
+from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of, not_whole
 from portal_user.pages.offers import OffersPanel, offers_url
 from portal_user.toasts import toast
 from slices.models import Role, Slice
 from slices.selectors import slice_for
-
-ROUTE = "page:gprs"
-NOT_OF_THE_REQUEST = ("csrfmiddlewaretoken", "key", "act")
 
 
 @require_http_methods(["GET", "POST"])
@@ -34,13 +32,13 @@ def create(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice, role=Role.EDITOR)
     desk = Desk.set_up(request, slice_)
     if request.method == "GET":
-        _may_write(request)
+        needs_write(request)
         return _page(request, slice_, desk, desk.first_form(like=_like(request)))
     form = desk.form(request.POST, is_question=_is_question(request))
     if _is_question(request) or not form.is_valid():
         return _page(request, slice_, desk, form)
     try:
-        pk = _submit(request, slice_, form)
+        pk = _submit(request, form)
     except Conflict:
         return _filed_before(request, slice_, desk)
     except (NotFound, NotAllowed):
@@ -54,7 +52,7 @@ def create(request: PageRequest, slice: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def edit(request: PageRequest, pk: UUID) -> HttpResponse:
-    _may_write(request)
+    needs_write(request)
     gpr = gpr_for(request.user, pk, write=True)
     desk = Desk.set_up(request, gpr.slice, edited=gpr)
     if request.method == "GET":
@@ -97,27 +95,24 @@ def _page(
 ) -> HttpResponse:
     page = CreatePage.build(request, slice_, desk, form, meanwhile=meanwhile, filed_url=filed_url)
     is_refused = form.is_bound and bool(form.errors)
-    status = 409 if meanwhile or filed_url else 400 if is_refused else 200
+    status = 409 if meanwhile or filed_url else UNPROCESSABLE if is_refused else 200
     context = {"page": page, "panel": page.panel, "folds": page.folds, "shell": page.shell, "now": request.now, "edited": page.edited}
     return render(request, "user/create.html", context, status=status)
 
 
-def _submit(request: PageRequest, slice_: Slice, form: GprForm) -> UUID:
-    """Once for each form that was opened, however often it is sent."""
+def _submit(request: PageRequest, form: GprForm) -> UUID:
+    """Once for each form that was opened, however often it is sent, and by whichever way."""
+    spec = form.spec()
 
     def submit() -> UUID:
-        made = gpr_submit(actor=request.user, spec=form.spec(), now=request.now)
+        made = gpr_submit(actor=request.user, spec=spec, now=request.now)
         toast(request, f"{made.name} is filed")
         return made.pk
 
     key = form.cleaned_data["key"] or new_key()
-    pk, _ = create_once(user=request.user, route=ROUTE, key=key, digest=_digest(request, slice_), now=request.now, create=submit)
+    digest = digest_of(creation_body(spec))
+    pk, _ = create_once(user=request.user, route=CREATION_ROUTE, key=key, digest=digest, now=request.now, create=submit)
     return pk
-
-
-def _digest(request: PageRequest, slice_: Slice) -> str:
-    asked = {name: request.POST.getlist(name) for name in request.POST if name not in NOT_OF_THE_REQUEST}
-    return hashlib.sha256(json.dumps([str(slice_.pk), asked], sort_keys=True).encode()).hexdigest()
 
 
 def _filed_before(request: PageRequest, slice_: Slice, desk: Desk) -> HttpResponse:
@@ -129,11 +124,12 @@ def _filed_before(request: PageRequest, slice_: Slice, desk: Desk) -> HttpRespon
 
 def _changed_meanwhile(request: PageRequest, desk: Desk, form: GprForm, gpr: Gpr) -> HttpResponse:
     """What was typed stays; sent again, it applies to the GPR as it is now."""
+    is_old = form.cleaned_data["version"] is not None
     data = request.POST.copy()
     data["version"] = str(gpr.version)
     anew = desk.form(data)
     anew.is_valid()
-    return _page(request, gpr.slice, desk, anew, meanwhile=meanwhile_of(anew, gpr, clean=form.is_valid()))
+    return _page(request, gpr.slice, desk, anew, meanwhile=meanwhile_of(anew, gpr) if is_old else not_whole(anew, gpr))
 
 
 def _like(request: PageRequest) -> Gpr | None:
@@ -144,8 +140,3 @@ def _like(request: PageRequest) -> Gpr | None:
 
 def _is_question(request: PageRequest) -> bool:
     return request.POST.get("act") == "offers"
-
-
-def _may_write(request: PageRequest) -> None:
-    if not request.may_write:
-        raise NotAllowed("Your access token may only read. Sign in with one that may write.")

@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from egs.pages.access import PageRequest, signed_in
-from portal_user.pages.request_facts import Tally, facts_of
+from portal_user.pages.request_facts import facts_of
 from portal_user.pages.requests import GROUPS, Listing, RequestsPage, RequestTable
 from portal_user.pages.workspaces import WorkspacesPage
 from slices.selectors import slice_for
@@ -25,11 +25,12 @@ def workspaces(request: PageRequest) -> HttpResponse:
 @signed_in
 def workspace(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice)
-    part = request.GET.get("part")
+    part, listing = request.GET.get("part"), Listing.of(request, slice_)
     if part == "facts":
-        facts = {"facts": facts_of(request, slice_, Tally.load(slice_)), "url": request.get_full_path()}
+        facts = {"facts": facts_of(request, slice_, listing.tally()), "url": request.get_full_path()}
         return render(request, "user/requests_facts.html", {**facts, "now": request.now})
-    listing = Listing.of(request, slice_)
+    if part == "tabs":
+        return render(request, "user/requests_tabs.html", {"tabs": listing.tabs(listing.tally().counts), "url": request.get_full_path()})
     if part in GROUPS:
         table = RequestTable.build(request, listing.only(part))
         return render(request, "user/requests_group.html", {"group": table.groups[0], "now": request.now})

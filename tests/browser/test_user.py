@@ -197,3 +197,64 @@ def test_no_page_has_an_accessibility_fault(browser: Browser, demo: dict[str, st
         state = api.get(f"/gprs/{pk}/")["state"]
         api.post(f"/gprs/{pk}/release/") if state in {"PROVISIONING", "ACTIVE"} else api.raw("DELETE", f"/gprs/{pk}/")
     api.close()
+
+
+# What a finger must hit: links inside a sentence and inputs whose label is the target are let off, as WCAG 2.5.8 does.
+SMALL_TARGETS = """() => [...document.querySelectorAll("a, button, input, select, summary")]
+    .filter((each) => each.checkVisibility() && each.closest("main, header") && !each.closest("p, li"))
+    .filter((each) => !each.matches("[type=hidden], [type=radio], [type=checkbox]") && each.getBoundingClientRect().height < 24)
+    .map((each) => each.outerHTML.slice(0, 120))"""
+CUT_OFF = """() => [
+    ...[...document.querySelectorAll("input:not([type=hidden]), select, .bar button")]
+        .filter((each) => each.checkVisibility() && each.getBoundingClientRect().right > innerWidth),
+    ...[...document.querySelectorAll(".facts dt, .facts dd, .facts small")]
+        .filter((each) => each.clientWidth && each.scrollWidth > each.clientWidth + 1),
+].map((each) => each.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_on_a_phone_nothing_is_cut_off_and_a_finger_hits_every_target(browser: Browser, demo: dict[str, str], theme: Theme) -> None:
+    """The filter stands whole on the screen, facts are read to the end, and no link is lower than 24 px."""
+    api = Api(demo["url"], demo["user_token"])
+    first, second = (
+        api.post("/gprs/", {"name": f"phone-{n}", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600})["id"]
+        for n in range(2)
+    )
+    wait_for("ACTIVE", lambda: api.get(f"/gprs/{first}/")["state"] == "ACTIVE", within_s=START_S)
+    with visitor(browser, demo["url"], size=PHONE, theme=theme) as (page, watch):
+        sign_in(page, demo["user_token"])
+        for path in ("/", WORKSPACE, CREATE, f"/gprs/{first}/", f"/gprs/{second}/", f"/gprs/{second}/edit/", f"/gprs/{second}/delete/"):
+            page.goto(path)
+            expect(page.locator("main h1")).to_be_visible()
+            expect(page.locator(".skeleton")).to_have_count(0)
+            assert page.evaluate(SMALL_TARGETS) == [], path
+            assert page.evaluate(CUT_OFF) == [], path
+        assert watch.faults == []
+    api.raw("DELETE", f"/gprs/{second}/")
+    api.post(f"/gprs/{first}/release/")
+    api.close()
+
+
+def test_a_refused_dialog_says_why_and_leaves_no_error_in_the_console(ada: tuple[Page, Watch], demo: dict[str, str]) -> None:
+    """What a dialog refuses is ordinary use: it is told in the dialog, and sent again from there."""
+    page, watch = ada
+    api = Api(demo["url"], demo["user_token"])
+    made = api.post("/gprs/", {"name": "refused", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600})
+    page.goto(f"/gprs/{made['id']}/")
+    goes_through(page, "Active")
+    page.get_by_role("link", name="Extend").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Extend by").fill("soon")
+
+    dialog.get_by_role("button", name="Extend the window").click()
+
+    expect(dialog).to_contain_text("Write 90 min")
+    dialog.get_by_label("Extend by").fill("30 min")
+    dialog.get_by_role("button", name="Extend the window").click()
+    expect(page.locator("#toasts")).to_contain_text("ends later")
+    expect(page.locator("#gpr-events")).to_contain_text("was extended by 30 min, to")
+    expect(page.locator("#gpr-events")).not_to_contain_text("UTC")
+    api.post(f"/gprs/{made['id']}/release/")
+    goes_through(page, "Released")
+    api.close()
+    assert watch.faults == []

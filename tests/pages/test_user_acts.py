@@ -82,6 +82,39 @@ def test_a_release_that_is_sent_twice_is_refused_the_second_time_and_says_why(wo
     assert "Not possible in this state" in markup
 
 
+@pytest.mark.parametrize(
+    ("sent", "status", "told"),
+    [
+        ({"extra": "soon"}, 422, "Write 90 min"),
+        ({"extra": "0 min"}, 422, "at least one second"),
+        ({"extra": "500 d"}, 422, "this one can get 6 d 22 h more at most"),
+        ({"extra": "1 min", "version": "999"}, 409, "Look at it as it is now, and decide anew."),
+        ({"extra": "1 min", "version": "x"}, 409, "Look at it as it is now, and decide anew."),
+    ],
+)
+def test_a_page_answers_a_refusal_with_its_status_and_a_dialog_with_itself(
+    sent: dict[str, str], status: int, told: str, world: World, runs: Gpr
+) -> None:
+    """Both say why, and what was typed stays. A dialog that is refused is ordinary use: no error in the console of the browser."""
+    owner, given = world.client("owner"), {"version": str(runs.version), **sent}
+
+    page = text(owner.post(address(runs, "extend"), given), status)
+    dialog = text(owner.post(address(runs, "extend"), given, headers=HTMX), 200)
+
+    for markup in (page, dialog):
+        assert told in markup
+        assert f'value="{sent["extra"]}"' in markup
+    assert dialog.lstrip().startswith("<dialog")
+
+
+def test_what_is_given_up_cannot_be_taken_back(world: World, runs: Gpr) -> None:
+    """Pages write words out."""
+    markup = text(world.client("owner").get(address(runs, "release")))
+
+    assert "given up and cannot be taken back." in markup
+    assert "&#x27;t" not in markup
+
+
 def test_an_extension_moves_the_end(world: World, runs: Gpr) -> None:
     before = runs.ends_at
     assert before is not None
@@ -99,7 +132,7 @@ def test_an_extension_that_others_were_promised_is_refused_and_the_text_kept(wor
 
     response = world.client("owner").post(address(runs, "extend"), {"version": runs.version, "extra": "45 min"}, headers=HTMX)
 
-    markup = text(response, 409)
+    markup = text(response)
     assert "Others have been promised these GPUs" in markup
     assert 'value="45 min"' in markup
     assert "canary" not in markup
@@ -111,7 +144,7 @@ def test_an_extension_by_nothing_sensible_is_refused(extra: str, world: World, r
 
     response = world.client("owner").post(address(runs, "extend"), {"version": runs.version, "extra": extra})
 
-    assert response.status_code == 400
+    assert response.status_code == 422
     runs.refresh_from_db()
     assert runs.ends_at == before
 
@@ -131,7 +164,7 @@ def test_a_waiting_request_is_canceled(world: World, waits: Gpr) -> None:
 def test_without_the_version_that_was_read_nothing_is_done(version: str, world: World, runs: Gpr) -> None:
     response = world.client("owner").post(address(runs, "release"), {"version": version})
 
-    assert response.status_code in {400, 409}
+    assert response.status_code == 409
     runs.refresh_from_db()
     assert runs.state == GprState.ACTIVE
 

@@ -68,7 +68,7 @@ def workspaces(world: World, count: int) -> None:
 def test_a_list_of_a_hundred_costs_what_ten_cost(persona: str, world: World) -> None:
     factories.active(world.slice, world.people.owner, name="runs", nodes=2)
     client = world.client(persona)
-    paths = ["/", WORKSPACE, *(f"{WORKSPACE}?part={part}" for part in ("facts", "provisioned", "pending", "ended", "axis"))]
+    paths = ["/", WORKSPACE, *(f"{WORKSPACE}?part={part}" for part in ("facts", "tabs", "provisioned", "pending", "ended", "axis"))]
     paths += [f"{WORKSPACE}?state={state}" for state in ("pending", "provisioned", "ended")]
     fill(world, 10)
     workspaces(world, 10)
@@ -107,7 +107,7 @@ def test_a_request_of_many_nodes_costs_what_one_of_few_costs(world: World) -> No
             for row in factories.held(gpr)
             for step in ("claim", "node_ready", "open")
         )
-    parts = ["", "?part=head", "?part=hero", "?part=nodes", "?part=steps", "?part=why", "?part=events"]
+    parts = ["", "?part=now", "?part=nodes", "?part=steps", "?part=why", "?part=events"]
 
     def costs(gpr: Gpr, persona: str) -> list[int]:
         client = world.client(persona)

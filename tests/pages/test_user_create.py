@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,8 @@ from egs.clock import db_now
 from gpr.models import Gpr, GprState
 from slices.models import Slice
 from tests import factories
-from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, make_world, text
+from tests.api.conftest import Caller
+from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, make_world, snippet_in, text
 
 pytestmark = pytest.mark.django_db
 
@@ -120,16 +120,16 @@ def test_a_token_that_may_only_read_opens_no_form_and_files_nothing(world: World
         ({"duration": "soon"}, "Write 90 min"),
         ({"duration": "9999999999 d"}, "Write 90 min"),
         ({"duration": "0 min"}, "at least one second"),
-        ({"duration": "100 d"}, "may take"),
+        ({"duration": "100 d"}, "one may take 90 d at most; 100 d were asked for"),
         ({"priority": "301"}, "less than or equal to 300"),
         ({"priority": "high"}, "whole number"),
         ({"shape": "B200"}, "valid choice"),
-        ({"shape": "", "min_gpu_memory_gib": ""}, "min_gpu_memory_gib"),
+        ({"shape": "", "min_gpu_memory_gib": ""}, "how much memory each GPU needs"),
         ({"shape": "", "min_gpu_memory_gib": "many"}, "whole number"),
         ({"clusters": ["borealis"]}, "valid choice"),
         ({"earliest_start_at": "2020-01-01T00:00"}, "between now and a year"),
         ({"earliest_start_at": "tomorrow"}, "valid date"),
-        ({"idle_timeout": "1 s"}, "from 60"),
+        ({"idle_timeout": "1 s"}, "from 1 min to 366 d"),
         ({"idle_timeout": "never"}, "Write 90 min"),
         ({"model_parameters": "[1, 2]"}, "JSON object"),
         ({"model_parameters": "{"}, "JSON object"),
@@ -143,7 +143,7 @@ def test_a_token_that_may_only_read_opens_no_form_and_files_nothing(world: World
 def test_what_cannot_be_is_refused_and_what_was_typed_is_kept(changes: dict[str, Any], told: str, world: World) -> None:
     response = world.client("owner").post(CREATE, form(**{"model_name": "kept-as-typed", **changes}))
 
-    markup = text(response, 400)
+    markup = text(response, 422)
     assert told in markup
     assert "kept-as-typed" in markup
     assert not Gpr.objects.exists()
@@ -153,7 +153,7 @@ def test_a_cluster_of_others_is_not_named_and_not_taken(world: World) -> None:
     factories.cluster("secret")
 
     for reference in ("secret", str(world.foreign.pk)):
-        markup = text(world.client("owner").post(CREATE, form(clusters=[reference])), 400)
+        markup = text(world.client("owner").post(CREATE, form(clusters=[reference])), 422)
         assert "valid choice" in markup
     assert "secret" not in text(world.client("owner").get(CREATE))
 
@@ -212,10 +212,58 @@ def test_the_offers_are_a_fragment_with_the_same_request_as_code(world: World) -
 
     assert "<html" not in markup
     assert markup.lstrip().startswith("<section")
-    code = re.search(r"-d &#x27;(.*?)&#x27;</pre>", markup, re.DOTALL)
-    assert code
-    body = json.loads(code[1].replace("&quot;", '"'))
-    assert body == {"slice": "vision", "name": "train", "nodes": 2, "duration_s": 7200, "shape": "H100-80GB"}
+    assert snippet_in(markup).body == {"slice": "vision", "name": "train", "nodes": 2, "duration_s": 7200, "shape": "H100-80GB"}
+
+
+WHOLE = {
+    "name": "it's <all>", "shape": "", "min_gpu_memory_gib": "40", "nodes": "2", "gpus_per_node": "4", "duration": "1h30m",
+    "priority": "150", "clusters": ["aurora"], "node_type": "hgx", "idle_timeout": "30 min", "evictable": None, "may_evict": "on",
+    "requeue_on_failure": None, "run_checks": None, "model_name": "conformer", "model_parameters": '{"lr": 1.0, "note": "it\'s"}',
+    "earliest_start_at": "2099-01-01T09:00",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{}, {"offer": "aurora/H100-80GB"}, WHOLE], ids=["plain", "chosen", "whole"])
+@pytest.mark.parametrize("is_form_first", [True, False])
+def test_the_code_beside_the_form_is_the_very_request_that_the_form_sends(
+    changes: dict[str, Any], is_form_first: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent by REST as well, before or after the form, it is not filed twice: the answer is the same GPR."""
+    monkeypatch.setattr("gpr.spec.EARLIEST_START_MAX", timedelta(days=365 * 200))
+    owner, sent = world.client("owner"), form(**changes)
+    owner.cookies["egs_zone"] = "Asia/Tokyo"
+    snippet = snippet_in(text(owner.post(OFFERS, sent, headers=HTMX)))
+    api = Caller(factories.token(world.people.owner))
+    assert snippet.key == sent["key"]
+
+    if is_form_first:
+        assert owner.post(CREATE, sent).status_code == 302
+    answer = api.post("gprs/", snippet.body, key=snippet.key)
+    assert answer.status_code == 201, answer.content
+    filed = owner.post(CREATE, sent)
+
+    gpr = Gpr.objects.get()
+    assert answer.json()["id"] == str(gpr.pk)
+    assert filed["Location"] == f"/gprs/{gpr.pk}/"
+    assert gpr.name == sent["name"]
+
+
+def test_without_a_name_there_is_no_code_yet(world: World) -> None:
+    """The form could not be sent either; a name that nobody chose would be filed."""
+    markup = text(world.client("owner").post(OFFERS, form(name=""), headers=HTMX))
+
+    assert "Fill in the form first." in markup
+    assert "curl" not in markup
+
+
+@pytest.mark.parametrize("field", ["key", "version", "offer"])
+@pytest.mark.parametrize("value", ["x" * 5000, "a\x00b", "-1"])
+def test_what_nobody_typed_is_no_riddle_for_who_sends_the_form(field: str, value: str, world: World) -> None:
+    """A fault in a hidden field cannot be mended by typing, so no error speaks of it."""
+    response = world.client("owner").post(CREATE, form(name="filed", **{field: value}))
+
+    assert response.status_code == 302
+    assert Gpr.objects.get().name == "filed"
 
 
 def test_a_question_that_is_not_whole_says_what_is_missing(world: World) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, timedelta
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.test import Client
@@ -14,8 +15,9 @@ from egs.clock import db_now
 from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
 from gpr.services.decisions import gpr_reject
-from gpr.services.ending import gpr_release
+from gpr.services.ending import gpr_extend, gpr_release
 from inventory.models import Reservation, StepResult
+from journal.models import Event
 from slices.models import Slice
 from tests import factories
 from tests.pages.user_world import HTMX, World, make_world, text
@@ -23,7 +25,7 @@ from worker_agent.protocol import Outcome, Phase
 
 pytestmark = pytest.mark.django_db
 
-PARTS = ("head", "hero", "facts", "strip", "nodes", "steps", "why", "events")
+PARTS = ("now", "nodes", "steps", "why", "events")
 
 
 @pytest.fixture
@@ -75,6 +77,47 @@ def test_each_part_is_a_fragment(part: str, world: World, owner: Client) -> None
     assert "<html" not in page(owner, gpr, part)
 
 
+def test_the_state_and_the_time_beside_it_come_in_one_answer(world: World, owner: Client) -> None:
+    """Fetched one after the other they would contradict each other for a moment: Queued above, 2 h left below."""
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+
+    whole, part = page(owner, gpr), page(owner, gpr, "now")
+
+    for markup in (whole, part):
+        assert 'id="gpr-head"' in markup
+        assert 'id="gpr-hero"' in markup
+    for name in ("gpr-head", "gpr-hero"):
+        assert not re.search(rf'id="{name}"[^>]*hx-get', whole)
+
+
+def test_events_speak_to_people_and_in_the_zone_of_the_reader(world: World, owner: Client) -> None:
+    """`1 node`, `2 h`, and times as on the clock on the wall; the exact moment is in the element, the API has it in UTC."""
+    gpr = factories.active(world.slice, world.people.owner, name="runs", duration_s=7200)
+    gpr_extend(gpr=gpr, extra_s=5400, actor=world.people.owner, now=db_now())
+    owner.cookies["egs_zone"] = "Asia/Kathmandu"
+    assert gpr.ends_at is not None
+    ends_at = gpr.ends_at.replace(microsecond=0).astimezone(UTC)
+
+    markup = page(owner, gpr, "events")
+
+    assert "runs was requested: 1 node with all GPUs (H100-80GB) for 2 h at priority 101." in markup
+    assert "1 node of cluster aurora is being prepared for runs." in markup
+    shown = re.search(r'runs was extended by 1 h 30 min, to <time datetime="([^"]+)" title="[^"]+">([^<]+)</time>\.', markup)
+    assert shown
+    assert shown[1] == ends_at.isoformat()
+    assert shown[2].endswith(f"{ends_at.astimezone(ZoneInfo('Asia/Kathmandu')):%H:%M}")
+    told = Event.objects.get(gpr_id=gpr.pk, kind="gpr.extended").message
+    assert told == f"runs was extended by 1 h 30 min, to {ends_at:%Y-%m-%d %H:%M:%S} UTC."
+
+
+def test_what_only_looks_like_a_time_stays_as_it_was_written(world: World, owner: Client) -> None:
+    """Reasons are typed by people."""
+    gpr = factories.gpr(world.slice, world.people.owner, name="no")
+    gpr_reject(gpr=gpr, actor=world.people.admin, why="Since 2026-13-45 99:00:00 UTC <b>", now=db_now())
+
+    assert "Since 2026-13-45 99:00:00 UTC &lt;b&gt;" in page(owner, gpr, "events")
+
+
 def test_a_part_that_there_is_not_is_the_whole_page(world: World, owner: Client) -> None:
     gpr = factories.gpr(world.slice, world.people.owner)
 
@@ -104,7 +147,7 @@ def test_another_workspace_is_never_named(world: World, owner: Client) -> None:
 
     markup = page(owner, waits)
 
-    assert "Another workspace&#x27;s GPR" in markup
+    assert "Another workspace&#x27;s request" in markup
     assert "a request before it gave its nodes back late" in markup
     assert "canary" not in markup
     assert str(foreign.pk) not in markup
@@ -180,7 +223,7 @@ def test_one_that_leaves_says_when_it_is_clean(world: World, owner: Client) -> N
     markup = page(owner, gpr)
 
     assert re.search(r"Clean in about \d+ s", markup)
-    assert "0 of 1 node are back" in markup
+    assert "0 of 1 node back" in markup
     assert "Release early" not in markup
 
 
@@ -229,7 +272,7 @@ def test_markup_in_names_and_logs_is_only_text(world: World, owner: Client) -> N
 def test_a_login_that_ends_inside_a_fragment_leads_the_whole_page_to_the_login(world: World) -> None:
     gpr = factories.gpr(world.slice, world.people.owner)
 
-    response = Client().get(f"/gprs/{gpr.pk}/?part=hero", headers={**HTMX, "HX-Current-URL": f"http://testserver/gprs/{gpr.pk}/"})
+    response = Client().get(f"/gprs/{gpr.pk}/?part=now", headers={**HTMX, "HX-Current-URL": f"http://testserver/gprs/{gpr.pk}/"})
 
     assert response.status_code == 401
     assert response["HX-Redirect"] == f"/login/?next=%2Fgprs%2F{gpr.pk}%2F"

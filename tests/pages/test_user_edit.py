@@ -11,7 +11,8 @@ from gpr.services.decisions import gpr_set_priority
 from slices.models import Role
 from slices.services import member_set
 from tests import factories
-from tests.pages.user_world import HTMX, OFFERS, World, client_of, form, make_world, text, version_in
+from tests.api.conftest import Caller
+from tests.pages.user_world import HTMX, OFFERS, World, client_of, form, make_world, snippet_in, text, version_in
 
 pytestmark = pytest.mark.django_db
 
@@ -108,26 +109,53 @@ def test_a_change_by_an_administrator_is_met_the_same_way(owner: Client, world: 
 
 @pytest.mark.parametrize("version", ["", "0", "77", "x", "-1"])
 def test_a_form_without_the_version_that_was_read_changes_nothing(version: str, owner: Client, waits: Gpr) -> None:
-    response = owner.post(address(waits), form(name="forged", nodes="2", version=version))
+    assert owner.post(address(waits), form(name="forged", nodes="2", version=version)).status_code == 409
 
-    assert response.status_code in {400, 409}
     waits.refresh_from_db()
     assert waits.name == "waits"
+
+
+@pytest.mark.parametrize("version", [None, "", "x", "-1", "\x00"])
+def test_a_form_that_did_not_come_back_whole_says_so_and_what_to_do(version: str | None, owner: Client, waits: Gpr) -> None:
+    """Never "Version: enter a whole number" for a field that nobody sees. What was typed is kept and can be saved from there."""
+    markup = text(owner.post(address(waits), form(name="mine", nodes="2", duration="3 h", version=version)), 409)
+
+    assert "This page was too old, or did not come back whole" in markup
+    assert "Reload the page to begin anew" in markup
+    assert f'href="{address(waits)}">Reload</a>' in markup
+    assert "Not sent" not in markup
+    assert '<td class="strong">3 h</td>' in markup
+    again = owner.post(address(waits), form(name="mine", nodes="2", duration="3 h", version=version_in(markup)))
+    assert again.status_code == 302
+
+
+def test_the_code_beside_an_edit_is_the_change_that_the_form_makes(world: World, owner: Client) -> None:
+    """Also for what an edit takes away."""
+    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
+    waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2, clusters=(world.cluster,), node_type="hgx")
+    typed = form(name="waits", nodes="1", duration="2 h", version=str(waits.version))
+
+    body = snippet_in(text(owner.post(f"{OFFERS}?edit={waits.pk}", typed, headers=HTMX))).body
+    answer = Caller(factories.token(world.people.owner)).patch(f"gprs/{waits.pk}/", body)
+
+    assert answer.status_code == 200, answer.content
+    assert body == {"nodes": 1, "duration_s": 7200, "node_type": "", "clusters": [], "version": waits.version}
+    assert (answer.json()["nodes"], answer.json()["node_type"], answer.json()["clusters"]) == (1, "", [])
 
 
 def test_what_has_started_is_no_longer_changed_and_the_text_stays(owner: Client, world: World) -> None:
     runs = factories.active(world.slice, world.people.owner, name="runs")
 
-    markup = text(owner.post(address(runs), form(name="late-change", version=str(runs.version))), 400)
+    markup = text(owner.post(address(runs), form(name="late-change", version=str(runs.version))), 422)
 
-    assert "Only a waiting GPR can be changed" in markup
+    assert "By now its state is “Active”. To give its nodes back, release it." in markup
     assert 'value="late-change"' in markup
 
 
 def test_a_change_that_could_never_start_is_refused_and_the_promise_stands(owner: Client, waits: Gpr) -> None:
     promised_at = waits.promise.promised_start_at
 
-    markup = text(owner.post(address(waits), form(name="waits", nodes="9", version=str(waits.version))), 400)
+    markup = text(owner.post(address(waits), form(name="waits", nodes="9", version=str(waits.version))), 422)
 
     assert "could ever hold it" in markup
     waits.refresh_from_db()

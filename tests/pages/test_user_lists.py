@@ -16,6 +16,7 @@ from gpr.services.decisions import gpr_evict, gpr_reject
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel
 from inventory.models import Reservation
+from slices.models import Membership, Role, Slice
 from tests import factories
 from tests.builders import make_gpr
 from tests.pages.user_world import HTMX, WORKSPACE, World, client_of, make_world, text
@@ -117,6 +118,98 @@ def test_a_tab_and_a_filter_show_less(world: World, owner: Client) -> None:
 )
 def test_a_strange_address_is_a_plain_page(query: str, owner: Client) -> None:
     assert owner.get(f"{WORKSPACE}?{query}").status_code == 200
+
+
+def test_a_tab_and_a_part_that_do_not_go_together_are_no_fault(owner: Client) -> None:
+    """Addresses are put together by hand as well."""
+    for state in ("pending", "ended"):
+        for part in ("provisioned", "pending", "ended", "axis", "tabs"):
+            assert owner.get(f"{WORKSPACE}?state={state}&part={part}").status_code == 200
+
+
+def test_the_address_of_a_page_says_nothing_of_its_length(world: World, owner: Client) -> None:
+    """`page_size` is the API's: pages are as long as they are."""
+    ended(world, 3)
+
+    assert len(names(text(owner.get(f"{WORKSPACE}?state=ended&page_size=1")))) == 3
+
+
+def tabs(markup: str) -> dict[str, int]:
+    return {label: int(count) for label, count in re.findall(r">(All|Pending|Provisioned|Ended) <small>(\d+)</small>", markup)}
+
+
+def test_the_counts_of_the_tabs_are_fetched_anew_with_the_list(world: World, owner: Client) -> None:
+    """A request that starts while the page is open leaves Pending and joins Provisioned, above the list as in it."""
+    factories.gpr(world.slice, world.people.owner, name="first")
+    page = text(owner.get(WORKSPACE))
+    fragment = re.search(r'id="requests-tabs" hx-get="([^"]+)" hx-trigger="egs:gpr from:body"', page)
+    assert fragment
+    assert tabs(page) == {"All": 1, "Pending": 1, "Provisioned": 0, "Ended": 0}
+
+    factories.active(world.slice, world.people.owner, name="second")
+    markup = text(owner.get(fragment[1].replace("&amp;", "&"), headers=HTMX))
+
+    assert "<html" not in markup
+    assert tabs(markup) == {"All": 2, "Pending": 1, "Provisioned": 1, "Ended": 0}
+
+
+def test_the_tabs_count_what_a_search_finds(world: World, owner: Client) -> None:
+    """A tab that promises 3 rows and shows 1 would send its reader looking for the others."""
+    factories.active(world.slice, world.people.owner, name="asr-runs", nodes=2)
+    for name in ("asr-waits", "tts-waits", "tts-too"):
+        factories.gpr(world.slice, world.people.owner, name=name, nodes=2)
+    found = {"All": 2, "Pending": 1, "Provisioned": 1, "Ended": 0}
+
+    assert tabs(text(owner.get(f"{WORKSPACE}?q=asr"))) == found
+    assert tabs(text(owner.get(f"{WORKSPACE}?q=asr&state=pending&part=tabs"))) == found
+    assert names(text(owner.get(f"{WORKSPACE}?q=asr"))) == ["asr-runs", "asr-waits"]
+
+
+def test_what_waits_stands_in_the_order_in_which_it_starts_on_every_page(world: World, owner: Client) -> None:
+    """Whoever reads the tab Pending from the top meets what starts next; what is not planned yet comes last, oldest first."""
+    now = db_now()
+    for n in range(120):
+        made = make_gpr(world.slice, name=f"waits-{n:03}", owner=world.people.owner)
+        starts_at = None if n % 10 == 0 else now + timedelta(hours=(n * 37) % 120 // 2)
+        Gpr.objects.filter(pk=made.pk).update(planned_start_at=starts_at, created_at=now + timedelta(seconds=n // 3))
+    rows = Gpr.objects.all().order_by("created_at", "pk")
+    planned = sorted((row for row in rows if row.planned_start_at), key=lambda row: (row.planned_start_at, row.created_at, row.pk))
+    order = [row.name for row in [*planned, *(row for row in rows if row.planned_start_at is None)]]
+
+    pages: list[str] = []
+    back: list[str] = []
+    path = f"{WORKSPACE}?state=pending"
+    for _ in range(3):
+        markup = text(owner.get(path))
+        pages += names(markup)
+        further = re.search(r'href="([^"]*cursor=[^"]*)" rel="next"', markup)
+        path = further[1].replace("&amp;", "&") if further else path
+    for _ in range(2):
+        before = re.search(r'href="([^"]*cursor=[^"]*)" rel="prev"', markup)
+        assert before
+        markup = text(owner.get(before[1].replace("&amp;", "&")))
+        back = names(markup) + back
+
+    assert pages == order
+    assert back == order[:100]
+    assert names(text(owner.get(WORKSPACE)))[:50] == order[:50]
+
+
+def test_the_facts_of_the_workspaces_count_those_of_all_pages(world: World, owner: Client) -> None:
+    """`60 workspaces, 1 with nodes`: not the 50 that happen to stand on this page."""
+    now = db_now()
+    for n in range(59):
+        made = Slice.objects.create(name=f"a-{n:02}", project=world.slice.project, created_at=now)
+        Membership.objects.create(slice=made, user=world.people.owner, role=Role.EDITOR)
+    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
+    factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
+    factories.gpr(world.foreign, world.people.outsider, name="canary-job", nodes=2)
+
+    for path in ("/", "/?part=list"):
+        markup = " ".join(text(owner.get(path)).split())
+        assert 'id="workspace-vision"' not in markup
+        assert "<dt>Workspaces</dt> <dd > 60 <small>1 with nodes</small>" in markup
+        assert "<dt>Waiting</dt> <dd > 1 <small>request</small>" in markup
 
 
 def test_a_cursor_of_another_list_is_refused(owner: Client, world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +78,21 @@ def form(**changes: Any) -> dict[str, Any]:
 def text(response: Any, status: int = 200) -> str:
     assert response.status_code == status, (response.status_code, response.content[-2000:])
     return str(response.content.decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """What the code beside the form would send."""
+
+    key: str
+    body: dict[str, Any]
+
+
+def snippet_in(markup: str) -> Snippet:
+    code = html.unescape(markup[markup.index('id="as-api"') :])
+    body, key = re.search(r" -d '(.*?)'</pre>", code, re.DOTALL), re.search(r'"Idempotency-Key: (\w+)"', code)
+    assert body, code
+    return Snippet(key[1] if key else "", json.loads(body[1]))
 
 
 def version_in(markup: str) -> str:
