@@ -20,6 +20,7 @@ from accounts.sessions import session_token
 from egs.clock import db_now
 from egs.errors import NotAllowed, NotFound
 
+READ_ONLY = "Your access token may only read. Sign in with one that may write."
 ZONE_COOKIE = "egs_zone"
 P = ParamSpec("P")
 
@@ -50,7 +51,7 @@ def signed_in(view: View[P]) -> AnyView[P]:
             return to_login(request)
         page = _as_page(request, token, now)
         if request.method not in {"GET", "HEAD"} and not page.may_write:
-            raise NotAllowed("Your access token may only read. Sign in with one that may write.")
+            raise NotAllowed(READ_ONLY)
         return view(page, *args, **kwargs)
 
     return guarded
@@ -66,6 +67,23 @@ def admin_only(view: View[P]) -> AnyView[P]:
         return view(request, *args, **kwargs)
 
     return signed_in(guarded)
+
+
+def needs_write(view: View[P]) -> View[P]:
+    """For what changes something: of a token that may only read, the question is not even asked."""
+
+    @wraps(view)
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not request.may_write:
+            raise NotAllowed(READ_ONLY)
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def why_not_write(request: PageRequest) -> str:
+    """Shown in the place of acts. Empty for a token that may write."""
+    return "" if request.may_write else READ_ONLY
 
 
 def to_login(request: HttpRequest) -> HttpResponse:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from worker_agent.steps import EntryStep, ExitStep, Milestone
+
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 # Longer than any box may be, and short enough that no sum of it leaves the calendar.
@@ -37,6 +39,20 @@ STEP_WORDS = {
     "failed": "Failed",
     "skipped": "Skipped",
 }
+STEP_NAMES: dict[str, str] = {
+    Milestone.CLAIM: "Fence and label",
+    EntryStep.NODE_READY: "Node ready",
+    EntryStep.GPU_COUNT: "GPU count",
+    EntryStep.GPU_HEALTH: "GPU health",
+    EntryStep.STORAGE: "Storage",
+    EntryStep.NETWORK: "Network",
+    Milestone.OPEN: "Open to workspace",
+    Milestone.CLOSE: "Close to workspace",
+    ExitStep.DRAIN: "Drain",
+    ExitStep.GPU_IDLE: "GPUs idle",
+    ExitStep.NODE_CLEAN: "Clean the node",
+    Milestone.RELEASE: "Take label off, release",
+}
 END_REASON_WORDS = {
     "EXPIRED": "ran its window",
     "EARLY_RELEASE": "early release",
@@ -46,6 +62,11 @@ END_REASON_WORDS = {
     "CHECK_FAILED": "check failed",
     "ADMIN": "by an admin",
 }
+
+
+def step_name(step: str) -> str:
+    """Also of one that only a newer agent knows."""
+    return STEP_NAMES.get(step, step.replace("_", " ").capitalize())
 
 
 def moment(at: datetime, *, now: datetime, zone: tzinfo) -> str:

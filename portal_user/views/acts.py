@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse, HttpResponseRedirect
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from egs.errors import EgsError, InvalidInput, NotAllowed, NotFound
 from egs.pages.access import PageRequest, signed_in
+from egs.pages.toasts import done
 from gpr.models import Gpr, GprState
 from gpr.selectors import gpr_for
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_cancel
 from portal_user.forms import ExtendForm, VersionForm
 from portal_user.pages.question import Ask, cancel_question, extend_question, question, release_question
-from portal_user.toasts import toast
 
 S = GprState
 TOPICS = ("gpr", "plan")
@@ -80,7 +79,7 @@ def _asked(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
         raise
     except EgsError as error:
         return _refused(request, pk, act, form, error)
-    return _done(request, gpr, act.done.format(name=gpr.name))
+    return done(request, act.done.format(name=gpr.name), back_url=reverse("gpr", args=[gpr.pk]), topics=TOPICS)
 
 
 def _ask(
@@ -102,11 +101,3 @@ def _refused(request: PageRequest, pk: UUID, act: Act, form: VersionForm, error:
         anew.refuse(error)
         return _ask(request, gpr, act, anew, status=error.status)
     return _ask(request, gpr, act, anew, status=error.status, refused=error.title, why=error.detail)
-
-
-def _done(request: PageRequest, gpr: Gpr, text: str) -> HttpResponse:
-    if request.htmx:
-        told = {"egs:toast": {"text": text}, **{f"egs:{topic}": None for topic in TOPICS}}
-        return HttpResponse(status=204, headers={"HX-Trigger": json.dumps(told)})
-    toast(request, text)
-    return HttpResponseRedirect(reverse("gpr", args=[gpr.pk]))

@@ -14,13 +14,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 from accounts.services import create_once
 from egs.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from egs.pages.access import PageRequest, signed_in
+from egs.pages.toasts import toast
 from gpr.models import Gpr
 from gpr.selectors import gpr_for
 from gpr.services.requests import gpr_edit, gpr_submit
 from portal_user.forms import GprForm, new_key
 from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of
 from portal_user.pages.offers import OffersPanel, offers_url
-from portal_user.toasts import toast
 from slices.models import Role, Slice
 from slices.selectors import slice_for
 
