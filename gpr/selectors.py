@@ -74,6 +74,14 @@ def _position(gpr: Gpr) -> int:
     return 1 + Gpr.objects.filter(ahead, state=GprState.QUEUED).count()
 
 
+def by_id(text: str) -> Q:
+    """By the first letters of an id, as pages show them, or by all; an empty Q for what is no id."""
+    digits = text.lower().removeprefix("gpr-").replace("-", "")
+    if not 4 <= len(digits) <= 32 or not set(digits) <= set("0123456789abcdef"):
+        return Q()
+    return Q(pk__gte=UUID(digits.ljust(32, "0")), pk__lte=UUID(digits.ljust(32, "f")))
+
+
 def steps_of(gpr: Gpr) -> QuerySet[StepResult]:
     """Of all its runs."""
     return StepResult.objects.filter(reservation__gpr=gpr).select_related("reservation__node")

@@ -56,7 +56,7 @@ class ForceReleaseForm(ReasonForm):
         try:
             return [UUID(text) for text in str(self.cleaned_data["reservations"]).split()]
         except ValueError:
-            raise forms.ValidationError("This page is not one of ours. Open the node again.") from None
+            raise forms.ValidationError("These are no ids of reservations.") from None
 
 
 class ClusterForm(forms.Form):

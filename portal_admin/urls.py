@@ -9,6 +9,7 @@ from portal_admin.views import acts, clusters, inventory, queue, schedule
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
     path("queue/", queue.queue, name="admin-queue"),
+    path("queue/count/", queue.count, name="admin-queue-count"),
     path("queue/<uuid:pk>/", queue.inspect, name="admin-inspect"),
     path("queue/<uuid:pk>/priority/", acts.priority, name="admin-priority"),
     path("queue/<uuid:pk>/evict/", acts.evict, name="admin-evict"),

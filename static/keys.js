@@ -1,17 +1,14 @@
-/* Keys: rows of a table (j k x Enter), whatever says data-key, Ctrl Enter, Esc. Single letters can be switched off. */
+/* Keys: what the script does itself stands in ACTS; whatever says data-key is clicked or focused. The list of keys is made of both,
+   so it says what works on this page. Single letters can be switched off. */
 (() => {
   const SEQUENCE_MS = 1200;
-  const PICKED = "[data-rows] tbody input[type=checkbox]";
+  const FIELDS = "input:not([type=checkbox], [type=radio]), select, textarea";
   const choice = document.querySelector("[data-letter-keys-switch]");
   let before = "";
   let beforeTimer;
 
-  if (choice) {
-    choice.checked = localStorage.getItem("egs-letter-keys") !== "off";
-    choice.addEventListener("change", () => localStorage.setItem("egs-letter-keys", choice.checked ? "on" : "off"));
-  }
-
   const rows = () => [...document.querySelectorAll("[data-rows] tbody tr[tabindex]")];
+  const hasRows = () => rows().length > 0;
   const here = (all) => Math.max(all.indexOf(document.activeElement.closest("tr")), all.findIndex((row) => row.classList.contains("is-here")));
 
   const mark = (row, all) => all.forEach((other) => {
@@ -22,28 +19,42 @@
   const go = (by) => {
     const all = rows();
     const row = all[Math.min(Math.max(here(all) + by, 0), all.length - 1)];
-    if (!row) return false;
     mark(row, all);
     row.focus({ preventScroll: true });
     row.scrollIntoView({ block: "nearest" });
-    return true;
   };
 
-  const pick = () => {
-    const all = rows();
-    const box = all[here(all)]?.querySelector("input[type=checkbox]");
-    box?.click();
-    return Boolean(box);
+  const open = () => {
+    const row = document.activeElement;
+    const link = row.matches("[data-rows] tr") && row.querySelector("a");
+    if (link) location.assign(link.href);
+  };
+
+  const form = () => document.activeElement.closest("form") ?? document.querySelector("main form[data-once]");
+
+  const holderOf = (key) => {
+    const all = [...document.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)];
+    return all.find((found) => found.checkVisibility()) ?? all[0];
   };
 
   const press = (key) => {
-    const target = [...document.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].find((found) => found.checkVisibility?.() ?? true)
-      ?? document.querySelector(`[data-key="${CSS.escape(key)}"]`);
-    if (!target) return false;
-    if (target.matches("input, select, textarea")) target.focus();
-    else target.click();
-    return true;
+    const holder = holderOf(key);
+    if (holder?.matches("input, select, textarea")) holder.focus();
+    else holder?.click();
+    return Boolean(holder);
   };
+
+  /* `isLetter`: not while somebody types, and only if single letters are wanted. */
+  const ACTS = {
+    "j": { says: "Next row", works: hasRows, act: () => go(1), isLetter: true },
+    "k": { says: "Row before", works: hasRows, act: () => go(-1), isLetter: true },
+    "Enter": { says: "Open the row", works: hasRows, act: open },
+    "Ctrl K": { says: "Jump to a page or workspace", works: () => holderOf("/") && !document.querySelector("dialog[open]"), act: () => press("/") },
+    "Ctrl Enter": { says: "Send the form", works: form, act: () => form().requestSubmit() },
+    "Esc": { says: "Close what lies on top", works: () => true }, // the browser does it
+  };
+
+  const areLettersOn = () => choice?.checked !== false;
 
   const letter = (key) => {
     const sequence = before ? `${before} ${key}` : key;
@@ -55,24 +66,25 @@
       beforeTimer = setTimeout(() => { before = ""; }, SEQUENCE_MS);
       return true;
     }
-    return { j: () => go(1), k: () => go(-1), x: pick }[key]?.() ?? false;
+    const { act, isLetter, works } = ACTS[key] ?? {};
+    if (!isLetter || !works()) return false;
+    act();
+    return true;
   };
 
   document.addEventListener("keydown", (event) => {
     const { key, target } = event;
-    if (key === "Enter" && (event.ctrlKey || event.metaKey)) {
-      const form = target.closest("form") ?? document.querySelector("main form[data-once]");
-      form?.requestSubmit();
+    const isControl = event.ctrlKey || event.metaKey;
+    if (isControl) {
+      const { act, works } = ACTS[`Ctrl ${key.length === 1 ? key.toUpperCase() : key}`] ?? {};
+      if (!act || !works()) return;
+      event.preventDefault();
+      act();
       return;
     }
-    if ((event.ctrlKey || event.metaKey) && key.toLowerCase() === "k") {
-      if (press("/")) event.preventDefault();
-      return;
-    }
-    if (event.metaKey || event.ctrlKey || event.altKey || target.closest("input:not([type=checkbox], [type=radio]), select, textarea, dialog[open], [popover]:popover-open")) return;
-    if (key === "Enter" && target.matches("[data-rows] tr")) target.querySelector("a")?.click();
-    else if (key === "Escape") document.querySelectorAll(`${PICKED}:checked`).forEach((box) => box.click());
-    else if (key.length === 1 && choice?.checked !== false && letter(key)) event.preventDefault();
+    if (event.altKey || target.closest(`${FIELDS}, dialog[open], [popover]:popover-open`)) return;
+    if (key === "Enter") open();
+    else if (key.length === 1 && areLettersOn() && letter(key)) event.preventDefault();
   });
 
   // The cursor follows the pointer and the tab key, so that j goes on from there.
@@ -80,4 +92,38 @@
     const row = event.target.closest?.("[data-rows] tbody tr[tabindex]");
     if (row) mark(row, rows());
   });
+
+  /* The list of keys. */
+  const list = document.querySelector("[data-key-list]");
+  if (!list) return;
+
+  const nameOf = (holder) => {
+    const said = holder.dataset.keySays ?? holder.getAttribute("aria-label");
+    if (said) return said;
+    const copy = holder.cloneNode(true);
+    copy.querySelectorAll("kbd, .count").forEach((part) => part.remove());
+    return copy.textContent.trim();
+  };
+
+  const lines = () => {
+    const keyed = [...document.querySelectorAll("[data-key]")].map((holder) => holder.dataset.key);
+    const held = [...new Set(keyed)].map((key) => ({ key, says: nameOf(holderOf(key)), isLetter: true }));
+    const own = Object.entries(ACTS).filter(([, { works }]) => works()).map(([key, entry]) => ({ key, ...entry }));
+    return [...held, ...own].filter(({ isLetter }) => !isLetter || areLettersOn());
+  };
+
+  const fill = () => list.replaceChildren(...lines().flatMap(({ key, says }) => {
+    const [term, meaning, cap] = ["dt", "dd", "kbd"].map((name) => document.createElement(name));
+    cap.textContent = key;
+    term.append(cap);
+    meaning.textContent = says;
+    return [term, meaning];
+  }));
+
+  choice.checked = localStorage.getItem("egs-letter-keys") !== "off";
+  choice.addEventListener("change", () => {
+    localStorage.setItem("egs-letter-keys", choice.checked ? "on" : "off");
+    fill();
+  });
+  list.closest("[popover]").addEventListener("beforetoggle", (event) => { if (event.newState === "open") fill(); });
 })();

@@ -18,21 +18,26 @@
 
   const firedAt = new Map();
   const later = new Set();
+  let burst = 0; // what is fired together: an element that listens to several of it is fetched once
   const fire = (topic) => {
     const wait = (firedAt.get(topic) ?? -APART_MS) + APART_MS - performance.now();
     if (wait > 0) {
       if (later.has(topic)) return;
       later.add(topic);
-      setTimeout(() => { later.delete(topic); fire(topic); }, wait);
+      setTimeout(() => { later.delete(topic); fireEach([topic]); }, wait);
       return;
     }
     firedAt.set(topic, performance.now());
-    htmx.trigger(document.body, `egs:${topic}`);
+    htmx.trigger(document.body, `egs:${topic}`, { burst });
+  };
+  const fireEach = (topics) => {
+    burst += 1;
+    topics.forEach(fire);
   };
   const topicsOf = (element) => [...(element.getAttribute("hx-trigger") ?? "").matchAll(/egs:([a-z]+)/g)].map((match) => match[1]);
   const fireAll = () => {
     firedAllAt = Date.now();
-    new Set([...document.querySelectorAll("[hx-trigger]")].flatMap(topicsOf)).forEach(fire);
+    fireEach(new Set([...document.querySelectorAll("[hx-trigger]")].flatMap(topicsOf)));
   };
 
   const clock = (at) => new Intl.DateTimeFormat("en-GB", { timeStyle: "short", timeZone: document.documentElement.dataset.zone }).format(at);
@@ -57,7 +62,7 @@
 
   live.addEventListener("htmx:wsBeforeMessage", (event) => {
     event.preventDefault(); // never swapped in
-    JSON.parse(event.detail.message).topics.forEach(fire);
+    fireEach(JSON.parse(event.detail.message).topics);
   });
   live.addEventListener("htmx:wsOpen", () => {
     if (wasOpen || Date.now() - lostAt > PATIENCE_MS) fireAll(); // it may have missed something
@@ -78,8 +83,17 @@
 
   /* Only what refetches itself tells whether the page is fresh. */
   const isRefetch = (event) => event.detail.requestConfig.triggeringEvent?.type.startsWith("egs:");
+  const fetchedIn = new WeakMap(); // element -> burst
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (isRefetch(event)) askedAt ??= Date.now();
+    if (!isRefetch(event)) return;
+    const { elt, requestConfig } = event.detail;
+    const of = requestConfig.triggeringEvent.detail?.burst;
+    if (of && fetchedIn.get(elt) === of) {
+      event.preventDefault();
+      return;
+    }
+    fetchedIn.set(elt, of);
+    askedAt ??= Date.now();
   });
   document.addEventListener("htmx:afterRequest", (event) => {
     if (!isRefetch(event)) return;

@@ -19,6 +19,43 @@
     return index === undefined || index < 0 ? holder : holder?.querySelectorAll(CONTROLS)[index];
   };
 
+  /* A selection of text is found again by the nearest id around each of its ends, and how much text stands between the two. */
+  const textAt = (id, length) => {
+    const walker = document.createTreeWalker(document.getElementById(id) ?? document.createElement("p"), NodeFilter.SHOW_TEXT);
+    for (let left = length; walker.nextNode(); left -= walker.currentNode.length) {
+      if (left <= walker.currentNode.length) return [walker.currentNode, left];
+    }
+    return null;
+  };
+  const finder = (target, node, offset) => {
+    if (!target.contains(node)) return () => [node, offset];
+    const { id } = (node.closest ? node : node.parentElement).closest("[id]");
+    const range = document.createRange();
+    range.setStart(document.getElementById(id), 0);
+    range.setEnd(node, offset);
+    const { length } = range.toString();
+    return () => textAt(id, length);
+  };
+  const selectionIn = (target) => {
+    const { anchorNode, anchorOffset, focusNode, focusOffset, isCollapsed } = getSelection();
+    if (isCollapsed || !(target.contains(anchorNode) || target.contains(focusNode))) return null;
+    return { text: getSelection().toString().trim(), ends: [finder(target, anchorNode, anchorOffset), finder(target, focusNode, focusOffset)] };
+  };
+  const selectAgain = ({ text, ends }) => {
+    const [from, to] = ends.map((find) => find());
+    if (from && to) getSelection().setBaseAndExtent(...from, ...to);
+    if (getSelection().toString().trim() !== text) getSelection().removeAllRanges(); // something else stands there now
+  };
+
+  /* What the server said of each element that refetches itself, whatever a script has changed in it since. */
+  const shown = new WeakMap();
+  const markupOf = (response) => {
+    const template = document.createElement("template");
+    template.innerHTML = response;
+    return template.content.childElementCount === 1 ? template.content.firstElementChild.outerHTML : null;
+  };
+  document.querySelectorAll("[hx-get][hx-swap=outerHTML][id]").forEach((element) => shown.set(element, element.outerHTML));
+
   const keep = (target) => {
     const focused = target.contains(document.activeElement) ? document.activeElement : null;
     const cursor = target.querySelector(".is-here") ?? focused?.closest(ROWS);
@@ -31,18 +68,14 @@
       // The row itself, then those below it, then those above it, the nearest first.
       rows: from < 0 ? [] : [...all.slice(from), ...all.slice(0, from).reverse()],
       list: (target.closest("table") ?? target).id,
-      boxes: [...target.querySelectorAll("input[type=checkbox]")].filter((box) => box.closest("[id]")).map((box) => [place(box), box.checked]),
       folds: [...target.querySelectorAll("details[id][data-by-hand]")].map((fold) => [fold.id, fold.open]),
       scrolls: [...document.querySelectorAll("[data-keep-scroll][id]")].map((box) => [box.id, box.scrollLeft, box.scrollTop]),
       window: [scrollX, scrollY],
+      selection: selectionIn(target),
     };
   };
 
-  const restore = ({ focus, caret, isHere, rows, list, boxes, folds, scrolls, window: [x, y] }) => {
-    boxes.forEach(([where, checked]) => {
-      const box = at(where);
-      if (box?.matches("input[type=checkbox]")) box.checked = checked;
-    });
+  const restore = ({ focus, caret, isHere, rows, list, folds, scrolls, window: [x, y], selection }) => {
     folds.forEach(([id, isOpen]) => {
       const fold = document.getElementById(id);
       if (fold) Object.assign(fold, { open: isOpen }).dataset.byHand = "";
@@ -63,6 +96,7 @@
     }
     scrolls.forEach(([id, left, top]) => document.getElementById(id)?.scrollTo({ left, top, behavior: "instant" }));
     scrollTo({ left: x, top: y, behavior: "instant" });
+    if (selection) selectAgain(selection);
   };
 
   const isInOtherOrder = (old, response) => {
@@ -75,7 +109,7 @@
     return next.filter((id) => both.has(id)).join(" ") !== was.join(" ");
   };
 
-  const isInHand = (list) => list.contains(document.activeElement) || Boolean(list.querySelector("tbody input:checked, tr input:checked"));
+  const isInHand = (list) => list.contains(document.activeElement) || Boolean(selectionIn(list));
 
   const noticeId = (list) => `${list.id}-order`;
   const offer = (list) => {
@@ -118,12 +152,19 @@
       return;
     }
     document.getElementById(noticeId(target))?.remove();
-    kept = keep(target);
+    const markup = event.detail.requestConfig.elt === target ? markupOf(event.detail.serverResponse) : null;
+    if (markup && markup === shown.get(target)) {
+      event.detail.shouldSwap = false; // nothing has changed
+      return;
+    }
+    kept = { ...keep(target), id: target.id, markup };
   });
   document.addEventListener("htmx:afterSettle", () => {
     if (!kept) return;
     const now = kept;
     kept = null;
+    const element = document.getElementById(now.id);
+    if (element && now.markup) shown.set(element, now.markup);
     restore(now);
   });
 })();

@@ -21,6 +21,7 @@ from egs.clock import db_now
 from egs.errors import NotAllowed, NotFound
 from egs.pages import words
 
+READ_ONLY = "Your access token may only read. Sign in with one that may write."
 ZONE_COOKIE = "egs_zone"
 P = ParamSpec("P")
 
@@ -51,7 +52,7 @@ def signed_in(view: View[P]) -> AnyView[P]:
             return kept_private(to_login(request))
         page = _as_page(request, token, now)
         if request.method != "GET":
-            needs_write(page)
+            refuse_read_only(page)
         return kept_private(view(page, *args, **kwargs))
 
     return guarded
@@ -69,10 +70,25 @@ def admin_only(view: View[P]) -> AnyView[P]:
     return signed_in(guarded)
 
 
-def needs_write(request: PageRequest) -> None:
-    """Also before a form is opened that could not be sent. Raises NotAllowed."""
+def needs_write(view: View[P]) -> View[P]:
+    """For what changes something: of a token that may only read, the question is not even asked."""
+
+    @wraps(view)
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        refuse_read_only(request)
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def refuse_read_only(request: PageRequest) -> None:
     if not request.may_write:
-        raise NotAllowed("Your access token may only read. Sign in with one that may write.")
+        raise NotAllowed(READ_ONLY)
+
+
+def why_not_write(request: PageRequest) -> str:
+    """Shown in the place of acts. Empty for a token that may write."""
+    return "" if request.may_write else READ_ONLY
 
 
 def kept_private(response: HttpResponse) -> HttpResponse:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+import structlog
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
@@ -28,9 +29,11 @@ from journal.models import Event
 from journal.wakeups import Waiter, wakeups
 from slices.models import Membership
 
+log = structlog.get_logger(__name__)
+
 RECHECK_S = 30.0
 GAP_S = 0.25  # changes come in bursts: one message for all of them
-SIGNED_OUT, FOREIGN, STOPPING, NO_HINTS = 4401, 4403, 1001, 1013
+SIGNED_OUT, FOREIGN, STOPPING, BROKEN, NO_HINTS = 4401, 4403, 1001, 1011, 1013
 
 # What a hint means to a page: the names of the fragments' triggers.
 PAGE_TOPICS: dict[str, tuple[str, ...]] = {
@@ -96,6 +99,9 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             await self.accept()
             await self.close(SIGNED_OUT)  # only after accepting can a browser read the code
             return
+        if not hints_flow():
+            await self.close(NO_HINTS)  # not accepted: a socket that opens only to close would look live each time
+            return
         self._task = asyncio.create_task(self._tell(listener))
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
@@ -109,13 +115,16 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         raise StopConsumer
 
     async def _tell(self, first: Listener) -> None:
+        """A socket never stays open without somebody who tells: its page would say that it is live."""
         listener: Listener | None = first
-        while listener is not None:
-            listener = await self._tell_while(listener, is_first=listener is first)
-        if wakeups.is_closing:
-            await self.close(STOPPING)
+        try:
+            while listener is not None:
+                listener = await self._tell_while(listener, is_first=listener is first)
+        except Exception as error:
+            log.warning("live_broken", error=type(error).__name__)  # the database is away, mostly
+            await self.close(BROKEN)
         else:
-            await self.close(SIGNED_OUT if hints_flow() else NO_HINTS)
+            await self.close(_code_of_end())
 
     async def _tell_while(self, listener: Listener, *, is_first: bool) -> Listener | None:
         """As long as his rights are these; then: what they are now."""
@@ -141,6 +150,12 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
     async def _look(self) -> Listener | None:
         return await in_db_thread(lambda: listener_of(self._session_key))
+
+
+def _code_of_end() -> int:
+    if wakeups.is_closing:
+        return STOPPING
+    return SIGNED_OUT if hints_flow() else NO_HINTS
 
 
 async def _topics(waiter: Waiter, within_s: float) -> set[str]:

@@ -20,10 +20,14 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
+    """`key` takes one there; `key_says` is what the list of keys calls it."""
+
     label: str
     url: str
     is_current: bool = False
     count: int | None = None
+    key: str = ""
+    key_says: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from datetime import datetime
 from django.urls import reverse
 
 from egs.pages.access import PageRequest
+from egs.pages.toasts import toast_taken
 from slices.models import Slice
 from slices.selectors import slices_visible_to
 
@@ -18,13 +19,22 @@ SWITCHER_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
+class NavCount:
+    """A figure beside the name of a page. `noun` says what it counts; with a `url` it is fetched anew when the queue changes."""
+
+    number: int
+    noun: str
+    is_alert: bool = False
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NavItem:
     label: str
     url: str
     icon: str
     is_current: bool
-    count: int | None = None
-    is_alert: bool = False
+    count: NavCount | None = None
     group: str = ""
     key: str = ""
 
@@ -57,6 +67,7 @@ class Shell:
     now: datetime
     zone: str
     live_url: str
+    toast: str = ""  # what came of the act that led here
 
     @classmethod
     def user(cls, request: PageRequest, *, page: str, slice_: Slice | None = None, may_create: bool = True) -> Shell:
@@ -71,9 +82,9 @@ class Shell:
         return cls._build(request, "user", nav, marks, current)
 
     @classmethod
-    def admin(cls, request: PageRequest, *, page: str, queued_count: int | None = None, approval_count: int = 0) -> Shell:
+    def admin(cls, request: PageRequest, *, page: str, queue: NavCount | None) -> Shell:
         nav = [
-            NavItem("Queue", reverse("admin-queue"), "stack-2", page == "queue", queued_count, approval_count > 0, key="g q"),
+            NavItem("Queue", reverse("admin-queue"), "stack-2", page == "queue", queue, key="g q"),
             NavItem("Schedule", reverse("admin-schedule"), "calendar-event", page == "schedule", key="g s"),
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
@@ -101,6 +112,7 @@ class Shell:
             now=request.now,
             zone=str(request.zone),
             live_url=f"{LIVE_URL}?since={request.now.timestamp():.3f}",
+            toast=toast_taken(request),
         )
 
 

@@ -17,7 +17,7 @@ from egs.pages import words
 from egs.pages.axis import Axis
 from egs.pages.node_strip import NodeBox, node_strip
 from egs.pages.parts import EventRow, Fact, GpuTile, ListFoot, Meter, NodeRow, OfferRow, Pair, StepRow, SwapRow, Tab
-from egs.pages.shell import NavItem, Shell, WorkspaceMark
+from egs.pages.shell import NavCount, NavItem, Shell, WorkspaceMark
 from egs.pages.strip import Strip, StripBox, hero_of, strip_of
 
 ZONE = ZoneInfo("Europe/Berlin")
@@ -182,9 +182,9 @@ def _nodes() -> list[NodeRow]:
 def _shell() -> Shell:
     nav = (
         NavItem("Workspaces", "#", "home", False, key="g w"),
-        NavItem("GPU requests", "#", "list-details", True, 6, key="g r"),
+        NavItem("GPU requests", "#", "list-details", True, NavCount(6, "waiting"), key="g r"),
         NavItem("Create GPU request", "#", "plus", False, key="c"),
-        NavItem("Inventory", "#", "server", False, 3, True, "Fleet"),
+        NavItem("Inventory", "#", "server", False, NavCount(3, "nodes need attention", is_alert=True), "Fleet"),
     )
     return Shell("user", nav, (SPEECH, TTS), SPEECH, "Nadia Brandt", "NB", True, NOW, str(ZONE), live_url="")
 

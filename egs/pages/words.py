@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from egs.words import DAY_S, HOUR_S, MINUTE_S, UTC_FORMAT, UTC_TEXT, duration, duration_exact, number, plural, split
+from worker_agent.steps import EntryStep, ExitStep, Milestone
 
 __all__ = ["DAY_S", "HOUR_S", "MINUTE_S", "duration", "duration_exact", "number", "plural"]
 
@@ -40,6 +41,20 @@ STEP_WORDS = {
     "failed": "Failed",
     "skipped": "Skipped",
 }
+STEP_NAMES: dict[str, str] = {
+    Milestone.CLAIM: "Fence and label",
+    EntryStep.NODE_READY: "Node ready",
+    EntryStep.GPU_COUNT: "GPU count",
+    EntryStep.GPU_HEALTH: "GPU health",
+    EntryStep.STORAGE: "Storage",
+    EntryStep.NETWORK: "Network",
+    Milestone.OPEN: "Open to workspace",
+    Milestone.CLOSE: "Close to workspace",
+    ExitStep.DRAIN: "Drain",
+    ExitStep.GPU_IDLE: "GPUs idle",
+    ExitStep.NODE_CLEAN: "Clean the node",
+    Milestone.RELEASE: "Take label off, release",
+}
 END_REASON_WORDS = {
     "EXPIRED": "ran its window",
     "EARLY_RELEASE": "early release",
@@ -49,6 +64,11 @@ END_REASON_WORDS = {
     "CHECK_FAILED": "check failed",
     "ADMIN": "by an admin",
 }
+
+
+def step_name(step: str) -> str:
+    """Also of one that only a newer agent knows."""
+    return STEP_NAMES.get(step, step.replace("_", " ").capitalize())
 
 
 def moment(at: datetime, *, now: datetime, zone: tzinfo) -> str:

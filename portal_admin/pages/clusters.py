@@ -12,10 +12,11 @@ from django.conf import settings
 from django.db.models import Count, Q, Sum
 from django.urls import reverse
 
-from egs.pages.access import PageRequest
+from egs.pages.access import PageRequest, why_not_write
 from egs.pages.paging import url_with
 from egs.pages.shell import Shell
 from inventory.models import AgentSession, Cluster, Node, ReservationState, ReservedGpu, agent_is_live
+from portal_admin.pages.nav import admin_shell
 
 CLOCK_NOTED_S = 1.0
 # glyph and its color, the word, and what to do about it.
@@ -94,10 +95,11 @@ class ClustersPage:
     shell: Shell
     clusters: tuple[ClusterRow, ...]
     form: forms.Form
+    read_only: str  # why there are no acts
 
     @classmethod
     def build(cls, request: PageRequest, form: forms.Form) -> ClustersPage:
-        return cls(Shell.admin(request, page="clusters"), tuple(cluster_rows(request.now)), form)
+        return cls(admin_shell(request, page="clusters"), tuple(cluster_rows(request.now)), form, why_not_write(request))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.urls import reverse
 
 from egs.pages import words
-from egs.pages.access import PageRequest, says
+from egs.pages.access import PageRequest, says, why_not_write
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, window_end
 from egs.pages.parts import EventRow
@@ -21,7 +21,8 @@ from gpr.planner.plan import Cause
 from gpr.selectors import gpr_for, gprs_visible_to, names_visible_to, queue_positions
 from inventory.models import Node
 from journal.models import Event
-from portal_admin.acts import acts_for
+from portal_admin.acts import Act, acts_for
+from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
 
 EVENTS_SHOWN = 8
@@ -78,6 +79,7 @@ class InspectorPage:
     axis: Axis
     strip: Strip
     acts: tuple[ActLink, ...]
+    read_only: str  # why there are no acts
 
     @classmethod
     def build(cls, request: PageRequest, pk: UUID) -> InspectorPage:
@@ -85,7 +87,7 @@ class InspectorPage:
         told = explain_gprs([gpr], actor=request.user, now=request.now, say=says(request)).get(gpr.pk)
         axis, reason = _axis(gpr, request), told.sentence if told else ""
         return cls(
-            shell=Shell.admin(request, page="queue"),
+            shell=admin_shell(request, page="queue"),
             id=gpr.pk,
             url=reverse("admin-inspect", args=[gpr.pk]),
             name=gpr.name,
@@ -108,11 +110,13 @@ class InspectorPage:
             events=tuple(_event(event) for event in Event.objects.filter(gpr_id=gpr.pk)[:EVENTS_SHOWN]),
             axis=axis,
             strip=hero_of(box_of(gpr, reason=reason), axis),
-            acts=tuple(
-                ActLink(act.name, act.label, reverse(f"admin-{act.name}", args=[gpr.pk]), act.key, act.icon, act.is_stop)
-                for act in acts_for(gpr)
-            ),
+            acts=tuple(_link(act, gpr) for act in acts_for(gpr)) if request.may_write else (),
+            read_only=why_not_write(request) if acts_for(gpr) else "",
         )
+
+
+def _link(act: Act, gpr: Gpr) -> ActLink:
+    return ActLink(act.name, act.label, reverse(f"admin-{act.name}", args=[gpr.pk]), act.key, act.icon, act.is_stop)
 
 
 def _axis(gpr: Gpr, request: PageRequest) -> Axis:

@@ -22,6 +22,7 @@ from egs.pages.parts import GpuTile, ListFoot, Tab
 from egs.pages.shell import Shell
 from inventory.models import Cluster, Node, Reservation, ReservationState, agent_is_live
 from inventory.selectors import gpus_visible_to, nodes_visible_to
+from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark, clean
 from worker_agent.protocol import Desired, Phase
 
@@ -138,7 +139,7 @@ class InventoryPage:
         for row in counts:
             of_state[row["state"]] += row["nodes"]
         return cls(
-            shell=Shell.admin(request, page="inventory"),
+            shell=admin_shell(request, page="inventory"),
             tabs=tuple(
                 Tab(
                     word,

@@ -12,7 +12,7 @@ from django.urls import reverse
 from accounts.models import User
 from egs.errors import NotFound
 from egs.pages import words
-from egs.pages.access import PageRequest
+from egs.pages.access import PageRequest, why_not_write
 from egs.pages.paging import page_of, url_with
 from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
 from egs.pages.shell import Shell
@@ -20,6 +20,7 @@ from inventory.models import Node, Reservation, ReservationState, StepResult
 from inventory.selectors import nodes_known_to
 from journal.models import Event
 from portal_admin.pages.inventory import Holder, NodeLine, nodes_with_state, tiles_of
+from portal_admin.pages.nav import admin_shell
 from worker_agent.protocol import Outcome
 
 EVENTS_SHOWN = 15
@@ -56,28 +57,31 @@ class NodePage:
     line: NodeLine | None  # None: it is gone
     facts: tuple[Pair, ...]
     acts: tuple[NodeAct, ...]
+    read_only: str  # why there are no acts
     stays: tuple[Stay, ...]
     foot: ListFoot
     events: tuple[EventRow, ...]
     steps: tuple[StepRow, ...]
     steps_of: str
+    head_url: str
     url: str
 
     @classmethod
     def build(cls, request: PageRequest, pk: UUID) -> NodePage:
-        known = node_known(request.user, pk)
         present: Any = nodes_with_state(request.user, now=request.now).filter(pk=pk).first()
+        known = present or node_known(request.user, pk)
         rows = Reservation.objects.filter(node=pk).select_related("gpr", "slice")
         page = page_of(request, rows, ordering=HISTORY_ORDER)
         last = rows.order_by("-epoch").first()
         url = reverse("admin-node", args=[pk])
         return cls(
-            shell=Shell.admin(request, page="inventory"),
+            shell=admin_shell(request, page="inventory"),
             name=known.name,
             state=present.state if present else "set-aside",
             line=NodeLine.of(present, tiles_of([present], request)[pk]) if present else None,
             facts=_facts(known, request),
-            acts=tuple(_acts(present)) if present else (),
+            acts=tuple(_acts(present)) if present and request.may_write else (),
+            read_only=why_not_write(request) if present else "",
             stays=tuple(_stay(row, request.now) for row in page.rows),
             foot=ListFoot(
                 previous_url=url_with(url, {"cursor": page.previous}) if page.previous else "",
@@ -86,6 +90,7 @@ class NodePage:
             events=tuple(EventRow(event.at, event.message, event.severity) for event in Event.objects.filter(node_id=pk)[:EVENTS_SHOWN]),
             steps=tuple(_steps(last)) if last else (),
             steps_of=last.gpr.name if last else "",
+            head_url=url_with(url, {"part": "head"}),
             url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "rows"}),
         )
 
@@ -141,5 +146,4 @@ def _step(result: StepResult) -> StepRow:
     state = STEP_STATES[Outcome(result.outcome)]
     note = f"attempt {result.attempt}" if result.attempt > 1 else ""
     took = words.duration((result.ended_at - result.started_at).total_seconds())
-    name = result.step.replace("_", " ").capitalize()
-    return StepRow(f"step-{result.pk}", state, name, note, took=took, log=result.log, is_open=state == "failed")
+    return StepRow(f"step-{result.pk}", state, words.step_name(result.step), note, took=took, log=result.log, is_open=state == "failed")

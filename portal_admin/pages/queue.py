@@ -22,7 +22,8 @@ from egs.pages.strip import Strip, strip_of
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.planner.plan import Reason
-from gpr.selectors import queue_positions
+from gpr.selectors import by_id, queue_positions
+from portal_admin.pages.nav import nav_count
 from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
 from slices.models import Slice
 
@@ -85,7 +86,7 @@ class QueueFilters:
         if self.shape:
             rows = rows.filter(shape=self.shape)
         if self.q:
-            rows = rows.filter(Q(name__icontains=self.q) | Q(slice__name__icontains=self.q) | _by_id(self.q))
+            rows = rows.filter(Q(name__icontains=self.q) | Q(slice__name__icontains=self.q) | by_id(self.q))
         return rows
 
 
@@ -188,7 +189,7 @@ class QueuePage:
         shapes = ShapeCount.load(actor=request.user, now=request.now)
         tabs = {"": None, "queued": counts.waiting, "approval": counts.approval, "running": counts.running, "late": counts.late}
         return cls(
-            shell=Shell.admin(request, page="queue", queued_count=counts.waiting, approval_count=counts.approval),
+            shell=Shell.admin(request, page="queue", queue=nav_count(waiting=counts.waiting, approval=counts.approval)),
             facts=queue_facts(counts, shapes, now=request.now),
             table=QueueTable.build(request, filters=filters, counts=counts),
             filters=filters,
@@ -295,10 +296,3 @@ def _foot(lists: Sequence[_Found], filters: QueueFilters, places: Mapping[UUID, 
 
 def clean(text: str) -> str:
     return text.replace("\x00", "").strip()[:TEXT_MAX_CHARS]
-
-
-def _by_id(text: str) -> Q:
-    try:
-        return Q(pk=UUID(text))
-    except ValueError:
-        return Q()

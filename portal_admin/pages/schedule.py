@@ -25,6 +25,7 @@ from gpr.snapshot import length_s
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.selectors import clusters_visible_to
 from portal_admin.pages.inventory import nodes_with_state
+from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark, clean
 from portal_admin.pages.schedule_layout import Drawing, Stay, Step, draw, free_steps
 from slices.models import Slice
@@ -73,6 +74,11 @@ class Window:
 
     def url(self, **changes: str) -> str:
         return url_with(reverse("admin-schedule"), self.in_url, **changes)
+
+    def zoomed_url(self, span: str) -> str:
+        """What stands in the middle stays there; a window around now stays around now."""
+        middle = self.axis.start + (self.axis.end - self.axis.start) / 2
+        return self.url(span=span, **({"from": (middle - SPANS[span] / 2).isoformat()} if self.is_set else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +144,9 @@ class SchedulePage:
         drawn = {} if window.as_table else {cluster.pk: books.part(cluster) for cluster in shown}
         rows = books.table() if window.as_table else []
         return cls(
-            shell=Shell.admin(request, page="schedule"),
+            shell=admin_shell(request, page="schedule"),
             window=window,
-            spans=tuple(Tab(word, window.url(span=span), span == window.span) for span, word in SPAN_WORDS.items()),
+            spans=_spans(window),
             previous_url=window.url(**{"from": (axis.start - length / 2).isoformat()}),
             now_url=window.url(**{"from": ""}),
             next_url=window.url(**{"from": (axis.start + length / 2).isoformat()}),
@@ -257,6 +263,16 @@ class _Books:
         url = reverse("admin-inspect", args=[gpr.pk])
         box = NodeBox(kind, starts_at, ends_at, gpr.name, slice_.name, url, hue, mark.mark)
         self._stays[node_id].append(Stay(key, box))
+
+
+def _spans(window: Window) -> tuple[Tab, ...]:
+    """The neighbors of the present span have keys."""
+    here = list(SPANS).index(window.span)
+    keys = {here - 1: ("+", "Zoom in"), here + 1: ("-", "Zoom out")}
+    return tuple(
+        Tab(word, window.zoomed_url(span), span == window.span, None, *keys.get(number, ()))
+        for number, (span, word) in enumerate(SPAN_WORDS.items())
+    )
 
 
 def _at_once(clusters: Sequence[Any]) -> list[Any]:

@@ -11,15 +11,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from egs.errors import EgsError, IllegalTransition, NotFound, StaleState
-from egs.pages.access import PageRequest, admin_only
+from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE
 from egs.pages.refusals import refusal_of
-from egs.pages.shell import Shell
+from egs.pages.toasts import done
 from gpr.models import Gpr
 from gpr.previews import preview_approval, preview_eviction, preview_priority, preview_withdrawal
 from gpr.selectors import gpr_for
 from portal_admin.acts import APPROVE, EVICT, PRIORITY, REJECT, Act
 from portal_admin.forms import rebound
+from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import (
     Effects,
     Question,
@@ -29,29 +30,33 @@ from portal_admin.pages.question import (
     own_of_priority,
     own_of_rejection,
 )
-from portal_admin.views.asking import ask, done
+from portal_admin.views.asking import ask
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def priority(request: PageRequest, pk: UUID) -> HttpResponse:
     return _decide(request, pk, PRIORITY)
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def evict(request: PageRequest, pk: UUID) -> HttpResponse:
     return _decide(request, pk, EVICT)
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def reject(request: PageRequest, pk: UUID) -> HttpResponse:
     return _decide(request, pk, REJECT)
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def approve(request: PageRequest, pk: UUID) -> HttpResponse:
     return _decide(request, pk, APPROVE)
 
@@ -109,7 +114,7 @@ def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, ref
         url=reverse(f"admin-{act.name}", args=[gpr.pk]),
         back_url=reverse("admin-inspect", args=[gpr.pk]),
         form=form,
-        shell=Shell.admin(request, page="queue"),
+        shell=admin_shell(request, page="queue"),
         is_plain=not act.is_stop,
         effects=_effects(request, act, gpr, chosen),
         refused=told.title if told else "",

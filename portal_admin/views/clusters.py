@@ -12,16 +12,17 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from egs.errors import EgsError
-from egs.pages.access import PageRequest, admin_only
+from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE
-from egs.pages.shell import Shell
+from egs.pages.toasts import done
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
 from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_enabled, join_token_issue
 from portal_admin.forms import ClusterForm, PlainForm
 from portal_admin.pages.clusters import ClustersPage, TokenShown
+from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
-from portal_admin.views.asking import ask, done
+from portal_admin.views.asking import ask
 
 
 @require_http_methods(["GET", "POST"])
@@ -46,6 +47,7 @@ def clusters(request: PageRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
     cluster = cluster_for(request.user, str(pk))
     if request.method == "GET":
@@ -54,13 +56,14 @@ def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
     token, plain = join_token_issue(cluster=cluster, actor=request.user, now=request.now)
     hub = request.build_absolute_uri("/").rstrip("/")
     command = f"python -m worker_agent --hub {hub} --join-token-file join-token --in-cluster"
-    shown = TokenShown(Shell.admin(request, page="clusters"), cluster.name, plain, token.expires_at, command)
+    shown = TokenShown(admin_shell(request, page="clusters"), cluster.name, plain, token.expires_at, command)
     template = "admin/join_token_dialog.html" if request.htmx else "admin/join_token.html"
     return render(request, template, {"page": shown, "shell": shown.shell})
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def enable(request: PageRequest, pk: UUID) -> HttpResponse:
     text = "From now on boxes may start there again, if its agent is heard."
     return _decide(request, pk, "enable", "Enable {name}?", text, cluster_set_enabled, is_enabled=True)
@@ -68,6 +71,7 @@ def enable(request: PageRequest, pk: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def disable(request: PageRequest, pk: UUID) -> HttpResponse:
     text = "Nothing new starts there. What runs, runs to its end; who waits for it is planned elsewhere, or for when it may be back."
     return _decide(request, pk, "disable", "Disable {name}?", text, cluster_set_enabled, is_stop=True, is_enabled=False)
@@ -75,6 +79,7 @@ def disable(request: PageRequest, pk: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def resume(request: PageRequest, pk: UUID) -> HttpResponse:
     text = "Its agent knew more than this database, an older copy. Compare what its nodes hold with the inventory before it goes on."
     return _decide(request, pk, "resume", "Resume {name}?", text, cluster_resume)
@@ -98,6 +103,6 @@ def _question(request: PageRequest, cluster: Cluster, name: str, title: str, ver
         url=reverse(f"admin-{name}", args=[cluster.pk]),
         back_url=reverse("admin-clusters"),
         form=PlainForm(),
-        shell=Shell.admin(request, page="clusters"),
+        shell=admin_shell(request, page="clusters"),
         is_plain=not is_stop,
     )

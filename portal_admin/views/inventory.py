@@ -10,18 +10,19 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import Conflict, EgsError
-from egs.pages.access import PageRequest, admin_only
+from egs.errors import Conflict, EgsError, NotFound, StaleState
+from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE
-from egs.pages.shell import Shell
+from egs.pages.toasts import done
 from inventory.models import Node, Reservation, ReservationState
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import node_force_release
-from portal_admin.forms import ForceReleaseForm, PlainForm, ReasonForm
+from portal_admin.forms import ForceReleaseForm, PlainForm, ReasonForm, rebound
 from portal_admin.pages.inventory import InventoryPage
+from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.node import NodePage, node_known
 from portal_admin.pages.question import Question
-from portal_admin.views.asking import ask, done
+from portal_admin.views.asking import ask
 
 TOPICS = ("gpus", "queue", "schedule")
 
@@ -38,12 +39,13 @@ def inventory(request: PageRequest) -> HttpResponse:
 @admin_only
 def node(request: PageRequest, pk: UUID) -> HttpResponse:
     page = NodePage.build(request, pk)
-    template = "admin/node_body.html" if request.GET.get("part") == "rows" else "admin/node.html"
+    template = {"head": "admin/node_head.html", "rows": "admin/node_body.html"}.get(request.GET.get("part", ""), "admin/node.html")
     return render(request, template, {"page": page, "shell": page.shell})
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def cordon(request: PageRequest, pk: UUID) -> HttpResponse:
     found, form = node_known(request.user, pk), ReasonForm(request.POST or None)
     text = "Nothing new starts on it. What runs, runs to its end; who was to start there is planned elsewhere."
@@ -58,6 +60,7 @@ def cordon(request: PageRequest, pk: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def uncordon(request: PageRequest, pk: UUID) -> HttpResponse:
     found = node_known(request.user, pk)
     if request.method == "GET":
@@ -72,27 +75,29 @@ def uncordon(request: PageRequest, pk: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @admin_only
+@needs_write
 def force_release(request: PageRequest, pk: UUID) -> HttpResponse:
     found = node_known(request.user, pk)
     held = list(Reservation.objects.filter(node=found, state=ReservationState.HELD).select_related("gpr", "slice").order_by("pk"))
+    if not held:
+        raise Conflict(f"Nothing holds {found.name} any more: there is nothing to release.")
     shown = {"reservations": " ".join(str(row.pk) for row in held)}
     if request.method == "GET":
-        if not held:
-            raise Conflict(f"Nothing holds {found.name} any more.")
         return ask(request, _force_question(request, found, held, ForceReleaseForm(initial=shown)))
     form = ForceReleaseForm(request.POST)
-    if not form.is_valid():
+    is_old = form.has_error("reservations")
+    if form.is_valid():
+        given = form.cleaned_data
+        try:
+            node_force_release(node=found, reservation_ids=given["reservations"], actor=request.user, why=given["why"], now=request.now)
+            return _done(request, found, f"{found.name} is free")
+        except (Conflict, NotFound):
+            is_old = True
+    if not is_old:
         return ask(request, _force_question(request, found, held, form), status=UNPROCESSABLE)
-    given = form.cleaned_data
-    try:
-        node_force_release(node=found, reservation_ids=given["reservations"], actor=request.user, why=given["why"], now=request.now)
-    except Conflict as error:
-        if not held:
-            raise
-        # Another box has come since: it is named, and decided about anew.
-        again = ForceReleaseForm({"why": given["why"], **shown})
-        return ask(request, _force_question(request, found, held, again, refused=error), status=error.status)
-    return _done(request, found, f"{found.name} is free")
+    # Another box has come since, or the form named none of this node: who holds it is named, and decided about anew.
+    changed = StaleState(f"What holds {found.name} is not what you were shown. Read below who would lose it now, and decide again.")
+    return ask(request, _force_question(request, found, held, rebound(form, **shown), refused=changed), status=changed.status)
 
 
 def _force_question(
@@ -122,7 +127,7 @@ def _question(
         url=reverse(f"admin-{name}", args=[node.pk]),
         back_url=reverse("admin-node", args=[node.pk]),
         form=form,
-        shell=Shell.admin(request, page="inventory"),
+        shell=admin_shell(request, page="inventory"),
         is_plain=is_plain,
         refused=refused.title if refused else "",
         refused_why=refused.detail if refused else "",

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET
 
 from egs.pages.access import PageRequest, admin_only
 from portal_admin.pages.inspector import InspectorPage
+from portal_admin.pages.nav import queue_count
 from portal_admin.pages.queue import QueuePage, facts_of, table_of
 
 
@@ -34,7 +35,18 @@ def queue(request: PageRequest) -> HttpResponse:
 
 @require_GET
 @admin_only
+def count(request: PageRequest) -> HttpResponse:
+    """The figure beside the queue's name in the navigation, alone."""
+    return render(request, "components/nav_count.html", {"count": queue_count()})
+
+
+@require_GET
+@admin_only
 def inspect(request: PageRequest, pk: UUID) -> HttpResponse:
-    page = InspectorPage.build(request, pk)
-    template = "admin/inspector.html" if request.htmx else "admin/inspect.html"
+    """Beside the queue it is a fragment, else a page with two."""
+    page, part = InspectorPage.build(request, pk), request.GET.get("part")
+    if part in {"head", "body"}:
+        template = f"admin/inspect_{part}.html"
+    else:
+        template = "admin/inspector.html" if request.htmx else "admin/inspect.html"
     return render(request, template, {"page": page, "shell": page.shell})

@@ -25,7 +25,6 @@ from portal_user.pages.hero import Hero, Seen, hero
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import CAUSE_WORDS, events_for
-from portal_user.toasts import toast_taken
 from worker_agent.protocol import Phase
 
 S = GprState
@@ -111,7 +110,6 @@ class GprPage:
     why: Why | None = None
     asked: tuple[Pair, ...] = ()
     events: tuple[EventRow, ...] = ()
-    toast: str = ""
 
     @property
     def short_id(self) -> str:
@@ -143,7 +141,6 @@ class GprPage:
             why=_why(gpr, request, told) if "why" in wanted else None,
             asked=() if part else tuple(_asked(gpr)),
             events=_events(gpr, request.user) if "events" in wanted else (),
-            toast="" if part else toast_taken(request),
         )
 
 

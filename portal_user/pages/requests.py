@@ -19,7 +19,7 @@ from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.explaining import explain_gprs
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
-from gpr.selectors import queue_positions
+from gpr.selectors import by_id, queue_positions
 from inventory.models import Reservation, ReservationState
 from portal_user.pages.request_facts import Tally, facts_of
 from portal_user.pages.request_row import Known, RequestRow
@@ -93,7 +93,7 @@ class Listing:
     @property
     def match(self) -> Q:
         """What is searched for; empty: everything."""
-        return Q(name__icontains=self.q) | Q(model__name__icontains=self.q) | _by_id(self.q) if self.q else Q()
+        return Q(name__icontains=self.q) | Q(model__name__icontains=self.q) | by_id(self.q) if self.q else Q()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +241,3 @@ def _shows(gprs: Iterable[Gpr], span: timedelta, now: datetime) -> bool:
     ends = sorted(end for gpr in gprs if gpr.state not in ENDED and (end := window_end(gpr)))
     last = ends[min(len(ends) - 1, int(len(ends) * SHOWN_SHARE))] if ends else now + timedelta(hours=12)
     return now + span * (1 - BEFORE_NOW) >= last
-
-
-def _by_id(text: str) -> Q:
-    """By the first letters of an id, as pages show them, or by all."""
-    digits = text.lower().removeprefix("gpr-").replace("-", "")
-    if not 4 <= len(digits) <= 32 or not set(digits) <= set("0123456789abcdef"):
-        return Q()
-    return Q(pk__gte=UUID(digits.ljust(32, "0")), pk__lte=UUID(digits.ljust(32, "f")))

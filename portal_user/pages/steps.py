@@ -11,22 +11,8 @@ from egs.pages.parts import StepRow
 from gpr.models import Gpr, GprState
 from inventory.models import Reservation, StepResult
 from worker_agent.protocol import Outcome
-from worker_agent.steps import EntryStep, ExitStep, Milestone
+from worker_agent.steps import Milestone
 
-STEP_NAMES: dict[str, str] = {
-    Milestone.CLAIM: "Fence and label",
-    EntryStep.NODE_READY: "Node ready",
-    EntryStep.GPU_COUNT: "GPU count",
-    EntryStep.GPU_HEALTH: "GPU health",
-    EntryStep.STORAGE: "Storage",
-    EntryStep.NETWORK: "Network",
-    Milestone.OPEN: "Open to workspace",
-    Milestone.CLOSE: "Close to workspace",
-    ExitStep.DRAIN: "Drain",
-    ExitStep.GPU_IDLE: "GPUs idle",
-    ExitStep.NODE_CLEAN: "Clean the node",
-    Milestone.RELEASE: "Take label off, release",
-}
 LOG_NODES, LOG_CHARS = 50, 2_000
 
 
@@ -103,7 +89,7 @@ def _row(id_: str, step: str, results: Sequence[StepResult], nodes: Sequence[Res
     return StepRow(
         id=id_,
         state=state,
-        name=STEP_NAMES.get(step, step.replace("_", " ").capitalize()),
+        name=words.step_name(step),
         note="passed at another attempt" if state == "warned" else "",
         figure=f"{passed} of {len(nodes)}" + (f", {failed} failed" if failed else "") if results or is_next else "",
         took=(words.duration(took_s) if took_s >= 1 else "under 1 s") if results else "",

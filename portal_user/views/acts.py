@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse, HttpResponseRedirect
+from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -16,13 +15,13 @@ from egs.errors import EgsError, InvalidInput, NotAllowed, NotFound, StaleState
 from egs.pages.access import PageRequest, needs_write, signed_in
 from egs.pages.asking import UNPROCESSABLE, put_question
 from egs.pages.refusals import refusal_of
+from egs.pages.toasts import done
 from gpr.models import Gpr, GprState
 from gpr.selectors import gpr_for
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_cancel
 from portal_user.forms import ExtendForm, VersionForm
 from portal_user.pages.question import Ask, cancel_question, extend_question, question, release_question
-from portal_user.toasts import toast
 
 S = GprState
 TOPICS = ("gpr", "plan")
@@ -48,24 +47,26 @@ SERVICE_NAMES = {"extra": "extra_s"}
 
 @require_http_methods(["GET", "POST"])
 @signed_in
+@needs_write
 def release(request: PageRequest, pk: UUID) -> HttpResponse:
     return _asked(request, pk, RELEASE)
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
+@needs_write
 def extend(request: PageRequest, pk: UUID) -> HttpResponse:
     return _asked(request, pk, EXTEND)
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
+@needs_write
 def delete(request: PageRequest, pk: UUID) -> HttpResponse:
     return _asked(request, pk, CANCEL)
 
 
 def _asked(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
-    needs_write(request)
     gpr = gpr_for(request.user, pk, write=True)
     if request.method == "GET":
         return _ask(request, gpr, act, act.form(initial={"version": gpr.version}))
@@ -83,7 +84,7 @@ def _asked(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
         raise
     except EgsError as error:
         return _refused(request, pk, act, form, error)
-    return _done(request, gpr, act.done.format(name=gpr.name))
+    return done(request, act.done.format(name=gpr.name), back_url=reverse("gpr", args=[gpr.pk]), topics=TOPICS)
 
 
 def _ask(
@@ -105,11 +106,3 @@ def _refused(request: PageRequest, pk: UUID, act: Act, form: VersionForm, error:
         return _ask(request, gpr, act, anew, status=UNPROCESSABLE)
     told, status = refusal_of(error), UNPROCESSABLE if error.status == EgsError.status else error.status
     return _ask(request, gpr, act, anew, status=status, refused=told.title, why=told.detail)
-
-
-def _done(request: PageRequest, gpr: Gpr, text: str) -> HttpResponse:
-    if request.htmx:
-        told = {"egs:toast": {"text": text}, **{f"egs:{topic}": None for topic in TOPICS}}
-        return HttpResponse(status=204, headers={"HX-Trigger": json.dumps(told)})
-    toast(request, text)
-    return HttpResponseRedirect(reverse("gpr", args=[gpr.pk]))

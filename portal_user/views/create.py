@@ -14,6 +14,7 @@ from accounts.services import create_once
 from egs.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from egs.pages.access import PageRequest, needs_write, signed_in
 from egs.pages.asking import UNPROCESSABLE
+from egs.pages.toasts import toast
 from gpr.models import Gpr
 from gpr.selectors import gpr_for
 from gpr.services.requests import CREATION_ROUTE, gpr_edit, gpr_submit
@@ -21,18 +22,17 @@ from portal_user.as_api import creation_body
 from portal_user.forms import GprForm, new_key
 from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of, not_whole
 from portal_user.pages.offers import OffersPanel, offers_url
-from portal_user.toasts import toast
 from slices.models import Role, Slice
 from slices.selectors import slice_for
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
+@needs_write
 def create(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice, role=Role.EDITOR)
     desk = Desk.set_up(request, slice_)
     if request.method == "GET":
-        needs_write(request)
         return _page(request, slice_, desk, desk.first_form(like=_like(request)))
     form = desk.form(request.POST, is_question=_is_question(request))
     if _is_question(request) or not form.is_valid():
@@ -51,8 +51,8 @@ def create(request: PageRequest, slice: str) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @signed_in
+@needs_write
 def edit(request: PageRequest, pk: UUID) -> HttpResponse:
-    needs_write(request)
     gpr = gpr_for(request.user, pk, write=True)
     desk = Desk.set_up(request, gpr.slice, edited=gpr)
     if request.method == "GET":

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import DESK, PHONE, Watch, axe_violations, visitor
-from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
+from tests.browser.demo import four_gprs, gpr_named, running_demo
+from tests.e2e.processes import START_S, Api, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
@@ -23,32 +21,17 @@ QUEUE, INVENTORY, CLUSTERS, SCHEDULE = "/admin/queue/", "/admin/inventory/", "/a
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    folder: Path = tmp_path_factory.mktemp("demo")
-    env = {**os.environ, "EGS_VAR_DIR": str(folder)}
-    process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=folder / "demo.log")
-    process.start()
-    yield wait_for("demo.json", lambda: demo_tokens(folder), within_s=START_S)
-    process.stop()
+    with running_demo(tmp_path_factory.mktemp("demo")) as tokens:
+        yield tokens
 
 
 @pytest.fixture(scope="module")
 def api(demo: dict[str, str]) -> Iterator[Api]:
-    """The user's. Four GPRs of one workspace, which runs one at a time: one runs, two wait, one needs approval.
-
-    The tests below go on from each other: the last two find `long` approved and waiting.
-    """
+    """The user's. The tests below go on from each other: the last two find `long` approved and waiting."""
     api = Api(demo["url"], demo["user_token"])
-    wait_for("the fleet", lambda: len(api.get("/shapes/")["results"]) >= 3, within_s=START_S)
-    ask = {"slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600}
-    for name, more in {"runs": {}, "first": {}, "second": {}, "long": {"duration_s": 8 * 86_400}}.items():
-        api.post("/gprs/", {**ask, "name": name, **more})
-    wait_for("ACTIVE", lambda: gpr(api, "runs")["state"] == "ACTIVE", within_s=START_S)
+    four_gprs(api)
     yield api
     api.close()
-
-
-def gpr(api: Api, name: str) -> Any:
-    return next(found for found in api.get("/gprs/")["results"] if found["name"] == name)
 
 
 class Visitor:
@@ -92,7 +75,7 @@ def both(browser: Browser, demo: dict[str, str], api: Api) -> Iterator[tuple[Vis
 
 def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(both: tuple[Visitor, Visitor], api: Api) -> None:
     admin, user = both
-    second = gpr(api, "second")
+    second = gpr_named(api, "second")
     assert second["position"] == 2
     user.page.goto(f"/gprs/{second['id']}/")
     user.says("main", "Place 2")
@@ -100,7 +83,7 @@ def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(both: tupl
     admin.open_question("second", "Set priority")
     admin.page.locator("[name=priority]").fill("190")
     admin.says("#ask-effects", "Place 2 becomes place 1")
-    assert gpr(api, "second")["priority"] == 101
+    assert gpr_named(api, "second")["priority"] == 101
     admin.decide("Set priority")
 
     admin.says("#toasts", "second has priority 190")
@@ -111,7 +94,7 @@ def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(both: tupl
 
 def test_an_approval_puts_it_into_the_queue(both: tuple[Visitor, Visitor], api: Api) -> None:
     admin, user = both
-    long = gpr(api, "long")
+    long = gpr_named(api, "long")
     user.page.goto(f"/gprs/{long['id']}/")
     user.says("main", "Needs approval")
 
@@ -125,7 +108,7 @@ def test_an_approval_puts_it_into_the_queue(both: tuple[Visitor, Visitor], api: 
 
 def test_an_eviction_needs_a_reason_and_the_user_sees_it(both: tuple[Visitor, Visitor], api: Api) -> None:
     admin, user = both
-    runs = gpr(api, "runs")
+    runs = gpr_named(api, "runs")
     user.page.goto(f"/gprs/{runs['id']}/")
 
     admin.open_question("runs", "Evict")
@@ -137,7 +120,7 @@ def test_an_eviction_needs_a_reason_and_the_user_sees_it(both: tuple[Visitor, Vi
     admin.decide("Evict runs")
 
     user.says("main", "a drill")
-    wait_for("its return", lambda: gpr(api, "runs")["state"] != "EXITING", within_s=START_S)
+    wait_for("its return", lambda: gpr_named(api, "runs")["state"] != "EXITING", within_s=START_S)
 
 
 def test_a_node_is_set_aside_and_used_again(both: tuple[Visitor, Visitor]) -> None:
@@ -149,9 +132,31 @@ def test_a_node_is_set_aside_and_used_again(both: tuple[Visitor, Visitor]) -> No
     admin.decide("Set aside")
 
     admin.says("#node-body", "firmware")
-    admin.page.reload()
+    admin.says("#node-head", "Set aside")
     admin.page.get_by_role("link", name="Use again").click()
     admin.decide("Use again")
+    expect(admin.page.get_by_role("link", name="Set aside")).to_be_visible(timeout=LIVE_MS)
+
+
+def test_the_page_of_a_gpr_and_the_count_of_the_queue_follow_what_happens(both: tuple[Visitor, Visitor], api: Api) -> None:
+    admin, _ = both
+    count = admin.page.locator("#nav-count")
+    made = api.post("/gprs/", {"slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600, "name": "short-lived"})
+    admin.page.goto(f"{QUEUE}{made['id']}/")
+    admin.says("#inspect-head", "Queued")
+    before = int(count.inner_text().split()[0])
+
+    api.raw("DELETE", f"/gprs/{made['id']}/")
+
+    admin.says("#inspect-head", "Canceled")
+    admin.says("#inspect-body", "not in the queue")
+    admin.says("#nav-count", str(before - 1))
+    admin.page.goto(INVENTORY)
+    admin.says("#nav-count", str(before - 1))
+    again = api.post("/gprs/", {"slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600, "name": "short-lived"})
+    admin.says("#nav-count", str(before))
+    api.raw("DELETE", f"/gprs/{again['id']}/")
+    admin.says("#nav-count", str(before - 1))
 
 
 def test_a_join_token_is_shown_in_a_dialog(both: tuple[Visitor, Visitor]) -> None:
@@ -165,6 +170,35 @@ def test_a_join_token_is_shown_in_a_dialog(both: tuple[Visitor, Visitor]) -> Non
     admin.says("dialog[open]", "egsb_")
     assert axe_violations(admin.page) == []
     admin.page.get_by_role("button", name="Close").click()
+
+
+CLIPPED = """() => [...document.querySelectorAll("main :is(td, th, dt, dd, .btn)")]
+    .filter((cell) => cell.checkVisibility() && cell.scrollWidth > cell.clientWidth + 1 && getComputedStyle(cell).overflowX !== "visible")
+    .map((cell) => cell.innerText)"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_no_figure_of_clusters_of_the_schedule_or_of_a_preview_is_cut_off(
+    size: dict[str, int], theme: Any, browser: Browser, demo: dict[str, str], api: Api
+) -> None:
+    with visitor(browser, demo["url"], size=size, theme=theme) as (page, watch):
+        admin = Visitor(page, watch)
+        admin.sign_in(demo["admin_token"])
+        for path in (CLUSTERS, f"{SCHEDULE}?as=table&span=7d", f"{QUEUE}{gpr_named(api, 'second')['id']}/priority/?priority=290"):
+            page.goto(path)
+            assert page.evaluate(CLIPPED) == [], path
+
+
+def test_on_a_phone_each_figure_of_a_cluster_says_what_it_is(browser: Browser, demo: dict[str, str]) -> None:
+    with visitor(browser, demo["url"], size=PHONE) as (page, watch):
+        admin = Visitor(page, watch)
+        admin.sign_in(demo["admin_token"])
+        page.goto(CLUSTERS)
+        row = page.locator("tr[id^=cluster-]").first
+
+        shown = row.locator("td.num").evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content)")
+        assert shown == ['"Heard"', '"Clock"', '"Generation"', '"Usable nodes"', '"GPUs held"']
 
 
 def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], api: Api) -> None:
@@ -191,7 +225,7 @@ def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
         admin.sign_in(demo["admin_token"])
         page.goto(INVENTORY)
         node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
-        waits = f"{QUEUE}{gpr(api, 'long')['id']}/"
+        waits = f"{QUEUE}{gpr_named(api, 'long')['id']}/"
         lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
         for path in [*lists, waits, f"{waits}priority/", node, f"{node}cordon/"]:
             page.goto(path)

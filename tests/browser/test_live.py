@@ -44,6 +44,13 @@ def test_a_hint_refetches_the_fragments_of_its_topic_and_no_other(live_page: Sta
     assert on.watch.faults == []
 
 
+def test_what_listens_to_two_topics_is_fetched_once_when_both_change(live_page: Stage) -> None:
+    live_page.hint("plan", "queue")
+    go_on(live_page, 2)
+
+    assert live_page.asked == ["GET /queue/"]
+
+
 def test_a_burst_of_hints_is_fetched_at_most_once_a_second_and_the_last_is_not_lost(live_page: Stage) -> None:
     on = live_page
     for _ in range(10):

@@ -1,4 +1,5 @@
-"""The main job by page on the production profile: two web processes on PostgreSQL and Redis, and hints that cross from one to the other."""
+"""Pages on the production profile: two web processes on PostgreSQL and Redis, hints that cross from one to the other, and what an open
+page says and shows while Redis or PostgreSQL is away."""
 
 from __future__ import annotations
 
@@ -8,17 +9,26 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import visitor
-from tests.browser.people import goes_through, sign_in
+from tests.browser.people import LIVE_MS, goes_through, sign_in
 from tests.databases import postgres_database
 from tests.e2e.jobs import make_tenants
-from tests.e2e.processes import ProductionStage
+from tests.e2e.processes import Api, ProductionStage
+from tests.e2e.servers import OwnPostgres
+from tests.journal.redis_server import OwnRedis
 
 pytestmark = pytest.mark.postgres_only
 
 REDIS_DATABASE = 8  # no other test uses it
+
+
+# Fragments are fetched every 15 s without hints; then a page that was live says after 5 s that it polls.
+POLLED_MS, LIVE_AGAIN_MS = 30_000, 30_000
+# A socket looks at its login every 30 s; then it finds that the database is away, and the page polls in vain.
+STALE_MS = 60_000
+ASK = {"slice": "s", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
 
 
 @pytest.fixture
@@ -61,3 +71,97 @@ def test_a_request_is_filed_watched_and_released_by_page_and_another_is_moved(st
         api.post(f"/gprs/{held['id']}/release/")
         goes_through(page, "Active")
         assert watch.faults == []
+
+
+@pytest.fixture
+def redis() -> Iterator[OwnRedis]:
+    own = OwnRedis()
+    own.start()
+    yield own
+    own.kill()
+
+
+@pytest.fixture
+def postgres() -> Iterator[OwnPostgres]:
+    own = OwnPostgres()
+    own.create()
+    yield own
+    own.remove()
+
+
+@pytest.fixture
+def frail_stage(tmp_path: Path, redis: OwnRedis, postgres: OwnPostgres) -> Iterator[ProductionStage]:
+    """On servers that a test may kill."""
+    stage = ProductionStage(tmp_path, database_url=postgres.url, redis_url=redis.url)
+    stage.collect_static()
+    yield stage
+    stage.stop()
+
+
+def says(page: Page, text: str, *, within_ms: int = LIVE_MS) -> None:
+    expect(page.locator("#live")).to_contain_text(text, timeout=within_ms)
+
+
+def open_list(page: Page, api: Api) -> None:
+    """The list of a workspace; it is never loaded again."""
+    sign_in(page, api.token)
+    page.goto("/workspaces/s/")
+    page.evaluate("window.isSamePage = true")
+    says(page, "Live")
+
+
+def shows(page: Page, gpr: dict[str, str], state: str, *, within_ms: int = LIVE_MS) -> None:
+    expect(page.locator(f"#gpr-{gpr['id']}")).to_contain_text(state, timeout=within_ms)
+
+
+def test_without_redis_an_open_page_polls_and_says_so_and_hints_come_back_with_it(
+    frail_stage: ProductionStage, redis: OwnRedis, browser: Browser
+) -> None:
+    api = frail_stage.start()
+    frail_stage.join(api, "c1")
+    make_tenants(api, "s")
+    with visitor(browser, frail_stage.url) as (page, _):
+        open_list(page, api)
+        first = api.post("/gprs/", {**ASK, "name": "first"})
+        shows(page, first, "Active")
+
+        redis.kill()
+        says(page, "Polling")
+        meanwhile = api.post("/gprs/", {**ASK, "name": "meanwhile"})
+        shows(page, meanwhile, "Queued", within_ms=POLLED_MS)
+        withdrawn = api.post("/gprs/", {**ASK, "name": "withdrawn"})
+        api.raw("DELETE", f"/gprs/{withdrawn['id']}/")
+        shows(page, withdrawn, "Canceled", within_ms=POLLED_MS)
+        says(page, "Polling")
+
+        redis.start()
+        says(page, "Live", within_ms=LIVE_AGAIN_MS)
+        api.post(f"/gprs/{first['id']}/release/")
+        shows(page, first, "Released")
+        shows(page, meanwhile, "Active")
+        says(page, "Live")
+        assert page.evaluate("window.isSamePage") is True
+
+
+def test_without_postgresql_an_open_page_keeps_what_it_shows_calls_it_stale_and_catches_up(
+    frail_stage: ProductionStage, postgres: OwnPostgres, browser: Browser
+) -> None:
+    api = frail_stage.start()
+    frail_stage.join(api, "c1")
+    make_tenants(api, "s")
+    with visitor(browser, frail_stage.url) as (page, _):
+        open_list(page, api)
+        first = api.post("/gprs/", {**ASK, "name": "first"})
+        shows(page, first, "Active")
+
+        postgres.crash()
+        says(page, "Stale since", within_ms=STALE_MS)
+        expect(page.get_by_text("These figures are not fresh.")).to_be_visible()
+        shows(page, first, "Active")
+
+        postgres.start()
+        says(page, "Live", within_ms=LIVE_AGAIN_MS)
+        expect(page.get_by_text("These figures are not fresh.")).to_be_hidden()
+        api.post(f"/gprs/{first['id']}/release/")
+        shows(page, first, "Released")
+        assert page.evaluate("window.isSamePage") is True

@@ -14,8 +14,7 @@ urlpatterns: list[object] = []  # the shell links to nothing here
 
 
 def rows(*names: str) -> str:
-    box = '<input type="checkbox" aria-label="Select {0}">'
-    row = f'<tr id="gpr-{{0}}" tabindex="-1"><td>{box}</td><td><a href="/gprs/{{0}}/">{{0}}</a></td></tr>'
+    row = '<tr id="gpr-{0}" tabindex="-1"><td><a href="/gprs/{0}/">{0}</a></td><td>waits for {0}</td></tr>'
     cells = "".join(row.format(name) for name in names)
     fold = '<tr id="log"><td colspan="2"><details id="fold"><summary>Log</summary><p>checked</p></details></td></tr>'
     refetched = 'hx-get="/rows/" hx-trigger="egs:gpr from:body" hx-target="this" hx-swap="outerHTML"'
@@ -38,9 +37,24 @@ def refetch(on: Stage, *names: str) -> None:
     on.page.wait_for_timeout(50)
 
 
-def test_focus_selection_cursor_and_open_folds_outlast_a_swap(list_page: Stage) -> None:
+def select(on: Stage, start: str, end: str) -> str:
+    """From the first letter of one element to the last of another, as a hand does with the mouse; what is selected."""
+    first, last = (on.page.locator(selector).bounding_box() for selector in (start, end))
+    assert first
+    assert last
+    on.page.mouse.move(first["x"] + 1, first["y"] + first["height"] / 2)
+    on.page.mouse.down()
+    on.page.mouse.move(last["x"] + last["width"] - 1, last["y"] + last["height"] / 2, steps=5)
+    on.page.mouse.up()
+    return selected(on)
+
+
+def selected(on: Stage) -> str:
+    return " ".join(str(on.value("getSelection().toString()")).split())
+
+
+def test_focus_cursor_and_open_folds_outlast_a_swap(list_page: Stage) -> None:
     on = list_page
-    on.page.locator("#gpr-b input").check()
     on.page.locator("summary").click()
     on.page.locator("#gpr-b a").focus()
 
@@ -49,10 +63,83 @@ def test_focus_selection_cursor_and_open_folds_outlast_a_swap(list_page: Stage) 
     assert on.value("window.before.isConnected") is False
     assert on.value("document.activeElement.textContent") == "b"
     assert on.value("document.querySelector('.is-here').id") == "gpr-b"
-    expect(on.page.locator("#gpr-b input")).to_be_checked()
-    expect(on.page.locator("#gpr-a input")).not_to_be_checked()
     assert on.value("document.getElementById('fold').open") is True
     assert on.watch.faults == []
+
+
+def test_what_is_the_same_as_what_is_shown_is_not_swapped_and_text_stays_selected(list_page: Stage) -> None:
+    on = list_page
+    on.page.locator("summary").click()
+    on.page.locator("#gpr-a").focus()
+    text = select(on, "#gpr-b td:last-child", "#gpr-c td:last-child")
+    assert text.endswith("c waits for c")
+
+    for _ in range(2):
+        refetch(on, "a", "b", "c")
+        assert on.value("window.before.isConnected") is True
+    assert selected(on) == text
+
+    refetch(on, "a", "b")
+    expect(on.page.locator("#gpr-c")).to_have_count(0)
+    refetch(on, "a", "b", "c")
+    expect(on.page.locator("#gpr-c")).to_be_visible()
+
+
+def test_selected_text_stays_selected_when_something_else_has_changed(list_page: Stage) -> None:
+    on = list_page
+    text = select(on, "#gpr-b td:last-child", "#gpr-c td:last-child")
+
+    refetch(on, "a", "b", "c", "d")
+
+    assert on.value("window.before.isConnected") is False
+    assert selected(on) == text
+
+
+def test_text_that_begins_outside_of_what_is_swapped_stays_selected(list_page: Stage) -> None:
+    on = list_page
+    text = select(on, "#gpr-c td:last-child", "p.late")
+    assert text.endswith("below")
+
+    refetch(on, "d", "a", "b", "c")
+
+    assert on.value("window.before.isConnected") is False
+    assert selected(on) == text
+
+
+def test_when_the_selected_text_has_gone_nothing_else_is_selected_in_its_place(list_page: Stage) -> None:
+    on = list_page
+    select(on, "#gpr-b td:last-child", "#gpr-b td:last-child")
+
+    refetch(on, "a", "c")
+
+    assert selected(on) == ""
+
+
+def test_rows_with_selected_text_are_not_moved_to_another_order(list_page: Stage) -> None:
+    on = list_page
+    text = select(on, "#gpr-b td:last-child", "#gpr-b td:last-child")
+    on.value("document.activeElement.blur()")
+
+    refetch(on, "c", "b", "a")
+
+    expect(on.page.get_by_text("Order changed")).to_be_visible()
+    assert selected(on) == text
+
+
+def test_a_dialog_that_was_closed_opens_again_although_its_question_is_the_same(browser: Browser) -> None:
+    content = '<a id="open" href="/ask/" hx-get="/ask/" hx-target="#ask" hx-swap="outerHTML">Evict</a><div id="ask"></div>'
+    with stage(browser, content) as on:
+        on.answers["/ask/"] = (
+            200,
+            '<dialog id="ask" data-show aria-label="Evict?"><button type="button" data-close>No</button></dialog>',
+            {},
+        )
+        on.open()
+
+        for _ in range(2):
+            on.page.locator("#open").click()
+            on.page.get_by_role("button", name="No").click()
+            expect(on.page.get_by_role("dialog")).to_be_hidden()
 
 
 def test_when_the_row_in_focus_has_gone_the_next_one_has_it(list_page: Stage) -> None:
@@ -129,7 +216,10 @@ def test_single_letters_act_only_outside_fields_and_can_be_switched_off(browser:
 
         on.value("document.activeElement.blur()")
         on.page.keyboard.press("?")
+        expect(on.page.locator("[data-key-list]")).to_contain_text("g r")
         on.page.get_by_label("Single letters act as keys").uncheck()
+        expect(on.page.locator("[data-key-list]")).not_to_contain_text("g r")
+        expect(on.page.locator("[data-key-list]")).to_contain_text("Ctrl K")
         on.page.keyboard.press("Escape")
         on.value("document.activeElement.blur()")
         on.page.keyboard.type("gr")

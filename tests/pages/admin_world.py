@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from django.test import Client
 
-from accounts.models import User
+from accounts.models import Scope, User
 from accounts.sessions import TOKEN_KEY
 from egs.clock import db_now
 from gpr.allocator import tick
@@ -22,11 +22,11 @@ from tests.factories import People, row_of
 HTMX = {"HX-Request": "true"}
 
 
-def signed_in(user: User) -> Client:
-    """Without the login page."""
+def signed_in(user: User, *scopes: Scope) -> Client:
+    """Without the login page; by a token that may all, if no scopes are named."""
     client = Client()
     session = client.session
-    session[TOKEN_KEY] = str(row_of(factories.token(user)).pk)
+    session[TOKEN_KEY] = str(row_of(factories.token(user, *scopes)).pk)
     session.save()
     client.cookies["egs_session"] = session.session_key or ""
     return client

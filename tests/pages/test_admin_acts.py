@@ -12,12 +12,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from accounts.models import Scope
-from accounts.sessions import TOKEN_KEY
 from gpr.models import Gpr, GprState
 from journal.models import Event
-from tests import factories
-from tests.factories import row_of
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -170,17 +166,6 @@ def test_the_preview_follows_the_priority_that_is_typed(house: House, admin: Cli
     assert 'value="audit"' in first
     assert "300" in wrong  # the limit
     assert "Place" not in wrong
-
-
-def test_a_token_that_may_only_read_decides_nothing(house: House) -> None:
-    client = signed_in(house.people.admin)
-    session = client.session
-    session[TOKEN_KEY] = str(row_of(factories.token(house.people.admin, Scope.READ, Scope.ADMIN)).pk)
-    session.save()
-
-    assert client.get(url(house.waits, "reject")).status_code == 200
-    assert client.post(url(house.waits, "reject"), answer(house.waits)).status_code == 403
-    assert told(house.waits).state == GprState.QUEUED
 
 
 def test_a_form_from_another_site_is_refused(house: House) -> None:

@@ -160,13 +160,38 @@ def test_a_release_by_force_frees_only_what_was_shown(house: House, node: Node, 
     assert "runs of vision" in shown
     assert str(held.pk) in shown
 
-    assert admin.post(url, {"why": "dead", "reservations": "not-an-id"}).status_code == 422
-    assert admin.post(url, {"why": "dead", "reservations": str(uuid4())}).status_code == 404
     assert admin.post(url, {"why": "", "reservations": str(held.pk)}).status_code == 422
     assert admin.post(url, {"why": "dead", "reservations": str(held.pk)}).status_code == 302
     assert admin.post(url, {"why": "dead", "reservations": str(held.pk)}).status_code == 409
     held.refresh_from_db()
     assert held.state == ReservationState.RELEASED
+
+
+@pytest.mark.parametrize("given", [{}, {"reservations": ""}, {"reservations": "not-an-id"}, {"reservations": str(uuid4())}])
+def test_a_release_by_force_from_an_old_page_names_who_holds_the_node_now(given: dict[str, str], node: Node, admin: Client) -> None:
+    url = f"{INVENTORY}{node.pk}/force-release/"
+
+    response = admin.post(url, {"why": "the rack is dead", **given})
+    shown = response.content.decode()
+
+    assert response.status_code == 409
+    assert "What holds aurora-0 is not what you were shown." in shown
+    assert "Read below who would lose it now, and decide again." in shown
+    assert "runs of vision would lose it" in shown
+    assert "Reservations" not in shown
+    assert 'value="the rack is dead"' in shown
+    held = Reservation.objects.get(node=node)
+    assert held.state == ReservationState.HELD
+    assert f'value="{held.pk}"' in shown
+
+
+def test_a_node_that_nothing_holds_has_nothing_to_release(node: Node, admin: Client) -> None:
+    Reservation.objects.update(state=ReservationState.RELEASED, released_at=db_now())
+    url = f"{INVENTORY}{node.pk}/force-release/"
+
+    for response in (admin.get(url), admin.post(url, {"why": "dead", "reservations": ""})):
+        assert response.status_code == 409
+        assert b"Nothing holds aurora-0 any more" in response.content
 
 
 def test_a_node_page_tells_who_held_it_and_what_happened_also_when_it_is_gone(node: Node, admin: Client) -> None:

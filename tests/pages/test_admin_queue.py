@@ -96,8 +96,12 @@ def test_filters_stand_in_the_url(filters: dict[str, str], found: list[str], adm
     assert names(text(admin.get(QUEUE, filters))) == found
 
 
-def test_one_is_found_by_its_id(house: House, admin: Client) -> None:
-    assert names(text(admin.get(QUEUE, {"q": str(house.waits.pk)}))) == ["waits"]
+@pytest.mark.parametrize("written", ["{id}", "{short}", "gpr-{short}", " {short} "])
+def test_one_is_found_by_its_id_whole_or_as_pages_show_it(written: str, house: House, admin: Client) -> None:
+    pk = str(house.waits.pk)
+    assert pk[:8] in text(admin.get(f"{QUEUE}{pk}/"))
+
+    assert names(text(admin.get(QUEUE, {"q": written.format(id=pk, short=pk[:8])}))) == ["waits"]
 
 
 def test_pages_follow_each_other_without_a_gap_and_places_go_on(house: House, admin: Client) -> None:
@@ -154,6 +158,20 @@ def test_the_inspector_says_why_and_offers_what_the_state_allows(house: House, a
     acts = {name: set(re.findall(r"/(priority|evict|reject|approve)/\"\s+hx-get", markup)) for name, markup in shown.items()}
     assert acts == {"waits": {"priority", "reject"}, "held-back": {"approve", "priority", "reject"}, "runs": {"evict"}}
     assert shown["waits"].strip().startswith("<section")
+
+
+def test_the_page_of_a_gpr_refetches_its_head_and_its_body(house: House, admin: Client) -> None:
+    url = f"{QUEUE}{house.waits.pk}/"
+    whole = text(admin.get(url))
+
+    for part in ("head", "body"):
+        shown = text(admin.get(url, {"part": part}, headers=HTMX)).strip()
+        assert shown.startswith("<div")
+        assert f'id="inspect-{part}"' in shown
+        assert f'hx-get="{url}?part={part}"' in shown
+        assert f'hx-get="{url}?part={part}"' in whole
+    # The inspector in it is fetched with it, not once more.
+    assert f'hx-get="{url}"' not in whole
 
 
 def test_the_inspector_of_nothing_is_not_found(admin: Client) -> None:

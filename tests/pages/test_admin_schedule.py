@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,7 @@ from egs.clock import db_now
 from egs.pages.axis import Axis
 from egs.pages.node_strip import NodeBox
 from inventory.models import Node
+from portal_admin.pages.schedule import SPANS
 from portal_admin.pages.schedule_layout import Drawing, Stay, draw, free_steps
 from tests import factories
 from tests.builders import NOW
@@ -132,6 +134,26 @@ def test_the_table_tells_the_same(admin: Client) -> None:
 def test_any_window_that_is_asked_for_is_answered(given: str, span: str, admin: Client) -> None:
     for more in ("", "&as=table", "&part=head"):
         assert admin.get(f"{SCHEDULE}?from={quote(given)}&span={span}{more}").status_code == 200
+
+
+@pytest.mark.parametrize(("span", "keys"), [("6h", {"-"}), ("24h", {"+", "-"}), ("3d", {"+", "-"}), ("7d", {"+"})])
+def test_the_keys_of_zooming_lead_to_the_next_span_and_keep_the_middle(span: str, keys: set[str], admin: Client) -> None:
+    start = datetime(2026, 11, 30, 8, tzinfo=UTC)
+    shown = text(admin.get(SCHEDULE, {"span": span, "from": start.isoformat()}))
+
+    zooms = {key: parse_qs(urlsplit(unescape(url)).query) for url, key in re.findall(r'href="([^"]+)"[^>]* data-key="([+-])"', shown)}
+
+    assert set(zooms) == keys
+    for key, query in zooms.items():
+        (there,) = query["span"]
+        assert (SPANS[there] < SPANS[span]) == (key == "+")
+        assert datetime.fromisoformat(query["from"][0]) + SPANS[there] / 2 == start + SPANS[span] / 2
+
+
+def test_zooming_around_now_stays_around_now(admin: Client) -> None:
+    shown = text(admin.get(SCHEDULE))
+
+    assert re.findall(r'href="[^"]*span=(\w+)" [^>]*data-key="([+-])"', shown) == [("6h", "+"), ("3d", "-")]
 
 
 def test_many_nodes_are_fetched_cluster_by_cluster_as_they_come_into_view(house: House, admin: Client) -> None:

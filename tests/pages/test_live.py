@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import OperationalError
 from django.test import Client
 
 from accounts.models import ApiToken, Scope, User
@@ -18,7 +19,7 @@ from accounts.services import token_revoke
 from egs.clock import db_now
 from egs.db_threads import in_db_thread
 from egs.pages import live
-from egs.pages.live import FOREIGN, NO_HINTS, SIGNED_OUT, STOPPING
+from egs.pages.live import BROKEN, FOREIGN, NO_HINTS, SIGNED_OUT, STOPPING
 from egs.pages.shell import LIVE_URL
 from journal import hints
 from journal.hints import LOST, PLAN, hint, slice_topic
@@ -224,11 +225,24 @@ async def test_while_hints_are_lost_there_is_no_socket_so_that_the_page_polls(ad
         wakeups.wake(LOST)
         assert await page.closed() == NO_HINTS
 
-        again = socket(await in_thread(sign_in, ada))
-        await again.open()
-        assert await again.closed() == NO_HINTS
+        # A socket that opened first would look live each time that the page tries again.
+        assert await socket(await in_thread(sign_in, ada)).open() == NO_HINTS
     finally:
         hints._is_lost.clear()
+
+
+async def test_a_page_is_let_go_when_its_rights_cannot_be_looked_up_any_more(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would say that it is live for as long as the database is away, and hear nothing."""
+    monkeypatch.setattr(live, "RECHECK_S", 0.3)
+    page = socket(await in_thread(sign_in, ada))
+    await page.open()
+
+    def broken(session_key: str) -> None:
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(live, "listener_of", broken)
+
+    assert await page.closed() == BROKEN
 
 
 async def test_what_happened_between_making_the_page_and_its_joining_is_not_missed(ada: User, vision: Slice) -> None:

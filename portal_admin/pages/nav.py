@@ -1,0 +1,27 @@
+"""The shell of an administrator's page, with how many wait beside the queue's name."""
+
+from __future__ import annotations
+
+from django.db.models import Count, Q
+from django.urls import reverse
+
+from egs.pages.access import PageRequest
+from egs.pages.shell import NavCount, Shell
+from gpr.models import Gpr, GprState
+
+
+def admin_shell(request: PageRequest, *, page: str) -> Shell:
+    """Around a fragment there is no navigation: nothing is counted for one."""
+    return Shell.admin(request, page=page, queue=None if request.htmx else queue_count())
+
+
+def queue_count() -> NavCount:
+    """By one query, for every page and for its refetch."""
+    queued, approval = Q(state=GprState.QUEUED), Q(state=GprState.PENDING_APPROVAL)
+    counted = Gpr.objects.filter(queued | approval).aggregate(waiting=Count("pk", filter=queued), approval=Count("pk", filter=approval))
+    return nav_count(**counted)
+
+
+def nav_count(*, waiting: int, approval: int) -> NavCount:
+    asks = f", {approval} {'needs' if approval == 1 else 'need'} approval" if approval else ""
+    return NavCount(waiting, f"waiting{asks}", is_alert=approval > 0, url=reverse("admin-queue-count"))

@@ -1,0 +1,88 @@
+"""The navigation of the admin portal: how many wait stands beside the queue on every page, and follows it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from tests.pages.admin_world import HTMX, House, make_house, queue_up, signed_in
+
+pytestmark = pytest.mark.django_db
+
+COUNT = "/admin/queue/count/"
+# The session, the token, the count; on PostgreSQL the clock, too.
+COUNT_QUERIES, QUERIES_MAX = 3, 15
+
+
+@pytest.fixture
+def house() -> House:
+    return make_house()
+
+
+@pytest.fixture
+def admin(house: House) -> Client:
+    return signed_in(house.people.admin)
+
+
+def pages_of(house: House) -> list[str]:
+    node = house.cluster.nodes.first()
+    assert node is not None
+    lists = ["/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/schedule/", "/admin/schedule/?as=table"]
+    own = [f"/admin/queue/{house.waits.pk}/", f"/admin/inventory/{node.pk}/"]
+    questions = [f"/admin/inventory/{node.pk}/cordon/", f"/admin/clusters/{house.cluster.pk}/disable/"]
+    return [*lists, *own, *questions]
+
+
+def count_in(markup: str) -> str:
+    found = re.search(r'<span class="count[^>]*>([^<]*)<span class="visually-hidden">([^<]*)</span></span>', markup)
+    assert found, markup
+    return f"{found[1]}{found[2]}"
+
+
+def queries(client: Client, path: str, headers: dict[str, str] | None = None) -> int:
+    with CaptureQueriesContext(connection) as made:
+        assert client.get(path, headers=headers or {}).status_code == 200, path
+    return len(made)
+
+
+def test_every_page_says_how_many_wait_and_where_to_ask_again(house: House, admin: Client) -> None:
+    for path in pages_of(house):
+        shown = admin.get(path).content.decode()
+        assert count_in(shown) == "1 waiting, 1 needs approval", path
+        assert shown.count(f'hx-get="{COUNT}"') == 1, path
+        assert 'hx-trigger="egs:queue from:body"' in shown, path
+
+
+def test_the_count_is_refetched_alone_and_follows_the_queue(house: House, admin: Client) -> None:
+    house.held.delete()
+    queue_up(house, 11)
+
+    shown = admin.get(COUNT, headers=HTMX).content.decode()
+
+    assert shown.startswith("<span")
+    assert count_in(shown) == "12 waiting"
+    assert "count-alert" not in shown
+
+
+def test_the_count_costs_one_query_however_long_the_queue_is(house: House, admin: Client) -> None:
+    few = [queries(admin, path) for path in (COUNT, *pages_of(house))]
+    queue_up(house, 60)
+
+    many = [queries(admin, path) for path in (COUNT, *pages_of(house))]
+
+    assert many[0] == few[0] == COUNT_QUERIES + (connection.vendor == "postgresql")
+    assert max(many) <= QUERIES_MAX
+
+
+def test_a_fragment_counts_nothing(house: House, admin: Client) -> None:
+    for path in (f"/admin/queue/{house.waits.pk}/", "/admin/clusters/"):
+        assert queries(admin, path) - queries(admin, path, HTMX) == 1
+
+
+@pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
+def test_the_length_of_the_queue_is_for_administrators(persona: str, house: House) -> None:
+    assert signed_in(getattr(house.people, persona)).get(COUNT).status_code == 404

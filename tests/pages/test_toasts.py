@@ -1,0 +1,70 @@
+"""Without a script, what came of an act is said once, on the next page: in both portals in one way."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from tests.pages.admin_world import HTMX, House, make_house, signed_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def house() -> House:
+    return make_house()
+
+
+@pytest.fixture
+def admin(house: House) -> Client:
+    return signed_in(house.people.admin)
+
+
+def toast_in(client: Client, path: str) -> str:
+    shown = client.get(path).content.decode()
+    said, _, _ = shown.split('id="toasts"')[1].partition('<template id="toast-template">')
+    return said
+
+
+def acts(house: House) -> list[tuple[str, dict[str, object], str]]:
+    node = house.cluster.nodes.order_by("name").first()
+    assert node is not None
+    queue, inventory, cluster = "/admin/queue", f"/admin/inventory/{node.pk}", f"/admin/clusters/{house.cluster.pk}"
+    held = node.reservations.get()
+    return [
+        (f"{queue}/{house.held.pk}/approve/", {"version": house.held.version}, "held-back is in the queue"),
+        (f"{queue}/{house.waits.pk}/priority/", {"version": house.waits.version, "priority": 7}, "waits has priority 7"),
+        (f"{queue}/{house.waits.pk}/reject/", {"version": house.waits.version + 1, "why": "no"}, "waits is rejected"),
+        (f"{inventory}/cordon/", {"why": "firmware"}, "aurora-0 is set aside"),
+        (f"{inventory}/uncordon/", {}, "aurora-0 is in use again"),
+        (f"{inventory}/force-release/", {"why": "dead", "reservations": str(held.pk)}, "aurora-0 is free"),
+        (f"{cluster}/disable/", {}, "Cluster aurora is disabled"),
+        (f"{cluster}/enable/", {}, "Cluster aurora is enabled"),
+        ("/admin/clusters/", {"name": "cassini"}, "Cluster cassini is there"),
+    ]
+
+
+def test_each_act_of_an_administrator_is_confirmed_once(house: House, admin: Client) -> None:
+    for url, typed, said in acts(house):
+        sent = admin.post(url, typed)
+        assert sent.status_code == 302, (url, sent.content)
+
+        assert said in toast_in(admin, sent["Location"]), url
+        assert said not in toast_in(admin, sent["Location"]), url
+
+
+def test_a_fragment_of_another_open_page_does_not_take_the_confirmation(house: House, admin: Client) -> None:
+    sent = admin.post("/admin/clusters/", {"name": "cassini"})
+
+    for path in ("/admin/queue/count/", "/admin/clusters/?part=rows", f"/admin/queue/{house.waits.pk}/", "/?part=list"):
+        admin.get(path, headers=HTMX)
+
+    assert "Cluster cassini is there" in toast_in(admin, sent["Location"])
+
+
+def test_a_user_is_told_in_the_same_place(house: House) -> None:
+    owner = signed_in(house.people.owner)
+    sent = owner.post(f"/gprs/{house.runs.pk}/release/", {"version": house.runs.version})
+
+    assert "runs is released" in toast_in(owner, sent["Location"])
+    assert "runs is released" not in toast_in(owner, sent["Location"])
