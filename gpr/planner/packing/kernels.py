@@ -24,6 +24,8 @@ STEP = 10
 NO_FIT = 1e18
 # Of two nodes that lose nearly the same, the one with less CPU left: worth 0.1/1000 GPU a core. It keeps whole nodes whole.
 TIGHTNESS = 1e-4
+# What a place for a request of several GPUs counts beside the worths, which see single GPUs. The least that keeps them places.
+ROOM = 0.01
 # What the published BestFit divides by: the largest node.
 MOST_CPU, MOST_GPU = 128_000, 8_000
 RANDOM, BEST_FIT, FGD, EGS = range(4)
@@ -63,7 +65,9 @@ def refresh(
                 elif policy == FGD:
                     costs[node], gpus[node] = fgd_cost(request, cpu_left[node], gpus_left[node], models[node], kinds, shares)
                 elif policy == EGS:
-                    costs[node], gpus[node] = egs_cost(request, cpu_left[node], gpus_left[node], worths[classes[node]], cpu_prices)
+                    costs[node], gpus[node] = egs_cost(
+                        request, cpu_left[node], gpus_left[node], models[node], kinds, shares, worths[classes[node]], cpu_prices
+                    )
                 else:
                     costs[node] = 0.0
         if costs[node] < NO_FIT and (best < 0 or costs[node] < costs[best]):
@@ -177,19 +181,38 @@ def worth(cpu_left: int, gpus_left: Ints, worths: Floats, cpu_prices: Floats) ->
 
 
 @njit(cache=True)
-def egs_cost(request: Ints, cpu_left: int, gpus_left: Ints, worths: Floats, cpu_prices: Floats) -> tuple[float, int]:
-    """What the node's worth loses, plus a trifle for each core that it has left."""
-    before = worth(cpu_left, gpus_left, worths, cpu_prices)
+def room(cpu_left: int, gpus_left: Ints, model: int, kinds: Ints, shares: Floats) -> float:
+    """The thousandths of GPUs that requests of whole GPUs can have here, each kind alone, weighed by `shares`."""
+    whole = np.sum(gpus_left == WHOLE)
+    total = 0.0
+    for kind in range(kinds.shape[0]):
+        if kinds[kind, MODELS] & model != 0:
+            count = whole // kinds[kind, GPUS]
+            if kinds[kind, CPU] > 0:
+                count = min(count, cpu_left // kinds[kind, CPU])
+            total += shares[kind] * count * kinds[kind, GPUS] * WHOLE
+    return total
+
+
+@njit(cache=True)
+def egs_cost(
+    request: Ints, cpu_left: int, gpus_left: Ints, model: int, kinds: Ints, shares: Floats, worths: Floats, cpu_prices: Floats
+) -> tuple[float, int]:
+    """What the node loses in worth and in room for requests of several GPUs, plus a trifle for each core that it has left.
+
+    `kinds` and `shares` are those with several GPUs and their parts of all GPUs asked for.
+    """
+    before = worth(cpu_left, gpus_left, worths, cpu_prices) + ROOM * room(cpu_left, gpus_left, model, kinds, shares)
     best, best_gpu = NO_FIT, -1
     for gpu in range(gpus_left.shape[0] if is_shared(request) else 1):
         if is_shared(request) and gpus_left[gpu] < request[MILLI]:
             continue
         chosen = gpu if is_shared(request) else -1
-        after_left = gpus_left.copy()
-        take(request, after_left, chosen)
-        cost = before - worth(cpu_left - request[CPU], after_left, worths, cpu_prices)
+        left = gpus_left.copy()
+        take(request, left, chosen)
+        after = worth(cpu_left - request[CPU], left, worths, cpu_prices) + ROOM * room(cpu_left - request[CPU], left, model, kinds, shares)
         # Rounded, so that GPUs listed in another order, or another machine's exp(), make no difference.
-        cost = round(cost + TIGHTNESS * cpu_left, 6)
+        cost = round(before - after + TIGHTNESS * cpu_left, 6)
         if cost < best:
             best, best_gpu = cost, chosen
     return best, best_gpu
