@@ -26,9 +26,9 @@ NODES = st.builds(
 SIZES = st.tuples(st.integers(0, 8).map(lambda cores: cores * 1000), st.integers(0, 16))
 MODELS = st.sampled_from([(), ("A",), ("B",), ("A", "B"), ("C",)])
 REQUESTS = st.one_of(
-    st.builds(lambda size: PackRequest(*size), SIZES),
-    st.builds(lambda size, milli, models: PackRequest(*size, 1, milli, models), SIZES, st.integers(1, 1000), MODELS),
-    st.builds(lambda size, count, models: PackRequest(*size, count, WHOLE_GPU, models), SIZES, st.integers(1, 4), MODELS),
+    st.builds(lambda size: PackRequest(size[0], size[1]), SIZES),
+    st.builds(lambda size, milli, models: PackRequest(size[0], size[1], 1, milli, models), SIZES, st.integers(1, 1000), MODELS),
+    st.builds(lambda size, count, models: PackRequest(size[0], size[1], count, WHOLE_GPU, models), SIZES, st.integers(1, 4), MODELS),
 )
 
 
@@ -171,6 +171,16 @@ def test_a_whole_node_is_kept_for_those_who_need_it() -> None:
     placed = [packer.place(request) for request in (one, one, one, four)]
 
     assert [made and made.node_id for made in placed] == ["n0", "n0", "n0", "n1"]
+
+
+def test_the_few_nodes_that_can_take_a_large_request_are_kept_for_it() -> None:
+    nodes = [PackNode("large", 128_000, 0, 8, "A"), *(PackNode(f"n{i}", 96_000, 0, 8, "A") for i in range(9))]
+    heavy, large = PackRequest(16_000, 0, 1, WHOLE_GPU), PackRequest(120_000, 0, 8, WHOLE_GPU)
+    packer = Packer(nodes, policy=Policy.EGS, demand=demand_of([*[heavy] * 20, large]))
+
+    placed = [packer.place(request) for request in [*[heavy] * 20, large]]
+
+    assert [made.node_id for made in placed if made and made.request == large] == ["large"]
 
 
 @pytest.mark.parametrize("row", [(1, 1, 1, 0), (1, 1, 0, 500), (1, 1, 2, 500), (1, 1, 1, 1001), (-1, 1, 0, 0)])

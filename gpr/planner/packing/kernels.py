@@ -24,8 +24,8 @@ STEP = 10
 NO_FIT = 1e18
 # Of two nodes that lose nearly the same, the one with less CPU left: worth 0.1/1000 GPU a core. It keeps whole nodes whole.
 TIGHTNESS = 1e-4
-# What a place for a request of several GPUs counts beside the worths, which see single GPUs. The least that keeps them places.
-ROOM = 0.01
+# What scarce room for requests of several GPUs counts beside the worths, which see single GPUs.
+ROOM = 0.02
 # What the published BestFit divides by: the largest node.
 MOST_CPU, MOST_GPU = 128_000, 8_000
 RANDOM, BEST_FIT, FGD, EGS = range(4)
@@ -198,9 +198,9 @@ def room(cpu_left: int, gpus_left: Ints, model: int, kinds: Ints, shares: Floats
 def egs_cost(
     request: Ints, cpu_left: int, gpus_left: Ints, model: int, kinds: Ints, shares: Floats, worths: Floats, cpu_prices: Floats
 ) -> tuple[float, int]:
-    """What the node loses in worth and in room for requests of several GPUs, plus a trifle for each core that it has left.
+    """What the node loses in worth and in scarce room, plus a trifle for each core that it has left.
 
-    `kinds` and `shares` are those with several GPUs and their parts of all GPUs asked for.
+    `kinds` and `shares` are those with several GPUs and how scarce room for them is.
     """
     before = worth(cpu_left, gpus_left, worths, cpu_prices) + ROOM * room(cpu_left, gpus_left, model, kinds, shares)
     best, best_gpu = NO_FIT, -1

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpr.planner.packing import kernels
-from gpr.planner.packing.kernels import GPUS, MILLI, Floats, Ints
+from gpr.planner.packing.kernels import Floats, Ints
 from gpr.planner.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Placement, Policy, model_bits, model_mask
-from gpr.planner.packing.worths import CPU_PRICES, Worths, kind_rows, worths_of
+from gpr.planner.packing.worths import CPU_PRICES, Worths, kind_rows, scarcity_of, worths_of
 
 CODES = {
     Policy.RANDOM: kernels.RANDOM,
@@ -46,13 +46,10 @@ class Packer:
     def expect(self, demand: Sequence[Kind], *, worths: Worths | None = None) -> None:
         """From now on place for this demand."""
         self._kinds, self._shares = kind_rows(demand, self._bits)
-        # What FGD weighs: all kinds. What EGS weighs beside the worths: kinds with several GPUs, by their part of all GPUs.
         self._weighed, self._weights = self._kinds, self._shares
         if self._policy is Policy.EGS:
             worths = worths or worths_of(self._nodes, demand)
-            sizes = self._shares * self._kinds[:, GPUS] * self._kinds[:, MILLI]
-            several = self._kinds[:, GPUS] > 1
-            self._weighed, self._weights = self._kinds[several], sizes[several] / max(1e-9, sizes.sum())
+            self._weighed, self._weights = scarcity_of(self._nodes, self._kinds, self._shares, self._bits)
         self._worths: Floats = worths.table if worths else np.zeros((1, 1, 1))
         class_of = worths.class_of if worths else {}
         self._classes = np.array([class_of.get(node.model, 0) for node in self._nodes], dtype=np.int64)

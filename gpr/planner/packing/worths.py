@@ -10,13 +10,14 @@ and found by steps along the gap between supply and demand, and free shares that
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
-from gpr.planner.packing.kernels import CPU, GPUS, MILLI, MODELS, STEP, Bools, Floats, Ints
+from gpr.planner.packing.kernels import CPU, GPUS, MILLI, MODELS, STEP, Bools, Floats, Ints, room
 from gpr.planner.packing.model import WHOLE_GPU, Kind, PackNode, model_bits, model_mask
 
 # Prices of a core to choose from, in thousandths of a GPU.
@@ -69,6 +70,26 @@ def worths_of(nodes: Sequence[PackNode], demand: Sequence[Kind]) -> Worths:
     return Worths(table, class_of, prices)
 
 
+def scarcity_of(nodes: Sequence[PackNode], kinds: Ints, shares: Floats, bits: dict[str, int]) -> tuple[Ints, Floats]:
+    """The kinds with several GPUs, and for each its part of all GPUs asked for, times how many GPUs it cannot have per one it can.
+
+    Worths see single GPUs, so they would break up the few nodes that can take eight GPUs with much CPU. Where every node can take
+    a kind it weighs nothing: the worths do well there.
+    """
+    shapes = Counter((node.cpu_milli, node.gpu_count, bits[node.model]) for node in nodes)
+    capacity = WHOLE_GPU * sum(node.gpu_count for node in nodes)
+    sizes = shares * kinds[:, GPUS] * kinds[:, MILLI]
+    several = kinds[:, GPUS] > 1
+    weights = sizes[several] / max(1e-9, float(sizes.sum()))
+    for place, row in enumerate(kinds[several]):
+        places = sum(
+            count * room(cpu, np.full(gpu_count, WHOLE_GPU), model, row.reshape(1, -1), np.ones(1))
+            for (cpu, gpu_count, model), count in shapes.items()
+        )
+        weights[place] *= capacity / places - 1 if places else 0.0
+    return kinds[several], weights
+
+
 def kind_rows(demand: Sequence[Kind], bits: dict[str, int]) -> tuple[Ints, Floats]:
     """The demand as kernels want it: k×5 and k."""
     rows = [(kind.request.cpu_milli, 0, kind.request.gpu_count, kind.request.gpu_milli, model_mask(kind.request, bits)) for kind in demand]
@@ -100,16 +121,16 @@ def _fill(worth: Floats, kinds: Ints, prices: Floats, weights: Floats, usable: B
     earned = (prices - cpu_price * kinds[:, CPU]) / kinds[:, GPUS]
     steps = (kinds[:, MILLI] + STEP - 1) // STEP
     worth[0] = 0.0
-    for room in range(1, worth.shape[0]):
-        most = worth[room - 1]
+    for free in range(1, worth.shape[0]):
+        most = worth[free - 1]
         for kind in range(kinds.shape[0]):
-            if usable[kind] and steps[kind] <= room:
-                most = max(most, earned[kind] + worth[room - steps[kind]])
-        total = math.exp((worth[room - 1] - most) / SOFTNESS)
+            if usable[kind] and steps[kind] <= free:
+                most = max(most, earned[kind] + worth[free - steps[kind]])
+        total = math.exp((worth[free - 1] - most) / SOFTNESS)
         for kind in range(kinds.shape[0]):
-            if usable[kind] and steps[kind] <= room:
-                total += weights[kind] * math.exp((earned[kind] + worth[room - steps[kind]] - most) / SOFTNESS)
-        worth[room] = most + SOFTNESS * math.log(total)
+            if usable[kind] and steps[kind] <= free:
+                total += weights[kind] * math.exp((earned[kind] + worth[free - steps[kind]] - most) / SOFTNESS)
+        worth[free] = most + SOFTNESS * math.log(total)
 
 
 @njit(cache=True)
@@ -140,14 +161,14 @@ def _picks(worth: Floats, kinds: Ints, prices: Floats, weights: Floats, usable: 
     picks = np.zeros(kinds.shape[0])
     reached = np.zeros(worth.shape[0])
     reached[-1] = 1.0
-    for room in range(worth.shape[0] - 1, 0, -1):
-        if reached[room] < 1e-9:
+    for free in range(worth.shape[0] - 1, 0, -1):
+        if reached[free] < 1e-9:
             continue
-        reached[room - 1] += reached[room] * math.exp((worth[room - 1] - worth[room]) / SOFTNESS)
+        reached[free - 1] += reached[free] * math.exp((worth[free - 1] - worth[free]) / SOFTNESS)
         for kind in range(kinds.shape[0]):
-            if usable[kind] and steps[kind] <= room:
-                rest = room - steps[kind]
-                chance = reached[room] * weights[kind] * math.exp((earned[kind] + worth[rest] - worth[room]) / SOFTNESS)
+            if usable[kind] and steps[kind] <= free:
+                rest = free - steps[kind]
+                chance = reached[free] * weights[kind] * math.exp((earned[kind] + worth[rest] - worth[free]) / SOFTNESS)
                 picks[kind] += chance
                 reached[rest] += chance
     return picks
