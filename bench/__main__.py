@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import hub, live, planner_speed, queue_page, queue_quality
+from bench import fragmentation, hub, live, planner_speed, queue_page, queue_quality
 from bench.figures import Figure, NotRun, table
 
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "queue-quality": queue_quality.run,
+    "fragmentation": fragmentation.run,
     "planner-speed": planner_speed.run,
     "hub": hub.run,
     "queue-page": queue_page.run,
@@ -25,7 +26,7 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all, if none is given")
-    parser.add_argument("--traces", type=Path, default=os.environ.get("EGS_TRACES"), help="folder with philly_*.csv and nodes_*.csv")
+    parser.add_argument("--traces", type=Path, default=os.environ.get("EGS_TRACES"), help="folder with philly_*.csv, nodes_*.csv and openb")
     parser.add_argument("--json", type=Path, default=Path("var/bench.json"))
     options = parser.parse_args(arguments)
     unknown = set(options.names) - set(BENCHES)
