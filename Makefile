@@ -6,7 +6,10 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .PHONY: setup vendor demo test lint bench screenshots lock services-up services-down schema clean
 
-setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor
+KERNELS := gpr/planner/__pycache__/compiled
+setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor $(KERNELS)
+# The planner's compiled functions: else the first request would wait for them
+$(KERNELS): $(wildcard gpr/planner/*.py) ; $(PY) -m gpr.planner.compile && touch $@
 # Libraries, fonts and icons of the pages, into static/vendor
 vendor: ; $(PY) deploy/front-end
 demo: setup ; $(PY) manage.py demo --port $(PORT)

@@ -21,6 +21,7 @@ from egs.clock import db_now
 from egs.errors import Conflict, EgsError
 from egs.locks import single_runner
 from egs.words import are, plural, utc
+from gpr.forecasts import forecast_started
 from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState, Promise
 from gpr.planner.plan import Explanation, Reason
@@ -245,6 +246,7 @@ def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
 
 
 def _settle_promise(gpr: Gpr, now: datetime) -> None:
+    forecast_started(gpr, now=now)
     promise = Promise.objects.filter(gpr=gpr).first()
     if promise is None:
         return

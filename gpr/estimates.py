@@ -9,6 +9,7 @@ from datetime import datetime
 from accounts.models import User
 from egs.words import utc
 from gpr.explaining import Say, Told, explain
+from gpr.forecasts import Range, bands_load, range_of
 from gpr.models import Gpr
 from gpr.planner.engine import offers
 from gpr.planner.plan import Offer
@@ -18,10 +19,6 @@ from gpr.snapshot import PoolKey, at
 from gpr.spec import GprSpec
 
 SUPPLY = "nodes"
-BASIS = (
-    "No past promises to learn from yet: p50 is the start by the plan as the queue stands, p90 the promised start, "
-    "which no other request can delay."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +64,10 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     found = _best_of_each(offers(loaded.snapshot, candidate))
     told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
     variants = _variants(spec, candidate, loaded.snapshot, found)
+    bands = bands_load()
     return [
-        _estimate(offer, loaded.pools[offer.pool], text, variants, loaded.snapshot.now_s) for offer, text in zip(found, told, strict=True)
+        _estimate(offer, loaded.pools[offer.pool], text, variants, range_of(bands, offer.forecast), loaded.snapshot.now_s)
+        for offer, text in zip(found, told, strict=True)
     ]
 
 
@@ -93,8 +92,8 @@ def _variant(spec: GprSpec, candidate: Request, snapshot: Snapshot, pools: tuple
     return _Variant(nodes, duration_s, {offer.pool: offer.start_s for offer in offers(snapshot, smaller)})
 
 
-def _estimate(offer: Offer, pool: PoolKey, told: Told, variants: Sequence[_Variant], now_s: int) -> Estimate:
-    wait_s, promised_s = max(offer.start_s - now_s, 0), max(offer.promise_s - now_s, 0)
+def _estimate(offer: Offer, pool: PoolKey, told: Told, variants: Sequence[_Variant], likely: Range, now_s: int) -> Estimate:
+    wait_s = max(offer.start_s - now_s, 0)
     return Estimate(
         cluster=offer.cluster,
         shape=offer.shape,
@@ -103,9 +102,9 @@ def _estimate(offer: Offer, pool: PoolKey, told: Told, variants: Sequence[_Varia
         start_at=at(offer.start_s),
         wait_s=wait_s,
         promised_start_at=at(offer.promise_s),
-        p50_s=wait_s,
-        p90_s=promised_s,
-        basis=BASIS,
+        p50_s=likely.p50_s if wait_s else 0,
+        p90_s=likely.p90_s if wait_s else 0,
+        basis=likely.basis,
         explanation=told,
         alternatives=[
             Alternative(v.nodes, v.duration_s, at(v.starts[offer.pool]), max(v.starts[offer.pool] - now_s, 0))

@@ -89,6 +89,7 @@ class Gpr(models.Model):
     marks_passed = models.PositiveSmallIntegerField(default=0, help_text="How many of the marks 25, 50, 75 % have been told.")
     # The plan of the last tick, for whoever reads.
     planned_start_at = models.DateTimeField(null=True, blank=True)
+    turn_key = models.PositiveBigIntegerField(default=0, help_text="Its work in GPU-seconds: of equals in priority the least goes first.")
     explanation = models.JSONField(default=dict)
 
     class Meta:
@@ -108,7 +109,7 @@ class Gpr(models.Model):
             ),
         ]
         indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["-priority", "queued_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
+            models.Index(fields=["-priority", "turn_key", "queued_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
             models.Index(fields=["state"], condition=Q(state__in=["PROVISIONING", "ACTIVE", "EXITING"]), name="gpr_provisioned"),
             models.Index(fields=["slice", "-created_at"], name="gpr_of_slice"),
         ]
@@ -140,6 +141,9 @@ class Promise(models.Model):
     slot_pool = models.CharField(max_length=250)
     slot_start_at = models.DateTimeField()
     slot_nodes = models.JSONField(default=list)
+    # Half and nine tenths of such requests start by then; null while too few have started to tell.
+    p50_at = models.DateTimeField(null=True, blank=True)
+    p90_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:
         return f"{self.gpr_id} by {self.promised_start_at:%Y-%m-%d %H:%M}"
@@ -162,10 +166,65 @@ class PromiseMove(models.Model):
         return f"{self.gpr_id} moved by {self.cause}"
 
 
+class Forecast(models.Model):
+    """What was foretold to a request that had to wait, and how it turned out: what later forecasts learn from (gpr/planner/bands.py).
+
+    Waits are seconds from `made_at`. One for each time it was promised something; one that never started is taken away.
+    """
+
+    gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="forecasts")
+    made_at = models.DateTimeField()
+    length_s = models.PositiveBigIntegerField(help_text="Of the whole box.")
+    gpu_count = models.PositiveBigIntegerField()
+    expected_wait_s = models.PositiveBigIntegerField(help_text="By the queue as it stood.")
+    promised_wait_s = models.PositiveBigIntegerField()
+    p50_s = models.PositiveBigIntegerField()
+    p90_s = models.PositiveBigIntegerField()
+    started_at = models.DateTimeField(null=True, blank=True, db_index=True)
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["gpr"], condition=Q(started_at=None), name="gpr_has_one_open_forecast"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.gpr_id} within {self.p90_s} s"
+
+
+class Shadow(models.Model):
+    """Where a request would have stood in two queues that nobody overtakes (gpr/planner/pace.py), and the work that it brought.
+
+    It outlives the wait: it counts until it is over in both queues, and the work for some days. `patient`, `strict`: pool, nodes.
+    """
+
+    gpr = models.OneToOneField(Gpr, primary_key=True, on_delete=models.CASCADE, related_name="shadow")
+    made_at = models.DateTimeField(db_index=True)
+    priority = models.PositiveIntegerField()
+    gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds of its box.")
+    gpus_per_node = models.PositiveIntegerField()
+    patient = models.JSONField(default=dict)
+    patient_starts_at = models.DateTimeField(null=True)
+    patient_ends_at = models.DateTimeField(null=True)
+    strict = models.JSONField(default=dict)
+    strict_starts_at = models.DateTimeField(null=True)
+    strict_ends_at = models.DateTimeField(null=True, db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.gpr_id} of {self.gpu_s} GPU-seconds"
+
+
 class Witness(models.Model):
-    """One row whose lock orders all writers of slots: two who plan at once would promise the same nodes twice."""
+    """One row whose lock orders all writers of slots: two who plan at once would promise the same nodes twice.
+
+    And what they remember: sums of promised waits, and of those that conservative backfill would have promised, fading.
+    """
 
     singleton = models.BooleanField(default=True, unique=True)
+    promised_sum_s = models.FloatField(default=0)
+    patient_sum_s = models.FloatField(default=0)
+    summed_at = models.DateTimeField(null=True, blank=True)
+    ran_sum_s = models.FloatField(default=0, help_text="What boxes used of their time, fading.")
+    booked_sum_s = models.FloatField(default=0, help_text="What they had booked of it.")
 
     def __str__(self) -> str:
         return "the witness"

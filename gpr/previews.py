@@ -73,7 +73,7 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
 
 
 def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
-    loaded = snapshot_load(now=now)
+    loaded = snapshot_load(now=now, with_memory=True)
     request = loaded.candidate(gpr, gpr.clusters.all())
     return _compare(gpr, loaded, _joined(loaded.snapshot, loaded, request, gpr.queued_at or now))
 
@@ -118,7 +118,7 @@ def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
     own_id, own = str(gpr.pk), Shift(gpr, gpr.planned_start_at, None)
     others: list[Shift] = []
     for placement in plan(changed).placements:
-        start_at = at(placement.slot.start_s) if placement.slot else None
+        start_at = at(placement.start_s) if placement.start_s is not None else None
         if placement.id == own_id:
             own = replace(own, new_start_at=start_at)
         else:

@@ -16,6 +16,9 @@ from journal.models import Event
 from slices.models import Role
 from slices.selectors import has_role, slices_visible_to
 
+# As the planner considers them (gpr/planner/waiting.py); the index gpr_queue is in this order.
+QUEUE_ORDER = ("-priority", "turn_key", "queued_at", "id")
+
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
     rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise").prefetch_related("clusters")
@@ -54,7 +57,7 @@ def is_writable_by(actor: User, gpr: Gpr) -> bool:
 
 def queue_visible_to(actor: User) -> QuerySet[Gpr]:
     """What waits, in the order in which it is considered."""
-    return gprs_visible_to(actor).filter(state=GprState.QUEUED).order_by("-priority", "queued_at", "pk")
+    return gprs_visible_to(actor).filter(state=GprState.QUEUED).order_by(*QUEUE_ORDER)
 
 
 def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
@@ -63,14 +66,15 @@ def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     if len(waiting) <= 1:
         return {pk: _position(gpr) for pk, gpr in waiting.items()}
     # The database numbers all keys by its index and answers for the page alone. As an alternative the filter counts after the numbering.
-    place = Window(RowNumber(), order_by=["-priority", "queued_at", "pk"])
+    place = Window(RowNumber(), order_by=list(QUEUE_ORDER))
     rows = Gpr.objects.filter(state=GprState.QUEUED).annotate(place=place).filter(Q(place__lt=1) | Q(pk__in=waiting))
     return dict(rows.order_by().values_list("pk", "place"))
 
 
 def _position(gpr: Gpr) -> int:
     is_older = Q(queued_at__lt=gpr.queued_at) | Q(queued_at=gpr.queued_at, pk__lt=gpr.pk)
-    ahead = Q(priority__gt=gpr.priority) | Q(priority=gpr.priority) & is_older
+    has_less = Q(turn_key__lt=gpr.turn_key) | Q(turn_key=gpr.turn_key) & is_older
+    ahead = Q(priority__gt=gpr.priority) | Q(priority=gpr.priority) & has_less
     return 1 + Gpr.objects.filter(ahead, state=GprState.QUEUED).count()
 
 

@@ -6,15 +6,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from gpr.models import PROVISIONED, Gpr, GprState, Promise
+from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
+from gpr.planner.snapshot import Arrival, Memory, Policy, Pool, Request, Running, Slot, Snapshot, Window
 from gpr.planner.snapshot import Node as PlannerNode
-from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Window
+from gpr.planner.snapshot import Shadow as PlannerShadow
 from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, agent_is_live
 from inventory.selectors import cluster_is_open
 from inventory.services.reservations import is_usable
@@ -24,6 +26,7 @@ from inventory.services.reservations import is_usable
 RETURN_S = 4 * 3600
 # Ticks are not exact: a start this late has kept its promise.
 PROMISE_TOLERANCE_S = 60
+POLICY = Policy(promise_tolerance_s=PROMISE_TOLERANCE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,11 @@ class Loaded:
         return replace(self.snapshot, running=tuple(running))
 
 
-def snapshot_load(*, now: datetime) -> Loaded:
-    """Nodes on which nothing may start now count as closed: set aside, not ready, their cluster disabled or not heard."""
+def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
+    """Nodes on which nothing may start now count as closed: set aside, not ready, their cluster disabled or not heard.
+
+    `with_memory`: something new is to be planned. Where the queue itself holds something new it is loaded anyway.
+    """
     now_s = math.floor(now.timestamp())
     clusters = {c.pk: c for c in Cluster.objects.select_related("agent")}
     pool_of_node: dict[UUID, str] = {}
@@ -76,7 +82,8 @@ def snapshot_load(*, now: datetime) -> Loaded:
         pools=pools,
         running=_running(pool_of_node),
         queue=queue,
-        policy=Policy(promise_tolerance_s=PROMISE_TOLERANCE_S),
+        policy=POLICY,
+        memory=memory_load(now=now) if with_memory or len(promises) < len(waiting) else Memory(),
     )
     return Loaded(
         snapshot=snapshot,
@@ -85,6 +92,48 @@ def snapshot_load(*, now: datetime) -> Loaded:
         promises=promises,
         cluster_ids={cluster.name: cluster.pk for cluster in clusters.values()},
     )
+
+
+def memory_load(*, now: datetime) -> Memory:
+    """What the pace of newcomers follows from; three queries."""
+    since = now - timedelta(seconds=POLICY.slack.observed_s)
+    rows = Shadow.objects.filter(Q(made_at__gte=since) | Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).order_by("made_at", "pk")
+    shadows, arrivals = [], []
+    for row in rows:
+        if row.made_at >= since:
+            arrivals.append(Arrival(math.floor(row.made_at.timestamp()), row.priority, row.gpu_s))
+        if row.strict_ends_at and row.patient_ends_at and max(row.strict_ends_at, row.patient_ends_at) > now:
+            shadows.append(shadow_of(row))
+    record = Witness.objects.first() or Witness()
+    return Memory(
+        shadows=tuple(shadows),
+        arrivals=tuple(arrivals),
+        promised_s=record.promised_sum_s,
+        patient_s=record.patient_sum_s,
+        summed_at_s=_second(record.summed_at),
+        ran_s=record.ran_sum_s,
+        booked_s=record.booked_sum_s,
+    )
+
+
+def shadow_of(row: Shadow) -> PlannerShadow:
+    """Of a row that has its times."""
+    return PlannerShadow(
+        str(row.gpr_id),
+        row.gpus_per_node,
+        _slot(row.patient, row.patient_starts_at),
+        _second(row.patient_ends_at),
+        _slot(row.strict, row.strict_starts_at),
+        _second(row.strict_ends_at),
+    )
+
+
+def _slot(data: dict[str, Any], starts_at: datetime | None) -> Slot:
+    return Slot(data["pool"], _second(starts_at), tuple(data["nodes"]))
+
+
+def _second(moment: datetime | None) -> int:
+    return math.floor(moment.timestamp()) if moment else 0
 
 
 def gprs_waiting() -> QuerySet[Gpr]:

@@ -6,18 +6,22 @@ Whoever writes slots holds the one Witness row: two who planned at once would pr
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F, Q
 
 from egs.words import utc
-from gpr.models import Gpr, Promise, PromiseMove, Witness
+from gpr.forecasts import Range, forecasts_make
+from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.planner.engine import plan
-from gpr.planner.plan import Explanation, Placement, Plan
+from gpr.planner.pace import ENDS_FADING
+from gpr.planner.plan import Explanation, Placement, Plan, Remembered
 from gpr.planner.plan import PromiseMove as Move
+from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.planner.snapshot import Slot
-from gpr.snapshot import Loaded, at, snapshot_load
+from gpr.snapshot import POLICY, Loaded, at, snapshot_load
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
@@ -30,10 +34,7 @@ def witness_lock() -> None:
 
 @transaction.atomic
 def replan(*, now: datetime) -> tuple[Plan, Loaded]:
-    """Plan the whole queue and store the plan; starts nothing.
-
-    Every slot may move up: nobody keeps account of what became free, and a newcomer must not take a hole before those ahead of it.
-    """
+    """Plan the whole queue and store the plan; starts nothing."""
     witness_lock()
     loaded = snapshot_load(now=now)
     made = plan(loaded.snapshot)
@@ -56,6 +57,7 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
     new: list[Promise] = []
     changed: list[Promise] = []
     told: list[Gpr] = []
+    ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
         gpr = loaded.gprs[placement.id]
         if _tell(gpr, placement):
@@ -64,13 +66,15 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
             _record_move(gpr, placement.moved, now)
         promise = loaded.promises.get(placement.id)
         if promise is None and placement.slot is not None and placement.promise_s is not None:
-            new.append(_promise(gpr, placement.slot, placement.promise_s, now))
+            new.append(_promise(gpr, placement.slot, placement.promise_s, ranges.get(placement.id), now))
         elif promise is not None and _follow(promise, placement):
             changed.append(promise)
     # GPRs before promises, as everywhere. Not the version: a new plan is not a change of the GPR.
-    Gpr.objects.bulk_update(told, ["planned_start_at", "explanation"], batch_size=500)
+    Gpr.objects.bulk_update(told, ["planned_start_at", "explanation", "turn_key"], batch_size=500)
     Promise.objects.bulk_create(new)
     Promise.objects.bulk_update(changed, ["promised_start_at", "slot_pool", "slot_start_at", "slot_nodes"], batch_size=500)
+    if made.remembered is not None:
+        _remember(made.remembered, now)
     if told or new or changed:
         hint(PLAN)
     for slice_id in {gpr.slice_id for gpr in told}:
@@ -79,16 +83,17 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
 
 def _tell(gpr: Gpr, placement: Placement) -> bool:
     """Set what pages show; False when it is so already."""
-    start_at = at(placement.slot.start_s) if placement.slot else None
+    start_at = at(placement.start_s) if placement.start_s is not None else None
     explanation = explanation_data(placement.explanation)
-    if (gpr.planned_start_at, gpr.explanation) == (start_at, explanation):
+    if (gpr.planned_start_at, gpr.explanation, gpr.turn_key) == (start_at, explanation, placement.turn_key):
         return False
-    gpr.planned_start_at, gpr.explanation = start_at, explanation
+    gpr.planned_start_at, gpr.explanation, gpr.turn_key = start_at, explanation, placement.turn_key
     return True
 
 
-def _promise(gpr: Gpr, slot: Slot, promise_s: int, now: datetime) -> Promise:
+def _promise(gpr: Gpr, slot: Slot, promise_s: int, told: Range | None, now: datetime) -> Promise:
     promised_at = at(promise_s)
+    learned = told if told is not None and told.is_learned else None
     return Promise(
         gpr=gpr,
         made_at=now,
@@ -97,6 +102,8 @@ def _promise(gpr: Gpr, slot: Slot, promise_s: int, now: datetime) -> Promise:
         slot_pool=slot.pool,
         slot_start_at=at(slot.start_s),
         slot_nodes=list(slot.nodes),
+        p50_at=now + timedelta(seconds=learned.p50_s) if learned else None,
+        p90_at=now + timedelta(seconds=learned.p90_s) if learned else None,
     )
 
 
@@ -110,6 +117,51 @@ def _follow(promise: Promise, placement: Placement) -> bool:
     if placement.promise_s is not None:
         promise.promised_start_at = at(placement.promise_s)
     return before != (promise.promised_start_at, promise.slot_pool, promise.slot_start_at, promise.slot_nodes)
+
+
+def _remember(remembered: Remembered, now: datetime) -> None:
+    shadows = {shadow.id: shadow for shadow in remembered.shadows}
+    for id_, arrival in remembered.arrivals:
+        values = {"made_at": now, "priority": arrival.priority, "gpu_s": arrival.gpu_s, "gpus_per_node": 0, **_stays(shadows.get(id_))}
+        Shadow.objects.update_or_create(gpr_id=id_, defaults=values)
+    Witness.objects.update(promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s))
+    old = now - timedelta(seconds=POLICY.slack.observed_s)
+    Shadow.objects.filter(made_at__lt=old).exclude(Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).delete()
+
+
+def box_ended(gpr: Gpr, *, now: datetime) -> None:
+    """Its nodes are back. What it used of its booked box is remembered; a request that never started is none."""
+    if gpr.provisioning_at is None:
+        return
+    ran_s = (now - gpr.provisioning_at).total_seconds()
+    booked_s = ran_s + gpr.remaining_s
+    Witness.objects.update(ran_sum_s=F("ran_sum_s") * ENDS_FADING + ran_s, booked_sum_s=F("booked_sum_s") * ENDS_FADING + booked_s)
+    shadow_cut(gpr, ran_s=ran_s)
+
+
+def shadow_cut(gpr: Gpr, *, ran_s: float) -> None:
+    """It used less than it booked, or nothing: in the queues that nobody overtakes it would have, too."""
+    row = Shadow.objects.filter(gpr=gpr).first()
+    if row is None or row.patient_starts_at is None or row.strict_starts_at is None:
+        return
+    ran = timedelta(seconds=ran_s)
+    row.patient_ends_at = min(row.patient_ends_at or row.patient_starts_at, row.patient_starts_at + ran)
+    row.strict_ends_at = min(row.strict_ends_at or row.strict_starts_at, row.strict_starts_at + ran)
+    row.save(update_fields=["patient_ends_at", "strict_ends_at"])
+
+
+def _stays(shadow: PlannerShadow | None) -> dict[str, Any]:
+    if shadow is None:
+        return {"patient_starts_at": None, "patient_ends_at": None, "strict_starts_at": None, "strict_ends_at": None}
+    return {
+        "gpus_per_node": shadow.gpus_per_node,
+        "patient": {"pool": shadow.patient.pool, "nodes": shadow.patient.nodes},
+        "patient_starts_at": at(shadow.patient.start_s),
+        "patient_ends_at": at(shadow.patient_end_s),
+        "strict": {"pool": shadow.strict.pool, "nodes": shadow.strict.nodes},
+        "strict_starts_at": at(shadow.strict.start_s),
+        "strict_ends_at": at(shadow.strict_end_s),
+    }
 
 
 def _record_move(gpr: Gpr, move: Move, now: datetime) -> None:

@@ -11,6 +11,8 @@ import pytest
 from django.conf import settings
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
+from gpr.planner.compile import compile_all
+
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
 
@@ -63,6 +65,12 @@ def _flush_append_only_tables() -> Iterator[None]:
     patch.setattr(operations, "execute_sql_flush", lifted)
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _planner_is_compiled() -> None:
+    """Loading its functions takes a second or two, compiling them much longer: not within a test that waits for something."""
+    compile_all()
 
 
 @pytest.fixture

@@ -17,11 +17,13 @@ S = GprState
 def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
     """`reason`: one sentence, for those who do not see the drawing."""
     hue, mark = mark_of(gpr.slice.number)
+    promise = promise_of(gpr)
     return StripBox(
         state=gpr.state,
         filed_at=gpr.queued_at or gpr.created_at,
         planned_start_at=gpr.planned_start_at,
         promised_at=promised_at_first(gpr),
+        p90_at=promise.p90_at if promise and gpr.state == S.QUEUED else None,
         started_at=gpr.provisioning_at,
         active_at=gpr.active_at,
         exiting_at=exit_began_at(gpr),

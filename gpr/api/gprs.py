@@ -39,7 +39,7 @@ from gpr.api.inputs import (
 from gpr.api.outputs import GprDetailSerializer, GprPage, GprSerializer, OffersSerializer, QueueRowSerializer, StepSerializer
 from gpr.estimates import gpr_estimate
 from gpr.models import Gpr
-from gpr.selectors import gpr_for, gprs_visible_to, queue_visible_to, steps_of, with_nodes
+from gpr.selectors import QUEUE_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, with_nodes
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import CREATION_ROUTE, gpr_cancel, gpr_edit, gpr_submit, spec_of
@@ -183,7 +183,7 @@ class GprStepViewSet(ApiViewSet[StepResult]):
 
 class QueuePagination(CreatedPagination):
     # The planner's order: see queue_visible_to.
-    ordering = ("-priority", "queued_at", "id")
+    ordering = QUEUE_ORDER
 
 
 class QueueViewSet(ApiViewSet[Gpr]):

@@ -12,8 +12,9 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
-from gpr.estimates import BASIS, Estimate
+from gpr.estimates import Estimate
 from gpr.explaining import Told, explain_gprs
+from gpr.forecasts import LEARNED, NO_HISTORY
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.plan import Cause, Reason
 from gpr.selectors import names_visible_to, queue_positions
@@ -122,9 +123,9 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
             return None
         wait = {
             "start_at": gpr.planned_start_at,
-            "p50_at": gpr.planned_start_at,
-            "p90_at": max(promised_at, gpr.planned_start_at),
-            "basis": BASIS,
+            "p50_at": gpr.promise.p50_at or gpr.planned_start_at,
+            "p90_at": gpr.promise.p90_at or max(promised_at, gpr.planned_start_at),
+            "basis": LEARNED if gpr.promise.p90_at else NO_HISTORY,
         }
         return WaitSerializer(wait).data
 

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from bisect import insort
+from dataclasses import dataclass
 
-from gpr.planner.snapshot import Pool, Request, Slot
-from gpr.planner.waiting import Turn, box_of
-from gpr.planner.witness import Box, Witness
+from gpr.planner.bands import Forecast
+from gpr.planner.board import Board, Started
+from gpr.planner.ground import Kind
+from gpr.planner.snapshot import Policy, PolicyName, Pool, Request
+from gpr.planner.waiting import Turn, Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    turn: Turn
+    request: Request
+    kind: Kind
 
 
 class Fifo:
     """Strictly one after the other: nobody starts before those ahead of it have, however much is free."""
 
     def __init__(self, pools: tuple[Pool, ...]) -> None:
-        self._witness = Witness(pools, now_s=0)
-        self._queue: list[Request] = []
-        self._running: dict[str, Box] = {}
+        self._board = Board(pools, now_s=0, policy=Policy(name=PolicyName.CONSERVATIVE))
+        self._queue: list[_Queued] = []
 
-    def submit(self, request: Request) -> None:
-        insort(self._queue, request, key=Turn.of)
+    def submit(self, request: Request, now_s: int) -> None:
+        insort(self._queue, _Queued(self._turn(request), request, self._board.kind(request)), key=lambda queued: queued.turn)
 
     def release(self, request_id: str, now_s: int) -> None:
-        self._witness.give(self._running.pop(request_id), since_s=now_s)
+        self._board.now_s = now_s
+        self._board.release(request_id)
 
-    def tick(self, now_s: int) -> list[tuple[str, Slot]]:
-        """Start whom the policy starts now; answers ids and places."""
-        return self._start_heads(now_s)
+    def tick(self, now_s: int) -> list[Started]:
+        """Start whom the policy starts now."""
+        self._board.now_s = now_s
+        return self._start_heads()
 
     def next_start_s(self) -> int | None:
         """Starts happen at submissions and releases only."""
@@ -34,20 +45,42 @@ class Fifo:
     def promise_s(self, request_id: str) -> int | None:
         return None
 
-    def _start_heads(self, now_s: int) -> list[tuple[str, Slot]]:
-        started = []
+    def forecast(self, request_id: str) -> Forecast | None:
+        return None
+
+    def _turn(self, request: Request) -> Turn:
+        return Turn.of(request)
+
+    def _start_heads(self) -> list[Started]:
+        started: list[Started] = []
         while self._queue:
-            slot = self._witness.earliest(self._queue[0], now_s, before_s=now_s + 1)
-            if slot is None:
+            new = self._start(self._queue[0])
+            if new is None:
                 break
-            started.append(self._start(self._queue.pop(0), slot))
+            started.append(new)
+            self._queue.pop(0)
         return started
 
-    def _start(self, request: Request, slot: Slot) -> tuple[str, Slot]:
-        box = self._running[request.id] = box_of(request, slot)
-        self._witness.forget_before(slot.start_s, slot.nodes)
-        self._witness.take(box)
-        return request.id, slot
+    def _start(self, queued: _Queued) -> Started | None:
+        now_s = self._board.now_s
+        found = self._board.earliest(queued.kind, now_s, now_s + 1)
+        if found is None:
+            return None
+        waiting = self._reserve(queued, *found)
+        (started,) = self._board.start()
+        return started if started.request is waiting.request else None
+
+    def _reserve(self, queued: _Queued, start_s: int, pool: int) -> Waiting:
+        waiting = self._board.enroll(queued.request)
+        self._board.place(waiting, start_s, self._board.choose(queued.kind, pool, start_s))
+        return waiting
+
+
+class Sjf(Fifo):
+    """The least work first, and nobody past the head: the oracle that waits shortest on average where boxes are exact."""
+
+    def _turn(self, request: Request) -> Turn:
+        return Turn.of(request, self._board.gpu_s(request))
 
 
 class Easy(Fifo):
@@ -56,38 +89,25 @@ class Easy(Fifo):
     Source: Lifka, The ANL/IBM SP scheduling system, JSSPP 1995. The reservation is made of nodes and anew at every event.
     """
 
-    def tick(self, now_s: int) -> list[tuple[str, Slot]]:
-        started = self._start_heads(now_s)
-        if not self._queue:
+    def tick(self, now_s: int) -> list[Started]:
+        self._board.now_s = now_s
+        started = self._start_heads()
+        found = self._board.earliest(self._queue[0].kind, now_s) if self._queue else None
+        if found is None:
             return started
-        head = self._queue[0]
-        reserved = self._witness.earliest(head, now_s)
-        if reserved is None:  # cannot be: what never fits is refused before a replay
-            return started
-        reservation = box_of(head, reserved)
-        self._witness.take(reservation)
-        started += self._backfill(now_s)
-        self._witness.give(reservation)
+        reservation = self._reserve(self._queue[0], *found)
+        started += self._backfill()
+        self._board.withdraw(reservation)
         return started
 
-    def _backfill(self, now_s: int) -> list[tuple[str, Slot]]:
-        started = []
-        longest_s: dict[tuple[tuple[str, ...], int], int] = {}
-        for request in self._queue[1:]:
-            kind = (request.pools, request.gpus_per_node)
-            if kind not in longest_s:
-                longest_s[kind] = self._longest_now_s(request, now_s)
-            if request.length_s > longest_s[kind]:
-                continue
-            slot = self._witness.earliest(request, now_s, before_s=now_s + 1)
-            if slot is not None:
-                self._queue.remove(request)
-                started.append(self._start(request, slot))
-                longest_s.clear()
+    def _backfill(self) -> list[Started]:
+        started: list[Started] = []
+        rest = self._queue[:1]
+        for queued in self._queue[1:]:
+            new = self._start(queued)
+            if new is None:
+                rest.append(queued)
+            else:
+                started.append(new)
+        self._queue = rest
         return started
-
-    def _longest_now_s(self, request: Request, now_s: int) -> int:
-        """How long at most so many GPUs are free on one node from now on: turns most of a long queue away at once."""
-        nodes = (pair for pool in request.pools for pair in self._witness.fitting(pool, request.gpus_per_node))
-        free = (node.free_until_s(level, now_s) for node, level in nodes if node.least_free(now_s, now_s + 1) >= level)
-        return max(free, default=now_s) - now_s

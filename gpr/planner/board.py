@@ -1,94 +1,399 @@
-"""The planner's working state: who runs, who waits and where, and what came free since all slots were at their earliest."""
+"""The planner's working state: who runs, who waits and where.
+
+Lives here: ids of the outside and numbers of the inside, and the room that the compiled passes need. What moves is decided in passes.py
+(the policy), pace.py (how long a newcomer is promised to wait at most) and repair.py (what broke).
+"""
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from gpr.planner.freed import Freed
-from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Window
+import numpy as np
+from sortedcontainers import SortedKeyList
+
+from gpr.planner import passes
+from gpr.planner.ground import Ground, Kind, choose, copy_ground, earliest, earliest_there, latest, room_at, take
+from gpr.planner.lines import FOREVER_S, NEVER_S, NONE, Ints, forget_before, new_lines, with_line, with_spare
+from gpr.planner.passes import EMPTY, LOOSE, WAITING, Now, Table, new_now, places_of
+from gpr.planner.snapshot import Policy, PolicyName, Pool, Request, Running, Slot, Window
 from gpr.planner.waiting import Turn, Waiting, turn_of
-from gpr.planner.witness import Box, Witness
+
+ROWS_AT_FIRST = 64
+NO_INTS: Ints = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Nodes x GPUs x `[start_s, end_s)` of a running GPR, in the numbers of the ground."""
+
+    id: str
+    slice: str
+    places: Ints
+    kind: Kind
+    start_s: int
+    end_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A request that starts now, in this slot."""
+
+    request: Request
+    slot: Slot
+    promise_s: int
 
 
 class Board:
-    """The queue in order, and the witness it stands in."""
+    """The queue in order, its slots, and all boxes, on one ground."""
 
     def __init__(self, pools: tuple[Pool, ...], *, now_s: int, policy: Policy) -> None:
         self.now_s = now_s
         self.policy = policy
-        self.witness = Witness(pools, now_s=now_s)
+        self.pools = pools
+        self.pool_numbers = {pool.id: number for number, pool in enumerate(pools)}
+        self.node_ids = [node.id for pool in pools for node in pool.nodes]
+        self.node_numbers = {id_: number for number, id_ in enumerate(self.node_ids)}
         self.closed: dict[str, tuple[Window, ...]] = {node.id: node.closed for pool in pools for node in pool.nodes}
-        self.members = {pool.id: frozenset(node.id for node in pool.nodes) for pool in pools}
+        self.ground = ground_of(pools, now_s)
         self.running: dict[str, Box] = {}
         self.overdue: set[str] = set()
-        self.order: list[Waiting] = []
-        self.unplaced: list[Waiting] = []
-        self.freed = Freed(self.witness)
-        self._waiting: dict[str, Waiting] = {}
-        # (start, turn) of every slot that was ever given; those that no longer hold are dropped when they come up.
-        self._starts: list[tuple[int, Turn]] = []
+        self.queue: dict[str, Waiting] = {}
+        self.order: SortedKeyList[Waiting] = SortedKeyList(key=turn_of)
+        self._at_row: dict[int, Waiting] = {}
+        self._largest = [max((node.gpu_count for node in pool.nodes), default=0) for pool in pools]
+        self._limits: dict[str, int] = {}
+        self._groups: dict[tuple[tuple[int, ...], int, int], int] = {}
+        self._now = self._new_now()
+        self._table = _new_table(ROWS_AT_FIRST, len(pools), 1)
+        self._unused = list(range(ROWS_AT_FIRST - 1, -1, -1))
+        self._place_count = 0
+        self._order: Ints | None = NO_INTS
+
+    # Who runs.
 
     def hold(self, running: Running) -> None:
         """Enter a box that runs. An overdue one is expected back at the next multiple of the grace after its end."""
-        end_s, grace_s = running.end_s, max(self.policy.overrun_grace_s, 1)
+        end_s, grace_s = _within(running.end_s), max(self.policy.overrun_grace_s, 1)
         if end_s <= self.now_s:
             end_s += grace_s * ((self.now_s - end_s) // grace_s + 1)
             self.overdue.add(running.id)
-        box = Box(running.id, running.slice, running.nodes, running.gpus_per_node, self.now_s, end_s)
-        self.running[box.id] = box
-        self.witness.take(box)
+        # A node that is gone holds nobody up; the slice is held all the same.
+        places = self.places([node for node in running.nodes if node in self.node_numbers])
+        kind = self._kind(len(places), running.gpus_per_node, end_s - self.now_s, NO_INTS, running.slice)
+        self._spare(len(places))
+        take(self.ground, places, kind, self.now_s, end_s, 1)
+        self.running[running.id] = Box(running.id, running.slice, places, kind, self.now_s, end_s)
 
-    def release(self, box_id: str) -> None:
-        """Its GPUs are free from now on; when it was booked for longer, others may move up."""
+    def release(self, box_id: str) -> bool:
+        """Its GPUs are free from now on. True when it was booked for longer."""
         box = self.running.pop(box_id)
-        self.witness.give(box, since_s=self.now_s)
-        if box.end_s > self.now_s:
-            self.freed.add(box)
+        self._spare(len(box.places))
+        take(self.ground, box.places, box.kind, max(self.now_s, box.start_s), box.end_s, -1)
+        for node in box.places:
+            forget_before(self.ground.nodes, node, self.now_s)
+        return box.end_s > self.now_s
 
-    def enroll(self, waiting: Waiting) -> None:
-        insort(self.order, waiting, key=turn_of)
-        self._waiting[waiting.request.id] = waiting
+    # Who waits.
 
-    def submit(self, request: Request) -> None:
-        """A newcomer: its slot is found when the board is settled."""
-        waiting = Waiting(request, request.promise_s)
-        self.enroll(waiting)
-        self.unplaced.append(waiting)
+    def enroll(self, request: Request) -> Waiting:
+        """Into the queue, without a slot."""
+        waiting = Waiting(request, self._row(request), self.turn(request), request.promise_s)
+        self.queue[request.id] = self._at_row[waiting.row] = waiting
+        self.order.add(waiting)
+        self._order = None
+        return waiting
 
-    def next_start_s(self) -> int | None:
-        """When the first slot comes due."""
-        while self._starts:
-            start_s, turn = self._starts[0]
-            waiting = self._waiting.get(turn.id)
-            if waiting is not None and waiting.slot is not None and waiting.slot.start_s == start_s:
-                return start_s
-            heapq.heappop(self._starts)
-        return None
+    def turn(self, request: Request) -> Turn:
+        """When it would be considered."""
+        return Turn.of(request, self.gpu_s(request) if self.policy.name == PolicyName.GUARDED else 0)
 
-    def start_due(self) -> list[Waiting]:
-        """Those whose slots have come, from waiting to running, each in its slot."""
-        due = []
-        while (start_s := self.next_start_s()) is not None and start_s <= self.now_s:
-            waiting = self._waiting.pop(self._starts[0][1].id)
-            del self.order[bisect_left(self.order, waiting.turn, key=turn_of)]
-            self.running[waiting.request.id] = waiting.box
-            due.append(waiting)
-        return due
+    def gpu_s(self, request: Request) -> int:
+        """The work of its box in GPU-seconds; for whole nodes on the largest that it may use."""
+        largest = (self._largest[self.pool_numbers[id_]] for id_ in request.pools if id_ in self.pool_numbers)
+        return request.node_count * (request.gpus_per_node or max(largest, default=0)) * request.length_s
 
-    def place(self, waiting: Waiting, slot: Slot) -> None:
-        waiting.slot = slot
-        box = waiting.box
-        self.witness.forget_before(self.now_s, box.nodes)
-        self.witness.take(box)
-        heapq.heappush(self._starts, (slot.start_s, waiting.turn))
+    def withdraw(self, waiting: Waiting) -> None:
+        """Out of the queue; its slot is free."""
+        if self.has_slot(waiting):
+            self.lift(waiting)
+        self._forget(waiting)
 
-    def move(self, waiting: Waiting, slot: Slot) -> Box:
-        """Give it another slot; answers the old one."""
-        old = waiting.box
-        self.witness.give(old)
-        self.place(waiting, slot)
-        return old
+    @property
+    def nobody_waits(self) -> bool:
+        """No slot is on the ground."""
+        return not bool((self._table.state == WAITING).any())
+
+    def has_slot(self, waiting: Waiting) -> bool:
+        return bool(self._table.state[waiting.row] == WAITING)
+
+    def start_s(self, waiting: Waiting) -> int:
+        """Of its slot."""
+        return int(self._table.slot_s[waiting.row])
+
+    def slot(self, waiting: Waiting) -> Slot | None:
+        return self._slot(self._table, waiting) if self.has_slot(waiting) else None
+
+    def place(self, waiting: Waiting, start_s: int, places: Ints) -> None:
+        """Give it this slot, for which there is room."""
+        table = self._table
+        table.slot_s[waiting.row] = start_s
+        places_of(table, waiting.row)[:] = places
+        self._spare(len(places))
+        passes.put(self.ground, table, waiting.row, 1)
+        table.state[waiting.row] = WAITING
+
+    def lift(self, waiting: Waiting) -> None:
+        """Take its slot away."""
+        self._spare(int(self._table.nodes[waiting.row]))
+        passes.put(self.ground, self._table, waiting.row, -1)
+        self._table.state[waiting.row] = LOOSE
+
+    def box(self, waiting: Waiting) -> Box:
+        """What stands in its slot."""
+        kind, places = passes.kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
+        start_s, request = self.start_s(waiting), waiting.request
+        return Box(request.id, request.slice, places, kind, start_s, start_s + request.length_s)
+
+    # Where there is room.
+
+    def kind(self, request: Request) -> Kind:
+        """As the compiled functions want it. What is beyond all pools has none, and no numbers that could not be counted with."""
+        length_s = max(1, _within(request.length_s))
+        if not (0 < request.node_count <= len(self.node_ids) and 0 <= request.gpus_per_node <= max(self._largest)):
+            return self._kind(0, 0, length_s, NO_INTS, request.slice)
+        pools = [self.pool_numbers[id_] for id_ in dict.fromkeys(request.pools) if id_ in self.pool_numbers]
+        return self._kind(request.node_count, request.gpus_per_node, length_s, np.array(pools, np.int64), request.slice)
 
     def soonest_s(self, request: Request) -> int:
         return max(self.now_s, request.earliest_start_s)
+
+    def earliest(self, kind: Kind, since_s: int, before_s: int = NEVER_S) -> tuple[int, int] | None:
+        """(start, pool) of the first place in `[since_s, before_s)`."""
+        start_s, pool = earliest(self.ground, kind, since_s, before_s)
+        return None if pool == NONE else (start_s, pool)
+
+    def latest(self, kind: Kind, since_s: int, until_s: int) -> tuple[int, int] | None:
+        """(start, pool) of the last place in `[since_s, until_s]`."""
+        start_s, pool = latest(self.ground, kind, since_s, until_s)
+        return None if pool == NONE else (start_s, pool)
+
+    def choose(self, kind: Kind, pool: int, start_s: int) -> Ints:
+        return choose(self.ground, pool, kind, start_s)
+
+    def has_room(self, places: Ints, kind: Kind, start_s: int) -> bool:
+        return room_at(self.ground, places, kind, start_s)
+
+    def earliest_there(self, places: Ints, kind: Kind, since_s: int, until_s: int) -> int | None:
+        start_s = earliest_there(self.ground, places, kind, since_s, until_s)
+        return None if start_s == NEVER_S else start_s
+
+    # The passes.
+
+    def start(self) -> list[Started]:
+        """Start all whose slots have come, and by the guarded policy whoever else fits; they run from now on."""
+        order = self._order_now()
+        if len(order) == 0:
+            return []
+        self._spare_for_moves()
+        if self.policy.name == PolicyName.GUARDED:
+            rows = passes.tick(self.ground, self._now, self._table, order, self.now_s)
+        else:
+            rows = np.empty(len(order), np.int64)
+            rows = rows[: passes.start_due(self._table, order, self.now_s, rows)]
+        return [self._started(self._at_row[int(row)]) for row in rows]
+
+    def compress(self) -> None:
+        """Move slots up as far as the others allow, in order."""
+        self._spare_for_moves()
+        passes.compress(self.ground, self._table, self._order_now(), self.now_s)
+
+    def stand(self, waitings: Iterable[Waiting], slots: Iterable[Slot]) -> list[Waiting]:
+        """Put stored slots on the ground, one after the other; answers those for which there was no room."""
+        rows = {}
+        for waiting, slot in zip(waitings, slots, strict=True):
+            rows[waiting.row] = waiting
+            self._table.slot_s[waiting.row] = slot.start_s
+            places_of(self._table, waiting.row)[:] = self.places(slot.nodes)
+        self._spare_for_moves()
+        broken = passes.stand(self.ground, self._table, np.fromiter(rows, np.int64, len(rows)))
+        return [rows[int(row)] for row in broken]
+
+    def expected(self) -> dict[str, Slot]:
+        """Where and when each would start if nobody came and every box took its whole length. Nothing here changes."""
+        order = self._order_now()
+        if len(order) == 0:
+            return {}
+        self._spare_for_moves()
+        table = self._table._replace(state=self._table.state.copy(), slot_s=self._table.slot_s.copy(), places=self._table.places.copy())
+        if self.policy.name == PolicyName.GUARDED:
+            passes.play(copy_ground(self.ground), self._now, table, order, self.now_s)
+        return {waiting.request.id: self._slot(table, waiting) for waiting in self.order if self.has_slot(waiting)}
+
+    def next_start_s(self) -> int | None:
+        """When the first slot comes due."""
+        order = self._order_now()
+        rows = order[self._table.state[order] == WAITING]
+        return int(self._table.slot_s[rows].min()) if len(rows) else None
+
+    def places(self, nodes: Sequence[str]) -> Ints:
+        return np.array([self.node_numbers[node] for node in nodes], np.int64)
+
+    def slot_at(self, places: Ints, start_s: int) -> Slot:
+        pool = self.pools[int(self.ground.pool_of[places[0]])]
+        return Slot(pool.id, start_s, tuple(self.node_ids[node] for node in places))
+
+    # Inside.
+
+    def _started(self, waiting: Waiting) -> Started:
+        slot, request = self._slot(self._table, waiting), waiting.request
+        self.running[request.id] = self.box(waiting)
+        self._forget(waiting)
+        return Started(request, slot, slot.start_s if waiting.promise_s is None else waiting.promise_s)
+
+    def _slot(self, table: Table, waiting: Waiting) -> Slot:
+        return self.slot_at(places_of(table, waiting.row), int(table.slot_s[waiting.row]))
+
+    def _kind(self, count: int, gpus: int, length_s: int, pools: Ints, slice_: str) -> Kind:
+        limits, amounts = self._limits_of(slice_)
+        return Kind(count, gpus, length_s, pools, limits, amounts)
+
+    def _limits_of(self, slice_: str) -> tuple[Ints, Ints]:
+        """A slice runs one box at a time; without a slice a request waits for nobody of its own."""
+        if not slice_:
+            return NO_INTS, NO_INTS
+        line = self._limits.get(slice_)
+        if line is None:
+            line = self._limits[slice_] = len(self._limits)
+            self.ground = self.ground._replace(limits=with_line(self.ground.limits, 1, self.now_s))
+        return np.array([line], np.int64), np.ones(1, np.int64)
+
+    def _group(self, kind: Kind) -> int:
+        """The number of all that differ in length only."""
+        key = (tuple(kind.pools.tolist()), kind.gpus, kind.nodes)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = len(self._groups)
+            self._now = self._new_now()
+        return group
+
+    def _new_now(self) -> Now:
+        levels = {(pool, gpus): 0 for pools, gpus, _ in self._groups for pool in pools}
+        levels = {level: number for number, level in enumerate(levels)}
+        of_groups = np.full((len(self._groups), max(len(self.pools), 1)), NONE, np.int64)
+        for group, (pools, gpus, _) in enumerate(self._groups):
+            of_groups[group, : len(pools)] = [levels[pool, gpus] for pool in pools]
+        pools_of = np.array([pool for pool, _ in levels], np.int64)
+        gpus_of = np.array([gpus for _, gpus in levels], np.int64)
+        nodes_of = np.array([nodes for _, _, nodes in self._groups], np.int64)
+        return new_now(pools_of, gpus_of, of_groups, nodes_of, node_count=len(self.node_ids))
+
+    def _row(self, request: Request) -> int:
+        if not self._unused:
+            self._grow()
+        row, table, kind = self._unused.pop(), self._table, self.kind(request)
+        table.state[row] = LOOSE
+        table.nodes[row], table.gpus[row], table.length_s[row] = kind.nodes, kind.gpus, kind.length_s
+        table.earliest_s[row] = _within(request.earliest_start_s)
+        for array, values in ((table.pools, kind.pools), (table.limits, kind.limits), (table.amounts, kind.amounts)):
+            array[row, :] = NONE
+            array[row, : len(values)] = values
+        table.group[row] = self._group(kind)
+        self._reserve_places(kind.nodes)
+        self._table.first_place[row] = self._place_count
+        self._place_count += kind.nodes
+        return row
+
+    def _forget(self, waiting: Waiting) -> None:
+        self._table.state[waiting.row] = EMPTY
+        self._unused.append(waiting.row)
+        self.order.remove(waiting)
+        del self.queue[waiting.request.id], self._at_row[waiting.row]
+        self._order = None
+
+    def _order_now(self) -> Ints:
+        if self._order is None:
+            self._order = np.fromiter((waiting.row for waiting in self.order), np.int64, len(self.order))
+        return self._order
+
+    def _grow(self) -> None:
+        old = len(self._table.state)
+        empty = _new_table(old, len(self.pools), 1)
+        columns = (np.concatenate(pair) for pair in zip(self._table[:-1], empty[:-1], strict=True))
+        self._table = Table._make([*columns, self._table.places])
+        self._unused = list(range(2 * old - 1, old - 1, -1))
+
+    def _reserve_places(self, count: int) -> None:
+        """Room for so many more nodes of slots; what was left by those who went is used again."""
+        if self._place_count + count <= len(self._table.places):
+            return
+        rows = [waiting.row for waiting in self.order]
+        kept = sum(int(self._table.nodes[row]) for row in rows)
+        places = np.zeros(2 * (kept + count) + ROWS_AT_FIRST, np.int64)
+        self._place_count = 0
+        for row in rows:
+            moved = places_of(self._table, row)
+            places[self._place_count : self._place_count + len(moved)] = moved
+            self._table.first_place[row] = self._place_count
+            self._place_count += len(moved)
+        self._table = self._table._replace(places=places)
+
+    def _spare(self, node_count: int) -> None:
+        """Steps for one box more: two on each of its lines at most."""
+        nodes, limits = with_spare(self.ground.nodes, 2 * node_count + 2), with_spare(self.ground.limits, 4)
+        if nodes is not self.ground.nodes or limits is not self.ground.limits:
+            self.ground = self.ground._replace(nodes=nodes, limits=limits)
+
+    def _spare_for_moves(self) -> None:
+        """Steps for all slots to be somewhere else, where no two of them share one."""
+        self._spare(self._place_count)
+        self.ground = self.ground._replace(limits=with_spare(self.ground.limits, 2 * len(self.order) + 2))
+
+
+def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
+    nodes = [node for pool in pools for node in pool.nodes]
+    rooms = np.array([node.gpu_count for node in nodes], np.int64)
+    counts = [len(pool.nodes) for pool in pools]
+    window_count = sum(len(node.closed) for node in nodes)
+    ground = Ground(
+        nodes=new_lines(rooms, since_s=now_s, spare=2 * (window_count + len(nodes))),
+        limits=new_lines(NO_INTS, since_s=now_s, spare=4),
+        rooms=rooms,
+        members=np.arange(len(nodes), dtype=np.int64),
+        first=np.cumsum([0, *counts]).astype(np.int64),
+        pool_of=np.repeat(np.arange(len(pools)), counts).astype(np.int64),
+    )
+    for number, node in enumerate(nodes):
+        for window in node.closed if node.gpu_count else ():
+            start_s, end_s = _within(window.start_s), _within(window.end_s)
+            kind = Kind(1, node.gpu_count, end_s - start_s, NO_INTS, NO_INTS, NO_INTS)
+            take(ground, np.array([number], np.int64), kind, start_s, end_s, 1)
+    return ground
+
+
+def _within(at_s: int) -> int:
+    """Nearer than for ever, so that no sum of such times wraps around."""
+    return max(-FOREVER_S, min(at_s, FOREVER_S))
+
+
+def _new_table(rows: int, pool_count: int, limit_count: int) -> Table:
+    def column() -> Ints:
+        return np.zeros(rows, np.int64)
+
+    def columns(width: int) -> Ints:
+        return np.full((rows, width), NONE, np.int64)
+
+    return Table(
+        state=column(),
+        nodes=column(),
+        gpus=column(),
+        length_s=column(),
+        earliest_s=column(),
+        slot_s=column(),
+        pools=columns(pool_count),
+        group=column(),
+        limits=columns(limit_count),
+        amounts=columns(limit_count),
+        first_place=column(),
+        places=np.zeros(rows, np.int64),
+    )

@@ -1,23 +1,26 @@
-"""The planner: conservative backfill with stored slots.
+"""The planner: guarded shortest-first, or conservative backfill, with stored slots.
 
-Every request owns a slot in one feasible plan, the witness, and its promise is that slot's start. A newcomer takes the earliest
-place that all slots leave, so it delays nobody, whatever its priority; slots move up when something comes free, higher priority
-first; they move back only by what nobody could help, and then the promise moves with its cause.
-Source: conservative backfill (Mu'alem and Feitelson, IEEE TPDS 2001), with reservations stored instead of made anew.
+Every request owns a slot in one feasible plan; its promise is that slot's start. A newcomer takes the earliest place that all slots
+leave, after the slack of its pace, so it delays nobody, whatever its priority. Then, guarded, whoever is first in turn may start at any
+moment at which its whole box fits beside everybody else's slot. So every promise is kept by construction; one moves only by what nobody
+could help, with its cause. With slack 0 and slots that move up instead it is conservative backfill (Mu'alem and Feitelson, IEEE TPDS
+2001), with reservations stored instead of made anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from gpr.planner.bands import Forecast
 from gpr.planner.board import Board
-from gpr.planner.improve import improve
 from gpr.planner.limits import most_that_fits
-from gpr.planner.plan import Cause, Explanation, Offer, Placement, Plan, PromiseMove, Reason
+from gpr.planner.pace import Pace
+from gpr.planner.plan import Cause, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
 from gpr.planner.reasons import Reasons
-from gpr.planner.repair import restore
-from gpr.planner.snapshot import Request, Snapshot
-from gpr.planner.waiting import Turn, Waiting
+from gpr.planner.repair import place_anew, restore
+from gpr.planner.snapshot import Arrival, PolicyName, Request, Shadow, Slot, Snapshot
+from gpr.planner.waiting import Waiting, turn_of
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -26,73 +29,102 @@ def plan(snapshot: Snapshot) -> Plan:
     Units: seconds since the Unix epoch, counts of GPUs and nodes. Ids of requests, nodes and pools must be unique each.
     Shapes: one placement a request, in order of turn; pools, running and queue may come in any order.
     Errors: none. What can never start is a placement without a slot.
-    Cost: about linear in the snapshot while nothing is new, broken or free; else one or more fits for each that is.
+    Cost: about linear in the snapshot while nothing is new or broken; else some looks at all nodes for each that is.
     """
-    board = _board_of(snapshot)
-    settle(board)
-    reasons = Reasons(board)
-    return Plan(snapshot.now_s, tuple(_placement(waiting, reasons, snapshot) for waiting in board.order))
+    board, newcomers = _board_of(snapshot)
+    unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
+    remembered = settle(board, newcomers, snapshot)
+    expected = board.expected()
+    reasons = Reasons(board, expected)
+    placements = tuple(_placement(board, waiting, expected, reasons, snapshot) for waiting in board.order)
+    starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
+    forecasts = tuple(forecast_of(board, waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s)
+    return Plan(snapshot.now_s, placements, remembered, forecasts)
 
 
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
     """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
 
-    The first one is what it gets when it may use all its pools. A request in the queue with the candidate's id is left out, so
-    that an edit can be tried. Pools that could never hold it have no offer. Units and cost as for `plan`, which shares the code.
+    Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack. A request in
+    the queue with the candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and
+    cost as for `plan`, which shares the code.
     """
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
-    board = _board_of(replace(snapshot, queue=others))
-    # Those whose turn is later come after it, as they would if it were in the queue.
-    settle(board, until=Turn.of(candidate))
-    reasons = Reasons(board)
-    found = [_offer(board, reasons, candidate, pool, snapshot) for pool in dict.fromkeys(candidate.pools)]
-    return tuple(sorted((offer for offer in found if offer is not None), key=lambda offer: offer.start_s))
+    found = (
+        _offer(replace(snapshot, queue=(*others, replace(candidate, pools=(pool,)))), candidate.id)
+        for pool in dict.fromkeys(candidate.pools)
+    )
+    return tuple(sorted((offer for offer in found if offer is not None), key=lambda offer: (offer.start_s, offer.promise_s)))
 
 
-def settle(board: Board, *, until: Turn | None = None) -> None:
-    """Move slots up where something came free, then give each newcomer (up to a turn) the earliest place left."""
-    improve(board)
-    for waiting in sorted(board.unplaced, key=lambda waiting: waiting.turn):
-        if until is None or waiting.turn < until:
-            _insert(board, waiting)
-    board.unplaced.clear()
+def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
+    """Give a newcomer its slot and its promise. It has none afterwards when nothing could ever hold it."""
+    request = waiting.request
+    kind = board.kind(request)
+    found = board.earliest(kind, board.soonest_s(request))
+    if found is None:
+        return None
+    shadow = None
+    if pace is not None:
+        bound_s, shadow = pace.promise(request, kind, found[0])
+        found = board.earliest(kind, bound_s) or found
+        pace.promised(request, found[0])
+    start_s, pool = found
+    waiting.promise_s = start_s
+    board.place(waiting, start_s, board.choose(kind, pool, start_s))
+    return shadow
 
 
-def _board_of(snapshot: Snapshot) -> Board:
+def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
+    """What is to be foretold of one that waits, its bounds not yet known: so it is the promise."""
+    request, promise_s = waiting.request, board.start_s(waiting) if waiting.promise_s is None else waiting.promise_s
+    promised_wait_s = max(promise_s - board.now_s, 0)
+    gpu_count = board.gpu_s(request) // max(request.length_s, 1)
+    expected_wait_s = max(expected_s - board.now_s, 0)
+    bounds_s = (promised_wait_s, promised_wait_s)
+    return Forecast(request.id, board.now_s, request.length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s)
+
+
+def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot) -> Remembered | None:
+    """Give a slot to all that have none, in order of turn."""
+    is_guarded = board.policy.name == PolicyName.GUARDED
+    if not is_guarded:
+        board.compress()
+    pace = Pace(board, snapshot.memory) if is_guarded and any(w.promise_s is None for w in newcomers) else None
+    shadows: list[Shadow] = []
+    arrivals: list[tuple[str, Arrival]] = []
+    for waiting in sorted(newcomers, key=turn_of):
+        if waiting.promise_s is not None:
+            # Promised, but it came without a slot: whoever took that away changed the request.
+            waiting.displaced = Cause.CHANGED, waiting.request.id
+            place_anew(board, waiting)
+            continue
+        shadow = admit(board, pace, waiting)
+        if not board.has_slot(waiting):
+            continue  # it can never start, so it overtakes nobody
+        arrivals.append((waiting.request.id, Arrival(board.now_s, waiting.request.priority, board.gpu_s(waiting.request))))
+        shadows += [shadow] if shadow is not None else []
+    return Remembered(tuple(arrivals), tuple(shadows), *pace.sums) if pace is not None and arrivals else None
+
+
+def _board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
     board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy)
     for running in snapshot.running:
         board.hold(running)
-    restore(board, [Waiting(request, request.promise_s) for request in snapshot.queue])
-    if snapshot.policy.may_improve and snapshot.freed_nodes is None:
-        board.freed.add_all()
-    elif snapshot.policy.may_improve:
-        board.freed.add_nodes(snapshot.freed_nodes or ())
-        board.freed.add_slices(snapshot.freed_slices)
-    return board
+    return board, restore(board, snapshot.queue)
 
 
-def _insert(board: Board, waiting: Waiting) -> None:
-    slot = board.witness.earliest(waiting.request, board.soonest_s(waiting.request))
-    if slot is None:
-        return
-    board.place(waiting, slot)
-    if waiting.promise_s is None:
-        waiting.promise_s = slot.start_s
-    elif waiting.displaced is None:
-        # Promised, but it came without a slot: whoever took that away changed the request.
-        waiting.displaced = Cause.CHANGED, waiting.request.id
-
-
-def _placement(waiting: Waiting, reasons: Reasons, snapshot: Snapshot) -> Placement:
-    request, slot = waiting.request, waiting.slot
-    if slot is None:
+def _placement(board: Board, waiting: Waiting, expected: Mapping[str, Slot], reasons: Reasons, snapshot: Snapshot) -> Placement:
+    request, start = waiting.request, expected.get(waiting.request.id)
+    if start is None:
         most = most_that_fits(snapshot.pools, request)
         never = Explanation(Reason.NEVER_FITS, (), 0, most.node_count, most.gpus_per_node)
-        return Placement(request.id, None, waiting.promise_s, False, never)
-    explanation = reasons.explain(request, slot)
-    moved = _move_of(waiting, slot.start_s, snapshot.policy.promise_tolerance_s)
+        return Placement(request.id, None, None, waiting.promise_s, False, never, turn_key=waiting.turn.key)
+    starts_now = start.start_s <= snapshot.now_s
+    slot = start if starts_now else board.slot(waiting)
+    moved = _move_of(waiting, board.start_s(waiting), snapshot.policy.promise_tolerance_s)
     promise_s = moved.new_s if moved is not None else waiting.promise_s
-    return Placement(request.id, slot, promise_s, slot.start_s <= snapshot.now_s, explanation, moved)
+    return Placement(request.id, slot, start.start_s, promise_s, starts_now, reasons.explain(request, start), moved, waiting.turn.key)
 
 
 def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | None:
@@ -103,10 +135,16 @@ def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | 
     return PromiseMove(promise_s, start_s, cause, cause_id)
 
 
-def _offer(board: Board, reasons: Reasons, candidate: Request, pool: str, snapshot: Snapshot) -> Offer | None:
-    slot = board.witness.earliest(replace(candidate, pools=(pool,)), board.soonest_s(candidate))
-    if slot is None:
+def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
+    """The candidate is in the queue, without a slot."""
+    board, newcomers = _board_of(snapshot)
+    waiting = board.queue[candidate_id]
+    settle(board, newcomers, snapshot)
+    if not board.has_slot(waiting):
         return None
-    where = next(p for p in snapshot.pools if p.id == pool)
-    explanation = reasons.explain(candidate, slot)
-    return Offer(pool, where.cluster, where.shape, slot.start_s, slot.start_s, slot, explanation)
+    expected = board.expected()
+    start = expected[candidate_id]
+    pool = next(pool for pool in snapshot.pools if pool.id == start.pool)
+    explanation = Reasons(board, expected).explain(waiting.request, start)
+    forecast = forecast_of(board, waiting, start.start_s)
+    return Offer(pool.id, pool.cluster, pool.shape, start.start_s, board.start_s(waiting), start, explanation, forecast)

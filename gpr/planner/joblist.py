@@ -158,10 +158,10 @@ def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job) -> None:
 
 
 def request_of(job: Job, *, rank: int, length_s: int, priority: int) -> Request:
-    """As submitted: each job is a slice of its own, so that none waits for another of its project."""
+    """As submitted: a job shares no slice with others, so that none waits for another of its project."""
     return Request(
         id=job.id,
-        slice=job.id,
+        slice="",
         project=job.project,
         priority=priority,
         rank=rank,

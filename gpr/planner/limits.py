@@ -23,8 +23,8 @@ def most_that_fits(pools: Iterable[Pool], request: Request) -> Most:
     """As if every pool were empty and open. A box stands in one pool. O(nodes log nodes); never fails."""
     sizes = [_sizes(pool) for pool in pools if pool.id in request.pools]
     node_count = max((_node_count(of_pool, request.gpus_per_node) for of_pool in sizes), default=0)
-    gpus_per_node = max((of_pool[min(request.node_count, len(of_pool)) - 1] for of_pool in sizes if of_pool), default=0)
-    return Most(0 < request.node_count <= node_count, node_count, gpus_per_node)
+    gpus_per_node = max((of_pool[max(1, min(request.node_count, len(of_pool))) - 1] for of_pool in sizes if of_pool), default=0)
+    return Most(0 < request.node_count <= node_count and request.gpus_per_node >= 0, node_count, gpus_per_node)
 
 
 def _sizes(pool: Pool) -> list[int]:

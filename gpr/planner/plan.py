@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpr.planner.snapshot import Slot
+from gpr.planner.bands import Forecast
+from gpr.planner.snapshot import Arrival, Shadow, Slot
 
 
 class Reason(StrEnum):
@@ -65,14 +66,20 @@ class PromiseMove:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The plan for one request. `slot` is None only when it NEVER_FITS; then `promise_s` is None or what it was."""
+    """The plan for one request. `slot` is None only when it NEVER_FITS; then `promise_s` is None or what it was.
+
+    `start_s`: when it starts if nobody comes and every box takes its whole length; no later than its slot, which it is to keep.
+    `turn_key`: among equals in priority and share the least is considered first.
+    """
 
     id: str
     slot: Slot | None
+    start_s: int | None
     promise_s: int | None
     starts_now: bool
     explanation: Explanation
     moved: PromiseMove | None = None
+    turn_key: int = 0
 
     @property
     def is_late(self) -> bool:
@@ -82,11 +89,27 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class Remembered:
+    """What newcomers add to the snapshot's memory: their work, their shadows if they have one, and the sums as they are now."""
+
+    arrivals: tuple[tuple[str, Arrival], ...]
+    shadows: tuple[Shadow, ...]
+    promised_s: float
+    patient_s: float
+    summed_at_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """One placement a request, in the order in which the planner considered them."""
+    """One placement a request, in the order in which the planner considered them.
+
+    `remembered`: None when nobody was new. `forecasts`: of the new ones that have to wait, their bounds not known yet.
+    """
 
     now_s: int
     placements: tuple[Placement, ...]
+    remembered: Remembered | None = None
+    forecasts: tuple[Forecast, ...] = ()
 
     @property
     def starts(self) -> tuple[Placement, ...]:
@@ -95,7 +118,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A start that the planner can give now, in one pool: `start_s` as the queue stands, `promise_s` at the latest."""
+    """A start that the planner can give now, in one pool: `start_s` as the queue stands, `promise_s` at the latest.
+
+    `forecast`: what to ask past promises about, its bounds not known yet.
+    """
 
     pool: str
     cluster: str
@@ -104,3 +130,4 @@ class Offer:
     promise_s: int
     slot: Slot
     explanation: Explanation
+    forecast: Forecast

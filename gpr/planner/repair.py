@@ -1,76 +1,90 @@
-"""Put the stored slots back into the witness, and mend what no longer holds.
+"""Put the stored slots back on the board, and mend what no longer holds.
 
 Two kinds of harm, two cures, so that as little as possible moves:
 - A delay (nobody planned for a while, a box is overdue): who cannot start in time is shoved back on its own nodes, by no more than
   the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
-- A loss (a node is gone or closed, the request was edited, a running box was extended): only the broken slots move, each to the
-  earliest place that the others leave, best promise first.
+- A loss (a node is gone or closed, the request was edited, a running box was extended): only the broken slots move, best promise first:
+  to the latest place that keeps the promise, else to the earliest place there is.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpr.planner.board import Board
+from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
-from gpr.planner.snapshot import Request, Slot
-from gpr.planner.waiting import Waiting, box_of
-from gpr.planner.witness import Box
+from gpr.planner.snapshot import PolicyName, Request, Slot
+from gpr.planner.waiting import Waiting
 
 
-def restore(board: Board, queue: Iterable[Waiting]) -> None:
-    """Place all that have a stored slot, there if it is possible. Running boxes must be on the board already.
+def restore(board: Board, queue: Iterable[Request]) -> list[Waiting]:
+    """Enroll all, and place those that have a stored slot, there if it is possible. Running boxes must be on the board already.
 
-    Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is broken.
+    Answers those that have no slot yet. Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is
+    broken.
     """
+    loose: list[Waiting] = []
     standing: list[_Stored] = []
     lost: list[_Stored] = []
-    for waiting in queue:
-        slot = waiting.request.slot
-        board.enroll(waiting)
+    for request in queue:
+        waiting, slot = board.enroll(request), request.slot
         if slot is None:
-            board.unplaced.append(waiting)
+            loose.append(waiting)
             continue
-        stored = _Stored(waiting, slot, slot.start_s if waiting.promise_s is None else waiting.promise_s)
-        waiting.promise_s = stored.promise_s
-        waiting.displaced = _misfit(board, waiting.request, slot)
-        (standing if waiting.displaced is None else lost).append(stored)
+        if waiting.promise_s is None:
+            waiting.promise_s = slot.start_s
+        waiting.displaced = _misfit(board, request, slot)
+        (standing if waiting.displaced is None else lost).append(_Stored(waiting, slot))
     lost += _stand(board, standing)
-    _place_anew(board, lost)
+    for stored in sorted(lost, key=lambda stored: stored.by_promise):
+        place_anew(board, stored.waiting)
+    return loose
+
+
+def place_anew(board: Board, waiting: Waiting) -> None:
+    """A request that was promised, and has lost its slot."""
+    kind, since_s = board.kind(waiting.request), board.soonest_s(waiting.request)
+    found = None
+    if board.policy.name == PolicyName.GUARDED and waiting.promise_s is not None:
+        found = board.latest(kind, since_s, waiting.promise_s)
+    found = found or board.earliest(kind, since_s)
+    if found is not None:
+        start_s, pool = found
+        board.place(waiting, start_s, board.choose(kind, pool, start_s))
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
     waiting: Waiting
     slot: Slot
-    promise_s: int
 
     @property
     def by_start(self) -> tuple[int, int, int, int, str]:
-        turn = self.waiting.turn
-        return self.slot.start_s, turn.minus_priority, self.promise_s, turn.rank, turn.id
+        return self.slot.start_s, *self.by_promise
 
     @property
     def by_promise(self) -> tuple[int, int, int, str]:
-        turn = self.waiting.turn
-        return turn.minus_priority, self.promise_s, turn.rank, turn.id
+        turn, promise_s = self.waiting.turn, self.waiting.promise_s
+        return turn.minus_priority, self.slot.start_s if promise_s is None else promise_s, turn.rank, turn.id
 
 
 def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
     """Why the slot is no place for the request, whoever else is there."""
     changed = (Cause.CHANGED, request.id)
-    if not len(slot.nodes) == len(set(slot.nodes)) == request.node_count:
+    if not 0 < len(slot.nodes) == len(set(slot.nodes)) == request.node_count or slot.start_s > FOREVER_S:
         return changed
     # A pool whose last node is gone is gone from the request's pools as well: that is no edit.
-    members = board.members.get(slot.pool, frozenset())
-    if slot.pool not in request.pools and members:
+    pool = board.pool_numbers.get(slot.pool)
+    if slot.pool not in request.pools and pool is not None:
         return changed
     for node_id in slot.nodes:
-        if node_id not in members:
+        node = board.node_numbers.get(node_id)
+        if node is None or pool is None or board.ground.pool_of[node] != pool:
             return Cause.NODE_FAILURE, node_id
-        if not 0 < board.witness.level(node_id, request.gpus_per_node) <= board.witness.nodes[node_id].gpu_count:
+        if not 0 < (request.gpus_per_node or board.ground.rooms[node]) <= board.ground.rooms[node]:
             return changed
     return changed if slot.start_s < request.earliest_start_s else None
 
@@ -79,53 +93,71 @@ def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     """Place these where they were stored, or shove them back; answers those that are lost."""
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
     shove_s = max(late_s, board.policy.overrun_grace_s if board.overdue else 0)
-    obstacles = _Obstacles(board)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
-    return [stored for stored in in_order if not _stand_one(board, stored, shove_s, obstacles)]
+    obstacles = _Obstacles(board)
+    if shove_s > 0:
+        return [stored for stored in in_order if not _stand_one(board, stored, shove_s, obstacles)]
+    broken = {id(w) for w in board.stand([stored.waiting for stored in in_order], [stored.slot for stored in in_order])}
+    lost = [stored for stored in in_order if id(stored.waiting) in broken]
+    for stored in lost:
+        waiting = stored.waiting
+        waiting.displaced = obstacles.cause(_Stay.of(board, waiting, stored.slot.start_s, board.places(stored.slot.nodes)))
+    return lost
 
 
 def _stand_one(board: Board, stored: _Stored, shove_s: int, obstacles: _Obstacles) -> bool:
     """False when it could not be placed."""
-    waiting, slot = stored.waiting, stored.slot
-    if slot.start_s < board.now_s:
-        slot = replace(slot, start_s=board.now_s)
+    waiting = stored.waiting
+    kind, places = board.kind(waiting.request), board.places(stored.slot.nodes)
+    start_s = max(stored.slot.start_s, board.now_s)
+    if start_s > stored.slot.start_s:
         waiting.displaced = Cause.LATE_TICK, waiting.request.id
-    box = box_of(waiting.request, slot)
-    start_s: int | None = slot.start_s
-    if not board.witness.has_room(box):
-        waiting.displaced = obstacles.cause(box)
-        board.freed.add(box)
-        start_s = board.witness.earliest_there(box, latest_s=slot.start_s + shove_s) if shove_s > 0 else None
-    if start_s is None:
-        return False
-    board.place(waiting, replace(slot, start_s=start_s))
+    if not board.has_room(places, kind, start_s):
+        waiting.displaced = obstacles.cause(_Stay.of(board, waiting, start_s, places))
+        found_s = board.earliest_there(places, kind, start_s, start_s + shove_s)
+        if found_s is None:
+            return False
+        start_s = found_s
+    board.place(waiting, start_s, places)
     obstacles.add(waiting)
     return True
-
-
-def _place_anew(board: Board, lost: list[_Stored]) -> None:
-    for stored in sorted(lost, key=lambda stored: stored.by_promise):
-        waiting = stored.waiting
-        board.freed.add(box_of(waiting.request, stored.slot))
-        slot = board.witness.earliest(waiting.request, board.soonest_s(waiting.request))
-        if slot is not None:
-            board.place(waiting, slot)
 
 
 OVERDUE = 0
 
 
 @dataclass(frozen=True, slots=True)
+class _Stay:
+    """A box on nodes and in its slice over time."""
+
+    id: str
+    slice: str
+    places: Ints
+    start_s: int
+    end_s: int
+
+    @classmethod
+    def of(cls, board: Board, waiting: Waiting, start_s: int, places: Ints) -> _Stay:
+        request = waiting.request
+        return cls(request.id, request.slice, places, start_s, start_s + request.length_s)
+
+    @property
+    def keys(self) -> list[object]:
+        """Where it can be in the way."""
+        return [*(int(node) for node in self.places), *([self.slice] if self.slice else [])]
+
+
+@dataclass(frozen=True, slots=True)
 class _Rival:
     """A box on the board. `weight` ranks whom to blame: overdue, displaced, running, any other."""
 
-    box: Box
+    stay: _Stay
     weight: int
     cause: tuple[Cause, str]
 
     @property
     def blame(self) -> tuple[int, int, str]:
-        return self.weight, -self.box.end_s, self.box.id
+        return self.weight, -self.stay.end_s, self.stay.id
 
 
 class _Obstacles:
@@ -133,48 +165,44 @@ class _Obstacles:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._rivals: dict[str, list[_Rival]] | None = None
+        self._rivals: dict[object, list[_Rival]] | None = None
 
-    def cause(self, box: Box) -> tuple[Cause, str]:
+    def cause(self, stay: _Stay) -> tuple[Cause, str]:
         if self._rivals is None:
             self._rivals = self._index()
-        near = [rival for key in _places(box) for rival in self._rivals[key]]
-        in_way = [rival for rival in near if rival.box.start_s < box.end_s and rival.box.end_s > box.start_s]
+        near = [rival for key in stay.keys for rival in self._rivals[key]]
+        in_way = [rival for rival in near if rival.stay.start_s < stay.end_s and rival.stay.end_s > stay.start_s]
         worst = min(in_way, key=lambda rival: rival.blame, default=None)
         # A box that is overdue holds the node, open or closed.
         if worst is not None and worst.weight == OVERDUE:
             return worst.cause
-        for node in box.nodes:
-            for window in self._board.closed[node]:
-                if window.start_s < box.end_s and window.end_s > box.start_s:
-                    return Cause.NODE_FAILURE, node
-        return worst.cause if worst is not None else (Cause.CHANGED, box.id)
+        for node in stay.places:
+            for window in self._board.closed[self._board.node_ids[node]]:
+                if window.start_s < stay.end_s and window.end_s > stay.start_s:
+                    return Cause.NODE_FAILURE, self._board.node_ids[node]
+        return worst.cause if worst is not None else (Cause.CHANGED, stay.id)
 
     def add(self, waiting: Waiting) -> None:
         """A slot that was placed since."""
         if self._rivals is not None:
-            self._enter(self._rivals, self._of_waiting(waiting))
+            self._enter(self._rivals, waiting)
 
-    def _index(self) -> dict[str, list[_Rival]]:
-        rivals: dict[str, list[_Rival]] = defaultdict(list)
+    def _index(self) -> dict[object, list[_Rival]]:
+        rivals: dict[object, list[_Rival]] = defaultdict(list)
         for box in self._board.running.values():
             is_overdue = box.id in self._board.overdue
-            self._enter(rivals, _Rival(box, OVERDUE if is_overdue else 2, (Cause.OVERRUN, box.id)))
+            stay = _Stay(box.id, box.slice, box.places, box.start_s, box.end_s)
+            for key in stay.keys:
+                rivals[key].append(_Rival(stay, OVERDUE if is_overdue else 2, (Cause.OVERRUN, box.id)))
         for waiting in self._board.order:
-            if waiting.slot is not None:
-                self._enter(rivals, self._of_waiting(waiting))
+            self._enter(rivals, waiting)
         return rivals
 
-    def _of_waiting(self, waiting: Waiting) -> _Rival:
-        if waiting.displaced is not None:
-            return _Rival(waiting.box, 1, waiting.displaced)
-        return _Rival(waiting.box, 3, (Cause.CHANGED, waiting.request.id))
-
-    def _enter(self, rivals: dict[str, list[_Rival]], rival: _Rival) -> None:
-        for key in _places(rival.box):
-            rivals[key].append(rival)
-
-
-def _places(box: Box) -> list[str]:
-    """Where a box can be in the way. Slices and nodes have their own names."""
-    return [*(f"node {node}" for node in box.nodes), f"slice {box.slice}"]
+    def _enter(self, rivals: dict[object, list[_Rival]], waiting: Waiting) -> None:
+        slot = self._board.slot(waiting)
+        if slot is None:
+            return
+        stay = _Stay.of(self._board, waiting, slot.start_s, self._board.places(slot.nodes))
+        weight, cause = (1, waiting.displaced) if waiting.displaced else (3, (Cause.CHANGED, waiting.request.id))
+        for key in stay.keys:
+            rivals[key].append(_Rival(stay, weight, cause))

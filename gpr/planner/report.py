@@ -18,7 +18,7 @@ from gpr.planner.snapshot import Pool
 
 # A start by so much later than promised still counts as kept, and as within a minute.
 MINUTE_S: Final = 60
-BASIS: Final = "promise is the bound: p50 and p90 are the promise, no history is used yet"
+BASIS: Final = "promise: the bound given at submission; p50 and p90: how past promises of the class turned out, steered by every outcome"
 SCHEDULE_COLUMNS: Final = ("id", "start_s", "end_s", "nodes", "gpus_per_node")
 
 
@@ -37,7 +37,7 @@ def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
         "utilization": _used_gpu_s(runs, pools) / (makespan_s * sum(n.gpu_count for p in pools for n in p.nodes)),
         "makespan_s": makespan_s,
         "estimate": _estimate(runs),
-        "plan_s": {"mean": _mean(replay.plan_s), "p99": _quantile(replay.plan_s, 0.99), "max": max(replay.plan_s)},
+        "plan_s": {"mean": _mean(replay.plan_s), "p99": quantile(replay.plan_s, 0.99), "max": max(replay.plan_s)},
     }
 
 
@@ -82,18 +82,20 @@ def _estimate(runs: Sequence[Run]) -> dict[str, Any]:
     late_s = [run.start_s - promise_s for run, promise_s in told]
     waited = [(run, promise_s) for run, promise_s in told if _wait_s(run) > 0]
     margins = [promise_s - run.start_s for run, promise_s in waited]
+    foretold = [(run, run.forecast) for run, _ in waited if run.forecast is not None]
     return {
         "basis": BASIS if told else "no promise",
         "waited": len(waited),
         "promise_kept": _share(late <= MINUTE_S for late in late_s),
         "repromised": sum(late > 0 for late in late_s) if told else None,
         "promised_wait_s": {"mean": _mean([promise_s - run.job.submit_s for run, promise_s in told])},
-        "margin_s": {"p50": _quantile(margins, 0.5), "p90": _quantile(margins, 0.9)},
-        "p90_coverage": _share(margin >= 0 for margin in margins),
-        "p90_width_s": {"p50": 0.0 if waited else None},
+        "margin_s": {"p50": quantile(margins, 0.5), "p90": quantile(margins, 0.9)},
+        "p50_coverage": _share(_wait_s(run) <= told.bounds_s[0] for run, told in foretold),
+        "p90_coverage": _share(_wait_s(run) <= told.bounds_s[1] for run, told in foretold),
+        "p90_width_s": {"p50": quantile([told.bounds_s[1] - told.bounds_s[0] for _, told in foretold], 0.5)},
         "within_1min": _share(error <= MINUTE_S for error in errors),
         "within_10min": _share(error <= 10 * MINUTE_S for error in errors),
-        "median_abs_error_s": _quantile(errors, 0.5),
+        "median_abs_error_s": quantile(errors, 0.5),
     }
 
 
@@ -111,7 +113,7 @@ def _used_gpu_s(runs: Sequence[Run], pools: tuple[Pool, ...]) -> int:
 
 
 def _spread(values: Sequence[float]) -> dict[str, float | None]:
-    quantiles = {f"p{round(level * 100)}": _quantile(values, level) for level in (0.5, 0.9, 0.99)}
+    quantiles = {f"p{round(level * 100)}": quantile(values, level) for level in (0.5, 0.9, 0.99)}
     return {"mean": _mean(values), **quantiles, "max": max(values)}
 
 
@@ -123,7 +125,7 @@ def _share(claims: Iterable[bool]) -> float | None:
     return _mean([float(claim) for claim in claims])
 
 
-def _quantile(values: Sequence[float], level: float) -> float | None:
+def quantile(values: Sequence[float], level: float) -> float | None:
     """Linear between the two nearest values."""
     if not values:
         return None

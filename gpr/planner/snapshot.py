@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Request:
 
     `length_s` is the whole box: entry, duration, exit. `gpus_per_node` 0 means all GPUs of each node. `pools` are the ids of the
     pools it may use, best liked first. `rank` orders equals: who was queued first. `promise_s` and `slot` are None when it is new.
+    `slice` holds one box at a time; empty: none that it shares with others. `share`: of equals in priority who has the least is first.
     """
 
     id: str
@@ -59,6 +61,7 @@ class Request:
     length_s: int
     pools: tuple[str, ...]
     earliest_start_s: int = 0
+    share: int = 0
     promise_s: int | None = None
     slot: Slot | None = None
 
@@ -80,6 +83,33 @@ class Running:
     end_s: int
 
 
+class PolicyName(StrEnum):
+    """How the queue is worked off. Stable codes."""
+
+    GUARDED = "guarded"  # shortest first, beside everybody's promised slot
+    CONSERVATIVE = "conservative"  # each as early as those before it allow
+
+
+@dataclass(frozen=True, slots=True)
+class Slack:
+    """How much later than the earliest start a newcomer may be promised, so that shorter ones can go first.
+
+    Shares of its own length and of the work that is expected to overtake it; never more than so many times what two patient queues
+    would have promised: one of conservative backfill for small boxes, one of strict turn for those of `big_gpus` and more.
+    Source of form and figures: tuned on replays of real job lists, see docs/queue.md and bench/README.md.
+    """
+
+    of_length: float = 0.7
+    of_wait: float = 0.65
+    most_of_patient: float = 3.0
+    most_of_strict: float = 1.5
+    big_gpus: int = 8
+    budget_share: float = 0.05
+    busy_most: float = 0.75
+    remembered_s: int = 3 * 86_400
+    observed_s: int = 5 * 86_400
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How to choose. `overrun_grace_s`: how far ahead an overdue release is expected, again and again until it comes.
@@ -89,26 +119,57 @@ class Policy:
     `promise_tolerance_s`: a slot that is late by no more is no broken promise, so none is moved for it. Ticks are not exact.
     """
 
+    name: PolicyName = PolicyName.GUARDED
     overrun_grace_s: int = 60
     promise_tolerance_s: int = 0
-    # An optimization only: False tells that since the slots were made nothing became free earlier than they assumed,
-    # so no slot can move up. The plan is the same either way; a property test holds that.
-    may_improve: bool = True
+    slack: Slack = field(default_factory=Slack)
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """Where a request would stand in two queues that nobody overtakes, as they were when it came: the measure for slack."""
+
+    id: str
+    gpus_per_node: int
+    patient: Slot
+    patient_end_s: int
+    strict: Slot
+    strict_end_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """That a request came, and how much work it brought."""
+
+    at_s: int
+    priority: int
+    gpu_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is remembered of the past to give newcomers their slack. It shapes promises, never their safety.
+
+    `promised_s`, `patient_s`: sums of promised waits, and of what conservative backfill would have promised, as of `summed_at_s`.
+    `ran_s`, `booked_s`: sums of what boxes used and had booked. All sums fade.
+    """
+
+    shadows: tuple[Shadow, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    promised_s: float = 0.0
+    patient_s: float = 0.0
+    summed_at_s: int = 0
+    ran_s: float = 0.0
+    booked_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that the planner may know.
-
-    `freed_nodes`, `freed_slices`: with `may_improve`, where something became free earlier than the slots assumed since they were
-    made: a box released or given up before the end that it was booked until (or, when overdue, was expected at), a slot withdrawn,
-    a request edited to be smaller, a node that opened. None: nobody kept account, so every slot is tried, which costs a fit each.
-    """
+    """All that the planner may know. `memory` matters only where something new is in the queue."""
 
     now_s: int
     pools: tuple[Pool, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Request, ...] = ()
     policy: Policy = field(default_factory=Policy)
-    freed_nodes: tuple[str, ...] | None = None
-    freed_slices: tuple[str, ...] = ()
+    memory: Memory = field(default_factory=Memory)

@@ -1,50 +1,40 @@
-"""A request in the queue, its turn and its box."""
+"""A request in the queue, and its turn."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpr.planner.plan import Cause
-from gpr.planner.snapshot import Request, Slot
-from gpr.planner.witness import Box
+from gpr.planner.snapshot import Request
 
 
 class Turn(NamedTuple):
-    """The order in which requests are considered: higher priority first, then who was queued first."""
+    """The order in which requests are considered.
+
+    Higher priority first; then who is furthest below its share; then the policy's key, the least work first; then who came first.
+    """
 
     minus_priority: int
+    share: int
+    key: int
     rank: int
     id: str
 
     @classmethod
-    def of(cls, request: Request) -> Turn:
-        return cls(-request.priority, request.rank, request.id)
+    def of(cls, request: Request, key: int = 0) -> Turn:
+        return cls(-request.priority, request.share, key, request.rank, request.id)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Waiting:
-    """A request in the queue, and its slot once it has one. `displaced`: why the slot is not where it was stored."""
+    """A request in the queue. `row` is its number on the board, `displaced` why its slot is not where it was stored."""
 
     request: Request
+    row: int
+    turn: Turn
     promise_s: int | None
-    slot: Slot | None = None
     displaced: tuple[Cause, str] | None = None
-    turn: Turn = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.turn = Turn.of(self.request)
-
-    @property
-    def box(self) -> Box:
-        if self.slot is None:
-            raise ValueError(f"{self.request.id} has no slot")
-        return box_of(self.request, self.slot)
-
-
-def box_of(request: Request, slot: Slot) -> Box:
-    end_s = slot.start_s + request.length_s
-    return Box(request.id, request.slice, slot.nodes, request.gpus_per_node, slot.start_s, end_s)
 
 
 def turn_of(waiting: Waiting) -> Turn:

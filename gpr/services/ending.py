@@ -17,7 +17,7 @@ from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.services.requests import promise_drop
 from gpr.snapshot import snapshot_load
-from gpr.witness import witness_lock
+from gpr.witness import box_ended, witness_lock
 from inventory.services.reservations import reservations_set_window, reservations_want_absent
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -64,6 +64,7 @@ def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None
 @transaction.atomic
 def exit_finish(*, gpr: Gpr, now: datetime) -> None:
     """All nodes are back: it has ended, or waits again with the time that is left, at its old age."""
+    box_ended(gpr, now=now)
     if goes_back(gpr):
         changes: dict[str, Any] = {
             "end_reason": "",

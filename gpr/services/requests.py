@@ -12,6 +12,7 @@ from django.db.models import F
 from accounts.models import User
 from egs.errors import CanNeverStart, IllegalTransition, InvalidInput, NotAllowed, StaleState
 from egs.words import duration_exact, plural
+from gpr.forecasts import forecast_drop
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState, Promise
 from gpr.planner.limits import most_that_fits
@@ -19,7 +20,7 @@ from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request
 from gpr.snapshot import Loaded, snapshot_load
 from gpr.spec import PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
-from gpr.witness import replan, witness_lock
+from gpr.witness import replan, shadow_cut, witness_lock
 from journal.hints import TICK, hint
 from journal.services import event_record
 from slices.models import Role
@@ -149,7 +150,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
     """
     _may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
-    loaded = snapshot_load(now=now)
+    loaded = snapshot_load(now=now, with_memory=True)
     made = _gpr_of(spec)
     if edited is not None:
         made.pk, made.remaining_s = edited.pk, max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
@@ -187,6 +188,8 @@ def _promise_tighten(gpr: Gpr, now: datetime) -> None:
 def promise_drop(gpr: Gpr) -> None:
     """It waits no longer: its slot is free for others."""
     Promise.objects.filter(gpr=gpr).delete()
+    forecast_drop(gpr)
+    shadow_cut(gpr, ran_s=0)
     Gpr.objects.filter(pk=gpr.pk).update(planned_start_at=None, explanation={})
     gpr.planned_start_at, gpr.explanation = None, {}
 

@@ -22,7 +22,7 @@ from egs.pages.strip import Strip, strip_of
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.planner.plan import Reason
-from gpr.selectors import by_id, queue_positions
+from gpr.selectors import QUEUE_ORDER, by_id, queue_positions
 from portal_admin.pages.nav import nav_count
 from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
 from slices.models import Slice
@@ -35,7 +35,6 @@ TEXT_MAX_CHARS = 100
 SPANS = tuple(timedelta(hours=hours) for hours in (1, 3, 6, 12, 24, 72, 168, 672))
 SHOWN_SHARE = 0.8
 STATES = {"": "All", "queued": "Queued", "approval": "Needs approval", "running": "Running", "late": "Late"}
-QUEUE_ORDER = ("-priority", "queued_at", "id")
 WAIT_WORDS = {
     Reason.STARTS_NOW: "starts next",
     Reason.WAITS_FOR_START_TIME: "its earliest start",

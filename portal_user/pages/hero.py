@@ -109,12 +109,19 @@ def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
                 lateness(gpr, seen.event).rstrip("."),
                 tone="late" if late_s(gpr) >= words.MINUTE_S else "",
             ),
-            Fact("Range", "none yet", "too few starts to learn from"),
+            _range(gpr, axis),
             _waited(gpr, seen, axis),
             _had(gpr),
         ]
     facts = [_promise(gpr), _waited(gpr, seen, axis), _provisioning(gpr, seen)]
     return facts if gpr.state == S.PROVISIONING else [_used(gpr, seen), *facts]
+
+
+def _range(gpr: Gpr, axis: Axis) -> Fact:
+    promise = promise_of(gpr)
+    if promise is None or promise.p50_at is None or promise.p90_at is None:
+        return Fact("Range", "none yet", "too few starts to learn from")
+    return Fact("Range", f"{axis.says(promise.p50_at)} to {axis.says(promise.p90_at)}", "half of such start by then, and nine of ten")
 
 
 def _used(gpr: Gpr, seen: Seen) -> Fact:

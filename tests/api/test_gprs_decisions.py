@@ -84,7 +84,7 @@ def test_an_evicted_one_that_would_not_be_queued_again_has_ended(admin: Caller, 
 
 def test_a_priority_moves_it_in_the_queue_and_no_promise_with_it(admin: Caller, world: World) -> None:
     factories.gpr(world.foreign_slice, world.people.outsider, nodes=2)
-    gpr = factories.gpr(world.slice, world.people.owner)
+    gpr = factories.gpr(world.slice, world.people.owner, nodes=2)
     before = admin.get(f"gprs/{gpr.pk}/").json()
 
     after = admin.post(f"gprs/{gpr.pk}/priority/", {"priority": 300, "why": "Deadline."}).json()

@@ -125,7 +125,7 @@ def test_a_promise_that_was_moved_says_when_and_why_but_not_which_stranger(owner
 
 def test_the_position_rises_as_those_before_it_go(owner: Caller, outsider: Caller, world: World) -> None:
     first = factories.gpr(world.foreign_slice, world.people.outsider, nodes=2)
-    second = factories.gpr(world.slice, world.people.owner)
+    second = factories.gpr(world.slice, world.people.owner, nodes=2)
     assert owner.get(f"gprs/{second.pk}/").json()["position"] == 2
 
     assert outsider.delete(f"gprs/{first.pk}/").status_code == 204

@@ -1,15 +1,23 @@
-"""Short ways to write a snapshot, and to store a plan as the allocator does."""
+"""Short ways to write a snapshot, and to store a plan and what is remembered as the allocator does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpr.planner.engine import plan
-from gpr.planner.plan import Placement, Plan
-from gpr.planner.snapshot import Node, Policy, Pool, Request, Running, Slot, Snapshot, Window
+import pytest
 
-TRUSTING = Policy(may_improve=False)
+from gpr.planner.engine import plan
+from gpr.planner.pace import ENDS_FADING
+from gpr.planner.plan import Placement, Plan, PromiseMove
+from gpr.planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
+
+GUARDED = Policy(name=PolicyName.GUARDED)
+CONSERVATIVE = Policy(name=PolicyName.CONSERVATIVE)
+# For statements that hold for both.
+EITHER = pytest.mark.parametrize("policy", [GUARDED, CONSERVATIVE], ids=["guarded", "conservative"])
+# Promises so far were much better than conservative backfill's would have been: all of the slack by length is granted.
+GENEROUS = Memory(patient_s=1e9)
 
 
 def pool(count: int = 1, gpus: int = 8, *, id: str = "p", closed: Mapping[int, tuple[Window, ...]] | None = None) -> Pool:
@@ -29,6 +37,7 @@ def request(
     slice: str | None = None,
     pools: tuple[str, ...] = ("p",),
     earliest: int = 0,
+    share: int = 0,
     promise: int | None = None,
     slot: Slot | None = None,
 ) -> Request:
@@ -36,7 +45,13 @@ def request(
     digits = "".join(filter(str.isdigit, id))
     if rank is None:
         rank = int(digits) if digits else 0
-    return Request(id, slice or f"slice of {id}", "x", priority, rank, count, gpus, length, pools, earliest, promise, slot)
+    own = f"slice of {id}" if slice is None else slice
+    return Request(id, own, "x", priority, rank, count, gpus, length, pools, earliest, share, promise_s=promise, slot=slot)
+
+
+def waiting(id: str, start: int, *nodes: str, promise: int | None = None, gpus: int = 0, length: int = 100) -> Request:
+    """With a stored slot, which is its promise unless told."""
+    return request(id, count=len(nodes), gpus=gpus, length=length, promise=start if promise is None else promise, slot=stand(start, *nodes))
 
 
 def running(id: str, *nodes: str, end: int, gpus: int = 0, slice: str | None = None, pool: str = "p") -> Running:
@@ -52,7 +67,17 @@ def placements(made: Plan) -> dict[str, Placement]:
 
 
 def starts(made: Plan) -> dict[str, int | None]:
+    """When each is expected to start."""
+    return {placement.id: placement.start_s for placement in made.placements}
+
+
+def slots(made: Plan) -> dict[str, int | None]:
+    """When each starts at the latest."""
     return {placement.id: placement.slot.start_s if placement.slot else None for placement in made.placements}
+
+
+def moves(snapshot: Snapshot) -> dict[str, PromiseMove]:
+    return {placement.id: placement.moved for placement in plan(snapshot).placements if placement.moved}
 
 
 def stored(snapshot: Snapshot, made: Plan) -> tuple[Request, ...]:
@@ -67,8 +92,8 @@ def settled(snapshot: Snapshot) -> Snapshot:
     going = {placement.id for placement in made.starts}
     queue = stored(snapshot, made)
     begun = tuple(run(r) for r in queue if r.id in going)
-    waiting = tuple(r for r in queue if r.id not in going)
-    return replace(snapshot, running=snapshot.running + begun, queue=waiting, freed_nodes=None)
+    left = tuple(r for r in queue if r.id not in going)
+    return replace(snapshot, running=snapshot.running + begun, queue=left, memory=remembered(snapshot, made))
 
 
 def run(started: Request) -> Running:
@@ -84,3 +109,43 @@ def run(started: Request) -> Running:
         started.gpus_per_node,
         slot.start_s + started.length_s,
     )
+
+
+def remembered(snapshot: Snapshot, made: Plan) -> Memory:
+    """The snapshot's memory with what the plan adds. Where nobody waited before, older shadows are over."""
+    new = made.remembered
+    if new is None:
+        return snapshot.memory
+    return replace(
+        snapshot.memory,
+        shadows=(snapshot.memory.shadows if any(r.slot for r in snapshot.queue) else ()) + new.shadows,
+        arrivals=snapshot.memory.arrivals + tuple(arrival for _, arrival in new.arrivals),
+        promised_s=new.promised_s,
+        patient_s=new.patient_s,
+        summed_at_s=new.summed_at_s,
+    )
+
+
+def ended(memory: Memory, id_: str, *, now_s: int, ran_s: int, booked_s: int) -> Memory:
+    """A box has run, shorter than it booked or not."""
+    all_ran_s, all_booked_s = memory.ran_s * ENDS_FADING + ran_s, memory.booked_s * ENDS_FADING + booked_s
+    return replace(cut(memory, id_, now_s=now_s, ran_s=ran_s), ran_s=all_ran_s, booked_s=all_booked_s)
+
+
+def cut(memory: Memory, id_: str, *, now_s: int, ran_s: int) -> Memory:
+    """A box used less than it booked: in the queues that nobody overtakes it would have, too."""
+
+    def free_s(start_s: int, end_s: int) -> int:
+        return min(end_s, max(now_s, start_s + ran_s))
+
+    shadows = tuple(
+        replace(
+            s,
+            patient_end_s=free_s(s.patient.start_s, s.patient_end_s),
+            strict_end_s=free_s(s.strict.start_s, s.strict_end_s),
+        )
+        if s.id == id_
+        else s
+        for s in memory.shadows
+    )
+    return replace(memory, shadows=shadows)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gpr.planner.snapshot import Node, Policy, Pool, Request, Running, Snapshot, Window
+from gpr.planner.snapshot import Node, Policy, PolicyName, Pool, Request, Running, Slack, Snapshot, Window
+from tests.planner.build import GENEROUS
 
 GRACE_S = 3
 NOW_S = 100
+# With and without slack, so that slots lie at the earliest start and behind it.
+CONSERVATIVE = Policy(PolicyName.CONSERVATIVE, overrun_grace_s=GRACE_S)
+TIGHT = Policy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=Slack(of_length=0.0))
+ROOMY = Policy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=Slack(of_length=3.0, most_of_patient=8.0, most_of_strict=8.0))
+GUARDED = (TIGHT, ROOMY)
+POLICIES = (CONSERVATIVE, *GUARDED)
 
 
 @st.composite
@@ -34,7 +41,7 @@ def windows(draw: st.DrawFn) -> tuple[Window, ...]:
 def requests(draw: st.DrawFn, id_: str, rank: int) -> Request:
     return Request(
         id=id_,
-        slice=draw(st.sampled_from(["a", "b", id_, id_])),
+        slice=draw(st.sampled_from(["a", "b", "", id_])),
         project="x",
         priority=draw(st.sampled_from([50, 101, 201])),
         rank=rank,
@@ -43,6 +50,7 @@ def requests(draw: st.DrawFn, id_: str, rank: int) -> Request:
         length_s=draw(st.integers(1, 7)),
         pools=draw(st.sampled_from([("p",), ("p", "q"), ("q", "p")])),
         earliest_start_s=draw(st.sampled_from([0, 0, 0, NOW_S + 4])),
+        share=draw(st.sampled_from([0, 0, 0, 1])),
     )
 
 
@@ -61,7 +69,7 @@ def running(draw: st.DrawFn, of_pools: tuple[Pool, ...]) -> tuple[Running, ...]:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, *, most: int = 5) -> Snapshot:
+def snapshots(draw: st.DrawFn, *, most: int = 5, policies: tuple[Policy, ...] = POLICIES) -> Snapshot:
     of_pools = draw(pools())
     queue = tuple(draw(requests(f"r{i}", i)) for i in range(draw(st.integers(1, most))))
     return Snapshot(
@@ -69,5 +77,6 @@ def snapshots(draw: st.DrawFn, *, most: int = 5) -> Snapshot:
         pools=of_pools,
         running=draw(running(of_pools)),
         queue=queue,
-        policy=Policy(overrun_grace_s=GRACE_S),
+        policy=draw(st.sampled_from(policies)),
+        memory=GENEROUS,
     )

@@ -51,7 +51,7 @@ class Oracle:
         return self.sizes[node] - sum(used)
 
     def slice_is_free(self, slice_: str, at_s: int) -> bool:
-        return not any(box.slice == slice_ and at_s in box.seconds for box in self.boxes)
+        return not slice_ or not any(box.slice == slice_ and at_s in box.seconds for box in self.boxes)
 
     def fits(self, request: Request, nodes: Iterable[str], start_s: int) -> bool:
         seconds = range(start_s, start_s + request.length_s)
@@ -62,19 +62,27 @@ class Oracle:
     def least(self, node: str, seconds: range) -> int:
         return min(self.free(node, at_s) for at_s in seconds)
 
-    def earliest(self, request: Request) -> Slot | None:
-        """Every second, every pool, every set of nodes."""
+    def earliest(self, request: Request, slack_s: int = 0) -> Slot | None:
+        """Every second from so long after its soonest start on, every pool, every set of nodes."""
         able = {id_: _able(self.pools[id_], request) for id_ in request.pools if id_ in self.pools}
         if all(len(nodes) < request.node_count for nodes in able.values()):
             return None
-        start_s = max(self.now_s, request.earliest_start_s)
-        while True:
-            for pool_id, of_pool in able.items():
-                nodes = [node for node in of_pool if self.fits(request, [node], start_s)]
-                if len(nodes) >= request.node_count:
-                    best = min(combinations(nodes, request.node_count), key=lambda c: self._cost(c, nodes, request, start_s))
-                    return Slot(pool_id, start_s, best)
+        start_s = max(self.now_s, request.earliest_start_s) + slack_s
+        while (slot := self.at(request, start_s)) is None:
             start_s += 1
+        return slot
+
+    def at(self, request: Request, start_s: int) -> Slot | None:
+        """In the first of its pools that has room, on the best nodes; None before its earliest start."""
+        if start_s < request.earliest_start_s:
+            return None
+        for pool_id in request.pools:
+            able = _able(self.pools[pool_id], request) if pool_id in self.pools else []
+            nodes = [node for node in able if self.fits(request, [node], start_s)]
+            if len(nodes) >= request.node_count:
+                best = min(combinations(nodes, request.node_count), key=lambda c: self._cost(c, nodes, request, start_s))
+                return Slot(pool_id, start_s, best)
+        return None
 
     def _cost(self, chosen: tuple[str, ...], order: list[str], request: Request, start_s: int) -> list[tuple[int, int, int]]:
         """Of the nodes, worst last: GPUs left over, seconds until they no longer suffice, place in the pool."""
@@ -113,8 +121,12 @@ def problems(snapshot: Snapshot, made: Plan) -> list[str]:
         late_s = snapshot.policy.promise_tolerance_s
         if placement.promise_s is None or slot.start_s > placement.promise_s + late_s:
             found.append(f"{request.id} starts at {slot.start_s}, later than promised: {placement.promise_s}")
-        if placement.starts_now is not (slot.start_s == snapshot.now_s):
-            found.append(f"{request.id} starts now: {placement.starts_now}, with a slot at {slot.start_s}")
+        if placement.starts_now is not (slot.start_s == snapshot.now_s) or placement.starts_now is not (
+            placement.start_s == snapshot.now_s
+        ):
+            found.append(f"{request.id} starts now: {placement.starts_now}, with {placement.start_s} and a slot at {slot.start_s}")
+        if placement.start_s is None or not max(snapshot.now_s, request.earliest_start_s) <= placement.start_s <= slot.start_s:
+            found.append(f"{request.id} is expected at {placement.start_s}, with a slot at {slot.start_s}")
         found += _promise_problems(request, placement.promise_s, placement.moved is not None)
         oracle.boxes.append(of_slot(request, slot))
     return found

@@ -11,7 +11,7 @@ from gpr.planner.engine import plan
 from gpr.planner.explain import sentence
 from gpr.planner.plan import Blocker, Explanation, Reason
 from gpr.planner.snapshot import Request, Running, Snapshot, Window
-from tests.planner.build import placements, pool, request, running, settled, starts
+from tests.planner.build import placements, pool, request, running, settled, starts, waiting
 from tests.planner.draw import snapshots
 
 
@@ -50,10 +50,36 @@ def test_a_gang_names_what_holds_each_of_its_nodes_last_first_and_five_at_most()
     assert [blocker.id for blocker in blockers] == ["r6", "r5", "r4", "r3", "r2"]
 
 
-def test_a_node_that_is_free_already_holds_nobody_up() -> None:
+def test_whoever_made_room_last_on_a_node_is_named_also_where_there_was_enough() -> None:
     busy = (running("r", "p0", end=1300), running("part", "p1", end=1200, gpus=4))
 
+    assert [b.id for b in why("gang", request("gang", count=2, gpus=4), busy=busy, nodes=2).blockers] == ["r", "part"]
+
+
+def test_a_node_that_is_free_already_holds_nobody_up() -> None:
+    busy = (running("r", "p0", end=1300),)
+
     assert [b.id for b in why("gang", request("gang", count=2, gpus=4), busy=busy, nodes=2).blockers] == ["r"]
+
+
+def test_guarded_who_is_expected_to_overtake_is_named_not_the_slots_that_nobody_will_need() -> None:
+    """The long one is expected at 1300, once the short one is done, and not where its own slot is."""
+    snapshot = Snapshot(1000, (pool(1),), (running("r", "p0", end=1200),), (waiting("long1", 1600, "p0", length=500), request("short2")))
+
+    explanation = placements(plan(snapshot))["long1"].explanation
+
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("short2", False, 1300),), ahead_count=1)
+
+
+def test_guarded_who_has_no_room_before_a_slot_waits_for_its_owner() -> None:
+    """Nobody is on the node until 1150, but the box is longer than that."""
+    snapshot = Snapshot(
+        1000, (pool(2),), (running("r", "p1", end=1150),), (waiting("wide1", 1150, "p0", "p1"), request("long2", length=250))
+    )
+
+    explanation = placements(plan(snapshot))["long2"].explanation
+
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("wide1", False, 1250),), ahead_count=1)
 
 
 def test_it_waits_for_its_own_slice_when_that_is_what_ends_last() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -9,68 +10,78 @@ from hypothesis import strategies as st
 
 from gpr.planner.engine import offers, plan
 from gpr.planner.plan import Reason
-from gpr.planner.snapshot import Snapshot
-from tests.planner.build import placements, pool, request, running, settled, stand
-from tests.planner.draw import requests, snapshots
-from tests.planner.world import World
+from gpr.planner.snapshot import Policy, Snapshot
+from tests.planner.build import EITHER, placements, pool, request, running, settled, stand
+from tests.planner.draw import CONSERVATIVE, POLICIES, TIGHT, requests, snapshots
+from tests.planner.world import MISHAPS, World
 
 
 @settings(max_examples=200, deadline=None)
 @given(snapshots(), st.data())
-def test_the_best_offer_is_what_the_candidate_gets_when_it_is_submitted(snapshot: Snapshot, data: st.DataObject) -> None:
-    """Also while others are still to be placed, slots can move up, or boxes are overdue."""
+def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitted(snapshot: Snapshot, data: st.DataObject) -> None:
+    """To the second and the node, also while others are still to be placed, or boxes are overdue or ended early."""
     before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=())]))
     candidate = data.draw(requests("new", data.draw(st.sampled_from([-1, 99]))))
 
     found = offers(before, candidate)
 
-    got = placements(plan(replace(before, queue=(*before.queue, candidate))))["new"]
-    if got.slot is None:
-        assert found == ()
-    else:
-        best = found[0]
-        assert (best.slot, best.start_s, best.promise_s) == (got.slot, got.slot.start_s, got.promise_s)
-        assert best.pool == got.slot.pool
-        assert best.explanation.ahead_count == got.explanation.ahead_count
-
-
-@settings(max_examples=150, deadline=None)
-@given(snapshots(), st.data())
-def test_each_offer_is_what_the_candidate_gets_in_that_pool_alone(snapshot: Snapshot, data: st.DataObject) -> None:
-    before = settled(snapshot)
-    candidate = data.draw(requests("new", 99))
-
-    found = offers(before, candidate)
-
-    assert [offer.start_s for offer in found] == sorted(offer.start_s for offer in found)
+    assert [(o.start_s, o.promise_s) for o in found] == sorted((o.start_s, o.promise_s) for o in found)
     for pool_id in candidate.pools:
         only = replace(candidate, pools=(pool_id,))
         got = placements(plan(replace(before, queue=(*before.queue, only))))["new"]
-        told = [(offer.slot, offer.explanation) for offer in found if offer.pool == pool_id]
-        assert told == ([] if got.slot is None else [(got.slot, got.explanation)])
+        told = [(o.start_s, o.promise_s, o.explanation) for o in found if o.pool == pool_id]
+        assert told == ([] if got.slot is None else [(got.start_s, got.promise_s, got.explanation)])
+    for offer in found:
+        assert offer.slot.start_s == offer.start_s <= offer.promise_s
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 10**6))
-def test_an_offer_is_kept_when_time_plays_forward(seed: int) -> None:
-    world = World(seed)
+@settings(max_examples=100, deadline=None)
+@given(snapshots(policies=(CONSERVATIVE, TIGHT)), st.data())
+def test_the_soonest_promise_is_what_the_candidate_gets_when_it_may_use_all_its_pools(snapshot: Snapshot, data: st.DataObject) -> None:
+    candidate = data.draw(requests("new", 99))
+    before = settled(snapshot)
+
+    found = offers(before, candidate)
+
+    got = placements(plan(replace(before, queue=(*before.queue, candidate))))["new"]
+    assert got.promise_s == min((offer.promise_s for offer in found), default=None)
+    if snapshot.policy == CONSERVATIVE and got.slot is not None:
+        assert (found[0].slot, found[0].explanation.ahead_count) == (got.slot, got.explanation.ahead_count)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS))))
+def test_each_offer_is_kept_when_it_is_taken_and_time_plays_forward(seed: int, policy: Policy, mishaps: set[str]) -> None:
+    world = World(seed, policy, frozenset(mishaps))
     for _ in range(12):
         world.step()
+    world.freeze()
     candidate = world.submit()
-    found = offers(replace(world.snapshot(), queue=world.queue[:-1]), candidate)
-    world.tick()
+    for offer in offers(replace(world.snapshot(), queue=world.queue[:-1]), candidate):
+        taken = deepcopy(world)
+        taken.queue = (*world.queue[:-1], replace(candidate, pools=(offer.pool,)))
+        taken.tick()
+        while any(waiting.slot for waiting in taken.queue):
+            taken.pass_s()
 
-    while any(waiting.slot for waiting in world.queue):
-        world.now_s += 1
-        world.end_boxes()
-        world.tick()
-
-    assert [offer.start_s for offer in found[:1]] == [s for id_, s in world.started_s.items() if id_ == candidate.id]
+        assert taken.started_s[candidate.id] == offer.start_s
+        assert taken.first_promise_s[candidate.id] == offer.promise_s
 
 
-def test_offers_come_soonest_first_and_then_in_the_order_of_the_candidates_pools() -> None:
+@EITHER
+def test_offers_change_nothing(policy: Policy) -> None:
+    snapshot = settled(Snapshot(1000, (pool(2),), (running("x", "p0", end=1300),), (request("a1", count=2),), policy))
+    before = plan(snapshot)
+
+    offers(snapshot, request("new", length=50))
+
+    assert plan(snapshot) == before
+
+
+@EITHER
+def test_offers_come_soonest_first_and_then_in_the_order_of_the_candidates_pools(policy: Policy) -> None:
     pools = (pool(1), pool(1, id="q"), pool(1, id="r"))
-    snapshot = Snapshot(1000, pools, (running("x", "q0", end=1300, pool="q"),))
+    snapshot = Snapshot(1000, pools, (running("x", "q0", end=1300, pool="q"),), policy=policy)
 
     found = offers(snapshot, request("new", pools=("q", "r", "p", "r")))
 
@@ -79,14 +90,16 @@ def test_offers_come_soonest_first_and_then_in_the_order_of_the_candidates_pools
     assert found[2].explanation.reason is Reason.WAITS_FOR_GPUS
 
 
-def test_a_pool_that_could_never_hold_the_candidate_makes_no_offer() -> None:
-    snapshot = Snapshot(1000, (pool(1), pool(2, id="q")))
+@EITHER
+def test_a_pool_that_could_never_hold_the_candidate_makes_no_offer(policy: Policy) -> None:
+    snapshot = Snapshot(1000, (pool(1), pool(2, id="q")), policy=policy)
 
     assert [offer.pool for offer in offers(snapshot, request("new", count=2, pools=("p", "q", "unknown")))] == ["q"]
 
 
-def test_an_edit_can_be_tried_without_standing_in_its_own_way() -> None:
-    snapshot = settled(Snapshot(1000, (pool(1),), (running("x", "p0", end=1300),), (request("a1"),)))
+@EITHER
+def test_an_edit_can_be_tried_without_standing_in_its_own_way(policy: Policy) -> None:
+    snapshot = settled(Snapshot(1000, (pool(1),), (running("x", "p0", end=1300),), (request("a1"),), policy))
 
     (offer,) = offers(snapshot, request("a1", length=5000))
 

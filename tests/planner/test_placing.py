@@ -9,12 +9,13 @@ import pytest
 from gpr.planner.engine import plan
 from gpr.planner.limits import Most, most_that_fits
 from gpr.planner.plan import Reason
-from gpr.planner.snapshot import Node, Pool, Request, Snapshot, Window
-from tests.planner.build import TRUSTING, placements, pool, request, running, settled, stand, starts
+from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window
+from tests.planner.build import CONSERVATIVE, EITHER, placements, pool, request, running, settled, stand, starts
 
 
-def test_an_empty_pool_gives_nodes_at_once() -> None:
-    made = plan(Snapshot(1000, (pool(2),), queue=(request("a", count=2),)))
+@EITHER
+def test_an_empty_pool_gives_nodes_at_once(policy: Policy) -> None:
+    made = plan(Snapshot(1000, (pool(2),), queue=(request("a", count=2),), policy=policy))
 
     (placement,) = made.starts
     assert placement.slot == stand(1000, "p0", "p1")
@@ -22,8 +23,9 @@ def test_an_empty_pool_gives_nodes_at_once() -> None:
     assert placement.explanation.reason is Reason.STARTS_NOW
 
 
-def test_a_full_node_gives_its_gpus_when_its_box_ends() -> None:
-    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1300),), (request("a"),)))
+@EITHER
+def test_a_full_node_gives_its_gpus_when_its_box_ends(policy: Policy) -> None:
+    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1300),), (request("a"),), policy=policy))
 
     assert starts(made) == {"a": 1300}
     assert made.starts == ()
@@ -32,7 +34,7 @@ def test_a_full_node_gives_its_gpus_when_its_box_ends() -> None:
 def test_a_short_request_slips_in_front_of_a_gang_that_waits() -> None:
     busy = (running("r", "p0", end=1300),)
     gang = request("gang1", count=2)
-    before = settled(Snapshot(1000, (pool(2),), busy, (gang,)))
+    before = settled(Snapshot(1000, (pool(2),), busy, (gang,), policy=CONSERVATIVE))
 
     made = plan(replace(before, queue=(*before.queue, request("short2", length=300), request("long3", length=301))))
 
@@ -42,33 +44,36 @@ def test_a_short_request_slips_in_front_of_a_gang_that_waits() -> None:
 def test_among_newcomers_higher_priority_goes_first_and_then_who_was_queued_first() -> None:
     queue = (request("a1", priority=50), request("b2"), request("c3"), request("d4", priority=201))
 
-    made = plan(Snapshot(1000, (pool(1),), queue=queue))
+    made = plan(Snapshot(1000, (pool(1),), queue=queue, policy=CONSERVATIVE))
 
     assert starts(made) == {"d4": 1000, "b2": 1100, "c3": 1200, "a1": 1300}
     assert [placement.id for placement in made.placements] == ["d4", "b2", "c3", "a1"]
 
 
-def test_a_higher_priority_that_comes_later_breaks_no_promise() -> None:
-    before = settled(Snapshot(1000, (pool(1),), (running("r", "p0", end=1300),), (request("low1", priority=1),)))
+@EITHER
+def test_a_higher_priority_that_comes_later_breaks_no_promise(policy: Policy) -> None:
+    before = settled(Snapshot(1000, (pool(1),), (running("r", "p0", end=1300),), (request("low1", priority=1),), policy=policy))
 
     made = plan(replace(before, queue=(*before.queue, request("high2", priority=300))))
 
     assert starts(made) == {"low1": 1300, "high2": 1400}
 
 
-def test_parts_of_nodes_are_packed_so_that_whole_nodes_stay_whole() -> None:
+@EITHER
+def test_parts_of_nodes_are_packed_so_that_whole_nodes_stay_whole(policy: Policy) -> None:
     busy = (running("r", "p1", end=5000, gpus=6),)
 
-    made = plan(Snapshot(1000, (pool(3),), busy, (request("part1", gpus=2), request("whole2", count=2))))
+    made = plan(Snapshot(1000, (pool(3),), busy, (request("part1", gpus=2), request("whole2", count=2)), policy=policy))
 
     assert placements(made)["part1"].slot == stand(1000, "p1")
     assert placements(made)["whole2"].slot == stand(1000, "p0", "p2")
 
 
-def test_of_nodes_with_as_much_left_over_the_one_with_the_shorter_gap_is_taken() -> None:
+@EITHER
+def test_of_nodes_with_as_much_left_over_the_one_with_the_shorter_gap_is_taken(policy: Policy) -> None:
     closed = {0: (Window(2000, 3000),), 1: (Window(1500, 3000),)}
 
-    made = plan(Snapshot(1000, (pool(2, closed=closed),), queue=(request("a", length=400),)))
+    made = plan(Snapshot(1000, (pool(2, closed=closed),), queue=(request("a", length=400),), policy=policy))
 
     assert placements(made)["a"].slot == stand(1000, "p1")
 
@@ -77,16 +82,17 @@ def test_of_nodes_with_as_much_left_over_the_one_with_the_shorter_gap_is_taken()
 def test_a_whole_node_is_never_shared(gpus: int) -> None:
     busy = (running("r", "p0", end=1300, gpus=1),)
 
-    made = plan(Snapshot(1000, (pool(1),), busy, (request("whole1", gpus=gpus), request("part2", gpus=1, length=301))))
+    made = plan(Snapshot(1000, (pool(1),), busy, (request("whole1", gpus=gpus), request("part2", gpus=1, length=301)), policy=CONSERVATIVE))
 
     assert starts(made) == {"whole1": 1300, "part2": 1400}
 
 
-def test_all_gpus_of_each_node_is_what_each_node_has() -> None:
+@EITHER
+def test_all_gpus_of_each_node_is_what_each_node_has(policy: Policy) -> None:
     mixed = Pool("p", "c", "s", (Node("small", 4), Node("large", 8)))
     busy = (running("r", "large", end=1300, gpus=1),)
 
-    made = plan(Snapshot(1000, (mixed,), busy, (request("a1"), request("b2", count=2))))
+    made = plan(Snapshot(1000, (mixed,), busy, (request("a1"), request("b2", count=2)), policy=policy))
 
     assert placements(made)["a1"].slot == stand(1000, "small")
     assert placements(made)["b2"].slot == stand(1300, "small", "large")
@@ -95,68 +101,70 @@ def test_all_gpus_of_each_node_is_what_each_node_has() -> None:
 def test_a_slice_holds_one_box_at_a_time_however_much_is_free() -> None:
     queue = (request("a1", slice="s"), request("b2", slice="s", length=50), request("c3"))
 
-    made = plan(Snapshot(1000, (pool(9),), (running("r", "p0", end=1020, slice="s"),), queue))
+    made = plan(Snapshot(1000, (pool(9),), (running("r", "p0", end=1020, slice="s"),), queue, policy=CONSERVATIVE))
 
     assert starts(made) == {"a1": 1020, "b2": 1120, "c3": 1000}
 
 
-def test_a_short_box_goes_into_a_gap_of_its_slice() -> None:
+@EITHER
+def test_a_short_box_goes_into_a_gap_of_its_slice(policy: Policy) -> None:
     queue = (request("a1", slice="s", earliest=1100), request("b2", slice="s"), request("c3", slice="s"))
 
-    assert starts(plan(Snapshot(1000, (pool(9),), queue=queue))) == {"a1": 1100, "b2": 1000, "c3": 1200}
+    assert starts(plan(Snapshot(1000, (pool(9),), queue=queue, policy=policy))) == {"a1": 1100, "b2": 1000, "c3": 1200}
 
 
-def test_of_several_pools_the_soonest_is_taken_and_then_the_one_that_is_liked_best() -> None:
+@EITHER
+def test_of_several_pools_the_soonest_is_taken_and_then_the_one_that_is_liked_best(policy: Policy) -> None:
     pools = (pool(1), pool(1, id="q"))
     both = request("a1", pools=("q", "p"))
 
-    assert placements(plan(Snapshot(1000, pools, queue=(both,))))["a1"].slot == stand(1000, "q0", pool="q")
+    assert placements(plan(Snapshot(1000, pools, queue=(both,), policy=policy)))["a1"].slot == stand(1000, "q0", pool="q")
     busy = (running("r", "q0", end=1001, pool="q"),)
-    assert placements(plan(Snapshot(1000, pools, busy, (both,))))["a1"].slot == stand(1000, "p0")
+    assert placements(plan(Snapshot(1000, pools, busy, (both,), policy=policy)))["a1"].slot == stand(1000, "p0")
 
 
-def test_a_box_is_not_spread_over_pools() -> None:
-    made = plan(Snapshot(1000, (pool(1), pool(1, id="q")), queue=(request("a1", count=2, pools=("p", "q")),)))
+@EITHER
+def test_a_box_is_not_spread_over_pools(policy: Policy) -> None:
+    made = plan(Snapshot(1000, (pool(1), pool(1, id="q")), queue=(request("a1", count=2, pools=("p", "q")),), policy=policy))
 
     assert placements(made)["a1"].explanation.reason is Reason.NEVER_FITS
 
 
-def test_nothing_is_placed_into_a_closed_window() -> None:
+@EITHER
+def test_nothing_is_placed_into_a_closed_window(policy: Policy) -> None:
     closed = {0: (Window(1050, 2000),)}
 
-    made = plan(Snapshot(1000, (pool(1, closed=closed),), queue=(request("long1"), request("short2", length=50))))
+    made = plan(Snapshot(1000, (pool(1, closed=closed),), queue=(request("long1"), request("short2", length=50)), policy=policy))
 
     assert starts(made) == {"long1": 2000, "short2": 1000}
 
 
-def test_a_box_may_run_on_into_a_closed_window_which_then_holds_all_the_same() -> None:
+@EITHER
+def test_a_box_may_run_on_into_a_closed_window_which_then_holds_all_the_same(policy: Policy) -> None:
     closed = {0: (Window(1050, 2000),)}
 
-    made = plan(Snapshot(1000, (pool(1, closed=closed),), (running("r", "p0", end=1100),), (request("a", gpus=1),)))
+    made = plan(Snapshot(1000, (pool(1, closed=closed),), (running("r", "p0", end=1100),), (request("a", gpus=1),), policy=policy))
 
     assert starts(made) == {"a": 2000}
 
 
-def test_nobody_starts_before_the_time_that_was_asked_for() -> None:
-    assert starts(plan(Snapshot(1000, (pool(1),), queue=(request("a", earliest=1500),)))) == {"a": 1500}
+@EITHER
+def test_nobody_starts_before_the_time_that_was_asked_for(policy: Policy) -> None:
+    assert starts(plan(Snapshot(1000, (pool(1),), queue=(request("a", earliest=1500),), policy=policy))) == {"a": 1500}
 
 
-def test_a_box_on_a_node_that_is_gone_still_holds_its_slice() -> None:
-    busy = (running("r", "gone", end=1300, slice="s"),)
-
-    assert starts(plan(Snapshot(1000, (pool(1),), busy, (request("a", slice="s"),)))) == {"a": 1300}
-
-
-def test_an_overdue_box_is_expected_at_the_next_multiple_of_the_grace() -> None:
+@EITHER
+def test_an_overdue_box_is_expected_at_the_next_multiple_of_the_grace(policy: Policy) -> None:
     busy = (running("r", "p0", end=1000),)
 
-    assert [starts(plan(Snapshot(now, (pool(1),), busy, (request("a"),)))) for now in (1000, 1059, 1060)] == [
+    assert [starts(plan(Snapshot(now, (pool(1),), busy, (request("a"),), policy=policy))) for now in (1000, 1059, 1060)] == [
         {"a": 1060},
         {"a": 1060},
         {"a": 1120},
     ]
 
 
+@EITHER
 @pytest.mark.parametrize(
     ("wanted", "most"),
     [
@@ -168,26 +176,13 @@ def test_an_overdue_box_is_expected_at_the_next_multiple_of_the_grace() -> None:
         (request("all of it", count=3, gpus=4), Most(True, 3, 4)),
     ],
 )
-def test_what_no_pool_could_hold_even_when_empty_never_fits(wanted: Request, most: Most) -> None:
+def test_what_no_pool_could_hold_even_when_empty_never_fits(wanted: Request, most: Most, policy: Policy) -> None:
     mixed = Pool("p", "c", "s", (Node("a", 4), Node("b", 8), Node("c", 4)))
 
     assert most_that_fits((mixed,), wanted) == most
-    placement = plan(Snapshot(1000, (mixed,), queue=(wanted,))).placements[0]
+    placement = plan(Snapshot(1000, (mixed,), queue=(wanted,), policy=policy)).placements[0]
     assert (placement.slot is None) is not most.fits
     if not most.fits:
         explanation = placement.explanation
         assert (explanation.reason, explanation.most_node_count) == (Reason.NEVER_FITS, most.node_count)
         assert (placement.promise_s, explanation.most_gpus_per_node) == (None, most.gpus_per_node)
-
-
-def test_what_waits_for_closed_nodes_or_long_boxes_is_not_called_impossible() -> None:
-    closed = {0: (Window(0, 1 << 70),)}
-
-    made = plan(Snapshot(1000, (pool(1, closed=closed),), queue=(request("a"),), policy=TRUSTING))
-
-    assert made.placements[0].slot is not None
-    assert made.placements[0].explanation.reason is Reason.WAITS_FOR_NODES
-
-
-def test_an_empty_snapshot_has_an_empty_plan() -> None:
-    assert plan(Snapshot(1000, ())).placements == ()

@@ -9,11 +9,7 @@ import pytest
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, PromiseMove
 from gpr.planner.snapshot import Policy, Pool, Request, Running, Snapshot, Window
-from tests.planner.build import TRUSTING, placements, pool, request, running, settled, stand, starts
-
-
-def waiting(id: str, start: int, *nodes: str, promise: int | None = None, gpus: int = 0, length: int = 100) -> Request:
-    return request(id, count=len(nodes), gpus=gpus, length=length, promise=start if promise is None else promise, slot=stand(start, *nodes))
+from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
 
 
 def chain(*ids: str) -> tuple[Request, ...]:
@@ -21,22 +17,38 @@ def chain(*ids: str) -> tuple[Request, ...]:
     return tuple(waiting(id_, 1000 + 100 * i, "p0") for i, id_ in enumerate(ids))
 
 
-def moves(snapshot: Snapshot) -> dict[str, PromiseMove]:
-    return {placement.id: placement.moved for placement in plan(snapshot).placements if placement.moved}
+@EITHER
+def test_slots_that_hold_stay_to_the_second_and_on_their_nodes(policy: Policy) -> None:
+    busy = (running("r", "p0", end=1700), running("s", "p1", end=1400))
+    queue = (waiting("a1", 1400, "p1"), waiting("b2", 1700, "p0", promise=2000), waiting("c3", 1500, "p1", length=1000))
+    made = plan(Snapshot(1000, (pool(2),), busy, queue, policy))
 
-
-def test_slots_that_hold_stay_to_the_second_and_on_their_nodes() -> None:
-    queue = (waiting("a1", 1400, "p1"), waiting("b2", 1700, "p0", promise=2000))
-    made = plan(Snapshot(1000, (pool(2),), queue=queue, policy=TRUSTING))
-
-    assert [(p.slot, p.promise_s, p.moved) for p in made.placements] == [
-        (stand(1400, "p1"), 1400, None),
-        (stand(1700, "p0"), 2000, None),
+    assert [(p.id, p.slot, p.promise_s, p.moved) for p in made.placements] == [
+        ("a1", stand(1400, "p1"), 1400, None),
+        ("b2", stand(1700, "p0"), 2000, None),
+        ("c3", stand(1500, "p1"), 1500, None),
     ]
 
 
-def test_a_slot_that_moves_up_keeps_its_promise() -> None:
-    made = plan(Snapshot(1000, (pool(1),), queue=(waiting("a1", 1400, "p0"),)))
+def test_guarded_a_slot_stays_at_its_promise_whatever_comes_free() -> None:
+    busy = (running("r", "p0", end=1200),)
+    made = plan(Snapshot(1000, (pool(1),), busy, (waiting("a1", 1400, "p0"),), GUARDED))
+
+    assert made.placements[0].slot == stand(1400, "p0")
+    assert (made.placements[0].start_s, made.placements[0].promise_s) == (1200, 1400)
+
+
+def test_conservative_a_slot_moves_up_to_what_comes_free() -> None:
+    busy = (running("r", "p0", end=1200),)
+    made = plan(Snapshot(1000, (pool(1),), busy, (waiting("a1", 1400, "p0"),), CONSERVATIVE))
+
+    assert made.placements[0].slot == stand(1200, "p0")
+    assert (made.placements[0].start_s, made.placements[0].promise_s) == (1200, 1400)
+
+
+@EITHER
+def test_who_starts_before_its_promise_keeps_it(policy: Policy) -> None:
+    made = plan(Snapshot(1000, (pool(1),), queue=(waiting("a1", 1400, "p0"),), policy=policy))
 
     assert (starts(made), made.placements[0].promise_s) == ({"a1": 1000}, 1400)
 
@@ -44,7 +56,7 @@ def test_a_slot_that_moves_up_keeps_its_promise() -> None:
 def test_what_came_free_goes_to_the_highest_priority_first() -> None:
     busy = (running("r", "p0", end=1500), running("freed", "p1", end=1500))
     low, high = request("low1", priority=50, length=300), request("high2", priority=201, length=300)
-    before = settled(Snapshot(1000, (pool(2),), busy, (low,)))
+    before = settled(Snapshot(1000, (pool(2),), busy, (low,), policy=CONSERVATIVE))
     before = settled(replace(before, queue=(*before.queue, high)))
     assert {r.id: r.slot.start_s for r in before.queue if r.slot} == {"low1": 1500, "high2": 1500}
 
@@ -56,32 +68,36 @@ def test_what_came_free_goes_to_the_highest_priority_first() -> None:
 def test_room_that_a_slot_leaves_behind_is_used_again() -> None:
     queue = (waiting("wide1", 1300, "p0", "p1"), waiting("late2", 1400, "p1", gpus=8))
 
-    assert starts(plan(Snapshot(1000, (pool(2),), queue=queue))) == {"wide1": 1000, "late2": 1100}
+    assert starts(plan(Snapshot(1000, (pool(2),), queue=queue, policy=CONSERVATIVE))) == {"wide1": 1000, "late2": 1100}
 
 
-def test_a_tick_that_comes_late_shoves_each_request_by_no_more_than_the_delay() -> None:
-    assert starts(plan(Snapshot(1005, (pool(1),), queue=chain("a1", "b2", "c3"), policy=TRUSTING))) == {
+@EITHER
+def test_a_tick_that_comes_late_shoves_each_request_by_no_more_than_the_delay(policy: Policy) -> None:
+    assert starts(plan(Snapshot(1005, (pool(1),), queue=chain("a1", "b2", "c3"), policy=policy))) == {
         "a1": 1005,
         "b2": 1105,
         "c3": 1205,
     }
 
 
-def test_a_late_tick_is_recorded_as_the_cause_for_all_whom_it_delays() -> None:
-    assert moves(Snapshot(1005, (pool(1),), queue=chain("a1", "b2"), policy=TRUSTING)) == {
+@EITHER
+def test_a_late_tick_is_recorded_as_the_cause_for_all_whom_it_delays(policy: Policy) -> None:
+    assert moves(Snapshot(1005, (pool(1),), queue=chain("a1", "b2"), policy=policy)) == {
         "a1": PromiseMove(1000, 1005, Cause.LATE_TICK, "a1"),
         "b2": PromiseMove(1100, 1105, Cause.LATE_TICK, "a1"),
     }
 
 
-def test_a_promise_with_room_to_spare_is_not_moved() -> None:
+@EITHER
+def test_a_promise_with_room_to_spare_is_not_moved(policy: Policy) -> None:
     queue = (waiting("a1", 1000, "p0", promise=1005), waiting("b2", 1100, "p0", promise=1104))
 
-    assert moves(Snapshot(1005, (pool(1),), queue=queue)) == {"b2": PromiseMove(1104, 1105, Cause.LATE_TICK, "a1")}
+    assert moves(Snapshot(1005, (pool(1),), queue=queue, policy=policy)) == {"b2": PromiseMove(1104, 1105, Cause.LATE_TICK, "a1")}
 
 
-def test_a_delay_within_the_tolerance_moves_no_promise() -> None:
-    policy = Policy(may_improve=False, promise_tolerance_s=5)
+@EITHER
+def test_a_delay_within_the_tolerance_moves_no_promise(policy: Policy) -> None:
+    policy = replace(policy, promise_tolerance_s=5)
 
     made = plan(Snapshot(1005, (pool(1),), queue=chain("a1", "b2"), policy=policy))
     assert [(p.slot and p.slot.start_s, p.promise_s, p.moved) for p in made.placements] == [
@@ -91,26 +107,29 @@ def test_a_delay_within_the_tolerance_moves_no_promise() -> None:
     assert moves(Snapshot(1006, (pool(1),), queue=chain("a1"), policy=policy))["a1"].new_s == 1006
 
 
-def test_an_hour_without_a_tick_starts_all_that_are_due_and_have_room() -> None:
+@EITHER
+def test_an_hour_without_a_tick_starts_all_that_are_due_and_have_room(policy: Policy) -> None:
     queue = (waiting("a1", 1000, "p0"), waiting("b2", 2000, "p1"), waiting("c3", 3000, "p0"), waiting("d4", 4000, "p1"))
 
-    made = plan(Snapshot(4600, (pool(2),), queue=queue))
+    made = plan(Snapshot(4600, (pool(2),), queue=queue, policy=policy))
 
     assert starts(made) == {"a1": 4600, "b2": 4600, "c3": 4700, "d4": 4700}
     assert {placement.id for placement in made.starts} == {"a1", "b2"}
 
 
-def test_an_overdue_box_shoves_those_behind_it_and_is_named_as_the_cause() -> None:
+@EITHER
+def test_an_overdue_box_shoves_those_behind_it_and_is_named_as_the_cause(policy: Policy) -> None:
     busy = (running("slow", "p0", end=1000),)
 
-    assert moves(Snapshot(1000, (pool(1),), busy, chain("a1", "b2"), TRUSTING)) == {
+    assert moves(Snapshot(1000, (pool(1),), busy, chain("a1", "b2"), policy=policy)) == {
         "a1": PromiseMove(1000, 1060, Cause.OVERRUN, "slow"),
         "b2": PromiseMove(1100, 1160, Cause.OVERRUN, "slow"),
     }
 
 
-def test_who_waits_for_an_overdue_box_is_told_anew_once_a_grace_period_not_at_every_tick() -> None:
-    now = Snapshot(1000, (pool(1),), (running("slow", "p0", end=1000),), chain("a1"), TRUSTING)
+@EITHER
+def test_who_waits_for_an_overdue_box_is_told_anew_once_a_grace_period_not_at_every_tick(policy: Policy) -> None:
+    now = Snapshot(1000, (pool(1),), (running("slow", "p0", end=1000),), chain("a1"), policy=policy)
     told = []
     for now_s in range(1000, 1180):
         told += list(moves(replace(now, now_s=now_s)).values())
@@ -119,24 +138,27 @@ def test_who_waits_for_an_overdue_box_is_told_anew_once_a_grace_period_not_at_ev
     assert [(move.old_s, move.new_s) for move in told] == [(1000, 1060), (1060, 1120), (1120, 1180)]
 
 
-def test_a_shoved_request_takes_another_node_if_that_is_sooner() -> None:
+@EITHER
+def test_a_shoved_request_takes_another_node_if_that_is_sooner(policy: Policy) -> None:
     busy = (running("slow", "p0", end=1000), running("other", "p1", end=1030))
 
-    made = plan(Snapshot(1000, (pool(2),), busy, chain("a1"), TRUSTING))
+    made = plan(Snapshot(1000, (pool(2),), busy, chain("a1"), policy=policy))
 
-    assert placements(made)["a1"].slot == stand(1030, "p1")
+    assert placements(made)["a1"].start_s == 1030
 
 
-def test_a_box_that_overruns_in_a_slice_delays_the_slice_only() -> None:
+@EITHER
+def test_a_box_that_overruns_in_a_slice_delays_the_slice_only(policy: Policy) -> None:
     busy = (running("slow", "p0", end=1000, slice="s"),)
     queue = (
         request("same1", slice="s", promise=1000, slot=stand(1000, "p1")),
         request("other2", promise=1000, slot=stand(1000, "p2")),
     )
 
-    assert moves(Snapshot(1000, (pool(3),), busy, queue)) == {"same1": PromiseMove(1000, 1060, Cause.OVERRUN, "slow")}
+    assert moves(Snapshot(1000, (pool(3),), busy, queue, policy=policy)) == {"same1": PromiseMove(1000, 1060, Cause.OVERRUN, "slow")}
 
 
+@EITHER
 @pytest.mark.parametrize(
     ("of_pool", "busy", "cause"),
     [
@@ -147,34 +169,37 @@ def test_a_box_that_overruns_in_a_slice_delays_the_slice_only() -> None:
     ids=["closed", "gone", "extended"],
 )
 def test_when_a_node_is_lost_only_the_slots_on_it_move(
-    of_pool: Pool,
-    busy: tuple[Running, ...],
-    cause: tuple[Cause, str],
+    of_pool: Pool, busy: tuple[Running, ...], cause: tuple[Cause, str], policy: Policy
 ) -> None:
     queue = (waiting("lost1", 1000, "p0"), waiting("safe2", 1000, "p1"), waiting("safe3", 1100, "p1"))
 
-    snapshot = Snapshot(1000, (of_pool,), busy, queue, TRUSTING)
+    snapshot = Snapshot(1000, (of_pool,), busy, queue, policy=policy)
 
     assert starts(plan(snapshot)) == {"lost1": 1200, "safe2": 1000, "safe3": 1100}
     assert moves(snapshot) == {"lost1": PromiseMove(1000, 1200, *cause)}
 
 
-def test_a_pool_that_is_gone_altogether_is_a_failure_not_an_edit() -> None:
+@EITHER
+def test_a_pool_that_is_gone_altogether_is_a_failure_not_an_edit(policy: Policy) -> None:
     lost = replace(waiting("a1", 1000, "p0"), pools=("q",))
     busy = (running("r", "q0", end=1300, pool="q"),)
 
-    assert moves(Snapshot(1000, (pool(1, id="q"),), busy, (lost,))) == {"a1": PromiseMove(1000, 1300, Cause.NODE_FAILURE, "p0")}
+    assert moves(Snapshot(1000, (pool(1, id="q"),), busy, (lost,), policy=policy)) == {
+        "a1": PromiseMove(1000, 1300, Cause.NODE_FAILURE, "p0")
+    }
 
 
-def test_a_lost_slot_that_finds_another_place_in_time_moves_no_promise() -> None:
+@EITHER
+def test_a_lost_slot_that_finds_another_place_in_time_moves_no_promise(policy: Policy) -> None:
     closed = pool(2, closed={0: (Window(1000, 9000),)})
 
-    made = plan(Snapshot(1000, (closed,), queue=(waiting("a1", 1500, "p0"),), policy=TRUSTING))
+    made = plan(Snapshot(1000, (closed,), queue=(waiting("a1", 1500, "p0"),), policy=policy))
 
     assert (placements(made)["a1"].slot, placements(made)["a1"].moved) == (stand(1000, "p1"), None)
 
 
-def test_of_several_lost_slots_the_higher_priority_and_then_the_older_promise_is_placed_first() -> None:
+@EITHER
+def test_of_several_lost_slots_the_higher_priority_and_then_the_older_promise_is_placed_first(policy: Policy) -> None:
     closed = pool(2, closed={0: (Window(1000, 9000),)})
     queue = (
         replace(waiting("b1", 1200, "p0"), priority=101),
@@ -182,9 +207,10 @@ def test_of_several_lost_slots_the_higher_priority_and_then_the_older_promise_is
         replace(waiting("a3", 1300, "p0"), priority=201),
     )
 
-    assert starts(plan(Snapshot(1000, (closed,), queue=queue, policy=TRUSTING))) == {"a3": 1000, "c2": 1100, "b1": 1200}
+    assert starts(plan(Snapshot(1000, (closed,), queue=queue, policy=policy))) == {"a3": 1000, "c2": 1100, "b1": 1200}
 
 
+@EITHER
 @pytest.mark.parametrize(
     "edit",
     [
@@ -194,44 +220,111 @@ def test_of_several_lost_slots_the_higher_priority_and_then_the_older_promise_is
         {"gpus_per_node": 9},
     ],
 )
-def test_an_edited_request_that_no_longer_fits_its_slot_loses_it(edit: dict[str, object]) -> None:
+def test_an_edited_request_that_no_longer_fits_its_slot_loses_it(edit: dict[str, object], policy: Policy) -> None:
     pools = (pool(2), pool(1, 16, id="q"))
     old = replace(waiting("a1", 1500, "p0"), pools=("p", "q"))
     edited = replace(old, **edit)  # type: ignore[arg-type]
 
-    after = plan(Snapshot(1000, pools, queue=(edited,), policy=TRUSTING)).placements[0]
-    assert after.slot == plan(Snapshot(1000, pools, queue=(replace(edited, slot=None),))).placements[0].slot
+    after = plan(Snapshot(1000, pools, queue=(edited,), policy=policy)).placements[0]
+    assert after.slot == plan(Snapshot(1000, pools, queue=(replace(edited, slot=None),), policy=policy)).placements[0].slot
     assert after.slot != old.slot
 
 
-def test_a_request_that_became_too_long_for_its_gap_moves_and_says_that_it_was_changed() -> None:
+@EITHER
+def test_a_request_that_became_too_long_for_its_gap_moves_and_says_that_it_was_changed(policy: Policy) -> None:
     long = replace(chain("a1")[0], length_s=150)
 
-    assert moves(Snapshot(1000, (pool(1),), queue=(waiting("b2", 1100, "p0"), long), policy=TRUSTING)) == {
+    assert moves(Snapshot(1000, (pool(1),), queue=(waiting("b2", 1100, "p0"), long), policy=policy)) == {
         "b2": PromiseMove(1100, 1150, Cause.CHANGED, "a1")
     }
 
 
-def test_the_place_of_a_lost_slot_is_used_by_others() -> None:
+@EITHER
+def test_the_place_of_a_lost_slot_is_used_by_others(policy: Policy) -> None:
     moved_away = replace(waiting("a1", 1500, "p0"), pools=("q",))
 
     made = plan(
-        Snapshot(1000, (pool(1), pool(1, id="q")), (running("r", "p0", end=1500),), (moved_away, waiting("b2", 1600, "p0")), TRUSTING)
+        Snapshot(1000, (pool(1), pool(1, id="q")), (running("r", "p0", end=1500),), (moved_away, waiting("b2", 1600, "p0")), policy=policy)
     )
 
     assert starts(made) == {"a1": 1000, "b2": 1500}
 
 
-def test_a_promised_request_without_a_slot_keeps_its_promise_if_it_can() -> None:
+@EITHER
+def test_a_promised_request_without_a_slot_keeps_its_promise_if_it_can(policy: Policy) -> None:
     busy = (running("r", "p0", end=1300),)
 
-    kept, moved = (plan(Snapshot(1000, (pool(1),), busy, (request("a1", promise=p),))).placements[0] for p in (1300, 1299))
+    kept, moved = (plan(Snapshot(1000, (pool(1),), busy, (request("a1", promise=p),), policy=policy)).placements[0] for p in (1300, 1299))
 
     assert (kept.promise_s, kept.moved) == (1300, None)
     assert (moved.promise_s, moved.moved) == (1300, PromiseMove(1299, 1300, Cause.CHANGED, "a1"))
 
 
-def test_a_request_whose_nodes_are_all_gone_keeps_what_it_was_promised() -> None:
-    placement = plan(Snapshot(1000, (pool(0),), queue=(waiting("a1", 1500, "p0"),))).placements[0]
+@EITHER
+def test_a_request_whose_nodes_are_all_gone_keeps_what_it_was_promised(policy: Policy) -> None:
+    placement = plan(Snapshot(1000, (pool(0),), queue=(waiting("a1", 1500, "p0"),), policy=policy)).placements[0]
 
     assert (placement.slot, placement.promise_s, placement.moved) == (None, 1500, None)
+
+
+def test_guarded_a_lost_slot_goes_to_the_latest_place_that_keeps_its_promise() -> None:
+    """So that shorter ones can still go first."""
+    closed = pool(2, closed={0: (Window(1000, 9000),)})
+    busy = (running("r", "p1", end=1100),)
+    queue = (waiting("a1", 1500, "p0"), waiting("b2", 1650, "p1"))
+
+    made = plan(Snapshot(1000, (closed,), busy, queue, GUARDED))
+
+    assert (placements(made)["a1"].slot, placements(made)["a1"].start_s) == (stand(1500, "p1"), 1100)
+    assert placements(made)["a1"].moved is None
+
+
+@EITHER
+def test_a_slot_that_was_lost_and_cannot_be_had_in_time_goes_to_the_earliest_place(policy: Policy) -> None:
+    closed = pool(2, closed={0: (Window(1000, 9000),)})
+    busy = (running("r", "p1", end=1600),)
+
+    made = plan(Snapshot(1000, (closed,), busy, (waiting("a1", 1500, "p0"),), policy))
+
+    assert placements(made)["a1"].slot == stand(1600, "p1")
+    assert placements(made)["a1"].moved == PromiseMove(1500, 1600, Cause.NODE_FAILURE, "p0")
+
+
+@EITHER
+def test_nodes_that_come_back_move_no_promise_again(policy: Policy) -> None:
+    closed = pool(2, closed={0: (Window(1000, 9000),)})
+    snapshot = Snapshot(1000, (closed,), (running("r", "p1", end=1600),), (waiting("a1", 1500, "p0"),), policy)
+    after = replace(settled(snapshot), pools=(pool(2),), now_s=1010)
+
+    (placement,) = plan(after).placements
+
+    assert (placement.starts_now, placement.promise_s, placement.moved) == (True, 1600, None)
+
+
+def test_a_shove_keeps_those_who_fit_behind_it_where_they_are() -> None:
+    """There is room of 100 s between b2 and c3, so that c3 is not late."""
+    queue = (*chain("a1", "b2"), waiting("c3", 1300, "p0"))
+
+    assert moves(Snapshot(1005, (pool(1),), queue=queue, policy=GUARDED)).keys() == {"a1", "b2"}
+
+
+@EITHER
+def test_closed_nodes_that_hold_nobodys_slot_move_nobody(policy: Policy) -> None:
+    busy = (running("r", "p0", end=1500),)
+    snapshot = Snapshot(
+        1000, (pool(3, closed={1: (Window(1000, 9000),), 2: (Window(1000, 9000),)}),), busy, (waiting("a1", 1500, "p0"),), policy
+    )
+
+    assert plan(snapshot).placements[0].slot == stand(1500, "p0")
+    assert moves(snapshot) == {}
+
+
+@EITHER
+def test_an_edit_that_makes_it_shorter_moves_nobody_and_keeps_its_promise(policy: Policy) -> None:
+    busy = (running("r", "p0", end=1500),)
+    queue = (waiting("a1", 1500, "p0", length=40), waiting("b2", 1600, "p0"))
+
+    made = plan(Snapshot(1000, (pool(1),), busy, queue, policy))
+
+    assert starts(made) == {"a1": 1500, "b2": 1540}
+    assert [(p.promise_s, p.moved) for p in made.placements] == [(1500, None), (1600, None)]

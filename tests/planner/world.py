@@ -1,6 +1,6 @@
 """A small world that the planner rules: time passes, boxes end when they end, nodes close, people come and go.
 
-It keeps what the allocator keeps (slots, promises) and knows what the planner doesn't: when boxes really end.
+It keeps what the allocator keeps (slots, promises, what is remembered) and knows what the planner doesn't: when boxes really end.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from dataclasses import dataclass, field, replace
 
 from gpr.planner.engine import plan
 from gpr.planner.plan import Placement, Plan, PromiseMove
-from gpr.planner.snapshot import Node, Policy, Pool, Request, Running, Snapshot, Window
-from tests.planner.build import run, stored
+from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot, Window
+from tests.planner.build import GENEROUS, cut, ended, remembered, run, stored
+from tests.planner.draw import ROOMY
 from tests.planner.oracle import problems
 
-GRACE_S = 3
+# Ticks are missed, nodes close or are gone, requests are canceled or edited, boxes end late or early.
+MISHAPS = frozenset({"late", "close", "lose", "cancel", "edit", "overrun", "early"})
 
 
 @dataclass
 class World:
-    """`mishaps`: which troubles happen, of "late" (ticks are missed), "close", "cancel", "edit", "overrun" and "early"."""
+    """`policy`: by which the planner goes. `mishaps`: which troubles happen, of MISHAPS."""
 
     seed: int
+    policy: Policy = ROOMY
     mishaps: frozenset[str] = frozenset()
     now_s: int = 0
     pools: tuple[Pool, ...] = ()
@@ -31,11 +34,9 @@ class World:
     moves: dict[str, list[PromiseMove]] = field(default_factory=dict)
     first_promise_s: dict[str, int] = field(default_factory=dict)
     started_s: dict[str, int] = field(default_factory=dict)
-    freed_nodes: list[str] = field(default_factory=list)
-    freed_slices: list[str] = field(default_factory=list)
-    is_freed: bool = False
+    memory: Memory = GENEROUS
+    lost: list[tuple[str, Node]] = field(default_factory=list)
     count: int = 0
-    last_tick_s: int = 0
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -46,7 +47,7 @@ class World:
         """One tick later: what happened meanwhile, the plan, and what it starts."""
         self.now_s += self.dice.choice([1, 2, 5, 9]) if "late" in self.mishaps else 1
         self.end_boxes()
-        for mishap, act in (("close", self._close), ("cancel", self._cancel), ("edit", self._edit)):
+        for mishap, act in (("close", self._close), ("lose", self._lose), ("cancel", self._cancel), ("edit", self._edit)):
             if mishap in self.mishaps and self.dice.random() < 0.1:
                 act()
         if self.dice.random() < 0.5:
@@ -61,15 +62,13 @@ class World:
         return snapshot, made
 
     def snapshot(self) -> Snapshot:
-        """With account kept of what came free; a plan must be the same without."""
         return Snapshot(
             now_s=self.now_s,
             pools=self.pools,
             running=tuple(self.running.values()),
             queue=self.queue,
-            policy=Policy(overrun_grace_s=GRACE_S, may_improve=self.is_freed),
-            freed_nodes=tuple(self.freed_nodes),
-            freed_slices=tuple(self.freed_slices),
+            policy=self.policy,
+            memory=self.memory,
         )
 
     def submit(self) -> Request:
@@ -77,7 +76,7 @@ class World:
         id_ = f"r{self.count}"
         new = Request(
             id=id_,
-            slice=dice.choice(["a", "b", id_, id_]),
+            slice=dice.choice(["a", "b", "", id_]),
             project="x",
             priority=dice.choice([50, 101, 201]),
             rank=self.count,
@@ -99,26 +98,14 @@ class World:
             if end_s <= self.now_s:
                 del self.real_end_s[id_]
                 box = self.running.pop(id_)
-                if self._expected_s(box) > self.now_s:
-                    self._free(box.nodes, box.slice)
-
-    def _expected_s(self, box: Running) -> int:
-        """When the last plan thought that the box would be gone."""
-        end_s = box.end_s
-        while end_s <= self.last_tick_s:
-            end_s += GRACE_S
-        return end_s
-
-    def _free(self, nodes: tuple[str, ...], slice_: str) -> None:
-        self.is_freed = True
-        self.freed_nodes += nodes
-        self.freed_slices.append(slice_)
+                ran_s, booked_s = self.now_s - self.started_s[id_], box.end_s - self.started_s[id_]
+                self.memory = ended(self.memory, id_, now_s=self.now_s, ran_s=ran_s, booked_s=booked_s)
 
     def _cancel(self) -> None:
         if self.queue:
             gone = self.dice.choice(self.queue)
             self.queue = tuple(request for request in self.queue if request is not gone)
-            self._free(gone.slot.nodes if gone.slot else (), gone.slice)
+            self.memory = cut(self.memory, gone.id, now_s=self.now_s, ran_s=0)
 
     def _edit(self) -> None:
         if not self.queue:
@@ -132,22 +119,47 @@ class World:
             "shorter": replace(old, length_s=max(1, old.length_s - 3)),
         }[change]
         self.queue = tuple(new if request is old else request for request in self.queue)
-        self._free(old.slot.nodes if old.slot else (), old.slice)
 
     def _close(self) -> None:
         """A node closes for a while; what runs there goes on. Or it opens again before its time."""
-        pool = self.dice.choice(self.pools)
+        if not any(pool.nodes for pool in self.pools):
+            return
+        pool = self.dice.choice([pool for pool in self.pools if pool.nodes])
         chosen = self.dice.choice(pool.nodes)
         start_s = self.now_s + self.dice.choice([0, 0, 4])
         closed = () if chosen.closed else (Window(start_s, start_s + self.dice.randint(2, 20)),)
-        if chosen.closed:
-            self._free((chosen.id,), "nobody")
         nodes = tuple(replace(node, closed=closed) if node is chosen else node for node in pool.nodes)
         self.pools = tuple(replace(p, nodes=nodes) if p is pool else p for p in self.pools)
 
+    def _lose(self) -> None:
+        """A node is gone, or comes back. What runs there goes on."""
+        if self.lost:
+            pool_id, node = self.lost.pop()
+            self.pools = tuple(replace(p, nodes=(*p.nodes, node)) if p.id == pool_id else p for p in self.pools)
+            return
+        pool = self.dice.choice(self.pools)
+        gone = self.dice.choice(pool.nodes)
+        self.lost.append((pool.id, gone))
+        nodes = tuple(node for node in pool.nodes if node is not gone)
+        self.pools = tuple(replace(p, nodes=nodes) if p is pool else p for p in self.pools)
+
+    def freeze(self) -> None:
+        """From now on nothing happens but what the planner knows of."""
+        self.mishaps = frozenset()
+        for id_, box in self.running.items():
+            end_s = box.end_s
+            while end_s <= self.now_s:
+                end_s += self.policy.overrun_grace_s
+            self.real_end_s[id_] = end_s
+
+    def pass_s(self, seconds: int = 1) -> tuple[Snapshot, Plan]:
+        """Nobody comes; boxes end, and there is a tick."""
+        self.now_s += seconds
+        self.end_boxes()
+        return self.tick()
+
     def _store(self, snapshot: Snapshot, made: Plan) -> None:
-        self.is_freed, self.freed_nodes, self.freed_slices = False, [], []
-        self.last_tick_s = self.now_s
+        self.memory = remembered(snapshot, made)
         waiting = []
         for request, placement in zip(stored(snapshot, made), _in_queue_order(snapshot, made), strict=True):
             if placement.moved is not None:
@@ -162,7 +174,7 @@ class World:
 
     def _start(self, request: Request) -> None:
         box = run(request)
-        assert box.slice not in {other.slice for other in self.running.values()}
+        assert not box.slice or box.slice not in {other.slice for other in self.running.values()}
         self.running[request.id] = box
         self.started_s[request.id] = self.now_s
         late_s = self.dice.choice([0, 0, 0, 1, 7]) if "overrun" in self.mishaps else 0

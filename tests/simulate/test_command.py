@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from gpr.planner.replay import POLICIES
 from tests.simulate.checker import check
 from tests.simulate.lists import JOB_HEADER, NODE_HEADER, random_jobs, write, write_jobs, write_nodes
 
@@ -23,7 +24,7 @@ def simulate(tmp: Path, *jobs: str, nodes: str | None = None, header: str = JOB_
     return dict(json.loads((tmp / "out.json").read_text()))
 
 
-@pytest.mark.parametrize("policy", ["egs", "fifo", "easy", "conservative"])
+@pytest.mark.parametrize("policy", sorted(POLICIES))
 @pytest.mark.parametrize("early", [False, True])
 def test_it_writes_a_report_and_a_schedule_that_is_right(policy: str, early: bool, tmp_path: Path) -> None:
     result = simulate(tmp_path, *random_jobs(5, 80), policy=policy, early=early, schedule=tmp_path / "s.csv")
@@ -43,23 +44,31 @@ def test_the_report_has_these_keys_and_no_others(tmp_path: Path) -> None:
     assert list(result["wait_s_by_priority"]) == ["50", "101", "201"]
     assert list(result["plan_s"]) == ["mean", "p99", "max"]
     assert list(result["estimate"]) == [
-        "basis", "waited", "promise_kept", "repromised", "promised_wait_s", "margin_s", "p90_coverage", "p90_width_s",
+        "basis", "waited", "promise_kept", "repromised", "promised_wait_s", "margin_s", "p50_coverage", "p90_coverage", "p90_width_s",
         "within_1min", "within_10min", "median_abs_error_s",
     ]  # fmt: skip
 
 
-def test_with_exact_boxes_every_promise_is_the_start(tmp_path: Path) -> None:
-    estimate = simulate(tmp_path, *random_jobs(5, 80))["estimate"]
+def test_conservative_with_exact_boxes_every_promise_is_the_start(tmp_path: Path) -> None:
+    estimate = simulate(tmp_path, *random_jobs(5, 80), policy="conservative")["estimate"]
 
     assert estimate["waited"] > 40
     assert (estimate["within_1min"], estimate["median_abs_error_s"], estimate["repromised"]) == (1.0, 0, 0)
     assert (estimate["promise_kept"], estimate["p90_coverage"], estimate["margin_s"]["p90"]) == (1.0, 1.0, 0)
 
 
-def test_ours_is_conservative_backfill_so_far(tmp_path: Path) -> None:
-    ours, theirs = (simulate(tmp_path, *random_jobs(5, 80), policy=policy) for policy in ("egs", "conservative"))
+@pytest.mark.parametrize("early", [False, True])
+def test_ours_keeps_every_promise(early: bool, tmp_path: Path) -> None:
+    estimate = simulate(tmp_path, *random_jobs(5, 80), early=early)["estimate"]
 
-    assert {**ours, "plan_s": None} == {**theirs, "plan_s": None}
+    assert estimate["waited"] > 40
+    assert (estimate["promise_kept"], estimate["repromised"]) == (1.0, 0)
+
+
+def test_ours_is_what_is_simulated_unless_another_is_named(tmp_path: Path) -> None:
+    unnamed, named, other = (simulate(tmp_path, *random_jobs(5, 80), **o) for o in ({}, {"policy": "egs"}, {"policy": "fifo"}))
+
+    assert {**unnamed, "plan_s": None} == {**named, "plan_s": None} != {**other, "plan_s": None}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gpr.planner.report import report, schedule_csv, to_json, write_whole
 class Command(BaseCommand):
     help = (
         "Replays a job list through the planner on a simulated clock and reports waits and how promises turned out. "
-        "Policies: egs (ours; so far the same as conservative), fifo, easy, conservative."
+        "Policies: egs (ours, guarded shortest-first), conservative, easy, fifo, and sjf, the oracle of shortest waits."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

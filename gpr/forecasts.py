@@ -1,0 +1,90 @@
+"""What past promises teach about new ones: p50 and p90, and how each forecast turned out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from gpr.models import Forecast, Gpr
+from gpr.planner.bands import ENOUGH_COUNT, Bands
+from gpr.planner.bands import Forecast as Asked
+
+# So many of the last outcomes steer the bounds; each class learns from the last two hundred of its own.
+HISTORY_COUNT = 2_000
+NO_HISTORY = (
+    "Too few promises have come due to learn from: p50 is the start by the plan as the queue stands, p90 the promised start, "
+    "which no other request can delay."
+)
+LEARNED = "How past promises turned out, above all those of such length and size: half had started by p50, nine of ten by p90."
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Waits in seconds from now. `is_learned`: from past promises; else from the plan alone."""
+
+    p50_s: int
+    p90_s: int
+    basis: str
+    is_learned: bool
+
+
+def bands_load() -> Bands:
+    """From the last outcomes, and those that wait still; two queries."""
+    ended = Forecast.objects.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT]
+    waiting = Forecast.objects.filter(started_at=None).order_by("made_at", "pk")
+    return Bands([_asked(row) for row in reversed(ended)] + [_asked(row) for row in waiting])
+
+
+def range_of(bands: Bands, asked: Asked) -> Range:
+    """For one that is not filed yet, or has just been."""
+    if bands.outcome_count < ENOUGH_COUNT:
+        return Range(asked.expected_wait_s, asked.promised_wait_s, NO_HISTORY, is_learned=False)
+    p50_s, p90_s = bands.forecast(asked).bounds_s
+    return Range(p50_s, p90_s, LEARNED, is_learned=True)
+
+
+def forecasts_make(asked: Iterable[Asked], *, now: datetime) -> dict[str, Range]:
+    """For newly promised GPRs, by id; stored, to be scored when they start."""
+    asked = list(asked)
+    if not asked:
+        return {}
+    bands = bands_load()
+    ranges = {one.id: range_of(bands, one) for one in asked}
+    for one in asked:
+        values = {
+            "made_at": now,
+            "length_s": one.length_s,
+            "gpu_count": one.gpu_count,
+            "expected_wait_s": one.expected_wait_s,
+            "promised_wait_s": one.promised_wait_s,
+            "p50_s": ranges[one.id].p50_s,
+            "p90_s": ranges[one.id].p90_s,
+        }
+        Forecast.objects.update_or_create(gpr_id=UUID(one.id), started_at=None, defaults=values)
+    return ranges
+
+
+def forecast_started(gpr: Gpr, *, now: datetime) -> None:
+    Forecast.objects.filter(gpr=gpr, started_at=None).update(started_at=now)
+
+
+def forecast_drop(gpr: Gpr) -> None:
+    """It waits no longer, and has not started: nothing is to be learned of it."""
+    Forecast.objects.filter(gpr=gpr, started_at=None).delete()
+
+
+def _asked(row: Forecast) -> Asked:
+    wait_s = None if row.started_at is None else max(math.floor((row.started_at - row.made_at).total_seconds()), 0)
+    return Asked(
+        id=str(row.pk),
+        made_s=math.floor(row.made_at.timestamp()),
+        length_s=row.length_s,
+        gpu_count=row.gpu_count,
+        expected_wait_s=row.expected_wait_s,
+        promised_wait_s=row.promised_wait_s,
+        bounds_s=(row.p50_s, row.p90_s),
+        wait_s=wait_s,
+    )

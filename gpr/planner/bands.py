@@ -1,0 +1,141 @@
+"""When a promised request will probably start: p50 and p90, from how the promises of its class turned out.
+
+A bound is a quantile of past (wait / promised wait), times the promised wait, and never later than the promise. Which quantile is taken
+is steered by every outcome, so that nine of ten do start within their p90 whatever the queue is like.
+Source: steered conformal bounds (Gibbs and Candès, Adaptive conformal inference, NeurIPS 2021), in classes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+TARGETS: Final = (0.5, 0.9)
+STEP: Final = 0.03
+KEPT_COUNT: Final = 200
+# Fewer tell nothing; then all classes together are asked, and with fewer of these nobody knows.
+ENOUGH_COUNT: Final = 20
+CERTAIN: Final = 0.995
+BIG_GPUS: Final = 8
+SHORT_S: Final = 60
+THIRDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What was told to one that had to wait. Waits in seconds from `made_s`.
+
+    `expected_wait_s`: by the queue as it stood; `bounds_s`: p50 and p90. `wait_s`: how it turned out; None while it waits.
+    """
+
+    id: str
+    made_s: int
+    length_s: int
+    gpu_count: int
+    expected_wait_s: int
+    promised_wait_s: int
+    bounds_s: tuple[int, int]
+    wait_s: int | None = None
+
+    @property
+    def kind(self) -> tuple[int, bool, int]:
+        """Its class: length by factors of four, big or not, and which part of the promise is expected to be waited."""
+        length = int(math.log(max(self.length_s, SHORT_S) / SHORT_S, 4))
+        part = min(THIRDS * self.expected_wait_s // max(self.promised_wait_s, 1), THIRDS - 1)
+        return length, self.gpu_count >= BIG_GPUS, part
+
+
+class Bands:
+    """What past forecasts teach. Deterministic; it is told of starts, and asked with a clock that never goes back."""
+
+    def __init__(self, past: Iterable[Forecast] = ()) -> None:
+        """`past`: in order of their ends."""
+        self._levels = list(TARGETS)
+        self._shares: dict[tuple[int, bool, int], deque[float]] = defaultdict(lambda: deque(maxlen=KEPT_COUNT))
+        self._all: deque[float] = deque(maxlen=KEPT_COUNT)
+        self._open: dict[str, Forecast] = {}
+        self._missed: set[tuple[str, int]] = set()
+        self._due: list[tuple[int, str, int]] = []
+        for forecast in past:
+            self._enter(forecast)
+            if forecast.wait_s is not None:
+                self.started(forecast.id, forecast.made_s + forecast.wait_s)
+
+    def forecast(self, asked: Forecast) -> Forecast:
+        """With its bounds; remembered until it starts or is dropped."""
+        self._pass_time(asked.made_s)
+        p50_s, p90_s = (self._bound(asked, i) for i in range(len(TARGETS)))
+        told = Forecast(
+            asked.id,
+            asked.made_s,
+            asked.length_s,
+            asked.gpu_count,
+            asked.expected_wait_s,
+            asked.promised_wait_s,
+            (min(p50_s, p90_s), p90_s),
+        )
+        self._enter(told)
+        return told
+
+    def started(self, id_: str, now_s: int) -> None:
+        """It has: its outcome counts, for its class and for the levels."""
+        self._pass_time(now_s)
+        told = self._open.pop(id_, None)
+        if told is None:
+            return
+        wait_s = now_s - told.made_s
+        share = wait_s / max(told.promised_wait_s, 1)
+        self._shares[told.kind].append(share)
+        self._all.append(share)
+        for i in range(len(TARGETS)):
+            if (id_, i) in self._missed:
+                self._missed.discard((id_, i))
+            else:
+                self._steer(i, is_hit=True)
+
+    def dropped(self, id_: str) -> None:
+        """It will never start: nothing is learned of it any more."""
+        self._open.pop(id_, None)
+
+    @property
+    def outcome_count(self) -> int:
+        """How many it learns from now, at most KEPT_COUNT."""
+        return len(self._all)
+
+    def _bound(self, asked: Forecast, i: int) -> int:
+        known = self._shares[asked.kind]
+        known = known if len(known) >= ENOUGH_COUNT else self._all
+        if len(known) < ENOUGH_COUNT or self._levels[i] >= CERTAIN:
+            return asked.promised_wait_s
+        share = _quantile(sorted(known), min(max(self._levels[i], 0.0), 1.0))
+        return min(int(share * asked.promised_wait_s), asked.promised_wait_s)
+
+    def _enter(self, told: Forecast) -> None:
+        self._open[told.id] = told
+        for i, bound_s in enumerate(told.bounds_s):
+            heapq.heappush(self._due, (told.made_s + bound_s, told.id, i))
+
+    def _pass_time(self, now_s: int) -> None:
+        """A miss counts when the clock passes the bound, not when the box starts: else the long waits would come in too late."""
+        while self._due and self._due[0][0] < now_s:
+            at_s, id_, i = heapq.heappop(self._due)
+            told = self._open.get(id_)
+            if told is not None and told.made_s + told.bounds_s[i] == at_s and (id_, i) not in self._missed:
+                self._missed.add((id_, i))
+                self._steer(i, is_hit=False)
+
+    def _steer(self, i: int, *, is_hit: bool) -> None:
+        """Not clipped: a level that would have to go beyond all that was seen must come back as far."""
+        self._levels[i] += STEP * (TARGETS[i] - is_hit)
+
+
+def _quantile(ranked: list[float], level: float) -> float:
+    """Linear between the two nearest values."""
+    place = level * (len(ranked) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)

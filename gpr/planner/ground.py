@@ -1,0 +1,280 @@
+"""What boxes stand on, compiled: the nodes of all pools, and the limits that boxes share; and the first place for one more box.
+
+A box takes the same number of GPUs of each of its nodes, all in one pool, and some room of each of its limits: one of its slice, which
+runs one box at a time, and its GPUs of each quota that holds for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from gpr.planner.lines import (
+    NEVER_S,
+    NONE,
+    Ints,
+    Lines,
+    change,
+    compiled,
+    copy_lines,
+    first_fit,
+    forget_before,
+    free_until,
+    last_fit,
+    least_free,
+)
+
+# For sorting nodes: what is left over first, then the end of the gap, cut to so many bits.
+GAP_BITS: Final = 44
+
+
+class Ground(NamedTuple):
+    """`members[first[p]:first[p + 1]]` are the nodes of pool `p`; `rooms` are the GPUs of each node."""
+
+    nodes: Lines
+    limits: Lines
+    rooms: Ints
+    members: Ints
+    first: Ints
+    pool_of: Ints
+
+
+class Kind(NamedTuple):
+    """What a request asks for. `gpus` 0: all of each node. `pools`: best liked first. Of limit `limits[i]` it takes `amounts[i]`."""
+
+    nodes: int
+    gpus: int
+    length_s: int
+    pools: Ints
+    limits: Ints
+    amounts: Ints
+
+
+def copy_ground(ground: Ground) -> Ground:
+    """A copy to play on: what cannot change is shared."""
+    return ground._replace(nodes=copy_lines(ground.nodes), limits=copy_lines(ground.limits))
+
+
+@compiled
+def need_of(ground: Ground, node: int, gpus: int) -> int:
+    """How many GPUs of this node such a box takes; more than it can ever have free where it is too small."""
+    room = int(ground.rooms[node])
+    if gpus == 0 and room > 0:
+        return room
+    return gpus if 0 < gpus <= room else NEVER_S
+
+
+@compiled
+def take(ground: Ground, places: Ints, kind: Kind, start_s: int, end_s: int, sign: int) -> None:
+    """Put a box on these nodes (`sign` 1), or take it out (-1)."""
+    for node in places:
+        # Not `need_of`: a node may have lost GPUs since a box came, and a sum of what is out of reach would wrap around.
+        change(ground.nodes, node, start_s, end_s, -sign * (kind.gpus if kind.gpus > 0 else ground.rooms[node]))
+    for i in range(len(kind.limits)):
+        change(ground.limits, kind.limits[i], start_s, end_s, -sign * kind.amounts[i])
+
+
+@compiled
+def limits_allow(ground: Ground, kind: Kind, start_s: int) -> bool:
+    for i in range(len(kind.limits)):
+        if least_free(ground.limits, kind.limits[i], start_s, start_s + kind.length_s) < kind.amounts[i]:
+            return False
+    return True
+
+
+@compiled
+def after_limits(ground: Ground, kind: Kind, since_s: int) -> int:
+    """The first second from `since_s` on from which all limits allow the whole box; NEVER_S if none does."""
+    start_s, at_s = NONE, since_s
+    while start_s != at_s and at_s < NEVER_S:
+        start_s = at_s
+        for i in range(len(kind.limits)):
+            at_s = first_fit(ground.limits, kind.limits[i], kind.amounts[i], kind.length_s, at_s, NEVER_S)
+    return at_s
+
+
+@compiled
+def first_of_one(ground: Ground, pool: int, kind: Kind, since_s: int, before_s: int) -> int:
+    best_s, found = before_s, False
+    for i in range(ground.first[pool], ground.first[pool + 1]):
+        node = ground.members[i]
+        start_s = first_fit(ground.nodes, node, need_of(ground, node, kind.gpus), kind.length_s, since_s, best_s)
+        if start_s < best_s:
+            best_s, found = start_s, True
+            if start_s == since_s:
+                break
+    return best_s if found else NEVER_S
+
+
+@compiled
+def first_of_many(ground: Ground, pool: int, kind: Kind, since_s: int, before_s: int) -> int:
+    """Nobody can start before enough nodes are ready: try that moment, ask the nodes that were ready earlier again, and so on."""
+    members = ground.members[ground.first[pool] : ground.first[pool + 1]]
+    if len(members) < kind.nodes:
+        return NEVER_S
+    ready = np.empty(len(members), np.int64)
+    start_s = since_s
+    ready[:] = NONE
+    while True:
+        for i in range(len(members)):
+            if ready[i] < start_s:
+                need = need_of(ground, members[i], kind.gpus)
+                ready[i] = first_fit(ground.nodes, members[i], need, kind.length_s, start_s, before_s)
+        enough_s = np.partition(ready, kind.nodes - 1)[kind.nodes - 1]
+        if enough_s >= before_s:
+            return NEVER_S
+        if enough_s == start_s:
+            return start_s
+        start_s = enough_s
+
+
+@compiled
+def first_in_pool(ground: Ground, pool: int, kind: Kind, since_s: int, before_s: int) -> int:
+    if since_s >= before_s:
+        return NEVER_S
+    if kind.nodes == 1:
+        return first_of_one(ground, pool, kind, since_s, before_s)
+    return first_of_many(ground, pool, kind, since_s, before_s)
+
+
+@compiled
+def earliest(ground: Ground, kind: Kind, since_s: int, before_s: int) -> tuple[int, int]:
+    """(start, pool) of the first place in `[since_s, before_s)`, or (NEVER_S, NONE).
+
+    Of several pools the one where it starts soonest, then the one that the request likes better.
+    Source: conservative backfill's earliest fit (Mu'alem and Feitelson, IEEE TPDS 2001), on nodes instead of counts.
+    Cost: one look at each step of each node of the pools; for gangs once more for each moment that is tried.
+    """
+    while True:
+        since_s = after_limits(ground, kind, since_s)
+        best_s, best_pool = before_s, NONE
+        for pool in kind.pools:
+            start_s = first_in_pool(ground, pool, kind, since_s, best_s)
+            if start_s < best_s:
+                best_s, best_pool = start_s, pool
+        if best_pool == NONE:
+            return NEVER_S, NONE
+        if limits_allow(ground, kind, best_s):
+            return best_s, best_pool
+        since_s = best_s
+
+
+@compiled
+def choose(ground: Ground, pool: int, kind: Kind, start_s: int) -> Ints:
+    """The nodes of the pool on which a box that starts then stands best; fewer than it wants when they have no room.
+
+    Fewest GPUs left over in the window, then the shortest gap behind it: parts of nodes pack, whole nodes stay whole, and boxes end
+    together. Then in the order of the pool.
+    """
+    members = ground.members[ground.first[pool] : ground.first[pool + 1]]
+    free = np.empty(len(members), np.int64)
+    left = np.empty(len(members), np.int64)
+    until_s = np.empty(len(members), np.int64)
+    count = 0
+    for node in members:
+        need = need_of(ground, node, kind.gpus)
+        over = least_free(ground.nodes, node, start_s, start_s + kind.length_s) - need
+        if over >= 0:
+            free[count], left[count] = node, over
+            until_s[count] = free_until(ground.nodes, node, need, start_s)
+            count += 1
+    return snuggest(free[:count], left[:count], until_s[:count], kind.nodes)
+
+
+@compiled
+def snuggest(free: Ints, left: Ints, until_s: Ints, count: int) -> Ints:
+    """The nodes with the fewest GPUs left over, then the shortest gap, then the first ones; in their own order."""
+    if len(free) <= count:
+        return free
+    keys = (left << GAP_BITS) | np.minimum(until_s, (1 << GAP_BITS) - 1)
+    if count == 1:
+        best = np.argmin(keys)
+        return free[best : best + 1]
+    return free[np.sort(np.argsort(keys, kind="mergesort")[:count])]
+
+
+@compiled
+def put_first(ground: Ground, kind: Kind, since_s: int, now_s: int) -> tuple[int, int, Ints]:
+    """Find the first place and take it: (start, pool, nodes), or (NEVER_S, NONE, ...) when there is none at all.
+
+    What is over on its nodes is dropped.
+    """
+    start_s, pool = earliest(ground, kind, since_s, NEVER_S)
+    if pool == NONE:
+        return start_s, pool, np.empty(0, np.int64)
+    places = choose(ground, pool, kind, start_s)
+    for node in places:
+        forget_before(ground.nodes, node, now_s)
+    take(ground, places, kind, start_s, start_s + kind.length_s, 1)
+    return start_s, pool, places
+
+
+@compiled
+def room_at(ground: Ground, places: Ints, kind: Kind, start_s: int) -> bool:
+    """Has it room on these very nodes?"""
+    for node in places:
+        if least_free(ground.nodes, node, start_s, start_s + kind.length_s) < need_of(ground, node, kind.gpus):
+            return False
+    return limits_allow(ground, kind, start_s)
+
+
+@compiled
+def earliest_there(ground: Ground, places: Ints, kind: Kind, since_s: int, until_s: int) -> int:
+    """The first start in `[since_s, until_s]` on these very nodes, or NEVER_S."""
+    at_s, start_s = since_s, NONE
+    while start_s != at_s and at_s <= until_s:
+        start_s = at_s
+        for node in places:
+            at_s = first_fit(ground.nodes, node, need_of(ground, node, kind.gpus), kind.length_s, at_s, until_s + 1)
+            if at_s == NEVER_S:
+                return NEVER_S
+        at_s = after_limits(ground, kind, at_s)
+    return at_s if at_s <= until_s else NEVER_S
+
+
+@compiled
+def latest_in_pool(ground: Ground, pool: int, kind: Kind, since_s: int, until_s: int) -> int:
+    """The last start in `[since_s, until_s]`, or NONE. As `first_of_many`, from the other end."""
+    members = ground.members[ground.first[pool] : ground.first[pool + 1]]
+    if len(members) < kind.nodes:
+        return NONE
+    ready = np.full(len(members), NEVER_S, np.int64)
+    start_s = until_s
+    while True:
+        for i in range(len(members)):
+            if ready[i] > start_s:
+                need = need_of(ground, members[i], kind.gpus)
+                ready[i] = last_fit(ground.nodes, members[i], need, kind.length_s, since_s, start_s)
+        place = len(members) - kind.nodes
+        enough_s = int(np.partition(ready, place)[place])
+        if enough_s in (NONE, start_s):
+            return enough_s
+        start_s = enough_s
+
+
+@compiled
+def before_limits(ground: Ground, kind: Kind, since_s: int, until_s: int) -> int:
+    """The last second in `[since_s, until_s]` from which all limits allow the whole box; NONE if none does."""
+    start_s, at_s = NEVER_S, until_s
+    while at_s not in (start_s, NONE):
+        start_s = at_s
+        for i in range(len(kind.limits)):
+            at_s = last_fit(ground.limits, kind.limits[i], kind.amounts[i], kind.length_s, since_s, at_s)
+    return at_s
+
+
+@compiled
+def latest(ground: Ground, kind: Kind, since_s: int, until_s: int) -> tuple[int, int]:
+    """(start, pool) of the last place in `[since_s, until_s]`, or (NONE, NONE)."""
+    while True:
+        until_s = before_limits(ground, kind, since_s, until_s)
+        best_s, best_pool = NONE, NONE
+        if until_s >= since_s:
+            for pool in kind.pools:
+                start_s = latest_in_pool(ground, pool, kind, since_s, until_s)
+                if start_s > best_s:
+                    best_s, best_pool = start_s, pool
+        if best_pool == NONE or limits_allow(ground, kind, best_s):
+            return best_s, best_pool
+        until_s = best_s

@@ -1,0 +1,450 @@
+"""The moves of the policy, compiled: who may start now beside everybody else's slots, and how that goes on until the queue is empty.
+
+The queue is a table with a row for each request, so that the same code makes a tick and plays all ticks to come on a copy.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from gpr.planner.ground import Ground, Kind, choose, earliest, limits_allow, need_of, room_at, snuggest, take
+from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, free_until, least_free, next_step_s, rises
+
+# What a row of the table is.
+EMPTY: Final = 0
+LOOSE: Final = 1  # waits, and has no slot
+WAITING: Final = 2  # waits, and its slot is on the ground
+STARTED: Final = 3  # its slot has become its box
+
+
+class Table(NamedTuple):
+    """The queue, a row for each request. Unused places of `pools` and `limits` are NONE.
+
+    Its slot is `places[first_place[j]:first_place[j] + nodes[j]]` from `slot_s[j]` on.
+    Those of a group have the same pools, nodes and GPUs per node: they differ in length only.
+    """
+
+    state: Ints
+    nodes: Ints
+    gpus: Ints
+    length_s: Ints
+    earliest_s: Ints
+    slot_s: Ints
+    pools: Ints
+    group: Ints
+    limits: Ints
+    amounts: Ints
+    first_place: Ints
+    places: Ints
+
+
+class Now(NamedTuple):
+    """For each level (a pool and so many GPUs per node): how long each node stays free from now on, NONE where it is not.
+
+    `until_s[k, node]`; `ranked_s[k, :fill[k]]` the same in rising order without the NONEs.
+    Group `g` wants `nodes[g]` nodes of one of the levels `levels[g]`, which follow its pools; `reach_s[g]`: until when it would have them.
+    """
+
+    pool: Ints
+    gpus: Ints
+    until_s: Ints
+    ranked_s: Ints
+    fill: Ints
+    levels: Ints
+    nodes: Ints
+    reach_s: Ints
+
+
+def new_now(pool: Ints, gpus: Ints, levels: Ints, nodes: Ints, *, node_count: int) -> Now:
+    shape = (len(pool), node_count)
+    until_s, ranked_s = np.full(shape, NONE, np.int64), np.zeros(shape, np.int64)
+    return Now(pool, gpus, until_s, ranked_s, np.zeros(len(pool), np.int64), levels, nodes, np.zeros(len(nodes), np.int64))
+
+
+@compiled
+def used(array: Ints) -> Ints:
+    """A row without the NONEs at its end."""
+    count = 0
+    while count < len(array) and array[count] != NONE:
+        count += 1
+    return array[:count]
+
+
+@compiled
+def kind_of(table: Table, j: int) -> Kind:
+    limits = used(table.limits[j])
+    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], used(table.pools[j]), limits, table.amounts[j, : len(limits)])
+
+
+@compiled
+def places_of(table: Table, j: int) -> Ints:
+    return table.places[table.first_place[j] : table.first_place[j] + table.nodes[j]]
+
+
+@compiled
+def put(ground: Ground, table: Table, j: int, sign: int) -> None:
+    """The slot of a row: onto the ground (1), or off it (-1)."""
+    take(ground, places_of(table, j), kind_of(table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j], sign)
+
+
+@compiled
+def look(ground: Ground, now: Now, at_s: int) -> None:
+    """Fill `now` for all nodes."""
+    for k in range(len(now.pool)):
+        now.fill[k] = 0
+        now.until_s[k, :] = NONE
+        for i in range(ground.first[now.pool[k]], ground.first[now.pool[k] + 1]):
+            node = ground.members[i]
+            until_s = free_until(ground.nodes, node, need_of(ground, node, now.gpus[k]), at_s)
+            now.until_s[k, node] = until_s
+            if until_s != NONE:
+                now.ranked_s[k, now.fill[k]] = until_s
+                now.fill[k] += 1
+        now.ranked_s[k, : now.fill[k]].sort()
+
+
+@compiled
+def look_again(ground: Ground, now: Now, node: int, at_s: int) -> bool:
+    """A node has changed. True when it stays free for longer than it did, so that somebody may fit who did not."""
+    is_better = False
+    for k in range(len(now.pool)):
+        if now.pool[k] != ground.pool_of[node]:
+            continue
+        old_s = now.until_s[k, node]
+        new_s = free_until(ground.nodes, node, need_of(ground, node, now.gpus[k]), at_s)
+        if new_s == old_s:
+            continue
+        now.until_s[k, node] = new_s
+        is_better |= new_s > old_s
+        ranked_s = now.ranked_s[k]
+        if old_s != NONE:
+            i = np.searchsorted(ranked_s[: now.fill[k]], old_s)
+            now.fill[k] -= 1
+            for m in range(i, now.fill[k]):
+                ranked_s[m] = ranked_s[m + 1]
+        if new_s != NONE:
+            i = np.searchsorted(ranked_s[: now.fill[k]], new_s)
+            for m in range(now.fill[k], i, -1):
+                ranked_s[m] = ranked_s[m - 1]
+            ranked_s[i] = new_s
+            now.fill[k] += 1
+    return is_better
+
+
+@compiled
+def reach(now: Now) -> None:
+    """Fill `reach_s`."""
+    for g in range(len(now.nodes)):
+        now.reach_s[g] = NONE
+        for k in used(now.levels[g]):
+            place = now.fill[k] - now.nodes[g]
+            if place >= 0:
+                now.reach_s[g] = max(now.reach_s[g], now.ranked_s[k, place])
+
+
+@compiled
+def may_start(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
+    """Are enough nodes free for its whole length from now on, its own slot not counted? A look at a few figures, not at the nodes."""
+    end_s, slot_s = at_s + table.length_s[j], table.slot_s[j]
+    levels = used(now.levels[table.group[j]])
+    watch.is_near[j] = False
+    for k in levels:
+        for node in places_of(table, j):
+            watch.is_near[j] |= now.until_s[k, node] != NONE
+    if now.reach_s[table.group[j]] >= end_s:
+        return True
+    if slot_s >= end_s:
+        return False
+    # On its own nodes it may be its own slot that is in the way.
+    for k in levels:
+        ready = 0
+        for node in places_of(table, j):
+            if slot_s <= now.until_s[k, node] < end_s:
+                ready += 1
+        if ready > 0 and ready + now.fill[k] - np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s) >= table.nodes[j]:
+            return True
+    return False
+
+
+@compiled
+def choose_now(ground: Ground, now: Now, k: int, kind: Kind, at_s: int) -> Ints:
+    """As `choose` for a box that starts now, from what is known of now."""
+    first, last = ground.first[now.pool[k]], ground.first[now.pool[k] + 1]
+    end_s = at_s + kind.length_s
+    free = ground.members[first:last]
+    free = free[now.until_s[k, first:last] >= end_s]
+    left = np.empty(len(free), np.int64)
+    for i in range(len(free)):
+        left[i] = least_free(ground.nodes, free[i], at_s, end_s) - need_of(ground, free[i], kind.gpus)
+    return snuggest(free, left, now.until_s[k, free], kind.nodes)
+
+
+@compiled
+def start_now(ground: Ground, now: Now, table: Table, j: int, at_s: int) -> tuple[bool, bool]:
+    """Start it if it has room beside all other slots; else nothing changes. Answers whether it did, and whether that left room."""
+    kind = kind_of(table, j)
+    slot = places_of(table, j).copy()
+    had_slot = table.state[j] == WAITING
+    is_better = False
+    if had_slot:
+        put(ground, table, j, -1)
+        for node in slot:
+            is_better |= look_again(ground, now, node, at_s)
+    if limits_allow(ground, kind, at_s):
+        for i in range(len(kind.pools)):
+            chosen = choose_now(ground, now, now.levels[table.group[j], i], kind, at_s)
+            if len(chosen) == kind.nodes:
+                places_of(table, j)[:] = chosen
+                table.slot_s[j] = at_s
+                table.state[j] = STARTED
+                put(ground, table, j, 1)
+                for node in chosen:
+                    look_again(ground, now, node, at_s)
+                return True, is_better
+    if had_slot:
+        put(ground, table, j, 1)
+        for node in slot:
+            look_again(ground, now, node, at_s)
+    return False, False
+
+
+@compiled
+def start_due(table: Table, order: Ints, at_s: int, started: Ints) -> int:
+    """Those whose slots have come start there. Answers how many rows `started` holds."""
+    count = 0
+    for j in order:
+        if table.state[j] == WAITING and table.slot_s[j] <= at_s:
+            table.state[j] = STARTED
+            started[count] = j
+            count += 1
+    return count
+
+
+class Watch(NamedTuple):
+    """Whom to look at again when something changes, so that a tick need not look at everybody.
+
+    `near[near_first[i]:near_first[i + 1]]` have their slots on node `i`, or share limit `i` less all nodes. `peers` likewise are the
+    rows of each group, and `shortest_s` is no longer than any of their lengths. `turn[j]` is the place of a row in the order.
+    `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
+    `is_near[j]`: when last looked at, some nodes of its slot were free.
+    """
+
+    near: Ints
+    near_first: Ints
+    peers: Ints
+    peers_first: Ints
+    shortest_s: Ints
+    turn: Ints
+    touched: Ints
+    is_touched: Bools
+    is_near: Bools
+    touched_count: Ints
+
+
+@compiled
+def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
+    """Everybody is to be looked at."""
+    node_count, group_count, row_count = len(ground.rooms), len(now.nodes), len(table.state)
+    near_first = np.zeros(node_count + len(ground.limits.head) + 1, np.int64)
+    peers_first = np.zeros(group_count + 1, np.int64)
+    shortest_s = np.full(group_count, NEVER_S, np.int64)
+    turn = np.zeros(row_count, np.int64)
+    for i in range(len(order)):
+        j = order[i]
+        turn[j] = i
+        group = table.group[j]
+        shortest_s[group] = min(shortest_s[group], table.length_s[j])
+        peers_first[group + 1] += 1
+        for node in places_of(table, j):
+            near_first[node + 1] += 1
+        for line in used(table.limits[j]):
+            near_first[node_count + line + 1] += 1
+    near_first, peers_first = np.cumsum(near_first), np.cumsum(peers_first)
+    near, peers = np.empty(near_first[-1], np.int64), np.empty(len(order), np.int64)
+    near_end, peers_end = near_first.copy(), peers_first.copy()
+    for j in order:
+        peers[peers_end[table.group[j]]] = j
+        peers_end[table.group[j]] += 1
+        for node in places_of(table, j):
+            near[near_end[node]] = j
+            near_end[node] += 1
+        for line in used(table.limits[j]):
+            near[near_end[node_count + line]] = j
+            near_end[node_count + line] += 1
+    touched, is_touched = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_)
+    touched[: len(order)] = order
+    is_touched[order] = True
+    count = np.array([len(order)])
+    return Watch(near, near_first, peers, peers_first, shortest_s, turn, touched, is_touched, np.zeros(row_count, np.bool_), count)
+
+
+@compiled
+def touch(watch: Watch, table: Table, i: int) -> None:
+    """There may be more room at node or limit `i`."""
+    for j in watch.near[watch.near_first[i] : watch.near_first[i + 1]]:
+        touch_row(watch, table, j)
+
+
+@compiled
+def touch_row(watch: Watch, table: Table, j: int) -> None:
+    if not watch.is_touched[j] and table.state[j] == WAITING:
+        watch.is_touched[j] = True
+        watch.touched[watch.touched_count[0]] = j
+        watch.touched_count[0] += 1
+
+
+@compiled
+def touch_groups(now: Now, table: Table, watch: Watch, at_s: int) -> None:
+    """Touch all of a group that have enough nodes for long enough; of gangs also those that have some of them where their slot is."""
+    reach(now)
+    for g in range(len(now.nodes)):
+        is_gang = now.nodes[g] > 1 and now.reach_s[g] != NONE
+        if not is_gang and now.reach_s[g] < at_s + watch.shortest_s[g]:
+            continue
+        watch.shortest_s[g] = NEVER_S
+        for j in watch.peers[watch.peers_first[g] : watch.peers_first[g + 1]]:
+            if table.state[j] == WAITING:
+                watch.shortest_s[g] = min(watch.shortest_s[g], table.length_s[j])
+                if (is_gang and watch.is_near[j]) or now.reach_s[g] >= at_s + table.length_s[j]:
+                    touch_row(watch, table, j)
+
+
+@compiled
+def start_others(ground: Ground, now: Now, table: Table, watch: Watch, at_s: int, started: Ints) -> int:
+    """Again and again the first in order that fits now beside all slots, until nobody does. Answers how many rows `started` holds.
+
+    Whoever starts takes room now, but leaves room where its slot was: then somebody before it may fit.
+    """
+    count = 0
+    touch_groups(now, table, watch, at_s)
+    turns = [(watch.turn[j], j) for j in watch.touched[: watch.touched_count[0]]]
+    watch.touched_count[0] = 0
+    heapq.heapify(turns)
+    while len(turns) > 0:
+        _, j = heapq.heappop(turns)
+        watch.is_touched[j] = False
+        if table.state[j] != WAITING or table.earliest_s[j] > at_s or not may_start(now, table, watch, j, at_s):
+            continue
+        slot = places_of(table, j).copy()
+        did, is_better = start_now(ground, now, table, j, at_s)
+        if not did:
+            continue
+        started[count] = j
+        count += 1
+        reach(now)
+        if is_better:
+            for node in slot:
+                touch(watch, table, node)
+            touch_groups(now, table, watch, at_s)
+            for m in watch.touched[: watch.touched_count[0]]:
+                heapq.heappush(turns, (watch.turn[m], m))
+            watch.touched_count[0] = 0
+    return count
+
+
+@compiled
+def tick(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> Ints:
+    """Start all that may start, and answer their rows in the order in which they did."""
+    started = np.empty(len(order), np.int64)
+    due = start_due(table, order, at_s, started)
+    look(ground, now, at_s)
+    watch = watch_of(ground, now, table, order[table.state[order] == WAITING])
+    return started[: due + start_others(ground, now, table, watch, at_s, started[due:])]
+
+
+@compiled
+def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> None:
+    """All ticks from now on, if nobody comes and every box takes its whole length; then `slot_s` says when each row starts.
+
+    It ticks when something changes: a box ends, a slot is due, a window opens, an earliest start comes. Everything is changed in
+    place, so give it copies.
+    """
+    node_count, line_count = len(ground.rooms), len(ground.limits.head)
+    first_row = node_count + line_count  # events are numbered: nodes, limits, rows
+    events = [(next_step_s(ground.nodes, node, at_s), node) for node in range(node_count)]
+    events += [(next_step_s(ground.limits, line, at_s), node_count + line) for line in range(line_count)]
+    for j in order:
+        if table.state[j] == WAITING:
+            events.append((table.slot_s[j], first_row + j))
+            if table.earliest_s[j] > at_s:
+                events.append((table.earliest_s[j], first_row + j))
+    heapq.heapify(events)
+    look(ground, now, at_s)
+    started = np.empty(len(order), np.int64)
+    waiting, slots = order[table.state[order] == WAITING], table.places.copy()
+    watch = watch_of(ground, now, table, waiting)
+    left, goes_on = len(waiting), True
+    while left > 0:
+        while len(events) > 0 and events[0][0] <= at_s:
+            _, number = heapq.heappop(events)
+            if number < node_count:
+                forget_before(ground.nodes, number, at_s)
+                if look_again(ground, now, number, at_s):
+                    goes_on = True
+                    touch(watch, table, number)
+                heapq.heappush(events, (next_step_s(ground.nodes, number, at_s), number))
+            elif number < first_row:
+                line = number - node_count
+                if rises(ground.limits, line, at_s):
+                    goes_on = True
+                    touch(watch, table, number)
+                heapq.heappush(events, (next_step_s(ground.limits, line, at_s), number))
+            elif table.state[number - first_row] == WAITING:
+                j = number - first_row
+                if table.earliest_s[j] == at_s:
+                    goes_on = True
+                    touch_row(watch, table, j)
+                if table.slot_s[j] <= at_s:
+                    table.state[j] = STARTED
+                    left -= 1
+        if goes_on:
+            count = start_others(ground, now, table, watch, at_s, started)
+            left -= count
+            for j in started[:count]:
+                first, last = table.first_place[j], table.first_place[j] + table.nodes[j]
+                for node in np.concatenate((table.places[first:last], slots[first:last])):
+                    heapq.heappush(events, (next_step_s(ground.nodes, node, at_s), node))
+                for line in used(table.limits[j]):
+                    heapq.heappush(events, (next_step_s(ground.limits, line, at_s), node_count + line))
+        goes_on = False
+        if len(events) == 0 or events[0][0] >= NEVER_S:
+            break
+        at_s = events[0][0]
+
+
+@compiled
+def compress(ground: Ground, table: Table, order: Ints, at_s: int) -> None:
+    """Conservative backfill's answer to early ends: in order, move each slot up as far as the others allow, until none moves."""
+    goes_on = True
+    while goes_on:
+        goes_on = False
+        for j in order:
+            since_s = max(at_s, table.earliest_s[j])
+            if table.state[j] != WAITING or table.slot_s[j] <= since_s:
+                continue
+            put(ground, table, j, -1)
+            kind = kind_of(table, j)
+            start_s, pool = earliest(ground, kind, since_s, table.slot_s[j])
+            if pool != NONE:
+                places_of(table, j)[:] = choose(ground, pool, kind, start_s)
+                table.slot_s[j] = start_s
+                goes_on = True
+            put(ground, table, j, 1)
+
+
+@compiled
+def stand(ground: Ground, table: Table, order: Ints) -> Ints:
+    """Put stored slots on the ground, in order; answers the rows for which there was no room, which stay LOOSE."""
+    broken = np.empty(len(order), np.int64)
+    count = 0
+    for j in order:
+        if room_at(ground, places_of(table, j), kind_of(table, j), table.slot_s[j]):
+            put(ground, table, j, 1)
+            table.state[j] = WAITING
+        else:
+            broken[count] = j
+            count += 1
+    return broken[:count]

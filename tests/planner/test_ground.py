@@ -1,0 +1,237 @@
+"""Places for a box against brute force: every second, every node, every limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpr.planner.board import ground_of
+from gpr.planner.ground import (
+    Ground,
+    Kind,
+    choose,
+    copy_ground,
+    earliest,
+    earliest_there,
+    latest,
+    put_first,
+    room_at,
+    take,
+)
+from gpr.planner.lines import NEVER_S, NONE, Ints, least_free, with_line, with_spare
+from gpr.planner.snapshot import Node, Pool
+
+# All that is drawn is over by then.
+END_S = 40
+FAR_S = 80
+LIMITS = (1, 3)
+MANY = settings(max_examples=300, deadline=None)
+
+
+@dataclass
+class Field:
+    """What a ground is, by seconds: `free[node][at]`, `room[limit][at]`."""
+
+    pools: tuple[tuple[int, ...], ...]
+    ground: Ground
+    free: list[list[int]]
+    room: list[list[int]] = field(default_factory=lambda: [[limit] * FAR_S for limit in LIMITS])
+
+    @property
+    def sizes(self) -> list[int]:
+        return [size for of_pool in self.pools for size in of_pool]
+
+    def members(self, pool: int) -> range:
+        first = sum(len(of_pool) for of_pool in self.pools[:pool])
+        return range(first, first + len(self.pools[pool]))
+
+    def need(self, node: int, kind: Kind) -> int:
+        size = self.sizes[node]
+        return kind.gpus or size if 0 < (kind.gpus or size) <= size else 99
+
+    def put(self, nodes: tuple[int, ...], kind: Kind, start_s: int) -> None:
+        end_s = start_s + kind.length_s
+        take(self.ground, ints(nodes), kind, start_s, end_s, 1)
+        for at in range(start_s, end_s):
+            for node in nodes:
+                self.free[node][at] -= self.need(node, kind)
+            for limit, amount in zip(kind.limits, kind.amounts, strict=True):
+                self.room[limit][at] -= amount
+
+    def has_room(self, nodes: tuple[int, ...], kind: Kind, start_s: int) -> bool:
+        seconds = range(start_s, start_s + kind.length_s)
+        limits = list(zip(kind.limits, kind.amounts, strict=True))
+        return all(self.room[limit][at] >= amount for at in seconds for limit, amount in limits) and all(
+            self.free[node][at] >= self.need(node, kind) for at in seconds for node in nodes
+        )
+
+    def fitting(self, pool: int, kind: Kind, start_s: int) -> list[int]:
+        return [node for node in self.members(pool) if self.has_room((node,), kind, start_s)]
+
+    def pool_at(self, kind: Kind, start_s: int) -> int | None:
+        """The best liked one that has room then."""
+        return next((int(pool) for pool in kind.pools if len(self.fitting(pool, kind, start_s)) >= kind.nodes), None)
+
+    def cost(self, node: int, kind: Kind, start_s: int) -> tuple[int, int, int]:
+        end_s, need = start_s + kind.length_s, self.need(node, kind)
+        gap_end_s = next((at for at in range(end_s, FAR_S) if self.free[node][at] < need), FAR_S)
+        return min(self.free[node][start_s:end_s]) - need, gap_end_s, node
+
+
+def ints(values: tuple[int, ...] | list[int]) -> Ints:
+    return np.array(values, np.int64)
+
+
+@st.composite
+def kinds(draw: st.DrawFn, pool_count: int) -> Kind:
+    limits = draw(st.sampled_from([(), (0,), (1,), (0, 1)]))
+    amounts = tuple(1 if limit == 0 else draw(st.integers(1, 3)) for limit in limits)
+    pools = draw(st.permutations(range(pool_count)))[: draw(st.integers(1, pool_count))]
+    return Kind(draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(1, 9)), ints(tuple(pools)), ints(limits), ints(amounts))
+
+
+@st.composite
+def fields(draw: st.DrawFn) -> Field:
+    """One or two pools of at most four nodes in all, with boxes wherever they have room."""
+    sizes = draw(st.sampled_from([((4,),), ((2, 4, 4),), ((4,), (2, 4)), ((2, 2), (4, 4)), ((0, 4), (4,))]))
+    pools = tuple(
+        Pool(str(p), "c", "s", tuple(Node(f"{p}.{i}", size) for i, size in enumerate(of_pool))) for p, of_pool in enumerate(sizes)
+    )
+    ground = ground_of(pools, 0)
+    limits = ground.limits
+    for limit in LIMITS:
+        limits = with_line(limits, limit, 0)
+    ground = ground._replace(nodes=with_spare(ground.nodes, 200), limits=with_spare(limits, 100))
+    made = Field(sizes, ground, [[size] * FAR_S for of_pool in sizes for size in of_pool])
+    for _ in range(draw(st.integers(0, 8))):
+        kind, start_s = draw(kinds(len(sizes))), draw(st.integers(0, END_S - 10))
+        pool = int(kind.pools[0])
+        nodes = tuple(made.fitting(pool, kind, start_s))[: kind.nodes]
+        if len(nodes) == kind.nodes:
+            made.put(nodes, kind, start_s)
+    return made
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Field, Kind]:
+    made = draw(fields())
+    return made, draw(kinds(len(made.pools)))
+
+
+@MANY
+@given(cases(), st.integers(0, 30), st.integers(0, 50))
+def test_the_earliest_place_is_the_first_second_and_of_its_pools_the_best_liked(
+    case: tuple[Field, Kind], since_s: int, before_s: int
+) -> None:
+    made, kind = case
+    expected = next(((at, p) for at in range(since_s, before_s) if (p := made.pool_at(kind, at)) is not None), (NEVER_S, NONE))
+
+    assert earliest(made.ground, kind, since_s, before_s) == expected
+
+
+@MANY
+@given(cases(), st.integers(0, 30), st.integers(0, 50))
+def test_the_latest_place_is_the_last_second_and_of_its_pools_the_best_liked(case: tuple[Field, Kind], since_s: int, until_s: int) -> None:
+    made, kind = case
+    expected = next(((at, p) for at in range(until_s, since_s - 1, -1) if (p := made.pool_at(kind, at)) is not None), (NONE, NONE))
+
+    assert latest(made.ground, kind, since_s, until_s) == expected
+
+
+@MANY
+@given(cases(), st.integers(0, 40))
+def test_the_nodes_chosen_leave_least_over_then_the_shortest_gap_then_come_first(case: tuple[Field, Kind], start_s: int) -> None:
+    made, kind = case
+    for pool in range(len(made.pools)):
+        # Limits are no matter of nodes: they are looked at before.
+        bare = kind._replace(limits=ints(()), amounts=ints(()))
+        ranked = sorted(made.fitting(pool, bare, start_s), key=lambda node: made.cost(node, bare, start_s))
+
+        assert sorted(ranked[: kind.nodes]) == list(choose(made.ground, pool, kind, start_s))
+
+
+@MANY
+@given(cases(), st.integers(0, 40))
+def test_there_is_room_on_certain_nodes_if_each_second_has_it(case: tuple[Field, Kind], start_s: int) -> None:
+    made, kind = case
+    for nodes in combinations(made.members(int(kind.pools[0])), kind.nodes):
+        assert room_at(made.ground, ints(nodes), kind, start_s) is made.has_room(nodes, kind, start_s)
+
+
+@MANY
+@given(cases(), st.integers(0, 30), st.integers(0, 30))
+def test_the_earliest_start_on_certain_nodes_is_the_first_second_at_which_all_have_room(
+    case: tuple[Field, Kind], since_s: int, more_s: int
+) -> None:
+    made, kind = case
+    until_s = since_s + more_s
+    for nodes in combinations(made.members(int(kind.pools[0])), kind.nodes):
+        expected = next((at for at in range(since_s, until_s + 1) if made.has_room(nodes, kind, at)), NEVER_S)
+        assert earliest_there(made.ground, ints(nodes), kind, since_s, until_s) == expected
+
+
+@MANY
+@given(cases(), st.integers(0, 30), st.integers(0, 10))
+def test_the_first_place_is_taken_where_it_is_found(case: tuple[Field, Kind], since_s: int, ahead_s: int) -> None:
+    """Also when it is looked for from some time ahead on: what is until then stays known."""
+    made, kind = case
+    now_s = max(since_s - ahead_s, 0)
+    expected = earliest(made.ground, kind, since_s, NEVER_S)
+
+    start_s, pool, places = put_first(made.ground, kind, since_s, now_s)
+
+    assert (start_s, pool) == expected
+    assert len(places) == (0 if pool == NONE else kind.nodes)
+    for at in range(start_s, start_s + kind.length_s) if pool != NONE else ():
+        for node in places:
+            made.free[node][at] -= made.need(int(node), kind)
+    for node in range(len(made.sizes)):
+        assert [least_free(made.ground.nodes, node, at, at + 1) for at in range(now_s, FAR_S)] == made.free[node][now_s:]
+
+
+@MANY
+@given(cases(), st.integers(0, 30))
+def test_a_copy_can_be_played_on_without_changing_the_ground(case: tuple[Field, Kind], since_s: int) -> None:
+    made, kind = case
+    expected = earliest(made.ground, kind, since_s, NEVER_S)
+
+    put_first(copy_ground(made.ground), kind, since_s, since_s)
+
+    assert earliest(made.ground, kind, since_s, NEVER_S) == expected
+
+
+@MANY
+@given(cases(), st.integers(0, 30))
+def test_a_box_that_is_put_and_taken_out_again_leaves_no_trace(case: tuple[Field, Kind], since_s: int) -> None:
+    made, kind = case
+    before = [array.copy() for array in (made.ground.nodes.unused[1:], made.ground.limits.unused[1:])]
+    start_s, pool = earliest(made.ground, kind, since_s, NEVER_S)
+    if pool == NONE:
+        return
+    places = choose(made.ground, pool, kind, start_s)
+
+    take(made.ground, places, kind, start_s, start_s + kind.length_s, 1)
+    take(made.ground, places, kind, start_s, start_s + kind.length_s, -1)
+
+    assert earliest(made.ground, kind, since_s, NEVER_S) == (start_s, pool)
+    assert list(choose(made.ground, pool, kind, start_s)) == list(places)
+    after = (made.ground.nodes.unused[1:], made.ground.limits.unused[1:])
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
+def test_boxes_that_held_a_node_which_has_no_gpus_left_do_not_make_room_there() -> None:
+    """Three boxes of one GPU, all GPUs gone: what they hold is little, and nobody fits."""
+    ground = ground_of((Pool("p", "c", "s", (Node("a", 0), Node("b", 8))),), 0)
+    ground = ground._replace(nodes=with_spare(ground.nodes, 20))
+    held = Kind(1, 1, 50, ints((0,)), ints(()), ints(()))
+    for _ in range(3):
+        take(ground, ints((0,)), held, 0, 50, 1)
+
+    for gpus in (0, 1):
+        asked = held._replace(gpus=gpus, nodes=2)
+        assert earliest(ground, asked, 0, NEVER_S) == (NEVER_S, NONE)
+    assert list(choose(ground, 0, held, 0)) == [1]
