@@ -49,6 +49,7 @@ class Request:
     `length_s` is the whole box: entry, duration, exit. `gpus_per_node` 0 means all GPUs of each node. `pools` are the ids of the
     pools it may use, best liked first. `rank` orders equals: who was queued first. `promise_s` and `slot` are None when it is new.
     `slice` holds one box at a time; empty: none that it shares with others. `share`: of equals in priority who has the least is first.
+    `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority may end for it.
     """
 
     id: str
@@ -62,6 +63,8 @@ class Request:
     pools: tuple[str, ...]
     earliest_start_s: int = 0
     share: int = 0
+    is_fixed: bool = False
+    may_evict: bool = False
     promise_s: int | None = None
     slot: Slot | None = None
 
@@ -71,6 +74,7 @@ class Running:
     """A box that holds nodes now. `end_s` is when its GPUs are free again by the books: end and exit included.
 
     An overrun (`end_s <= now_s`, not yet released) still holds its GPUs; the planner expects them back a moment from now.
+    `evictable`: a request that may evict, of higher priority, may end it before its time. `is_leaving`: it is on its way out already.
     """
 
     id: str
@@ -81,6 +85,22 @@ class Running:
     nodes: tuple[str, ...]
     gpus_per_node: int
     end_s: int
+    started_s: int = 0
+    evictable: bool = True
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """GPUs of one shape for a project or a slice; `owner` is the id of either.
+
+    `guaranteed`: what it is entitled to at any moment; beyond that it borrows what others leave idle. `most`: never more; None: no limit.
+    """
+
+    owner: str
+    shape: str
+    guaranteed: int
+    most: int | None = None
 
 
 class PolicyName(StrEnum):
@@ -171,5 +191,6 @@ class Snapshot:
     pools: tuple[Pool, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Request, ...] = ()
+    quotas: tuple[Quota, ...] = ()
     policy: Policy = field(default_factory=Policy)
     memory: Memory = field(default_factory=Memory)
