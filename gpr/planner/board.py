@@ -7,32 +7,40 @@ Lives here: ids of the outside and numbers of the inside, and the room that the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sortedcontainers import SortedKeyList
 
 from gpr.planner import passes
-from gpr.planner.ground import Ground, Kind, choose, copy_ground, earliest, earliest_there, latest, room_at, take
-from gpr.planner.lines import FOREVER_S, NEVER_S, NONE, Ints, forget_before, new_lines, with_line, with_spare
+from gpr.planner.blank import LIMITS_MOST, NO_POOLS, ground_of, new_table, within
+from gpr.planner.ground import NO_INTS, Kind, choose, copy_ground, earliest, earliest_there, latest, room_at, take
+from gpr.planner.lines import NEVER_S, NONE, Ints, forget_before, with_line, with_spare
 from gpr.planner.passes import EMPTY, LOOSE, WAITING, Now, Table, new_now, places_of
-from gpr.planner.snapshot import Policy, PolicyName, Pool, Request, Running, Slot, Window
+from gpr.planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
 from gpr.planner.waiting import Turn, Waiting, turn_of
 
 ROWS_AT_FIRST = 64
-NO_INTS: Ints = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Nodes x GPUs x `[start_s, end_s)` of a running GPR, in the numbers of the ground."""
+    """Nodes x GPUs x `[start_s, end_s)` of a GPR that runs or is to run, in the numbers of the ground.
+
+    What of it is past is not on the ground: `began_s` is when it began. The rest as in `Running`.
+    """
 
     id: str
     slice: str
+    project: str
+    priority: int
     places: Ints
     kind: Kind
     start_s: int
     end_s: int
+    began_s: int
+    evictable: bool
+    is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ class Started:
 class Board:
     """The queue in order, its slots, and all boxes, on one ground."""
 
-    def __init__(self, pools: tuple[Pool, ...], *, now_s: int, policy: Policy) -> None:
+    def __init__(self, pools: tuple[Pool, ...], *, now_s: int, policy: Policy, quotas: tuple[Quota, ...] = ()) -> None:
         self.now_s = now_s
         self.policy = policy
         self.pools = pools
@@ -62,10 +70,11 @@ class Board:
         self.order: SortedKeyList[Waiting] = SortedKeyList(key=turn_of)
         self._at_row: dict[int, Waiting] = {}
         self._largest = [max((node.gpu_count for node in pool.nodes), default=0) for pool in pools]
-        self._limits: dict[str, int] = {}
+        self.most = {(quota.owner, quota.shape): quota.most for quota in quotas if quota.most is not None}
+        self._limits: dict[tuple[str, str], int] = {}
         self._groups: dict[tuple[tuple[int, ...], int, int], int] = {}
         self._now = self._new_now()
-        self._table = _new_table(ROWS_AT_FIRST, len(pools), 1)
+        self._table = new_table(ROWS_AT_FIRST, len(pools))
         self._unused = list(range(ROWS_AT_FIRST - 1, -1, -1))
         self._place_count = 0
         self._order: Ints | None = NO_INTS
@@ -74,16 +83,19 @@ class Board:
 
     def hold(self, running: Running) -> None:
         """Enter a box that runs. An overdue one is expected back at the next multiple of the grace after its end."""
-        end_s, grace_s = _within(running.end_s), max(self.policy.overrun_grace_s, 1)
+        end_s, grace_s = within(running.end_s), max(self.policy.overrun_grace_s, 1)
         if end_s <= self.now_s:
             end_s += grace_s * ((self.now_s - end_s) // grace_s + 1)
             self.overdue.add(running.id)
         # A node that is gone holds nobody up; the slice is held all the same.
         places = self.places([node for node in running.nodes if node in self.node_numbers])
-        kind = self._kind(len(places), running.gpus_per_node, end_s - self.now_s, NO_INTS, running.slice)
+        kind = self._held(running, places, end_s - self.now_s)
         self._spare(len(places))
         take(self.ground, places, kind, self.now_s, end_s, 1)
-        self.running[running.id] = Box(running.id, running.slice, places, kind, self.now_s, end_s)
+        whose = running.id, running.slice, running.project, running.priority
+        self.running[running.id] = Box(
+            *whose, places, kind, self.now_s, end_s, running.started_s, running.evictable, is_open=running.is_open
+        )
 
     def release(self, box_id: str) -> bool:
         """Its GPUs are free from now on. True when it was booked for longer."""
@@ -93,6 +105,24 @@ class Board:
         for node in box.places:
             forget_before(self.ground.nodes, node, self.now_s)
         return box.end_s > self.now_s
+
+    def set_end(self, box_id: str, end_s: int) -> None:
+        """Let a running box end at another time; what else stands there is not asked."""
+        box = self.running[box_id]
+        self._spare(len(box.places))
+        take(self.ground, box.places, box.kind, min(end_s, box.end_s), max(end_s, box.end_s), 1 if end_s > box.end_s else -1)
+        self.running[box_id] = replace(box, end_s=end_s)
+
+    def pool_of(self, box: Box) -> int | None:
+        """None when all its nodes are gone."""
+        return int(self.ground.pool_of[box.places[0]]) if len(box.places) else None
+
+    def shape_of(self, box: Box) -> str:
+        pool = self.pool_of(box)
+        return "" if pool is None else self.pools[pool].shape
+
+    def gpus_of(self, box: Box) -> int:
+        return len(box.places) * box.kind.gpus or int(self.ground.rooms[box.places].sum())
 
     # Who waits.
 
@@ -112,6 +142,16 @@ class Board:
         """The work of its box in GPU-seconds; for whole nodes on the largest that it may use."""
         largest = (self._largest[self.pool_numbers[id_]] for id_ in request.pools if id_ in self.pool_numbers)
         return request.node_count * (request.gpus_per_node or max(largest, default=0)) * request.length_s
+
+    def gpus_by_shape(self, request: Request) -> dict[str, int]:
+        """How many GPUs it would hold; of whole nodes the largest count."""
+        found: dict[str, int] = {}
+        for id_ in request.pools:
+            pool = self.pool_numbers.get(id_)
+            if pool is not None:
+                gpus = request.node_count * (request.gpus_per_node or self._largest[pool])
+                found[self.pools[pool].shape] = max(gpus, found.get(self.pools[pool].shape, 0))
+        return found
 
     def withdraw(self, waiting: Waiting) -> None:
         """Out of the queue; its slot is free."""
@@ -153,17 +193,20 @@ class Board:
         """What stands in its slot."""
         kind, places = passes.kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
         start_s, request = self.start_s(waiting), waiting.request
-        return Box(request.id, request.slice, places, kind, start_s, start_s + request.length_s)
+        whose = request.id, request.slice, request.project, request.priority
+        return Box(*whose, places, kind, start_s, start_s + request.length_s, start_s, request.evictable, is_open=True)
 
     # Where there is room.
 
     def kind(self, request: Request) -> Kind:
         """As the compiled functions want it. What is beyond all pools has none, and no numbers that could not be counted with."""
-        length_s = max(1, _within(request.length_s))
+        length_s = max(1, within(request.length_s))
         if not (0 < request.node_count <= len(self.node_ids) and 0 <= request.gpus_per_node <= max(self._largest)):
-            return self._kind(0, 0, length_s, NO_INTS, request.slice)
+            return Kind(0, 0, length_s, NO_INTS, NO_POOLS, NO_POOLS)
         pools = [self.pool_numbers[id_] for id_ in dict.fromkeys(request.pools) if id_ in self.pool_numbers]
-        return self._kind(request.node_count, request.gpus_per_node, length_s, np.array(pools, np.int64), request.slice)
+        gpus = [request.node_count * (request.gpus_per_node or self._largest[pool]) for pool in pools]
+        limits, amounts = self._limits_of(request, pools, gpus)
+        return Kind(request.node_count, request.gpus_per_node, length_s, np.array(pools, np.int64), limits, amounts)
 
     def soonest_s(self, request: Request) -> int:
         return max(self.now_s, request.earliest_start_s)
@@ -254,19 +297,31 @@ class Board:
     def _slot(self, table: Table, waiting: Waiting) -> Slot:
         return self.slot_at(places_of(table, waiting.row), int(table.slot_s[waiting.row]))
 
-    def _kind(self, count: int, gpus: int, length_s: int, pools: Ints, slice_: str) -> Kind:
-        limits, amounts = self._limits_of(slice_)
-        return Kind(count, gpus, length_s, pools, limits, amounts)
+    def _held(self, running: Running, places: Ints, length_s: int) -> Kind:
+        pools = [int(self.ground.pool_of[places[0]])] if len(places) else []
+        gpus = len(places) * running.gpus_per_node or int(self.ground.rooms[places].sum())
+        limits, amounts = self._limits_of(running, pools, [gpus])
+        return Kind(len(places), running.gpus_per_node, length_s, np.array(pools, np.int64), limits, amounts)
 
-    def _limits_of(self, slice_: str) -> tuple[Ints, Ints]:
-        """A slice runs one box at a time; without a slice a request waits for nobody of its own."""
-        if not slice_:
-            return NO_INTS, NO_INTS
-        line = self._limits.get(slice_)
+    def _limits_of(self, box: Request | Running, pools: list[int], gpus: list[int]) -> tuple[Ints, Ints]:
+        """By pool: a slice runs one box at a time, and quotas hold; without a slice a request waits for nobody of its own."""
+        limits = np.full((max(len(pools), 1), LIMITS_MOST), NONE, np.int64)
+        amounts = np.zeros_like(limits)
+        for i in range(len(limits)):
+            taken = [(self._limit(box.slice, "", 1), 1)] if box.slice else []
+            for owner in dict.fromkeys((box.project, box.slice)) if pools else ():
+                shape = self.pools[pools[i]].shape
+                most = self.most.get((owner, shape))
+                taken += [] if most is None else [(self._limit(owner, shape, most), gpus[i])]
+            limits[i, : len(taken)], amounts[i, : len(taken)] = [line for line, _ in taken], [amount for _, amount in taken]
+        return limits, amounts
+
+    def _limit(self, owner: str, shape: str, room: int) -> int:
+        line = self._limits.get((owner, shape))
         if line is None:
-            line = self._limits[slice_] = len(self._limits)
-            self.ground = self.ground._replace(limits=with_line(self.ground.limits, 1, self.now_s))
-        return np.array([line], np.int64), np.ones(1, np.int64)
+            line = self._limits[owner, shape] = len(self._limits)
+            self.ground = self.ground._replace(limits=with_line(self.ground.limits, room, self.now_s))
+        return line
 
     def _group(self, kind: Kind) -> int:
         """The number of all that differ in length only."""
@@ -294,10 +349,13 @@ class Board:
         row, table, kind = self._unused.pop(), self._table, self.kind(request)
         table.state[row] = LOOSE
         table.nodes[row], table.gpus[row], table.length_s[row] = kind.nodes, kind.gpus, kind.length_s
-        table.earliest_s[row] = _within(request.earliest_start_s)
-        for array, values in ((table.pools, kind.pools), (table.limits, kind.limits), (table.amounts, kind.amounts)):
+        table.earliest_s[row] = within(request.earliest_start_s)
+        lines = np.unique(kind.limits[kind.limits != NONE])
+        for array, values in ((table.pools, kind.pools), (table.lines, lines)):
             array[row, :] = NONE
             array[row, : len(values)] = values
+        pools = len(kind.pools)
+        table.limits[row, :pools], table.amounts[row, :pools] = kind.limits[:pools], kind.amounts[:pools]
         table.group[row] = self._group(kind)
         self._reserve_places(kind.nodes)
         self._table.first_place[row] = self._place_count
@@ -318,7 +376,7 @@ class Board:
 
     def _grow(self) -> None:
         old = len(self._table.state)
-        empty = _new_table(old, len(self.pools), 1)
+        empty = new_table(old, len(self.pools))
         columns = (np.concatenate(pair) for pair in zip(self._table[:-1], empty[:-1], strict=True))
         self._table = Table._make([*columns, self._table.places])
         self._unused = list(range(2 * old - 1, old - 1, -1))
@@ -340,60 +398,11 @@ class Board:
 
     def _spare(self, node_count: int) -> None:
         """Steps for one box more: two on each of its lines at most."""
-        nodes, limits = with_spare(self.ground.nodes, 2 * node_count + 2), with_spare(self.ground.limits, 4)
+        nodes, limits = with_spare(self.ground.nodes, 2 * node_count + 2), with_spare(self.ground.limits, 2 * LIMITS_MOST + 2)
         if nodes is not self.ground.nodes or limits is not self.ground.limits:
             self.ground = self.ground._replace(nodes=nodes, limits=limits)
 
     def _spare_for_moves(self) -> None:
         """Steps for all slots to be somewhere else, where no two of them share one."""
         self._spare(self._place_count)
-        self.ground = self.ground._replace(limits=with_spare(self.ground.limits, 2 * len(self.order) + 2))
-
-
-def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
-    nodes = [node for pool in pools for node in pool.nodes]
-    rooms = np.array([node.gpu_count for node in nodes], np.int64)
-    counts = [len(pool.nodes) for pool in pools]
-    window_count = sum(len(node.closed) for node in nodes)
-    ground = Ground(
-        nodes=new_lines(rooms, since_s=now_s, spare=2 * (window_count + len(nodes))),
-        limits=new_lines(NO_INTS, since_s=now_s, spare=4),
-        rooms=rooms,
-        members=np.arange(len(nodes), dtype=np.int64),
-        first=np.cumsum([0, *counts]).astype(np.int64),
-        pool_of=np.repeat(np.arange(len(pools)), counts).astype(np.int64),
-    )
-    for number, node in enumerate(nodes):
-        for window in node.closed if node.gpu_count else ():
-            start_s, end_s = _within(window.start_s), _within(window.end_s)
-            kind = Kind(1, node.gpu_count, end_s - start_s, NO_INTS, NO_INTS, NO_INTS)
-            take(ground, np.array([number], np.int64), kind, start_s, end_s, 1)
-    return ground
-
-
-def _within(at_s: int) -> int:
-    """Nearer than for ever, so that no sum of such times wraps around."""
-    return max(-FOREVER_S, min(at_s, FOREVER_S))
-
-
-def _new_table(rows: int, pool_count: int, limit_count: int) -> Table:
-    def column() -> Ints:
-        return np.zeros(rows, np.int64)
-
-    def columns(width: int) -> Ints:
-        return np.full((rows, width), NONE, np.int64)
-
-    return Table(
-        state=column(),
-        nodes=column(),
-        gpus=column(),
-        length_s=column(),
-        earliest_s=column(),
-        slot_s=column(),
-        pools=columns(pool_count),
-        group=column(),
-        limits=columns(limit_count),
-        amounts=columns(limit_count),
-        first_place=column(),
-        places=np.zeros(rows, np.int64),
-    )
+        self.ground = self.ground._replace(limits=with_spare(self.ground.limits, 2 * LIMITS_MOST * (len(self.order) + 1)))

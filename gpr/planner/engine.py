@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from gpr.planner.bands import Forecast
 from gpr.planner.board import Board
+from gpr.planner.claims import Claims
 from gpr.planner.limits import most_that_fits
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
@@ -34,12 +35,13 @@ def plan(snapshot: Snapshot) -> Plan:
     board, newcomers = _board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
+    evictions = Claims(board, snapshot.quotas).make()
     expected = board.expected()
     reasons = Reasons(board, expected)
     placements = tuple(_placement(board, waiting, expected, reasons, snapshot) for waiting in board.order)
     starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
     forecasts = tuple(forecast_of(board, waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s)
-    return Plan(snapshot.now_s, placements, remembered, forecasts)
+    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions))
 
 
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
@@ -108,7 +110,7 @@ def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot) -> Rememb
 
 
 def _board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
-    board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy)
+    board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
     for running in snapshot.running:
         board.hold(running)
     return board, restore(board, snapshot.queue)
@@ -117,7 +119,7 @@ def _board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
 def _placement(board: Board, waiting: Waiting, expected: Mapping[str, Slot], reasons: Reasons, snapshot: Snapshot) -> Placement:
     request, start = waiting.request, expected.get(waiting.request.id)
     if start is None:
-        most = most_that_fits(snapshot.pools, request)
+        most = most_that_fits(snapshot.pools, request, snapshot.quotas)
         never = Explanation(Reason.NEVER_FITS, (), 0, most.node_count, most.gpus_per_node)
         return Placement(request.id, None, None, waiting.promise_s, False, never, turn_key=waiting.turn.key)
     starts_now = start.start_s <= snapshot.now_s
@@ -142,9 +144,11 @@ def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
     settle(board, newcomers, snapshot)
     if not board.has_slot(waiting):
         return None
+    evictions = Claims(board, snapshot.quotas).make()
     expected = board.expected()
     start = expected[candidate_id]
     pool = next(pool for pool in snapshot.pools if pool.id == start.pool)
     explanation = Reasons(board, expected).explain(waiting.request, start)
     forecast = forecast_of(board, waiting, start.start_s)
-    return Offer(pool.id, pool.cluster, pool.shape, start.start_s, board.start_s(waiting), start, explanation, forecast)
+    own = tuple(eviction for eviction in evictions if eviction.id == candidate_id)
+    return Offer(pool.id, pool.cluster, pool.shape, start.start_s, board.start_s(waiting), start, explanation, forecast, own)

@@ -26,6 +26,8 @@ def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf, say_at: S
             return "It waits for the start time that was asked for."
         case Reason.WAITS_FOR_SLICE:
             return _of_slice(_known(explanation.blockers, now_s, name_of, say_at))
+        case Reason.WAITS_FOR_QUOTA:
+            return _of_quota(_known(explanation.blockers, now_s, name_of, say_at))
         case Reason.WAITS_FOR_NODES:
             return (
                 "It waits for nodes on which nothing can start now: set aside, not ready, or in a cluster that is disabled or not heard. "
@@ -43,6 +45,11 @@ def _of_slice(known: list[str]) -> str:
     if not known:
         return "It waits for an earlier request of its own workspace, which runs one at a time."
     return f"It waits for {_list(known)}: its workspace runs one request at a time."
+
+
+def _of_quota(known: list[str]) -> str:
+    most = "its workspace or project may hold no more GPUs of this kind at once"
+    return f"It waits for {_list(known)}: {most}." if known else f"It waits for others of its project: {most}."
 
 
 def _of_gpus(explanation: Explanation, holders: list[str]) -> str:

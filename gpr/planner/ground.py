@@ -41,7 +41,10 @@ class Ground(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What a request asks for. `gpus` 0: all of each node. `pools`: best liked first. Of limit `limits[i]` it takes `amounts[i]`."""
+    """What a request asks for. `gpus` 0: all of each node. `pools`: best liked first.
+
+    In pool `pools[i]` it takes `amounts[i, k]` of limit `limits[i, k]`, which is NONE behind the last.
+    """
 
     nodes: int
     gpus: int
@@ -49,6 +52,10 @@ class Kind(NamedTuple):
     pools: Ints
     limits: Ints
     amounts: Ints
+
+
+NO_INTS: Ints = np.empty(0, np.int64)
+NO_LIMITS: Ints = np.empty((0, 0), np.int64)
 
 
 def copy_ground(ground: Ground) -> Ground:
@@ -66,31 +73,45 @@ def need_of(ground: Ground, node: int, gpus: int) -> int:
 
 
 @compiled
+def which_pool(ground: Ground, kind: Kind, places: Ints) -> int:
+    """Which of its pools these nodes are of."""
+    for i in range(len(kind.pools)):
+        if len(places) > 0 and kind.pools[i] == ground.pool_of[places[0]]:
+            return i
+    return 0
+
+
+@compiled
 def take(ground: Ground, places: Ints, kind: Kind, start_s: int, end_s: int, sign: int) -> None:
     """Put a box on these nodes (`sign` 1), or take it out (-1)."""
     for node in places:
         # Not `need_of`: a node may have lost GPUs since a box came, and a sum of what is out of reach would wrap around.
         change(ground.nodes, node, start_s, end_s, -sign * (kind.gpus if kind.gpus > 0 else ground.rooms[node]))
-    for i in range(len(kind.limits)):
-        change(ground.limits, kind.limits[i], start_s, end_s, -sign * kind.amounts[i])
+    i = which_pool(ground, kind, places)
+    for k in range(kind.limits.shape[1]):
+        if kind.limits[i, k] != NONE:
+            change(ground.limits, kind.limits[i, k], start_s, end_s, -sign * kind.amounts[i, k])
 
 
 @compiled
-def limits_allow(ground: Ground, kind: Kind, start_s: int) -> bool:
-    for i in range(len(kind.limits)):
-        if least_free(ground.limits, kind.limits[i], start_s, start_s + kind.length_s) < kind.amounts[i]:
+def limits_allow(ground: Ground, kind: Kind, i: int, start_s: int) -> bool:
+    """Do the limits allow the whole box in its pool `i`?"""
+    for k in range(kind.limits.shape[1]):
+        line = kind.limits[i, k]
+        if line != NONE and least_free(ground.limits, line, start_s, start_s + kind.length_s) < kind.amounts[i, k]:
             return False
     return True
 
 
 @compiled
-def after_limits(ground: Ground, kind: Kind, since_s: int) -> int:
-    """The first second from `since_s` on from which all limits allow the whole box; NEVER_S if none does."""
+def after_limits(ground: Ground, kind: Kind, i: int, since_s: int) -> int:
+    """The first second from `since_s` on from which all limits allow the whole box in its pool `i`; NEVER_S if none does."""
     start_s, at_s = NONE, since_s
     while start_s != at_s and at_s < NEVER_S:
         start_s = at_s
-        for i in range(len(kind.limits)):
-            at_s = first_fit(ground.limits, kind.limits[i], kind.amounts[i], kind.length_s, at_s, NEVER_S)
+        for k in range(kind.limits.shape[1]):
+            if kind.limits[i, k] != NONE:
+                at_s = first_fit(ground.limits, kind.limits[i, k], kind.amounts[i, k], kind.length_s, at_s, NEVER_S)
     return at_s
 
 
@@ -139,6 +160,18 @@ def first_in_pool(ground: Ground, pool: int, kind: Kind, since_s: int, before_s:
 
 
 @compiled
+def first_within_limits(ground: Ground, kind: Kind, i: int, since_s: int, before_s: int) -> int:
+    """As `first_in_pool` in its pool `i`, where the limits allow the box as well."""
+    while since_s < before_s:
+        since_s = after_limits(ground, kind, i, since_s)
+        start_s = first_in_pool(ground, kind.pools[i], kind, since_s, before_s)
+        if start_s == NEVER_S or limits_allow(ground, kind, i, start_s):
+            return start_s
+        since_s = start_s
+    return NEVER_S
+
+
+@compiled
 def earliest(ground: Ground, kind: Kind, since_s: int, before_s: int) -> tuple[int, int]:
     """(start, pool) of the first place in `[since_s, before_s)`, or (NEVER_S, NONE).
 
@@ -146,18 +179,12 @@ def earliest(ground: Ground, kind: Kind, since_s: int, before_s: int) -> tuple[i
     Source: conservative backfill's earliest fit (Mu'alem and Feitelson, IEEE TPDS 2001), on nodes instead of counts.
     Cost: one look at each step of each node of the pools; for gangs once more for each moment that is tried.
     """
-    while True:
-        since_s = after_limits(ground, kind, since_s)
-        best_s, best_pool = before_s, NONE
-        for pool in kind.pools:
-            start_s = first_in_pool(ground, pool, kind, since_s, best_s)
-            if start_s < best_s:
-                best_s, best_pool = start_s, pool
-        if best_pool == NONE:
-            return NEVER_S, NONE
-        if limits_allow(ground, kind, best_s):
-            return best_s, best_pool
-        since_s = best_s
+    best_s, best_pool = before_s, NONE
+    for i in range(len(kind.pools)):
+        start_s = first_within_limits(ground, kind, i, since_s, best_s)
+        if start_s < best_s:
+            best_s, best_pool = start_s, kind.pools[i]
+    return (best_s, best_pool) if best_pool != NONE else (NEVER_S, NONE)
 
 
 @compiled
@@ -216,20 +243,20 @@ def room_at(ground: Ground, places: Ints, kind: Kind, start_s: int) -> bool:
     for node in places:
         if least_free(ground.nodes, node, start_s, start_s + kind.length_s) < need_of(ground, node, kind.gpus):
             return False
-    return limits_allow(ground, kind, start_s)
+    return limits_allow(ground, kind, which_pool(ground, kind, places), start_s)
 
 
 @compiled
 def earliest_there(ground: Ground, places: Ints, kind: Kind, since_s: int, until_s: int) -> int:
     """The first start in `[since_s, until_s]` on these very nodes, or NEVER_S."""
-    at_s, start_s = since_s, NONE
+    at_s, start_s, i = since_s, NONE, which_pool(ground, kind, places)
     while start_s != at_s and at_s <= until_s:
         start_s = at_s
         for node in places:
             at_s = first_fit(ground.nodes, node, need_of(ground, node, kind.gpus), kind.length_s, at_s, until_s + 1)
             if at_s == NEVER_S:
                 return NEVER_S
-        at_s = after_limits(ground, kind, at_s)
+        at_s = after_limits(ground, kind, i, at_s)
     return at_s if at_s <= until_s else NEVER_S
 
 
@@ -254,27 +281,36 @@ def latest_in_pool(ground: Ground, pool: int, kind: Kind, since_s: int, until_s:
 
 
 @compiled
-def before_limits(ground: Ground, kind: Kind, since_s: int, until_s: int) -> int:
-    """The last second in `[since_s, until_s]` from which all limits allow the whole box; NONE if none does."""
+def before_limits(ground: Ground, kind: Kind, i: int, since_s: int, until_s: int) -> int:
+    """The last second in `[since_s, until_s]` from which all limits allow the whole box in its pool `i`; NONE if none does."""
     start_s, at_s = NEVER_S, until_s
     while at_s not in (start_s, NONE):
         start_s = at_s
-        for i in range(len(kind.limits)):
-            at_s = last_fit(ground.limits, kind.limits[i], kind.amounts[i], kind.length_s, since_s, at_s)
+        for k in range(kind.limits.shape[1]):
+            if kind.limits[i, k] != NONE:
+                at_s = last_fit(ground.limits, kind.limits[i, k], kind.amounts[i, k], kind.length_s, since_s, at_s)
     return at_s
+
+
+@compiled
+def last_within_limits(ground: Ground, kind: Kind, i: int, since_s: int, until_s: int) -> int:
+    """As `latest_in_pool` in its pool `i`, where the limits allow the box as well."""
+    while True:
+        until_s = before_limits(ground, kind, i, since_s, until_s)
+        if until_s < since_s:
+            return NONE
+        start_s = latest_in_pool(ground, kind.pools[i], kind, since_s, until_s)
+        if start_s == NONE or limits_allow(ground, kind, i, start_s):
+            return start_s
+        until_s = start_s
 
 
 @compiled
 def latest(ground: Ground, kind: Kind, since_s: int, until_s: int) -> tuple[int, int]:
     """(start, pool) of the last place in `[since_s, until_s]`, or (NONE, NONE)."""
-    while True:
-        until_s = before_limits(ground, kind, since_s, until_s)
-        best_s, best_pool = NONE, NONE
-        if until_s >= since_s:
-            for pool in kind.pools:
-                start_s = latest_in_pool(ground, pool, kind, since_s, until_s)
-                if start_s > best_s:
-                    best_s, best_pool = start_s, pool
-        if best_pool == NONE or limits_allow(ground, kind, best_s):
-            return best_s, best_pool
-        until_s = best_s
+    best_s, best_pool = NONE, NONE
+    for i in range(len(kind.pools)):
+        start_s = last_within_limits(ground, kind, i, max(since_s, best_s + 1), until_s)
+        if start_s > best_s:
+            best_s, best_pool = start_s, kind.pools[i]
+    return best_s, best_pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpr.planner.snapshot import Pool, Request
+from gpr.planner.snapshot import Pool, Quota, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +19,35 @@ class Most:
     gpus_per_node: int
 
 
-def most_that_fits(pools: Iterable[Pool], request: Request) -> Most:
-    """As if every pool were empty and open. A box stands in one pool. O(nodes log nodes); never fails."""
-    sizes = [_sizes(pool) for pool in pools if pool.id in request.pools]
-    node_count = max((_node_count(of_pool, request.gpus_per_node) for of_pool in sizes), default=0)
-    gpus_per_node = max((of_pool[max(1, min(request.node_count, len(of_pool))) - 1] for of_pool in sizes if of_pool), default=0)
+def most_that_fits(pools: Iterable[Pool], request: Request, quotas: Iterable[Quota] = ()) -> Most:
+    """As if every pool were empty and open. A box stands in one pool, and below the ceilings of its slice and its project.
+
+    O(nodes log nodes); never fails.
+    """
+    rooms = [room for pool in pools if pool.id in request.pools and (room := _Room.of(pool, request, quotas)).sizes]
+    node_count = max((room.node_count(request.gpus_per_node) for room in rooms), default=0)
+    gpus_per_node = max((room.gpus_per_node(request.node_count) for room in rooms), default=0)
     return Most(0 < request.node_count <= node_count and request.gpus_per_node >= 0, node_count, gpus_per_node)
 
 
-def _sizes(pool: Pool) -> list[int]:
-    return sorted((node.gpu_count for node in pool.nodes if node.gpu_count > 0), reverse=True)
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """GPUs of the nodes of a pool, most first, and how many the request may hold at once."""
 
+    sizes: tuple[int, ...]
+    most: int
 
-def _node_count(sizes: list[int], gpus_per_node: int) -> int:
-    return sum(size >= gpus_per_node for size in sizes)
+    @classmethod
+    def of(cls, pool: Pool, request: Request, quotas: Iterable[Quota]) -> _Room:
+        sizes = sorted((node.gpu_count for node in pool.nodes if node.gpu_count > 0), reverse=True)
+        owners = {request.project, request.slice}
+        ceilings = (q.most for q in quotas if q.most is not None and q.owner in owners and q.shape == pool.shape)
+        return cls(tuple(sizes), min(ceilings, default=sum(sizes)))
+
+    def node_count(self, gpus_per_node: int) -> int:
+        """Of whole nodes each counts as the largest."""
+        return min(sum(size >= gpus_per_node for size in self.sizes), self.most // (max(gpus_per_node, 0) or self.sizes[0]))
+
+    def gpus_per_node(self, node_count: int) -> int:
+        count = max(1, min(node_count, len(self.sizes)))
+        return min(self.sizes[count - 1], self.most // count)

@@ -11,8 +11,9 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import Final
 
-from gpr.planner.board import NO_INTS, Board, Box, ground_of
-from gpr.planner.ground import Ground, Kind, put_first, take
+from gpr.planner.blank import ground_of
+from gpr.planner.board import Board, Box
+from gpr.planner.ground import NO_INTS, NO_LIMITS, Ground, Kind, put_first, take
 from gpr.planner.lines import Ints, with_spare
 from gpr.planner.snapshot import Arrival, Memory, Request, Shadow
 
@@ -37,7 +38,7 @@ class _Queue:
 
     def change(self, places: Ints, gpus: int, start_s: int, end_s: int, sign: int) -> None:
         self._spare(len(places))
-        take(self.ground, places, Kind(len(places), gpus, end_s - start_s, NO_INTS, NO_INTS, NO_INTS), start_s, end_s, sign)
+        take(self.ground, places, Kind(len(places), gpus, end_s - start_s, NO_INTS, NO_LIMITS, NO_LIMITS), start_s, end_s, sign)
 
     def _spare(self, node_count: int) -> None:
         self.ground = self.ground._replace(nodes=with_spare(self.ground.nodes, 2 * node_count + 2))
@@ -160,7 +161,7 @@ class Pace:
 
     def _put(self, request: Request, kind: Kind, since_s: int) -> tuple[int, int]:
         """The newcomer into both queues: its starts there."""
-        bare = kind._replace(limits=NO_INTS, amounts=NO_INTS)
+        bare = kind._replace(limits=NO_LIMITS, amounts=NO_LIMITS)
         stays = []
         for queue, from_s in ((self._patient, since_s), (self._strict, max(since_s, self._strict_s))):
             start_s, places = queue.put(bare, from_s, self._board.now_s)

@@ -21,8 +21,9 @@ STARTED: Final = 3  # its slot has become its box
 
 
 class Table(NamedTuple):
-    """The queue, a row for each request. Unused places of `pools` and `limits` are NONE.
+    """The queue, a row for each request. Unused places of `pools`, `limits` and `lines` are NONE.
 
+    `limits[j, i]` and `amounts[j, i]` are of its pool `pools[j, i]`; `lines[j]` are all of these limits, each once.
     Its slot is `places[first_place[j]:first_place[j] + nodes[j]]` from `slot_s[j]` on.
     Those of a group have the same pools, nodes and GPUs per node: they differ in length only.
     """
@@ -37,6 +38,7 @@ class Table(NamedTuple):
     group: Ints
     limits: Ints
     amounts: Ints
+    lines: Ints
     first_place: Ints
     places: Ints
 
@@ -75,8 +77,9 @@ def used(array: Ints) -> Ints:
 
 @compiled
 def kind_of(table: Table, j: int) -> Kind:
-    limits = used(table.limits[j])
-    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], used(table.pools[j]), limits, table.amounts[j, : len(limits)])
+    pools = used(table.pools[j])
+    limits, amounts = table.limits[j, : len(pools)], table.amounts[j, : len(pools)]
+    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], pools, limits, amounts)
 
 
 @compiled
@@ -193,17 +196,18 @@ def start_now(ground: Ground, now: Now, table: Table, j: int, at_s: int) -> tupl
         put(ground, table, j, -1)
         for node in slot:
             is_better |= look_again(ground, now, node, at_s)
-    if limits_allow(ground, kind, at_s):
-        for i in range(len(kind.pools)):
-            chosen = choose_now(ground, now, now.levels[table.group[j], i], kind, at_s)
-            if len(chosen) == kind.nodes:
-                places_of(table, j)[:] = chosen
-                table.slot_s[j] = at_s
-                table.state[j] = STARTED
-                put(ground, table, j, 1)
-                for node in chosen:
-                    look_again(ground, now, node, at_s)
-                return True, is_better
+    for i in range(len(kind.pools)):
+        if not limits_allow(ground, kind, i, at_s):
+            continue
+        chosen = choose_now(ground, now, now.levels[table.group[j], i], kind, at_s)
+        if len(chosen) == kind.nodes:
+            places_of(table, j)[:] = chosen
+            table.slot_s[j] = at_s
+            table.state[j] = STARTED
+            put(ground, table, j, 1)
+            for node in chosen:
+                look_again(ground, now, node, at_s)
+            return True, is_better
     if had_slot:
         put(ground, table, j, 1)
         for node in slot:
@@ -260,7 +264,7 @@ def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
         peers_first[group + 1] += 1
         for node in places_of(table, j):
             near_first[node + 1] += 1
-        for line in used(table.limits[j]):
+        for line in used(table.lines[j]):
             near_first[node_count + line + 1] += 1
     near_first, peers_first = np.cumsum(near_first), np.cumsum(peers_first)
     near, peers = np.empty(near_first[-1], np.int64), np.empty(len(order), np.int64)
@@ -271,7 +275,7 @@ def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
         for node in places_of(table, j):
             near[near_end[node]] = j
             near_end[node] += 1
-        for line in used(table.limits[j]):
+        for line in used(table.lines[j]):
             near[near_end[node_count + line]] = j
             near_end[node_count + line] += 1
     touched, is_touched = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_)
@@ -407,7 +411,7 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> None
                 first, last = table.first_place[j], table.first_place[j] + table.nodes[j]
                 for node in np.concatenate((table.places[first:last], slots[first:last])):
                     heapq.heappush(events, (next_step_s(ground.nodes, node, at_s), node))
-                for line in used(table.limits[j]):
+                for line in used(table.lines[j]):
                     heapq.heappush(events, (next_step_s(ground.limits, line, at_s), node_count + line))
         goes_on = False
         if len(events) == 0 or events[0][0] >= NEVER_S:

@@ -15,10 +15,11 @@ class Reason(StrEnum):
     STARTS_NOW = "starts_now"
     WAITS_FOR_GPUS = "waits_for_gpus"  # others hold them, or are to start before it
     WAITS_FOR_SLICE = "waits_for_slice"  # an earlier GPR of its own slice; a slice holds one at a time
+    WAITS_FOR_QUOTA = "waits_for_quota"  # its project or its slice may hold no more at once
     WAITS_FOR_START_TIME = "waits_for_start_time"  # its own earliest start
     WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed: maintenance, or sick
     NODES_NOT_BACK = "nodes_not_back"  # not of the plan: its time is over, and its agent has not let all nodes go
-    NEVER_FITS = "never_fits"  # no pool could hold it even when empty
+    NEVER_FITS = "never_fits"  # no pool could hold it even when empty, or it is above a ceiling
 
 
 class Cause(StrEnum):
@@ -28,6 +29,15 @@ class Cause(StrEnum):
     NODE_FAILURE = "node_failure"  # nodes of its slot went away
     CHANGED = "changed"  # the request itself was edited
     LATE_TICK = "late_tick"  # nobody planned when it was due, so it and those behind it start later
+    RECLAIM = "reclaim"  # it would have borrowed GPUs to which another is entitled
+    PRIORITY = "priority"  # by the policy one of a much higher priority may move it
+
+
+class EvictionKind(StrEnum):
+    """By what right a box ends before its time."""
+
+    RECLAIM = "reclaim"  # it borrowed the GPUs, and whoever is entitled to them wants them
+    PRIORITY = "priority"  # it is evictable, and one of higher priority may evict
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +110,38 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
+class Victim:
+    """A box that is to end early. `frees_s`: when its GPUs are free then. `lost_gpu_s`: what it has done since it began."""
+
+    id: str
+    kind: EvictionKind
+    frees_s: int
+    lost_gpu_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Boxes that end early for one that waits: it starts at `start_s` instead of `instead_s`."""
+
+    id: str
+    victims: tuple[Victim, ...]
+    start_s: int
+    instead_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One placement a request, in the order in which the planner considered them.
 
-    `remembered`: None when nobody was new. `forecasts`: of the new ones that have to wait, their bounds not known yet.
+    `remembered`: None when nobody was new. `forecasts`: of the new ones that have to wait, their bounds not known yet. The slots of those
+    for whom `evictions` are made rest on them: the two are to be stored together, or not at all.
     """
 
     now_s: int
     placements: tuple[Placement, ...]
     remembered: Remembered | None = None
     forecasts: tuple[Forecast, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
 
     @property
     def starts(self) -> tuple[Placement, ...]:
@@ -120,7 +152,7 @@ class Plan:
 class Offer:
     """A start that the planner can give now, in one pool: `start_s` as the queue stands, `promise_s` at the latest.
 
-    `forecast`: what to ask past promises about, its bounds not known yet.
+    `forecast`: what to ask past promises about, its bounds not known yet. `evictions`: what would be ended early for it.
     """
 
     pool: str
@@ -131,3 +163,4 @@ class Offer:
     slot: Slot
     explanation: Explanation
     forecast: Forecast
+    evictions: tuple[Eviction, ...] = ()

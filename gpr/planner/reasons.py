@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Final
 
 from gpr.planner.board import Board
@@ -37,6 +38,8 @@ class Reasons:
                 self._enter(Blocker(request.id, False, slot.start_s + request.length_s), request.slice, slot.nodes)
         for ends in self._ends.values():
             ends.sort()
+        self._ceilings = {key: _Ceiling(most) for key, most in board.most.items()}
+        self._fill_ceilings(expected)
         self._starts: dict[str, list[int]] = defaultdict(list)
         self._ahead = self._count_ahead(expected)
 
@@ -61,6 +64,8 @@ class Reasons:
         own = self._slice_ends.get((request.slice, slot.start_s))
         if own is not None and own != request.id:
             return Reason.WAITS_FOR_SLICE, {own}
+        if (of_quota := self._held_by_quota(request, slot)) is not None:
+            return Reason.WAITS_FOR_QUOTA, of_quota
         soonest_s = self._board.soonest_s(request)
         ids: set[str] = set()
         opened_s = 0
@@ -70,6 +75,35 @@ class Reasons:
             opened_s = max(opened_s, *windows, 0)
         last_s = max((self._blockers[id_].until_s for id_ in ids), default=0)
         return (Reason.WAITS_FOR_NODES if opened_s > last_s else Reason.WAITS_FOR_GPUS), ids
+
+    def _fill_ceilings(self, expected: Mapping[str, Slot]) -> None:
+        if not self._ceilings:
+            return
+        board = self._board
+        for box in board.running.values():
+            self._count(box.project, box.slice, board.shape_of(box), board.gpus_of(box), (box.start_s, box.end_s, box.id))
+        for waiting in board.order:
+            request, slot = waiting.request, expected.get(waiting.request.id)
+            if slot is not None:
+                shape, stay = self._shape(slot), (slot.start_s, slot.start_s + request.length_s, request.id)
+                self._count(request.project, request.slice, shape, board.gpus_by_shape(request)[shape], stay)
+
+    def _count(self, project: str, slice_: str, shape: str, gpus: int, stay: tuple[int, int, str]) -> None:
+        for owner in (project, slice_):
+            if (owner, shape) in self._ceilings:
+                self._ceilings[owner, shape].add(gpus, *stay)
+
+    def _held_by_quota(self, request: Request, slot: Slot) -> set[str] | None:
+        """Whose end lets it in, if just before there was no room for it below a ceiling; None if there was."""
+        shape = self._shape(slot)
+        for owner in (request.project, request.slice):
+            ceiling = self._ceilings.get((owner, shape))
+            if ceiling and ceiling.used(slot.start_s - 1) + self._board.gpus_by_shape(request)[shape] > ceiling.most:
+                return ceiling.ends[slot.start_s] - {request.id}
+        return None
+
+    def _shape(self, slot: Slot) -> str:
+        return self._board.pools[self._board.pool_numbers[slot.pool]].shape
 
     def _last_enders(self, node_id: str, since_s: int, until_s: int, own_id: str) -> set[str]:
         """Those that end last on the node before the request starts, after it could have."""
@@ -97,3 +131,25 @@ class Reasons:
 
     def _ahead_count(self, request: Request, slot: Slot) -> int:
         return self._ahead.get(request.id, 0)
+
+
+class _Ceiling:
+    """What is held below a ceiling over time. Add all boxes first, then ask."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.ends: dict[int, set[str]] = defaultdict(set)
+        self._changes: dict[int, int] = defaultdict(int)
+        self._steps: tuple[list[int], list[int]] | None = None
+
+    def add(self, gpus: int, start_s: int, end_s: int, id_: str) -> None:
+        self._changes[start_s] += gpus
+        self._changes[end_s] -= gpus
+        self.ends[end_s].add(id_)
+
+    def used(self, at_s: int) -> int:
+        if self._steps is None:
+            times = sorted(self._changes)
+            self._steps = times, [0, *accumulate(self._changes[time_s] for time_s in times)]
+        times, used = self._steps
+        return used[bisect_right(times, at_s)]

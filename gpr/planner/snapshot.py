@@ -49,7 +49,8 @@ class Request:
     `length_s` is the whole box: entry, duration, exit. `gpus_per_node` 0 means all GPUs of each node. `pools` are the ids of the
     pools it may use, best liked first. `rank` orders equals: who was queued first. `promise_s` and `slot` are None when it is new.
     `slice` holds one box at a time; empty: none that it shares with others. `share`: of equals in priority who has the least is first.
-    `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority may end for it.
+    `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority that are
+    `evictable` may end for it.
     """
 
     id: str
@@ -63,10 +64,11 @@ class Request:
     pools: tuple[str, ...]
     earliest_start_s: int = 0
     share: int = 0
-    is_fixed: bool = False
-    may_evict: bool = False
     promise_s: int | None = None
     slot: Slot | None = None
+    is_fixed: bool = False
+    may_evict: bool = False
+    evictable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class Running:
     """A box that holds nodes now. `end_s` is when its GPUs are free again by the books: end and exit included.
 
     An overrun (`end_s <= now_s`, not yet released) still holds its GPUs; the planner expects them back a moment from now.
-    `evictable`: a request that may evict, of higher priority, may end it before its time. `is_leaving`: it is on its way out already.
+    `evictable`: a request that may evict, of higher priority, may end it before its time. `is_open`: its window is open; on the way in or
+    out it cannot be ended early.
     """
 
     id: str
@@ -87,7 +90,7 @@ class Running:
     end_s: int
     started_s: int = 0
     evictable: bool = True
-    is_leaving: bool = False
+    is_open: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +140,19 @@ class Policy:
     So an overrun counts as busy until its end plus the first multiple of that which lies in the future: those who wait for it
     are told anew once in that time, not every second.
     `promise_tolerance_s`: a slot that is late by no more is no broken promise, so none is moved for it. Ticks are not exact.
+    A box that is evicted has `notice_s` from now on, and has run for `least_run_s` then; `exit_s` later its GPUs are free. Nobody is
+    evicted, and no promise moved, for a gain of less than `claim_gain_s`. `break_from`: from this priority on a newcomer moves promises of
+    lower ones; None: no priority does.
     """
 
     name: PolicyName = PolicyName.GUARDED
     overrun_grace_s: int = 60
     promise_tolerance_s: int = 0
+    notice_s: int = 600
+    least_run_s: int = 1800
+    exit_s: int = 0
+    claim_gain_s: int = 600
+    break_from: int | None = None
     slack: Slack = field(default_factory=Slack)
 
 
@@ -191,6 +202,6 @@ class Snapshot:
     pools: tuple[Pool, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Request, ...] = ()
-    quotas: tuple[Quota, ...] = ()
     policy: Policy = field(default_factory=Policy)
     memory: Memory = field(default_factory=Memory)
+    quotas: tuple[Quota, ...] = ()

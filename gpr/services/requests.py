@@ -162,7 +162,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 
 def refuse_what_never_fits(request: Request, loaded: Loaded) -> None:
     """Raises CanNeverStart, with the most that could."""
-    most = most_that_fits(loaded.snapshot.pools, request)
+    most = most_that_fits(loaded.snapshot.pools, request, loaded.snapshot.quotas)
     if not most.fits:
         raise can_never_start(most.node_count, most.gpus_per_node)
 

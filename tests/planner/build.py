@@ -40,13 +40,17 @@ def request(
     share: int = 0,
     promise: int | None = None,
     slot: Slot | None = None,
+    project: str = "x",
+    may_evict: bool = False,
+    evictable: bool = True,
 ) -> Request:
     """Alone in its slice; ranked by its name's digits unless told."""
     digits = "".join(filter(str.isdigit, id))
     if rank is None:
         rank = int(digits) if digits else 0
     own = f"slice of {id}" if slice is None else slice
-    return Request(id, own, "x", priority, rank, count, gpus, length, pools, earliest, share, promise_s=promise, slot=slot)
+    made = Request(id, own, project, priority, rank, count, gpus, length, pools, earliest, share, promise_s=promise, slot=slot)
+    return replace(made, may_evict=may_evict, evictable=evictable)
 
 
 def waiting(id: str, start: int, *nodes: str, promise: int | None = None, gpus: int = 0, length: int = 100) -> Request:
@@ -54,8 +58,21 @@ def waiting(id: str, start: int, *nodes: str, promise: int | None = None, gpus: 
     return request(id, count=len(nodes), gpus=gpus, length=length, promise=start if promise is None else promise, slot=stand(start, *nodes))
 
 
-def running(id: str, *nodes: str, end: int, gpus: int = 0, slice: str | None = None, pool: str = "p") -> Running:
-    return Running(id, slice or f"slice of {id}", "x", 101, pool, nodes, gpus, end)
+def running(
+    id: str,
+    *nodes: str,
+    end: int,
+    gpus: int = 0,
+    slice: str | None = None,
+    pool: str = "p",
+    project: str = "x",
+    priority: int = 101,
+    since: int = 0,
+    evictable: bool = True,
+    is_open: bool = True,
+) -> Running:
+    own = slice or f"slice of {id}"
+    return Running(id, own, project, priority, pool, nodes, gpus, end, since, evictable, is_open)
 
 
 def stand(start: int, *nodes: str, pool: str = "p") -> Slot:
@@ -108,6 +125,8 @@ def run(started: Request) -> Running:
         slot.nodes,
         started.gpus_per_node,
         slot.start_s + started.length_s,
+        slot.start_s,
+        started.evictable,
     )
 
 

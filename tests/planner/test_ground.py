@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.board import ground_of
+from gpr.planner.blank import ground_of
 from gpr.planner.ground import (
+    NO_LIMITS,
     Ground,
     Kind,
     choose,
@@ -59,12 +60,18 @@ class Field:
         for at in range(start_s, end_s):
             for node in nodes:
                 self.free[node][at] -= self.need(node, kind)
-            for limit, amount in zip(kind.limits, kind.amounts, strict=True):
+            for limit, amount in self.limits(nodes, kind):
                 self.room[limit][at] -= amount
+
+    def limits(self, nodes: tuple[int, ...], kind: Kind) -> list[tuple[int, int]]:
+        """What it takes of which limit in the pool of these nodes."""
+        pool = next(p for p in range(len(self.pools)) if nodes[0] in self.members(p))
+        row = next((i for i, own in enumerate(kind.pools) if own == pool), 0)
+        return [(int(limit), int(amount)) for limit, amount in zip(kind.limits[row], kind.amounts[row], strict=True) if limit >= 0]
 
     def has_room(self, nodes: tuple[int, ...], kind: Kind, start_s: int) -> bool:
         seconds = range(start_s, start_s + kind.length_s)
-        limits = list(zip(kind.limits, kind.amounts, strict=True))
+        limits = self.limits(nodes, kind)
         return all(self.room[limit][at] >= amount for at in seconds for limit, amount in limits) and all(
             self.free[node][at] >= self.need(node, kind) for at in seconds for node in nodes
         )
@@ -88,10 +95,11 @@ def ints(values: tuple[int, ...] | list[int]) -> Ints:
 
 @st.composite
 def kinds(draw: st.DrawFn, pool_count: int) -> Kind:
-    limits = draw(st.sampled_from([(), (0,), (1,), (0, 1)]))
-    amounts = tuple(1 if limit == 0 else draw(st.integers(1, 3)) for limit in limits)
     pools = draw(st.permutations(range(pool_count)))[: draw(st.integers(1, pool_count))]
-    return Kind(draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(1, 9)), ints(tuple(pools)), ints(limits), ints(amounts))
+    limits = [draw(st.sampled_from([(-1, -1), (0, -1), (1, -1), (0, 1)])) for _ in pools]
+    amounts = [tuple(draw(st.integers(1, 3)) if limit == 1 else 1 for limit in row) for row in limits]
+    sizes = draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(1, 9))
+    return Kind(*sizes, ints(tuple(pools)), np.array(limits, np.int64), np.array(amounts, np.int64))
 
 
 @st.composite
@@ -148,7 +156,7 @@ def test_the_nodes_chosen_leave_least_over_then_the_shortest_gap_then_come_first
     made, kind = case
     for pool in range(len(made.pools)):
         # Limits are no matter of nodes: they are looked at before.
-        bare = kind._replace(limits=ints(()), amounts=ints(()))
+        bare = kind._replace(limits=np.full_like(kind.limits, NONE))
         ranked = sorted(made.fitting(pool, bare, start_s), key=lambda node: made.cost(node, bare, start_s))
 
         assert sorted(ranked[: kind.nodes]) == list(choose(made.ground, pool, kind, start_s))
@@ -227,7 +235,7 @@ def test_boxes_that_held_a_node_which_has_no_gpus_left_do_not_make_room_there() 
     """Three boxes of one GPU, all GPUs gone: what they hold is little, and nobody fits."""
     ground = ground_of((Pool("p", "c", "s", (Node("a", 0), Node("b", 8))),), 0)
     ground = ground._replace(nodes=with_spare(ground.nodes, 20))
-    held = Kind(1, 1, 50, ints((0,)), ints(()), ints(()))
+    held = Kind(1, 1, 50, ints((0,)), NO_LIMITS, NO_LIMITS)
     for _ in range(3):
         take(ground, ints((0,)), held, 0, 50, 1)
 

@@ -1,0 +1,64 @@
+"""What a board begins with: the ground without boxes, and a table without rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpr.planner.ground import NO_INTS, NO_LIMITS, Ground, Kind, take
+from gpr.planner.lines import FOREVER_S, NONE, Ints, new_lines
+from gpr.planner.passes import Table
+from gpr.planner.snapshot import Pool
+
+# Limits that hold for one box: of its slice, and of its slice's and its project's quota.
+LIMITS_MOST = 3
+NO_POOLS: Ints = np.empty((0, LIMITS_MOST), np.int64)
+
+
+def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
+    nodes = [node for pool in pools for node in pool.nodes]
+    rooms = np.array([node.gpu_count for node in nodes], np.int64)
+    counts = [len(pool.nodes) for pool in pools]
+    window_count = sum(len(node.closed) for node in nodes)
+    ground = Ground(
+        nodes=new_lines(rooms, since_s=now_s, spare=2 * (window_count + len(nodes))),
+        limits=new_lines(NO_INTS, since_s=now_s, spare=2 * LIMITS_MOST),
+        rooms=rooms,
+        members=np.arange(len(nodes), dtype=np.int64),
+        first=np.cumsum([0, *counts]).astype(np.int64),
+        pool_of=np.repeat(np.arange(len(pools)), counts).astype(np.int64),
+    )
+    for number, node in enumerate(nodes):
+        for window in node.closed if node.gpu_count else ():
+            start_s, end_s = within(window.start_s), within(window.end_s)
+            kind = Kind(1, node.gpu_count, end_s - start_s, NO_INTS, NO_LIMITS, NO_LIMITS)
+            take(ground, np.array([number], np.int64), kind, start_s, end_s, 1)
+    return ground
+
+
+def within(at_s: int) -> int:
+    """Nearer than for ever, so that no sum of such times wraps around."""
+    return max(-FOREVER_S, min(at_s, FOREVER_S))
+
+
+def new_table(rows: int, pool_count: int) -> Table:
+    def column() -> Ints:
+        return np.zeros(rows, np.int64)
+
+    def columns(*widths: int) -> Ints:
+        return np.full((rows, *widths), NONE, np.int64)
+
+    return Table(
+        state=column(),
+        nodes=column(),
+        gpus=column(),
+        length_s=column(),
+        earliest_s=column(),
+        slot_s=column(),
+        pools=columns(pool_count),
+        group=column(),
+        limits=columns(pool_count, LIMITS_MOST),
+        amounts=columns(pool_count, LIMITS_MOST),
+        lines=columns((LIMITS_MOST - 1) * pool_count + 1),
+        first_place=column(),
+        places=np.zeros(rows, np.int64),
+    )

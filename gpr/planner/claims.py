@@ -1,0 +1,218 @@
+"""Ending boxes before their time: who is entitled takes back what others borrow, and by priority who may evict takes from who may be.
+
+Whoever is evicted has notice, and has run for a while; it waits again with the time that is left. Of all ways to start the beneficiary as
+soon as can be had, the least harm: the lowest priorities, then the least work lost, then the fewest boxes. First of all slots of those
+that still wait give way, for that loses no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpr.planner.board import Board, Box
+from gpr.planner.ground import Kind
+from gpr.planner.plan import Cause, Eviction, EvictionKind, Victim
+from gpr.planner.repair import place_anew
+from gpr.planner.rights import Rank, Rights
+from gpr.planner.snapshot import Quota, Request
+from gpr.planner.waiting import Waiting
+
+# A plan tries so many at most, the first in turn; the next one goes on.
+TRIES_MOST: Final = 8
+
+Harm = tuple[tuple[int, ...], int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A box that could end for the beneficiary: its GPUs would be back at `frees_s` instead of `box.end_s`."""
+
+    box: Box
+    why: EvictionKind
+    frees_s: int
+    lost_gpu_s: int
+
+
+class Claims:
+    """What those who wait may take from others. Changes the board: boxes end earlier, slots move."""
+
+    def __init__(self, board: Board, quotas: Sequence[Quota]) -> None:
+        self._board = board
+        self._policy = board.policy
+        self._quotas = quotas
+        self._rights: Rights | None = None
+
+    def make(self) -> list[Eviction]:
+        """In order of turn, for all that wait and would gain by it."""
+        made: list[Eviction] = []
+        tried = 0
+        for waiting in tuple(self._board.order):
+            if tried >= TRIES_MOST:
+                break
+            if not self._may_gain(waiting):
+                continue
+            tried += 1
+            eviction = self._claim(waiting)
+            if eviction is not None:
+                made.append(eviction)
+        return made
+
+    def _may_gain(self, waiting: Waiting) -> bool:
+        """Would it wait for longer than it takes to evict anybody, and has it a right to anything?"""
+        request = waiting.request
+        has_right = bool(self._quotas) or request.may_evict or self._breaks(request)
+        if not has_right or request.is_fixed or not self._board.has_slot(waiting):
+            return False
+        return self._before_s(waiting) > self._board.soonest_s(request)
+
+    def _before_s(self, waiting: Waiting) -> int:
+        return self._board.start_s(waiting) - self._policy.claim_gain_s
+
+    def _breaks(self, request: Request) -> bool:
+        """May it move promises of lower priority? Only when it comes, so that none is moved again and again."""
+        return self._policy.break_from is not None and request.priority >= self._policy.break_from and request.promise_s is None
+
+    def _claim(self, waiting: Waiting) -> Eviction | None:
+        """In the first shape in which it gains; the eviction if one is needed for that."""
+        board, request = self._board, waiting.request
+        self._rights = self._rights or Rights(board, self._quotas)
+        old_s = board.start_s(waiting)
+        for shape in dict.fromkeys(board.gpus_by_shape(request)):
+            victims = self._claim_in(waiting, shape, self._rights)
+            if board.start_s(waiting) < old_s:
+                self._rights = None
+                if request.promise_s is None:
+                    waiting.promise_s = board.start_s(waiting)
+                return Eviction(request.id, victims, board.start_s(waiting), old_s) if victims else None
+        return None
+
+    def _claim_in(self, waiting: Waiting, shape: str, rights: Rights) -> tuple[Victim, ...]:
+        """Move its slot up into this shape if it can be; answers who has to end for that."""
+        board, request, before_s = self._board, waiting.request, self._before_s(waiting)
+        own = rights.of_waiting(request, shape, before_s)
+        since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own > Rank.BORROWS else 0)
+        pools = tuple(id_ for id_ in request.pools if id_ in board.pool_numbers and self._shape(id_) == shape)
+        candidates = self._candidates(rights, request, own, pools)
+        yielding = self._yielding(rights, waiting, own, pools)
+        if not candidates and not yielding:
+            return ()
+        kind, old = board.kind(replace(request, pools=pools)), board.box(waiting)
+        stood = [(other, board.box(other)) for other in yielding]
+        for each in (waiting, *yielding):
+            board.lift(each)
+        found = board.earliest(kind, since_s, before_s)
+        evicted = self._evict(kind, candidates, since_s, before_s if found is None else found[0] - self._policy.claim_gain_s)
+        found = board.earliest(kind, since_s, before_s) if evicted else found
+        if found is None:
+            board.place(waiting, old.start_s, old.places)
+        else:
+            board.place(waiting, found[0], board.choose(kind, found[1], found[0]))
+        self._put_back(stood, request)
+        return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
+
+    def _candidates(self, rights: Rights, request: Request, own: Rank, pools: tuple[str, ...]) -> list[_Candidate]:
+        board, found = self._board, []
+        numbers = {board.pool_numbers[id_] for id_ in pools}
+        for box in board.running.values():
+            if not box.is_open or box.id in board.overdue or board.pool_of(box) not in numbers:
+                continue
+            frees_s = max(board.now_s + self._policy.notice_s, box.began_s + self._policy.least_run_s) + self._policy.exit_s
+            why = rights.claim(request, own, box) if frees_s < box.end_s else None
+            if why is not None:
+                lost_gpu_s = board.gpus_of(box) * max(board.now_s - box.began_s, 0)
+                found.append(_Candidate(box, why, frees_s, lost_gpu_s))
+        return found
+
+    def _yielding(self, rights: Rights, waiting: Waiting, own: Rank, pools: tuple[str, ...]) -> list[Waiting]:
+        """Who waits, and gives way to it: by quota those that would borrow, by the policy also those of lower priority."""
+        request, found = waiting.request, []
+        end_s = self._board.start_s(waiting) + request.length_s
+        for other in self._board.order:
+            slot = None if other is waiting or other.request.is_fixed else self._board.slot(other)
+            if slot is None or slot.pool not in pools or slot.start_s >= end_s:
+                continue
+            rank = rights.of_waiting(other.request, self._shape(slot.pool), slot.start_s)
+            is_broken = self._breaks(request) and other.request.priority < request.priority and rank <= own
+            if is_broken or rights.may_reclaim(request, own, other.request.project, other.request.slice, rank):
+                found.append(other)
+        return found
+
+    def _shape(self, pool: str) -> str:
+        return self._board.pools[self._board.pool_numbers[pool]].shape
+
+    def _put_back(self, stood: Iterable[tuple[Waiting, Box]], request: Request) -> None:
+        """Each where it was if it can be; the others anew, the best promise first."""
+        board, moved = self._board, []
+        for other, box in stood:
+            if board.has_room(box.places, box.kind, box.start_s):
+                board.place(other, box.start_s, box.places)
+            else:
+                moved.append(other)
+        for other in sorted(moved, key=lambda each: (each.turn.minus_priority, each.promise_s or 0, each.turn)):
+            cause = Cause.PRIORITY if self._breaks(request) and other.request.priority < request.priority else Cause.RECLAIM
+            other.displaced = cause, request.id
+            place_anew(board, other)
+
+    def _evict(self, kind: Kind, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
+        """End those that harm least, so that the box starts as early as it could if all ended; none when that is not before `before_s`."""
+        for each in candidates:
+            self._board.set_end(each.box.id, each.frees_s)
+        found = self._board.earliest(kind, since_s, before_s) if since_s < before_s else None
+        for each in candidates:
+            self._board.set_end(each.box.id, each.box.end_s)
+        if found is None:
+            return []
+        chosen = min((self._least(kind, ranked, found[0]) for ranked in self._rankings(candidates)), key=_harm)
+        for each in chosen:
+            self._board.set_end(each.box.id, each.frees_s)
+        return chosen
+
+    def _rankings(self, candidates: list[_Candidate]) -> list[list[_Candidate]]:
+        """The least harmful first: one by one, and node by node, as all boxes of a node may have to end for one on it."""
+        of_node: dict[int, int] = {}
+        for each in candidates:
+            for node in each.box.places:
+                of_node[int(node)] = of_node.get(int(node), 0) + each.lost_gpu_s // len(each.box.places)
+        by_node = {each.box.id: max(of_node[int(node)] for node in each.box.places) for each in candidates}
+        keys: list[Callable[[_Candidate], tuple[int, int, int, str]]] = [
+            lambda each: (each.box.priority, each.lost_gpu_s, 0, each.box.id),
+            lambda each: (each.box.priority, by_node[each.box.id], each.lost_gpu_s, each.box.id),
+        ]
+        return [sorted(candidates, key=key) for key in keys]
+
+    def _least(self, kind: Kind, ranked: list[_Candidate], start_s: int) -> list[_Candidate]:
+        """The shortest beginning of the ranking that is enough, less all that can be spared, the most harmful first.
+
+        No other choice spares the highest priorities better: room only grows with each box that ends. O(log n + those chosen) fits.
+        """
+        low, high = 0, len(ranked)
+        while low < high:
+            middle = (low + high) // 2
+            if self._starts(kind, ranked[:middle], start_s):
+                high = middle
+            else:
+                low = middle + 1
+        chosen = ranked[:high]
+        for each in reversed(ranked[:high]):
+            fewer = [other for other in chosen if other is not each]
+            if self._starts(kind, fewer, start_s):
+                chosen = fewer
+        return chosen
+
+    def _starts(self, kind: Kind, ended: Iterable[_Candidate], start_s: int) -> bool:
+        """Could it start then if these boxes ended?"""
+        ended = list(ended)
+        for each in ended:
+            self._board.set_end(each.box.id, each.frees_s)
+        found = self._board.earliest(kind, start_s, start_s + 1) is not None
+        for each in ended:
+            self._board.set_end(each.box.id, each.box.end_s)
+        return found
+
+
+def _harm(chosen: list[_Candidate]) -> Harm:
+    """The highest priorities first, then the work lost, then how many."""
+    priorities = tuple(sorted((each.box.priority for each in chosen), reverse=True))
+    return priorities[:1], sum(each.lost_gpu_s for each in chosen), len(chosen)

@@ -1,0 +1,279 @@
+"""Guarantees, borrowing, reclaim and ceilings. The first tests are the troubles of two teams on four nodes, told in docs/quotas.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpr.planner.engine import offers, plan
+from gpr.planner.plan import Cause, EvictionKind, Plan, Reason
+from gpr.planner.snapshot import Policy, Quota, Request, Running, Snapshot
+from tests.planner.build import moves, placements, pool, request, running, slots, starts, waiting
+from tests.planner.draw import NOW_S, POLICIES, snapshots
+
+DAY_S = 86_400
+POLICY = Policy(notice_s=600, least_run_s=1800, exit_s=60)
+NODES = pool(4, 10)
+HALF_EACH = (Quota("A", "shape-p", 20), Quota("B", "shape-p", 20))
+
+
+def asked(id: str, team: str, *, count: int = 1, gpus: int = 0, length: int = DAY_S, priority: int = 101) -> Request:
+    return request(id, project=team, count=count, gpus=gpus, length=length, priority=priority)
+
+
+def held(id: str, team: str, *nodes: str, gpus: int = 0, since: int = -7200, priority: int = 101, slice: str | None = None) -> Running:
+    return running(id, *nodes, end=DAY_S, gpus=gpus, project=team, since=since, priority=priority, slice=slice)
+
+
+def victims(made: Plan) -> dict[str, set[str]]:
+    return {eviction.id: {victim.id for victim in eviction.victims} for eviction in made.evictions}
+
+
+def test_a_greedy_team_gives_back_what_it_borrowed_when_the_other_wants_its_own() -> None:
+    """Scenario 1: team A holds thirty of forty GPUs, B comes for its twenty."""
+    greedy = (held("a1", "A", "p0"), held("a2", "A", "p1", since=-7000), held("a3", "A", "p2", since=-6000))
+    made = plan(Snapshot(0, (NODES,), greedy, (asked("b", "B", count=2),), POLICY, quotas=HALF_EACH))
+
+    (eviction,) = made.evictions
+    assert [(victim.id, victim.kind) for victim in eviction.victims] == [("a3", EvictionKind.RECLAIM)]
+    assert eviction.start_s == POLICY.notice_s + POLICY.exit_s  # after the notice, and the way out
+    assert starts(made)["b"] == eviction.start_s
+    assert placements(made)["b"].promise_s == eviction.start_s
+
+
+def test_a_team_with_a_ceiling_cannot_become_greedy() -> None:
+    """Scenario 1 again: with no more than twenty allowed, the third ten wait for the first."""
+    quotas = (Quota("A", "shape-p", 20, 20), Quota("B", "shape-p", 20, 20))
+    holds = (held("a1", "A", "p0"), held("a2", "A", "p1"))
+    made = plan(Snapshot(0, (NODES,), holds, (asked("a3", "A"), asked("b", "B", count=2)), POLICY, quotas=quotas))
+
+    assert starts(made) == {"a3": DAY_S, "b": 0}
+    assert placements(made)["a3"].explanation.reason == Reason.WAITS_FOR_QUOTA
+    assert made.evictions == ()
+
+
+def test_small_boxes_are_packed_so_that_the_large_one_starts_at_once() -> None:
+    """Scenario 2: six boxes of three GPUs leave two whole nodes for one of eight."""
+    small = tuple(asked(f"a{i}", "A", gpus=3) for i in range(6))
+    made = plan(Snapshot(0, (NODES,), (), (*small, asked("b", "B", gpus=8)), POLICY, quotas=HALF_EACH))
+
+    nodes = [placement.slot.nodes[0] for placement in made.placements if placement.slot and placement.id != "b"]
+    assert sorted(nodes.count(node) for node in set(nodes)) == [3, 3]
+    assert set(starts(made).values()) == {0}
+
+
+def test_idle_gpus_are_lent_and_come_back_when_they_are_wanted() -> None:
+    """Scenario 3: A runs on all forty while B rests; then B comes."""
+    first = plan(Snapshot(0, (NODES,), (), tuple(asked(f"a{i}", "A") for i in range(4)), POLICY, quotas=HALF_EACH))
+    assert set(starts(first).values()) == {0}
+
+    lent = tuple(held(f"a{i}", "A", f"p{i}", since=-7200 + i) for i in range(4))
+    back = plan(Snapshot(0, (NODES,), lent, (asked("b", "B"),), POLICY, quotas=HALF_EACH))
+    assert victims(back) == {"b": {"a3"}}
+
+
+def test_nobody_takes_back_more_than_its_guarantee() -> None:
+    boxes = (held("a1", "A", "p0"), held("a2", "A", "p1"), held("b1", "B", "p2"), held("b2", "B", "p3"))
+    made = plan(Snapshot(0, (NODES,), boxes, (asked("b3", "B"),), POLICY, quotas=HALF_EACH))
+
+    assert made.evictions == ()
+    assert starts(made)["b3"] == DAY_S
+
+
+def test_of_a_team_over_its_guarantee_the_lowest_priority_has_borrowed_then_the_youngest() -> None:
+    boxes = (
+        held("old", "A", "p0", since=-9000),
+        held("high", "A", "p1", priority=150, since=-5000),
+        held("young", "A", "p2", since=-6000),
+        held("low", "A", "p3", priority=50, since=-9999),
+    )
+    one = plan(Snapshot(0, (NODES,), boxes, (asked("b", "B"),), POLICY, quotas=HALF_EACH))
+    two = plan(Snapshot(0, (NODES,), boxes, (asked("b", "B", count=2),), POLICY, quotas=HALF_EACH))
+
+    assert victims(one) == {"b": {"low"}}
+    assert victims(two) == {"b": {"low", "young"}}
+
+
+def test_least_work_is_lost_even_if_more_boxes_end() -> None:
+    """Eight boxes of an hour on one node have done less than one of ten hours on another."""
+    quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 8))
+    small = tuple(held(f"s{i}", "A", "p0", gpus=1, since=-3600) for i in range(8))
+    large = held("large", "A", "p1", since=-36_000)
+    made = plan(Snapshot(0, (pool(2, 8),), (*small, large), (asked("b", "B"),), POLICY, quotas=quotas))
+    assert victims(made) == {"b": {box.id for box in small}}
+
+    large = replace(large, started_s=-3000)
+    made = plan(Snapshot(0, (pool(2, 8),), (*small, large), (asked("b", "B"),), POLICY, quotas=quotas))
+    assert victims(made) == {"b": {"large"}}
+
+
+def test_a_box_that_has_just_begun_may_run_for_a_while() -> None:
+    quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 10))
+    made = plan(Snapshot(0, (pool(1, 10),), (held("a", "A", "p0", since=-100),), (asked("b", "B"),), POLICY, quotas=quotas))
+
+    assert starts(made)["b"] == POLICY.least_run_s - 100 + POLICY.exit_s
+
+
+def test_nobody_is_evicted_for_a_gain_of_minutes() -> None:
+    quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 10))
+    soon = replace(held("a", "A", "p0"), end_s=POLICY.notice_s + POLICY.exit_s + POLICY.claim_gain_s - 1)
+    made = plan(Snapshot(0, (pool(1, 10),), (soon,), (asked("b", "B"),), POLICY, quotas=quotas))
+
+    assert made.evictions == ()
+    assert starts(made)["b"] == soon.end_s
+
+
+@pytest.mark.parametrize(("is_open", "end_s"), [(False, DAY_S), (True, -5)])
+def test_a_box_on_its_way_in_or_out_is_left_alone(is_open: bool, end_s: int) -> None:
+    quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 10))
+    box = replace(held("a", "A", "p0"), is_open=is_open, end_s=end_s)
+    made = plan(Snapshot(0, (pool(1, 10),), (box,), (asked("b", "B"),), POLICY, quotas=quotas))
+
+    assert made.evictions == ()
+
+
+def test_within_a_project_a_slice_takes_back_what_is_its_own() -> None:
+    quotas = (Quota("A", "shape-p", 20), Quota("mine", "shape-p", 10))
+    boxes = (held("a1", "A", "p0", slice="other"), held("a2", "A", "p1", slice="third", since=-7000))
+    own = replace(asked("q", "A"), slice="mine")
+    made = plan(Snapshot(0, (pool(2, 10),), boxes, (own,), POLICY, quotas=quotas))
+
+    assert victims(made) == {"q": {"a2"}}
+
+
+def test_who_waits_to_borrow_makes_way_and_is_told_why() -> None:
+    """A slot of a borrower lies where the entitled one can start; nothing runs that could be ended."""
+    quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 10))
+    fixed = replace(held("b0", "B", "p0"), end_s=5000)
+    borrower = replace(waiting("a", 5000, "p0", length=DAY_S), project="A")
+    snapshot = Snapshot(0, (pool(1, 10),), (fixed,), (borrower, asked("b", "B")), POLICY, quotas=quotas)
+
+    assert slots(plan(snapshot)) == {"b": 5000, "a": 5000 + DAY_S}
+    assert moves(snapshot)["a"].cause == Cause.RECLAIM
+    assert moves(snapshot)["a"].cause_id == "b"
+
+
+def test_an_offer_says_whom_it_would_end() -> None:
+    quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 10))
+    snapshot = Snapshot(0, (pool(1, 10),), (held("a", "A", "p0"),), (), POLICY, quotas=quotas)
+
+    (offer,) = offers(snapshot, asked("b", "B"))
+
+    assert offer.start_s == POLICY.notice_s + POLICY.exit_s
+    assert [victim.id for eviction in offer.evictions for victim in eviction.victims] == ["a"]
+
+
+def test_what_is_larger_than_the_ceiling_can_never_start_and_the_most_that_could_is_told() -> None:
+    quotas = (Quota("A", "shape-p", 0, 20),)
+    made = plan(Snapshot(0, (NODES,), (), (asked("q", "A", count=3),), POLICY, quotas=quotas))
+
+    explanation = placements(made)["q"].explanation
+    assert explanation.reason == Reason.NEVER_FITS
+    assert explanation.most_node_count == 2
+
+
+def test_a_ceiling_below_what_is_held_takes_nothing_away_but_lets_nothing_new_in() -> None:
+    quotas = (Quota("A", "shape-p", 0, 10),)
+    boxes = (held("a1", "A", "p0"), replace(held("a2", "A", "p1"), end_s=2 * DAY_S))
+    made = plan(Snapshot(0, (NODES,), boxes, (asked("a3", "A"),), POLICY, quotas=quotas))
+
+    assert starts(made) == {"a3": 2 * DAY_S}
+    assert made.evictions == ()
+
+
+@st.composite
+def limited(draw: st.DrawFn) -> Snapshot:
+    """Small snapshots of two projects with ceilings and guarantees."""
+    drawn = draw(snapshots(policies=POLICIES))
+    quotas = tuple(
+        Quota(owner, "s", draw(st.integers(0, 4)), draw(st.sampled_from([None, 2, 3, 5])))
+        for owner in draw(st.sets(st.sampled_from("xyab")))
+    )
+    policy = replace(drawn.policy, notice_s=2, least_run_s=1, claim_gain_s=1)
+    projects = st.sampled_from("xy")
+    queue = tuple(replace(r, project=draw(projects), may_evict=draw(st.booleans())) for r in drawn.queue)
+    boxes = tuple(
+        replace(b, project=draw(projects), priority=draw(st.sampled_from([50, 101])), started_s=NOW_S - draw(st.integers(0, 9)))
+        for b in drawn.running
+    )
+    return replace(drawn, queue=queue, running=boxes, quotas=quotas, policy=policy)
+
+
+def use_over(boxes: Iterable[tuple[str, str, int, int, int]], owner: str) -> int:
+    """The most GPUs that the owner's boxes (project, slice, GPUs, start, end) hold at one moment."""
+    own = [(start, end, gpus) for project, slice_, gpus, start, end in boxes if owner in {project, slice_}]
+    return max((sum(gpus for s, e, gpus in own if s <= at < e) for at, _, _ in own), default=0)
+
+
+@settings(max_examples=400, deadline=None)
+@given(limited())
+def test_no_ceiling_is_exceeded_at_any_moment_by_anything_that_is_planned(snapshot: Snapshot) -> None:
+    made = plan(snapshot)
+    largest = {p.id: max(node.gpu_count for node in p.nodes) for p in snapshot.pools}
+    by_id = {r.id: r for r in snapshot.queue}
+    ended = {victim.id: victim.frees_s for eviction in made.evictions for victim in eviction.victims}
+    now = [
+        (b.project, b.slice, len(b.nodes) * (b.gpus_per_node or largest[b.pool]), NOW_S, max(ended.get(b.id, b.end_s), NOW_S + 1))
+        for b in snapshot.running
+    ]
+    planned = []
+    for placement in made.placements:
+        if placement.slot is not None:
+            r, slot = by_id[placement.id], placement.slot
+            gpus = r.node_count * (r.gpus_per_node or largest[slot.pool])
+            planned.append((r.project, r.slice, gpus, slot.start_s, slot.start_s + r.length_s))
+    for quota in snapshot.quotas:
+        if quota.most is not None and planned:
+            assert use_over([*now, *planned], quota.owner) <= max(quota.most, use_over(now, quota.owner))
+
+
+@settings(max_examples=400, deadline=None)
+@given(limited())
+def test_whoever_is_evicted_had_notice_and_its_time_and_whoever_gains_starts_sooner(snapshot: Snapshot) -> None:
+    made = plan(snapshot)
+    boxes, queue = {b.id: b for b in snapshot.running}, {r.id: r for r in snapshot.queue}
+    ended: set[str] = set()
+    for eviction in made.evictions:
+        own = queue[eviction.id]
+        assert eviction.start_s + snapshot.policy.claim_gain_s <= eviction.instead_s
+        assert eviction.start_s >= own.earliest_start_s
+        for victim in eviction.victims:
+            box = boxes[victim.id]
+            assert victim.id not in ended
+            ended.add(victim.id)
+            assert NOW_S + snapshot.policy.notice_s <= victim.frees_s < box.end_s
+            assert victim.frees_s - box.started_s >= snapshot.policy.least_run_s
+            assert victim.frees_s <= eviction.start_s
+            if victim.kind == EvictionKind.PRIORITY:
+                assert own.may_evict
+                assert box.evictable
+                assert box.priority < own.priority
+            else:
+                assert snapshot.quotas
+
+
+@settings(max_examples=200, deadline=None)
+@given(limited())
+def test_no_box_ends_in_vain(snapshot: Snapshot) -> None:
+    """Were any one of them spared, the one that it ends for could not start then."""
+    made = plan(replace(snapshot, queue=snapshot.queue[:1]))
+    for eviction in made.evictions:
+        for spared in eviction.victims:
+            boxes = tuple(replace(b, is_open=b.id in {v.id for v in eviction.victims} and b.id != spared.id) for b in snapshot.running)
+            again = plan(replace(snapshot, running=boxes, queue=snapshot.queue[:1]))
+            start_s = starts(again)[eviction.id]
+            assert start_s is not None
+            assert start_s > eviction.start_s
+
+
+def test_without_quotas_and_may_evict_nothing_is_ever_ended() -> None:
+    @settings(max_examples=100, deadline=None)
+    @given(snapshots())
+    def check(snapshot: Snapshot) -> None:
+        assert plan(snapshot).evictions == ()
+
+    check()
