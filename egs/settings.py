@@ -191,6 +191,12 @@ EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network"
 EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")
 EGS_EXIT_STEPS = ("drain", "gpu_idle", "node_clean")
 # No box is longer, whatever a slice's policy says: one year.
+# Whoever is evicted has notice, and has run for a while; nobody is for a smaller gain than this (gpr/planner/claims.py).
+EGS_EVICTION_NOTICE_S = env_int("EGS_EVICTION_NOTICE_S", 60 if EMBEDDED else 600)
+EGS_EVICTION_LEAST_RUN_S = env_int("EGS_EVICTION_LEAST_RUN_S", 120 if EMBEDDED else 1800)
+EGS_EVICTION_GAIN_S = env_int("EGS_EVICTION_GAIN_S", 60 if EMBEDDED else 600)
+# From this priority on a new request moves promises of lower ones, each with its cause; 0: every promise holds.
+EGS_BREAK_PROMISES_FROM = env_int("EGS_BREAK_PROMISES_FROM", 0)
 EGS_DURATION_MAX_S = 366 * 86_400
 EGS_TICK_S = 1.0
 # An agent not heard for so long gets nothing new; after the second, its cluster is called unreachable.

@@ -21,12 +21,14 @@ from egs.clock import db_now
 from egs.errors import Conflict, EgsError
 from egs.locks import single_runner
 from egs.words import are, plural, utc
+from gpr.evictions import reason_at_end
 from gpr.forecasts import forecast_started
 from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState, Promise
 from gpr.planner.plan import Explanation, Reason
 from gpr.planner.snapshot import Slot
 from gpr.services.ending import exit_begin, exit_finish
+from gpr.services.sparing import notices_review
 from gpr.snapshot import Loaded, at, length_s
 from gpr.witness import explanation_data, replan
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
@@ -65,6 +67,7 @@ def tick(*, now: datetime | None = None) -> TickReport | None:
         now, began_s = now or db_now(), time.perf_counter()
         AllocatorRecord.objects.get_or_create(singleton=True)
         report = TickReport(moved_count=advance(now=now))
+        notices_review(now=now)
         made, loaded = replan(now=now)
         report.queued_count = len(made.placements)
         for placement in made.starts:
@@ -106,13 +109,13 @@ def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> 
 
 def _from_active(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
     if gpr.ends_at is not None and now >= gpr.ends_at:
-        return _exit(gpr, EndReason.EXPIRED, now)
+        return _exit(gpr, reason_at_end(gpr), now)
     if any(row.node.gone_at for row in rows):
         return _exit(gpr, EndReason.NODE_FAILURE, now)
     if any(_is_leaving(row) for row in rows):
         # The agent's clock came to the end a moment before ours; anything else would be its own failure.
         is_over = gpr.ends_at is not None and (gpr.ends_at - now).total_seconds() < settings.EGS_EXIT_ALLOWANCE_S
-        return _exit(gpr, EndReason.EXPIRED if is_over else EndReason.NODE_FAILURE, now)
+        return _exit(gpr, reason_at_end(gpr) if is_over else EndReason.NODE_FAILURE, now)
     return _tell_marks(gpr, now)
 
 

@@ -166,6 +166,58 @@ class PromiseMove(models.Model):
         return f"{self.gpr_id} moved by {self.cause}"
 
 
+class Eviction(models.Model):
+    """Boxes that were told to end early, so that this GPR could start sooner (gpr/planner/claims.py): for whom, whose, and why."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="evictions", help_text="The beneficiary.")
+    made_at = models.DateTimeField(db_index=True)
+    start_at = models.DateTimeField(help_text="When the beneficiary can start by it.")
+    instead_at = models.DateTimeField(help_text="When it could have started without.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-made_at", "id"]
+
+    def __str__(self) -> str:
+        return f"for {self.gpr_id}"
+
+
+class VictimKind(models.TextChoices):
+    """By what right; the planner's EvictionKind."""
+
+    RECLAIM = "reclaim", "Its GPUs were borrowed, and are wanted by whom they are guaranteed to"
+    PRIORITY = "priority", "It may be evicted, and a request of higher priority may evict"
+
+
+class VictimOutcome(models.TextChoices):
+    NOTICED = "NOTICED", "Has notice"
+    EVICTED = "EVICTED", "Evicted"
+    LEFT = "LEFT", "Ended by itself before"
+    SPARED = "SPARED", "Not needed any more, and spared"
+
+
+class EvictionVictim(models.Model):
+    """A box that an eviction ends. Its owner has notice until `ends_at`."""
+
+    eviction = models.ForeignKey(Eviction, on_delete=models.CASCADE, related_name="victims")
+    gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="evicted_by")
+    kind = models.CharField(max_length=8, choices=VictimKind.choices)
+    ends_at = models.DateTimeField()
+    lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds that it had run when it was chosen.")
+    outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)
+    outcome_at = models.DateTimeField(null=True, blank=True)
+    is_final = models.BooleanField(default=False, help_text="Others rest on its end by now: it cannot be spared any more.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["ends_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["gpr"], condition=Q(outcome="NOTICED"), name="gpr_has_one_notice"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.gpr_id} by {self.ends_at:%Y-%m-%d %H:%M}"
+
+
 class Forecast(models.Model):
     """What was foretold to a request that had to wait, and how it turned out: what later forecasts learn from (gpr/planner/bands.py).
 

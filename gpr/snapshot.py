@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
-from gpr.planner.snapshot import Arrival, Memory, Policy, Pool, Request, Running, Slot, Snapshot, Window
+from gpr.planner.snapshot import Arrival, Memory, Policy, Pool, Request, Running, Slack, Slot, Snapshot, Window
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, agent_is_live
@@ -26,7 +26,7 @@ from inventory.services.reservations import is_usable
 RETURN_S = 4 * 3600
 # Ticks are not exact: a start this late has kept its promise.
 PROMISE_TOLERANCE_S = 60
-POLICY = Policy(promise_tolerance_s=PROMISE_TOLERANCE_S)
+SLACK = Slack()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         pools=pools,
         running=_running(pool_of_node),
         queue=queue,
-        policy=POLICY,
+        policy=policy(),
         memory=memory_load(now=now) if with_memory or len(promises) < len(waiting) else Memory(),
     )
     return Loaded(
@@ -94,9 +94,22 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     )
 
 
+def policy() -> Policy:
+    """As the settings say."""
+    return Policy(
+        promise_tolerance_s=PROMISE_TOLERANCE_S,
+        notice_s=settings.EGS_EVICTION_NOTICE_S,
+        least_run_s=settings.EGS_EVICTION_LEAST_RUN_S,
+        exit_s=settings.EGS_EXIT_ALLOWANCE_S,
+        claim_gain_s=settings.EGS_EVICTION_GAIN_S,
+        break_from=settings.EGS_BREAK_PROMISES_FROM or None,
+        slack=SLACK,
+    )
+
+
 def memory_load(*, now: datetime) -> Memory:
     """What the pace of newcomers follows from; three queries."""
-    since = now - timedelta(seconds=POLICY.slack.observed_s)
+    since = now - timedelta(seconds=SLACK.observed_s)
     rows = Shadow.objects.filter(Q(made_at__gte=since) | Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).order_by("made_at", "pk")
     shadows, arrivals = [], []
     for row in rows:
@@ -224,6 +237,9 @@ def _running_box(rows: list[Reservation], pool_of_node: dict[UUID, str]) -> Runn
         nodes=tuple(str(row.node_id) for row in rows),
         gpus_per_node=gpr.gpus_per_node or 0,
         end_s=math.ceil(max(row.ends_at for row in rows).timestamp()),
+        started_s=_second(gpr.provisioning_at),
+        evictable=gpr.evictable,
+        is_open=gpr.state == GprState.ACTIVE,
     )
 
 
@@ -245,4 +261,6 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         earliest_start_s=math.ceil(gpr.earliest_start_at.timestamp()) if gpr.earliest_start_at else 0,
         promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
         slot=slot,
+        may_evict=gpr.may_evict,
+        evictable=gpr.evictable,
     )

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from egs.words import utc
+from gpr.evictions import evictions_store
 from gpr.forecasts import Range, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.planner.engine import plan
@@ -21,7 +22,7 @@ from gpr.planner.plan import Explanation, Placement, Plan, Remembered
 from gpr.planner.plan import PromiseMove as Move
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.planner.snapshot import Slot
-from gpr.snapshot import POLICY, Loaded, at, snapshot_load
+from gpr.snapshot import SLACK, Loaded, at, snapshot_load
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
@@ -75,6 +76,7 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
     Promise.objects.bulk_update(changed, ["promised_start_at", "slot_pool", "slot_start_at", "slot_nodes"], batch_size=500)
     if made.remembered is not None:
         _remember(made.remembered, now)
+    evictions_store(made.evictions, loaded, now=now)
     if told or new or changed:
         hint(PLAN)
     for slice_id in {gpr.slice_id for gpr in told}:
@@ -125,7 +127,7 @@ def _remember(remembered: Remembered, now: datetime) -> None:
         values = {"made_at": now, "priority": arrival.priority, "gpu_s": arrival.gpu_s, "gpus_per_node": 0, **_stays(shadows.get(id_))}
         Shadow.objects.update_or_create(gpr_id=id_, defaults=values)
     Witness.objects.update(promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s))
-    old = now - timedelta(seconds=POLICY.slack.observed_s)
+    old = now - timedelta(seconds=SLACK.observed_s)
     Shadow.objects.filter(made_at__lt=old).exclude(Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).delete()
 
 

@@ -12,6 +12,7 @@ from django.db import transaction
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from egs.words import duration_exact, utc
+from gpr.evictions import notice_of, notice_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
@@ -57,6 +58,7 @@ def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None
         severity=Severity.INFO if reason in {EndReason.EXPIRED, EndReason.EARLY_RELEASE} else Severity.WARNING,
         changes={"end_reason": reason, "remaining_s": left_s(gpr, now=now)},
     )
+    notice_settle(gpr, reason=reason, now=now)
     reservations_want_absent(gpr_id=gpr.pk)
     hint(TICK)
 
@@ -95,13 +97,15 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
         raise IllegalTransition(f"Only an active GPR can be extended; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
     if extra_s < 1:
         raise InvalidInput({"extra_s": ["Must be at least one second."]})
+    if (notice := notice_of(gpr)) is not None:
+        raise Conflict(f"It is to be evicted at {utc(notice.ends_at)}. Save its work; it waits again for what is left of its time.")
     _refuse_beyond_policy(gpr, extra_s, actor)
     if (gpr.ends_at - now).total_seconds() < EXTENSION_ACK_S:
         raise Conflict(f"It ends within {EXTENSION_ACK_S} s: too late to extend it for certain. File a new request.")
     ends_at = gpr.ends_at + timedelta(seconds=extra_s)
     books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
     witness_lock()
-    _refuse_if_it_hurts(gpr, books_end_at, now)
+    refuse_if_it_hurts(gpr, books_end_at, now)
     from_version = gpr.version
     updated = Gpr.objects.filter(pk=gpr.pk, version=from_version, state=S.ACTIVE).update(
         ends_at=ends_at, duration_s=gpr.duration_s + extra_s, remaining_s=gpr.remaining_s + extra_s, version=from_version + 1
@@ -154,7 +158,7 @@ def goes_back(gpr: Gpr) -> bool:
     return gpr.requeue_on_failure and gpr.end_reason in {EndReason.EVICTED, EndReason.NODE_FAILURE}
 
 
-def _refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
+def refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     """Plan with the longer box on a copy: nobody may start later than promised who would not without it. Raises Conflict."""
     loaded = snapshot_load(now=now)
     longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))

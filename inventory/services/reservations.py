@@ -206,7 +206,8 @@ def is_usable(node: Node) -> bool:
 
 def _lock_held(**whose: UUID) -> list[Reservation]:
     held = Reservation.objects.filter(**whose, state=ReservationState.HELD)
-    list(Node.objects.select_for_update().filter(reservations__in=held).order_by("pk").values_list("pk"))
+    # By a subquery: a join would lock each node's reservation along with it, before the next node, and somebody could wait in a circle.
+    list(Node.objects.select_for_update().filter(pk__in=held.values("node")).order_by("pk").values_list("pk"))
     return list(held.select_for_update().order_by("pk"))
 
 

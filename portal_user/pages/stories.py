@@ -21,6 +21,8 @@ CAUSE_WORDS = {
     Cause.NODE_FAILURE: "a node that it was planned on went away",
     Cause.CHANGED: "the request was changed",
     Cause.LATE_TICK: "the planner was late",
+    Cause.RECLAIM: "another workspace was entitled to the GPUs that it would have borrowed",
+    Cause.PRIORITY: "a request of much higher priority came",
 }
 STRICT_ENDS = {
     EndReason.EXPIRED: "Ran its full window",

@@ -1,0 +1,86 @@
+"""Evictions that the planner decided, made true: windows end early, owners have notice, and what came of each is kept.
+
+Stored in the transaction that stores the plan, for the beneficiary's slot rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import F
+
+from egs.words import duration_exact, plural, utc
+from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
+from gpr.planner.plan import Eviction as Planned
+from gpr.planner.plan import Victim
+from gpr.snapshot import Loaded, at
+from inventory.services.reservations import reservations_set_window
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+
+WHY = {
+    VictimKind.RECLAIM: "its GPUs are borrowed, and whom they are guaranteed to wants them back",
+    VictimKind.PRIORITY: "a request of higher priority that may evict needs its GPUs",
+}
+
+
+def evictions_store(planned: Iterable[Planned], loaded: Loaded, *, now: datetime) -> None:
+    """Give notice, and let the windows end. The caller holds the witness.
+
+    One that is on its way out already needs no notice: its GPUs come back sooner.
+    """
+    for one in planned:
+        beneficiary = loaded.gprs[one.id]
+        made = Eviction.objects.create(gpr=beneficiary, made_at=now, start_at=at(one.start_s), instead_at=at(one.instead_s))
+        noticed = [victim for victim in one.victims if _notice(made, victim, now)]
+        event_record(
+            kind="gpr.eviction_planned",
+            message=f"{plural(len(noticed), 'request')} will end early for {beneficiary.name}: it can start at {utc(made.start_at)} "
+            f"instead of {utc(made.instead_at)}.",
+            at=now,
+            gpr_id=beneficiary.pk,
+            slice_id=beneficiary.slice_id,
+        )
+        hint(TICK)
+
+
+def notice_of(gpr: Gpr) -> EvictionVictim | None:
+    """That it is to be evicted, while it is."""
+    return EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).first()
+
+
+def reason_at_end(gpr: Gpr) -> EndReason:
+    """Why an active GPR ends whose window is over."""
+    return EndReason.EVICTED if notice_of(gpr) else EndReason.EXPIRED
+
+
+def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
+    """Its exit begins, for this reason."""
+    outcome = VictimOutcome.EVICTED if reason == EndReason.EVICTED else VictimOutcome.LEFT
+    EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=outcome, outcome_at=now)
+
+
+def _notice(made: Eviction, victim: Victim, now: datetime) -> bool:
+    books_end_at = at(victim.frees_s)
+    ends_at = books_end_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    if not Gpr.objects.filter(pk=victim.id, state=GprState.ACTIVE).update(ends_at=ends_at, version=F("version") + 1):
+        return False
+    gpr = Gpr.objects.get(pk=victim.id)
+    kind = VictimKind(victim.kind.value)
+    EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
+    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    notice_s = int((ends_at - now).total_seconds())
+    event_record(
+        kind="gpr.eviction_noticed",
+        message=f"{gpr.name} will be evicted at {utc(ends_at)}, in {duration_exact(notice_s)}: {WHY[kind]}. Save its work. "
+        + ("It waits again for what is left of its time." if gpr.requeue_on_failure else "It is not queued again, as its owner wished."),
+        at=now,
+        severity=Severity.WARNING,
+        reason=kind,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    return True

@@ -1,0 +1,167 @@
+"""Evictions that the planner decides: notice, the early end, the way back into the queue, and who learns what of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import override_settings
+
+from egs.errors import Conflict
+from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimOutcome
+from gpr.services.ending import gpr_extend, gpr_release
+from gpr.services.requests import gpr_cancel
+from journal.models import Event
+from slices.models import Slice
+from tests.builders import make_slice
+from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
+
+pytestmark = pytest.mark.django_db
+S = GprState
+NOTICE_S, LEAST_RUN_S = 600, 1200
+DAY_S = 86_400
+
+
+@pytest.fixture(autouse=True)
+def rules() -> Any:
+    with override_settings(EGS_EVICTION_NOTICE_S=NOTICE_S, EGS_EVICTION_LEAST_RUN_S=LEAST_RUN_S, EGS_EVICTION_GAIN_S=60):
+        yield
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(nodes=1)
+
+
+@pytest.fixture
+def other(stage: Stage) -> Slice:
+    return make_slice(stage.cluster, owner=stage.owner)
+
+
+def noticed(stage: Stage, other: Slice, **asked: Any) -> tuple[Gpr, Gpr]:
+    """One that runs for a day and has notice, and the one that it makes way for."""
+    victim = stage.active(duration_s=DAY_S, priority=50, **asked)
+    stage.after(LEAST_RUN_S)
+    stage.tick()
+    return victim, stage.submit(other, priority=150, may_evict=True)
+
+
+def test_the_owner_has_notice_and_the_other_a_start(stage: Stage, other: Slice) -> None:
+    victim, beneficiary = noticed(stage, other)
+
+    ends_at = stage.now + timedelta(seconds=NOTICE_S)
+    assert fresh(victim).ends_at == ends_at
+    assert {row.not_after_at for row in stage.held(victim)} == {ends_at}
+    (eviction,) = Eviction.objects.all()
+    (row,) = eviction.victims.all()
+    assert (eviction.gpr, row.gpr, row.kind, row.outcome) == (beneficiary, victim, "priority", VictimOutcome.NOTICED)
+    assert row.lost_gpu_s == 4 * (LEAST_RUN_S + 5)
+    start_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    assert eviction.start_at == fresh(beneficiary).promise.promised_start_at == start_at
+    assert eviction.instead_at > start_at + timedelta(hours=23)
+
+
+def test_neither_side_learns_who_the_other_is(stage: Stage, other: Slice) -> None:
+    victim, beneficiary = noticed(stage, other)
+
+    (to_victim,) = Event.objects.filter(kind="gpr.eviction_noticed")
+    (to_other,) = Event.objects.filter(kind="gpr.eviction_planned")
+    assert (to_victim.gpr_id, to_victim.slice_id) == (victim.pk, victim.slice_id)
+    assert (to_other.gpr_id, to_other.slice_id) == (beneficiary.pk, beneficiary.slice_id)
+    assert beneficiary.name not in to_victim.message or beneficiary.name == victim.name
+    assert other.name not in to_victim.message
+    assert stage.slice.name not in to_other.message
+
+
+def test_it_ends_evicted_waits_again_with_what_is_left_and_the_other_starts(stage: Stage, other: Slice) -> None:
+    victim, beneficiary = noticed(stage, other)
+    queued_at = victim.queued_at
+
+    stage.after(NOTICE_S)
+    stage.tick()
+    assert moves_of(victim)[-1] == (S.ACTIVE, S.EXITING, EndReason.EVICTED)
+    stage.say(victim, *EXIT)
+    stage.tick()
+
+    victim, beneficiary = fresh(victim), fresh(beneficiary)
+    assert beneficiary.state == S.PROVISIONING
+    assert (victim.state, victim.remaining_s) == (S.QUEUED, DAY_S - LEAST_RUN_S - NOTICE_S)
+    assert victim.queued_at == queued_at  # its place by age
+    assert victim.planned_start_at is not None  # the new estimate
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.EVICTED
+
+
+def test_one_plan_gives_notice_once(stage: Stage, other: Slice) -> None:
+    noticed(stage, other)
+    for _ in range(3):
+        stage.after(10)
+        stage.tick()
+
+    assert Eviction.objects.count() == EvictionVictim.objects.count() == 1
+    assert Event.objects.filter(kind="promise.moved").count() == 0
+
+
+def test_whoever_must_not_be_evicted_is_not(stage: Stage, other: Slice) -> None:
+    victim, beneficiary = noticed(stage, other, evictable=False)
+
+    assert not Eviction.objects.exists()
+    ends_at = fresh(victim).ends_at
+    assert ends_at is not None
+    assert fresh(beneficiary).promise.promised_start_at > ends_at
+
+
+def test_one_that_ends_by_itself_before_the_notice_is_over_was_not_evicted(stage: Stage, other: Slice) -> None:
+    victim, _ = noticed(stage, other)
+    gpr_release(gpr=fresh(victim), actor=stage.owner, now=stage.after(10))
+
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.LEFT
+    assert fresh(victim).end_reason == EndReason.EARLY_RELEASE
+
+
+def test_when_the_other_is_canceled_it_is_spared(stage: Stage, other: Slice) -> None:
+    victim, beneficiary = noticed(stage, other)
+    ends_at = victim.ends_at
+    gpr_cancel(gpr=fresh(beneficiary), actor=stage.owner, now=stage.after(10))
+    stage.tick()
+
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.SPARED
+    assert fresh(victim).ends_at == ends_at
+    assert {row.not_after_at for row in stage.held(victim)} == {ends_at}
+    assert Event.objects.filter(kind="gpr.eviction_withdrawn", gpr_id=victim.pk).count() == 1
+
+
+def test_it_is_not_spared_when_a_third_has_been_promised_its_gpus(stage: Stage, other: Slice) -> None:
+    _, beneficiary = noticed(stage, other)
+    third = stage.submit(make_slice(stage.cluster, owner=stage.owner), priority=40, duration_s=600)
+    gpr_cancel(gpr=fresh(beneficiary), actor=stage.owner, now=stage.after(10))
+    promised_at = fresh(third).promise.promised_start_at
+    stage.tick()
+
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.NOTICED
+    assert fresh(third).promise.promised_start_at <= promised_at
+    assert Event.objects.filter(kind="promise.moved").count() == 0
+
+
+def test_who_has_notice_cannot_be_extended(stage: Stage, other: Slice) -> None:
+    victim, _ = noticed(stage, other)
+
+    with pytest.raises(Conflict, match="to be evicted"):
+        gpr_extend(gpr=fresh(victim), extra_s=60, actor=stage.owner, now=stage.now)
+
+
+def test_a_box_on_its_way_in_is_left_alone_until_it_is_active(stage: Stage, other: Slice) -> None:
+    victim = stage.submit(duration_s=DAY_S, priority=50)
+    stage.tick()
+    stage.submit(other, priority=150, may_evict=True)
+    assert not Eviction.objects.exists()
+
+    stage.after(5)
+    stage.say(victim, *ENTRY)
+    stage.tick()
+    stage.after(1)
+    stage.tick()
+    (row,) = EvictionVictim.objects.all()
+    assert fresh(victim).provisioning_at is not None
+    assert row.ends_at >= victim.created_at + timedelta(seconds=LEAST_RUN_S)
