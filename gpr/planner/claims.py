@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from gpr.planner.board import Board, Box
 from gpr.planner.ground import Kind
+from gpr.planner.moves import Lifted
 from gpr.planner.plan import Cause, Eviction, EvictionKind, Victim
-from gpr.planner.repair import place_anew
 from gpr.planner.rights import Rank, Rights
 from gpr.planner.snapshot import Quota, Request
 from gpr.planner.waiting import Waiting
@@ -99,9 +100,8 @@ class Claims:
         if not candidates and not yielding:
             return ()
         kind, old = board.kind(replace(request, pools=pools)), board.box(waiting)
-        stood = [(other, board.box(other)) for other in yielding]
-        for each in (waiting, *yielding):
-            board.lift(each)
+        board.lift(waiting)
+        lifted = Lifted(board, yielding)
         found = board.earliest(kind, since_s, before_s)
         evicted = self._evict(kind, candidates, since_s, before_s if found is None else found[0] - self._policy.claim_gain_s)
         found = board.earliest(kind, since_s, before_s) if evicted else found
@@ -109,7 +109,7 @@ class Claims:
             board.place(waiting, old.start_s, old.places)
         else:
             board.place(waiting, found[0], board.choose(kind, found[1], found[0]))
-        self._put_back(stood, request)
+        lifted.put_back(partial(self._cause, request))
         return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
 
     def _candidates(self, rights: Rights, request: Request, own: Rank, pools: tuple[str, ...]) -> list[_Candidate]:
@@ -142,18 +142,9 @@ class Claims:
     def _shape(self, pool: str) -> str:
         return self._board.pools[self._board.pool_numbers[pool]].shape
 
-    def _put_back(self, stood: Iterable[tuple[Waiting, Box]], request: Request) -> None:
-        """Each where it was if it can be; the others anew, the best promise first."""
-        board, moved = self._board, []
-        for other, box in stood:
-            if board.has_room(box.places, box.kind, box.start_s):
-                board.place(other, box.start_s, box.places)
-            else:
-                moved.append(other)
-        for other in sorted(moved, key=lambda each: (each.turn.minus_priority, each.promise_s or 0, each.turn)):
-            cause = Cause.PRIORITY if self._breaks(request) and other.request.priority < request.priority else Cause.RECLAIM
-            other.displaced = cause, request.id
-            place_anew(board, other)
+    def _cause(self, request: Request, other: Waiting) -> tuple[Cause, str]:
+        is_broken = self._breaks(request) and other.request.priority < request.priority
+        return Cause.PRIORITY if is_broken else Cause.RECLAIM, request.id
 
     def _evict(self, kind: Kind, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
         """End those that harm least, so that the box starts as early as it could if all ended; none when that is not before `before_s`."""

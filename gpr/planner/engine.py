@@ -16,6 +16,7 @@ from gpr.planner.bands import Forecast
 from gpr.planner.board import Board
 from gpr.planner.claims import Claims
 from gpr.planner.limits import most_that_fits
+from gpr.planner.moves import move
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
 from gpr.planner.reasons import Reasons
@@ -35,6 +36,8 @@ def plan(snapshot: Snapshot) -> Plan:
     board, newcomers = _board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
+    if snapshot.moved is not None:
+        move(board, snapshot.moved)
     evictions = Claims(board, snapshot.quotas).make()
     expected = board.expected()
     reasons = Reasons(board, expected)

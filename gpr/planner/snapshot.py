@@ -43,6 +43,14 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """As if it were of that share and had so much work, in GPU-seconds. The rank says who is first among equals, as ever."""
+
+    share: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A GPR that waits.
 
@@ -50,7 +58,7 @@ class Request:
     pools it may use, best liked first. `rank` orders equals: who was queued first. `promise_s` and `slot` are None when it is new.
     `slice` holds one box at a time; empty: none that it shares with others. `share`: of equals in priority who has the least is first.
     `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority that are
-    `evictable` may end for it.
+    `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
     """
 
     id: str
@@ -69,6 +77,7 @@ class Request:
     is_fixed: bool = False
     may_evict: bool = False
     evictable: bool = True
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +204,19 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """That an administrator has just moved a request in the order: behind another, or up where `behind` is empty."""
+
+    id: str
+    behind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that the planner may know. `memory` matters only where something new is in the queue."""
+    """All that the planner may know. `memory` matters only where something new is in the queue.
+
+    `moved`: the order is changed already; the slots are to follow, once.
+    """
 
     now_s: int
     pools: tuple[Pool, ...]
@@ -205,3 +225,4 @@ class Snapshot:
     policy: Policy = field(default_factory=Policy)
     memory: Memory = field(default_factory=Memory)
     quotas: tuple[Quota, ...] = ()
+    moved: Moved | None = None

@@ -23,7 +23,8 @@ class Turn(NamedTuple):
 
     @classmethod
     def of(cls, request: Request, key: int = 0) -> Turn:
-        return cls(-request.priority, request.share, key, request.rank, request.id)
+        share, key = (request.share, key) if request.place is None else (request.place.share, request.place.key)
+        return cls(-request.priority, share, key, request.rank, request.id)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ import pytest
 from gpr.planner.engine import plan
 from gpr.planner.pace import ENDS_FADING
 from gpr.planner.plan import Placement, Plan, PromiseMove
-from gpr.planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
+from gpr.planner.snapshot import Memory, Node, Place, Policy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
 
 GUARDED = Policy(name=PolicyName.GUARDED)
 CONSERVATIVE = Policy(name=PolicyName.CONSERVATIVE)
@@ -43,6 +43,7 @@ def request(
     project: str = "x",
     may_evict: bool = False,
     evictable: bool = True,
+    place: Place | None = None,
 ) -> Request:
     """Alone in its slice; ranked by its name's digits unless told."""
     digits = "".join(filter(str.isdigit, id))
@@ -50,7 +51,7 @@ def request(
         rank = int(digits) if digits else 0
     own = f"slice of {id}" if slice is None else slice
     made = Request(id, own, project, priority, rank, count, gpus, length, pools, earliest, share, promise_s=promise, slot=slot)
-    return replace(made, may_evict=may_evict, evictable=evictable)
+    return replace(made, may_evict=may_evict, evictable=evictable, place=place)
 
 
 def waiting(id: str, start: int, *nodes: str, promise: int | None = None, gpus: int = 0, length: int = 100) -> Request:

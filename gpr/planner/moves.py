@@ -1,0 +1,84 @@
+"""Slots that give way to another, by right or because an administrator says so.
+
+Source: `force` in the policy's design: what stands in the way goes to the latest place that keeps its promise, else to the earliest there
+is, and then the promise moves, with its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gpr.planner.board import Board
+from gpr.planner.plan import Cause
+from gpr.planner.repair import place_anew
+from gpr.planner.snapshot import Moved
+from gpr.planner.waiting import Waiting
+
+
+class Lifted:
+    """Slots taken off the board, to be put back when another has its place."""
+
+    def __init__(self, board: Board, waiting: Iterable[Waiting]) -> None:
+        self._board = board
+        self._stood = [(each, board.box(each)) for each in waiting]
+        for each, _ in self._stood:
+            board.lift(each)
+
+    def put_back(self, cause: Callable[[Waiting], tuple[Cause, str]]) -> None:
+        """Each where it was if it can be; the others anew, the best promise first. `cause`: why one had to move."""
+        board, moved = self._board, []
+        for each, box in self._stood:
+            if board.has_room(box.places, box.kind, box.start_s):
+                board.place(each, box.start_s, box.places)
+            else:
+                moved.append(each)
+        for each in sorted(moved, key=lambda each: (each.turn.minus_priority, each.promise_s or 0, each.turn)):
+            each.displaced = cause(each)
+            place_anew(board, each)
+
+
+def move(board: Board, moved: Moved) -> None:
+    """What an administrator moved in the order gets the slot that goes with its new turn. One that is new, or gone, has none to move."""
+    waiting, behind = board.queue.get(moved.id), board.queue.get(moved.behind)
+    if waiting is None or not board.has_slot(waiting) or waiting.request.is_fixed:
+        return
+    if behind is None:
+        _move_up(board, waiting)
+    elif board.has_slot(behind):
+        _move_down(board, waiting, board.start_s(behind))
+
+
+def _move_up(board: Board, waiting: Waiting) -> None:
+    """As early as those before it in turn allow; those behind it give way."""
+    request, old = waiting.request, board.box(waiting)
+    board.lift(waiting)
+    lifted = Lifted(board, _behind(board, waiting, old.end_s))
+    found = board.earliest(board.kind(request), board.soonest_s(request), old.start_s)
+    if found is None:
+        board.place(waiting, old.start_s, old.places)
+    else:
+        start_s, pool = found
+        board.place(waiting, start_s, board.choose(board.kind(request), pool, start_s))
+        waiting.promise_s = start_s if waiting.promise_s is None else min(waiting.promise_s, start_s)
+    lifted.put_back(lambda _: (Cause.ADMIN, request.id))
+
+
+def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
+    """No earlier than the one that it was moved behind."""
+    request, old = waiting.request, board.box(waiting)
+    if since_s <= old.start_s:
+        return
+    board.lift(waiting)
+    waiting.displaced = Cause.ADMIN, request.id
+    kind = board.kind(request)
+    found = board.earliest(kind, since_s)
+    if found is None:
+        board.place(waiting, old.start_s, old.places)
+    else:
+        start_s, pool = found
+        board.place(waiting, start_s, board.choose(kind, pool, start_s))
+
+
+def _behind(board: Board, waiting: Waiting, end_s: int) -> list[Waiting]:
+    others = (other for other in board.order if other.turn > waiting.turn and board.has_slot(other))
+    return [other for other in others if board.start_s(other) < end_s and not other.request.is_fixed]
