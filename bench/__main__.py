@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import fragmentation, hub, live, planner_speed, queue_drawn, queue_page, queue_quality, slurm
+from bench import fragmentation, hub, kueue, live, planner_speed, queue_drawn, queue_page, queue_quality, slurm
 from bench.figures import Figure, NotRun, table
 
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
@@ -19,6 +19,7 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "fragmentation": fragmentation.run,
     "planner-speed": planner_speed.run,
     "slurm": slurm.run,
+    "kueue": kueue.run,
     "hub": hub.run,
     "queue-page": queue_page.run,
     "live": live.run,
