@@ -10,13 +10,16 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import fragmentation, hub, live, planner_speed, queue_page, queue_quality
+from bench import fragmentation, hub, kueue, live, planner_speed, queue_drawn, queue_page, queue_quality, slurm
 from bench.figures import Figure, NotRun, table
 
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "queue-quality": queue_quality.run,
+    "queue-drawn": queue_drawn.run,
     "fragmentation": fragmentation.run,
     "planner-speed": planner_speed.run,
+    "slurm": slurm.run,
+    "kueue": kueue.run,
     "hub": hub.run,
     "queue-page": queue_page.run,
     "live": live.run,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Set
 from dataclasses import dataclass
 
 from gpr.planner.bands import Forecast
 from gpr.planner.board import Board, Started
+from gpr.planner.failures import Failure
 from gpr.planner.ground import Kind
 from gpr.planner.snapshot import Policy, PolicyName, Pool, Request
 from gpr.planner.waiting import Turn, Waiting
@@ -33,6 +35,13 @@ class Fifo:
         self._board.now_s = now_s
         self._board.release(request_id)
 
+    def close(self, failure: Failure) -> None:
+        self._board.now_s = failure.at_s
+        self._board.hold(failure.outage)
+
+    def reopen(self, failure: Failure) -> None:
+        self.release(failure.outage.id, failure.until_s)
+
     def tick(self, now_s: int) -> list[Started]:
         """Start whom the policy starts now."""
         self._board.now_s = now_s
@@ -44,6 +53,9 @@ class Fifo:
 
     def promise_s(self, request_id: str) -> int | None:
         return None
+
+    def repromised(self) -> Set[str]:
+        return frozenset()
 
     def forecast(self, request_id: str) -> Forecast | None:
         return None

@@ -13,8 +13,7 @@ from gpr.planner.limits import most_that_fits
 from gpr.planner.snapshot import Node, Pool, Request
 
 NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")
-JOB_COLUMNS: Final = ("id", "submit_s", "reserve_s", "run_s", "nodes", "gpus_per_node", "priority", "project")
-
+JOB_COLUMNS: Final = ("id", "submit_s", "reserve_s", "run_s", "nodes", "gpus_per_node", "priority")
 
 WHOLE_MAX: Final = 10**11  # seconds of three thousand years, or their date
 
@@ -36,6 +35,8 @@ class Job:
     priority: int
     project: str
     pools: tuple[str, ...]
+    slice: str = ""
+    idle_from_s: int | None = None  # seconds of use after which it is idle; None: never
 
 
 def read_nodes(path: Path) -> tuple[Pool, ...]:
@@ -49,8 +50,10 @@ def read_nodes(path: Path) -> tuple[Pool, ...]:
 
 
 def read_jobs(path: Path, pools: tuple[Pool, ...], *, early: bool) -> tuple[Job, ...]:
-    """In order of submission, then of the file. An optional column `shape` narrows a job to the pools of that shape.
+    """In order of submission, then of the file.
 
+    Optional columns: `project`; `slice`, whose jobs run one after the other; `shape` and `clusters` (space separated), which narrow a
+    job to such pools; `idle_from_s`, from when on it uses nothing. Empty: as if the column were not there.
     Raises BadList, also for a job that could never start, and with `early` for one that runs longer than its box.
     """
     seen: set[str] = set()
@@ -68,6 +71,9 @@ class _Row:
         if not value:
             raise BadList(f"{self.where}: {column} is empty.")
         return value
+
+    def optional(self, column: str) -> str:
+        return self.values.get(column, "").strip()
 
     def new_id(self, column: str, seen: set[str]) -> str:
         value = self.text(column)
@@ -96,7 +102,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
             _check_columns(path, columns, reader.fieldnames)
             count = 0
             for count, values in enumerate(reader, start=1):  # noqa: B007 - counted for the check below
-                yield _row(f"{path} line {reader.line_num}", columns, values)
+                yield _row(f"{path} line {reader.line_num}", values)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadList(f"{path}: {error}") from error
     if count == 0:
@@ -112,12 +118,12 @@ def _check_columns(path: Path, columns: tuple[str, ...], found: object) -> None:
         raise BadList(f"{path} line 1: column {', '.join(missing)} is missing.")
 
 
-def _row(where: str, columns: tuple[str, ...], values: dict[str, str | None]) -> _Row:
-    for column in columns:
-        if values[column] is None:
-            raise BadList(f"{where}: {column} is missing.")
+def _row(where: str, values: dict[str, str | None]) -> _Row:
     if None in values:
         raise BadList(f"{where}: it has more fields than the header.")
+    for column, value in values.items():
+        if value is None:
+            raise BadList(f"{where}: {column} is missing.")
     return _Row(where, {name: value or "" for name, value in values.items()})
 
 
@@ -130,8 +136,10 @@ def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], *, early: bool) -> 
         node_count=row.whole("nodes", at_least=1),
         gpus_per_node=row.whole("gpus_per_node", at_least=0),
         priority=row.whole("priority", at_least=0),
-        project=row.text("project"),
+        project=row.optional("project"),
         pools=_pools_for(row, pools),
+        slice=row.optional("slice"),
+        idle_from_s=row.whole("idle_from_s", at_least=0) if row.optional("idle_from_s") else None,
     )
     if early and job.run_s > job.reserve_s:
         raise BadList(f"{row.where}: job {job.id} runs {job.run_s} s, longer than the {job.reserve_s} s it reserves.")
@@ -140,10 +148,12 @@ def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], *, early: bool) -> 
 
 
 def _pools_for(row: _Row, pools: tuple[Pool, ...]) -> tuple[str, ...]:
-    shape = row.values.get("shape", "").strip()
-    found = tuple(pool.id for pool in pools if shape in {"", pool.shape})
+    shape, clusters = row.optional("shape"), set(row.optional("clusters").split())
+    if unknown := clusters - {pool.cluster for pool in pools}:
+        raise BadList(f"{row.where}: no node is in the cluster {min(unknown)!r}.")
+    found = tuple(pool.id for pool in pools if shape in {"", pool.shape} and (not clusters or pool.cluster in clusters))
     if not found:
-        raise BadList(f"{row.where}: no node has the shape {shape!r}.")
+        raise BadList(f"{row.where}: no node has the shape {shape!r}{' in these clusters' if clusters else ''}.")
     return found
 
 
@@ -158,10 +168,10 @@ def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job) -> None:
 
 
 def request_of(job: Job, *, rank: int, length_s: int, priority: int) -> Request:
-    """As submitted: a job shares no slice with others, so that none waits for another of its project."""
+    """As submitted. A job without a slice shares none, so that it waits for no other of its project."""
     return Request(
         id=job.id,
-        slice="",
+        slice=job.slice,
         project=job.project,
         priority=priority,
         rank=rank,

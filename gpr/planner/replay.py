@@ -1,14 +1,15 @@
 """Replay a job list on a simulated clock, through the planner itself or one of the baselines.
 
-The clock jumps from event to event: releases first, then submissions, then one planning. For our policy the planner's working
-state is kept from one event to the next instead of being rebuilt from a snapshot; the schedule is the same, and a test holds it.
+The clock jumps from event to event: releases first, then nodes that fail, then submissions, then one planning. For our policy the
+planner's working state is kept from one event to the next instead of being rebuilt from a snapshot; the schedule is the same, and a
+test holds it.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -16,33 +17,51 @@ from gpr.planner.bands import Bands, Forecast
 from gpr.planner.baselines import Easy, Fifo, Sjf
 from gpr.planner.board import Board, Started
 from gpr.planner.engine import admit, forecast_of
+from gpr.planner.estimators import Estimators
+from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
 from gpr.planner.pace import Pace
+from gpr.planner.plan import Cause
+from gpr.planner.repair import place_anew
 from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Request, Slot
-from gpr.planner.waiting import Waiting, turn_of
+from gpr.planner.waiting import Turn, Waiting, turn_of
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How it went for one job. `promise_s`: the start it was promised when it was submitted; None where nobody promises.
+    """How it went for one job, from its way into the queue to the end of its box; again for what was left when a failure killed it.
 
-    `forecast`: what it was told of its wait; None where nobody foretells, or it started at once.
+    `promise_s`: the start it was promised when it was queued; None where nobody promises. `forecast`: what it was told of its wait;
+    None where nobody foretells, or it started at once. `estimates`: the waits that others would have told it.
     """
 
     job: Job
+    queued_s: int
     start_s: int
     end_s: int
     nodes: tuple[str, ...]
     promise_s: int | None
     forecast: Forecast | None = None
+    estimates: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def wait_s(self) -> int:
+        return self.start_s - self.queued_s
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Runs in order of start; `plan_s` is the wall time of each planning, measured by the clock that was passed in."""
+    """Runs in order of start; `plan_s` is the wall time of each planning, measured by the clock that was passed in.
+
+    `killed_count`: boxes that failures ended. `repromised`: jobs whose promise a failure moved. `idle_count`: boxes taken back as idle.
+    """
 
     runs: tuple[Run, ...]
     plan_s: tuple[float, ...]
+    failure_count: int
+    killed_count: int
+    repromised: Set[str]
+    idle_count: int
 
 
 class Scheduler(Protocol):
@@ -50,9 +69,12 @@ class Scheduler(Protocol):
 
     def submit(self, request: Request, now_s: int) -> None: ...
     def release(self, request_id: str, now_s: int) -> None: ...
+    def close(self, failure: Failure) -> None: ...
+    def reopen(self, failure: Failure) -> None: ...
     def tick(self, now_s: int) -> list[Started]: ...
     def next_start_s(self) -> int | None: ...
     def promise_s(self, request_id: str) -> int | None: ...
+    def repromised(self) -> Set[str]: ...
     def forecast(self, request_id: str) -> Forecast | None: ...
 
 
@@ -67,9 +89,12 @@ class Planner:
         self._forecasts: dict[str, Forecast] = {}
         self._newcomers: list[Waiting] = []
         self._has_freed = False
+        self._hit: list[Waiting] = []
+        self._repromised: set[str] = set()
 
     def submit(self, request: Request, now_s: int) -> None:
         self._newcomers.append(self._board.enroll(request))
+        self._forecasts.pop(request.id, None)
 
     def release(self, request_id: str, now_s: int) -> None:
         self._board.now_s = now_s
@@ -78,11 +103,30 @@ class Planner:
         if self._pace is not None:
             self._pace.ended(request_id, now_s - box.start_s, box.end_s - box.start_s)
 
+    def close(self, failure: Failure) -> None:
+        """Nobody runs on the node any more. Slots that are hit move: to the latest place that keeps the promise, else to the earliest."""
+        board = self._board
+        board.now_s = failure.at_s
+        hit = [waiting for waiting in board.order if _is_hit(board.slot(waiting), failure)]
+        for waiting in hit:
+            board.lift(waiting)
+        board.hold(failure.outage)
+        for waiting in sorted(hit, key=_by_promise):
+            waiting.displaced = Cause.NODE_FAILURE, failure.node
+            place_anew(board, waiting)
+        self._hit += hit
+        self._has_freed = True
+
+    def reopen(self, failure: Failure) -> None:
+        self._board.now_s = failure.until_s
+        self._board.release(failure.outage.id)
+
     def tick(self, now_s: int) -> list[Started]:
         self._board.now_s = now_s
         if self._has_freed and self._pace is None:
             self._board.compress()
         self._has_freed = False
+        self._move_promises()
         for waiting in sorted(self._newcomers, key=turn_of):
             admit(self._board, self._pace, waiting)
             if waiting.promise_s is not None:
@@ -100,8 +144,19 @@ class Planner:
     def promise_s(self, request_id: str) -> int | None:
         return self._promises.get(request_id)
 
+    def repromised(self) -> Set[str]:
+        return self._repromised
+
     def forecast(self, request_id: str) -> Forecast | None:
         return self._forecasts.get(request_id)
+
+    def _move_promises(self) -> None:
+        """Of those that a failure hit and that no longer start in time."""
+        for waiting in self._hit:
+            if waiting.promise_s is not None and (start_s := self._board.start_s(waiting)) > waiting.promise_s:
+                waiting.promise_s = start_s
+                self._repromised.add(waiting.request.id)
+        self._hit.clear()
 
     def _foretell(self) -> None:
         """To newcomers that have to wait."""
@@ -112,6 +167,15 @@ class Planner:
             if slot is not None and new.promise_s is not None:
                 asked = forecast_of(self._board, new, slot.start_s)
                 self._forecasts[asked.id] = self._bands.forecast(asked)
+
+
+def _is_hit(slot: Slot | None, failure: Failure) -> bool:
+    return slot is not None and failure.node in slot.nodes and slot.start_s < failure.until_s
+
+
+def _by_promise(waiting: Waiting) -> tuple[int, int, Turn]:
+    """The best promise first, as when a stored plan is mended."""
+    return waiting.turn.minus_priority, waiting.promise_s or 0, waiting.turn
 
 
 POLICIES: Final[dict[str, Callable[[tuple[Pool, ...]], Scheduler]]] = {
@@ -130,13 +194,42 @@ def replay(
     early: bool,
     ignore_priority: bool,
     clock: Callable[[], float],
+    idle_timeout_s: int | None = None,
+    failures: Iterable[Failure] = (),
+    estimators: Estimators | None = None,
 ) -> Replay:
     """Run all jobs to their end. Jobs are in order of submission; each must fit its pools when they are empty.
 
     Without `early` a job books exactly what it uses. With it, it books `reserve_s`, which is all that the policy knows, and is
-    released at `run_s`. `clock` answers wall time in seconds. Deterministic but for that.
+    released at `run_s`; with `idle_timeout_s` earlier, when it was idle for so long. What runs on a node that fails comes back to the
+    queue at once, for what is left of it, with its old rank. `clock` answers wall time in seconds. Deterministic but for that.
     """
-    return _Simulation(scheduler, tuple(jobs), early=early, ignore_priority=ignore_priority, clock=clock).run()
+    desk = _Desk(early=early, ignore_priority=ignore_priority, idle_timeout_s=idle_timeout_s)
+    return _Simulation(scheduler, tuple(jobs), desk, failures=iter(failures), estimators=estimators, clock=clock).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What a job asks for, and how long it really holds it."""
+
+    early: bool
+    ignore_priority: bool
+    idle_timeout_s: int | None
+
+    def request(self, job: Job, *, rank: int, done_s: int) -> Request:
+        booked_s = job.reserve_s if self.early else job.run_s
+        return request_of(job, rank=rank, length_s=booked_s - done_s, priority=0 if self.ignore_priority else job.priority)
+
+    def held_s(self, job: Job) -> int:
+        if job.idle_from_s is None or self.idle_timeout_s is None:
+            return job.run_s
+        return min(job.run_s, job.idle_from_s + self.idle_timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    at_s: int
+    estimates: Mapping[str, int]
 
 
 class _Simulation:
@@ -144,51 +237,109 @@ class _Simulation:
         self,
         scheduler: Scheduler,
         jobs: tuple[Job, ...],
+        desk: _Desk,
         *,
-        early: bool,
-        ignore_priority: bool,
+        failures: Iterator[Failure],
+        estimators: Estimators | None,
         clock: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
-        self._jobs = {job.id: job for job in jobs}
-        self._arrivals = [
-            (
-                job.submit_s,
-                request_of(
-                    job,
-                    rank=rank,
-                    length_s=job.reserve_s if early else job.run_s,
-                    priority=0 if ignore_priority else job.priority,
-                ),
-            )
-            for rank, job in enumerate(jobs)
-        ]
-        self._arrivals.reverse()
-        self._ends: list[tuple[int, str]] = []
+        self._desk = desk
+        self._estimators = estimators
         self._clock = clock
+        self._jobs = {job.id: job for job in jobs}
+        self._ranks = {job.id: rank for rank, job in enumerate(jobs)}
+        self._done_s = dict.fromkeys(self._jobs, 0)
+        self._arrivals = list(reversed(jobs))
+        self._queued: dict[str, _Queued] = {}
+        self._running: dict[str, int] = {}  # the number of its run
+        self._ends: list[tuple[int, str]] = []
+        self._failures = failures
+        self._next_failure = next(failures, None)
+        self._outages: list[Failure] = []  # in order of their ends: all repairs take as long
         self._runs: list[Run] = []
         self._plan_s: list[float] = []
+        self._failure_count = 0
+        self._killed_count = 0
 
     def run(self) -> Replay:
         while (now_s := self._next_event_s()) is not None:
-            while self._ends and self._ends[0][0] <= now_s:
-                self._scheduler.release(heapq.heappop(self._ends)[1], now_s)
-            while self._arrivals and self._arrivals[-1][0] <= now_s:
-                self._scheduler.submit(self._arrivals.pop()[1], now_s)
+            self._release(now_s)
+            self._reopen(now_s)
+            while self._next_failure is not None and self._next_failure.at_s <= now_s:
+                self._fail(self._next_failure)
+                self._next_failure = next(self._failures, None)
+            while self._arrivals and self._arrivals[-1].submit_s <= now_s:
+                self._submit(self._arrivals.pop(), now_s)
             began = self._clock()
             started = self._scheduler.tick(now_s)
             self._plan_s.append(self._clock() - began)
             for new in started:
                 self._start(self._jobs[new.request.id], new.slot)
-        return Replay(tuple(self._runs), tuple(self._plan_s))
+        idle_count = sum(self._desk.held_s(job) < job.run_s for job in self._jobs.values())
+        repromised = self._scheduler.repromised()
+        return Replay(tuple(self._runs), tuple(self._plan_s), self._failure_count, self._killed_count, repromised, idle_count)
 
     def _next_event_s(self) -> int | None:
+        """None when all is done; nodes fail for ever."""
+        if not (self._arrivals or self._queued or self._running):
+            return None
         times = [self._scheduler.next_start_s()]
         times += [self._ends[0][0]] if self._ends else []
-        times += [self._arrivals[-1][0]] if self._arrivals else []
+        times += [self._arrivals[-1].submit_s] if self._arrivals else []
+        times += [self._next_failure.at_s] if self._next_failure else []
+        times += [self._outages[0].until_s] if self._outages else []
         return min((at_s for at_s in times if at_s is not None), default=None)
 
+    def _release(self, now_s: int) -> None:
+        while self._ends and self._ends[0][0] <= now_s:
+            end_s, id_ = heapq.heappop(self._ends)
+            number = self._running.get(id_)
+            if number is not None and self._runs[number].end_s == end_s:  # else it was killed before
+                self._end(id_, now_s)
+
+    def _end(self, id_: str, now_s: int) -> None:
+        del self._running[id_]
+        self._scheduler.release(id_, now_s)
+        if self._estimators is not None:
+            self._estimators.ended(id_, now_s)
+
+    def _reopen(self, now_s: int) -> None:
+        while self._outages and self._outages[0].until_s <= now_s:
+            outage = self._outages.pop(0)
+            self._scheduler.reopen(outage)
+            if self._estimators is not None:
+                self._estimators.reopened(outage)
+
+    def _fail(self, failure: Failure) -> None:
+        now_s = failure.at_s
+        killed = [id_ for id_, number in self._running.items() if failure.node in self._runs[number].nodes]
+        for id_ in killed:
+            number = self._running[id_]
+            self._runs[number] = replace(self._runs[number], end_s=now_s)
+            self._done_s[id_] += now_s - self._runs[number].start_s
+            self._end(id_, now_s)
+        self._failure_count += 1
+        self._killed_count += len(killed)
+        self._scheduler.close(failure)
+        self._outages.append(failure)
+        if self._estimators is not None:
+            self._estimators.closed(failure)
+        for id_ in killed:
+            self._submit(self._jobs[id_], now_s)
+
+    def _submit(self, job: Job, now_s: int) -> None:
+        request = self._desk.request(job, rank=self._ranks[job.id], done_s=self._done_s[job.id])
+        estimates = {} if self._estimators is None else self._estimators.submitted(request, now_s)
+        self._queued[job.id] = _Queued(now_s, estimates)
+        self._scheduler.submit(request, now_s)
+
     def _start(self, job: Job, slot: Slot) -> None:
-        end_s = slot.start_s + job.run_s
-        self._runs.append(Run(job, slot.start_s, end_s, slot.nodes, self._scheduler.promise_s(job.id), self._scheduler.forecast(job.id)))
+        queued = self._queued.pop(job.id)
+        end_s = slot.start_s + self._desk.held_s(job) - self._done_s[job.id]
+        promise_s, forecast = self._scheduler.promise_s(job.id), self._scheduler.forecast(job.id)
+        self._running[job.id] = len(self._runs)
+        self._runs.append(Run(job, queued.at_s, slot.start_s, end_s, slot.nodes, promise_s, forecast, queued.estimates))
         heapq.heappush(self._ends, (end_s, job.id))
+        if self._estimators is not None:
+            self._estimators.started(job.id, slot)

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from gpr.planner.estimators import ESTIMATORS
+from gpr.planner.joblist import Job
 from gpr.planner.replay import Replay, Run
 from gpr.planner.snapshot import Pool
 
@@ -23,26 +25,43 @@ SCHEDULE_COLUMNS: Final = ("id", "start_s", "end_s", "nodes", "gpus_per_node")
 
 
 def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
-    """The JSON of `simulate`. Times in seconds, shares from 0 to 1; None where there is nothing to measure."""
+    """The JSON of `simulate`. Times in seconds, shares from 0 to 1; None where there is nothing to measure.
+
+    The wait of a job is all its time in the queue; promises and estimates are counted anew when a failure sent it back there.
+    """
     runs = replay.runs
     begin_s = min(run.job.submit_s for run in runs)
     makespan_s = max(run.end_s for run in runs) - begin_s
-    by_priority: dict[int, list[int]] = defaultdict(list)
+    wait_s: dict[Job, int] = defaultdict(int)
     for run in runs:
-        by_priority[run.job.priority].append(_wait_s(run))
+        wait_s[run.job] += run.wait_s
+    by_priority: dict[int, list[int]] = defaultdict(list)
+    for job, waited_s in wait_s.items():
+        by_priority[job.priority].append(waited_s)
+    failures = {
+        "count": replay.failure_count,
+        "repromised_count": len(replay.repromised),
+        "killed_count": replay.killed_count,
+    }
     return {
-        "jobs": len(runs),
-        "wait_s": _spread([_wait_s(run) for run in runs]),
+        "jobs": len(wait_s),
+        "wait_s": _spread(list(wait_s.values())),
         "wait_s_by_priority": {str(priority): {"jobs": len(waits), **_spread(waits)} for priority, waits in sorted(by_priority.items())},
         "utilization": _used_gpu_s(runs, pools) / (makespan_s * sum(n.gpu_count for p in pools for n in p.nodes)),
         "makespan_s": makespan_s,
         "estimate": _estimate(runs),
+        "estimators": _estimators([run for run in runs if run.wait_s > 0]),
+        "failures": failures,
+        "idle_released_count": replay.idle_count,
         "plan_s": {"mean": _mean(replay.plan_s), "p99": quantile(replay.plan_s, 0.99), "max": max(replay.plan_s)},
     }
 
 
 def schedule_csv(replay: Replay, pools: tuple[Pool, ...]) -> str:
-    """One line a job in order of start. `gpus_per_node` as given; for whole nodes (0) what they have, if all have the same."""
+    """One line a box in order of start: more than one for a job that a failure killed.
+
+    `gpus_per_node` as given; for whole nodes (0) what they have, if all have the same.
+    """
     sizes = _sizes(pools)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -80,7 +99,7 @@ def _estimate(runs: Sequence[Run]) -> dict[str, Any]:
     told = [(run, run.promise_s) for run in runs if run.promise_s is not None]
     errors = [abs(run.start_s - promise_s) for run, promise_s in told]
     late_s = [run.start_s - promise_s for run, promise_s in told]
-    waited = [(run, promise_s) for run, promise_s in told if _wait_s(run) > 0]
+    waited = [(run, promise_s) for run, promise_s in told if run.wait_s > 0]
     margins = [promise_s - run.start_s for run, promise_s in waited]
     foretold = [(run, run.forecast) for run, _ in waited if run.forecast is not None]
     return {
@@ -88,19 +107,42 @@ def _estimate(runs: Sequence[Run]) -> dict[str, Any]:
         "waited": len(waited),
         "promise_kept": _share(late <= MINUTE_S for late in late_s),
         "repromised": sum(late > 0 for late in late_s) if told else None,
-        "promised_wait_s": {"mean": _mean([promise_s - run.job.submit_s for run, promise_s in told])},
+        "promised_wait_s": {"mean": _mean([promise_s - run.queued_s for run, promise_s in told])},
         "margin_s": {"p50": quantile(margins, 0.5), "p90": quantile(margins, 0.9)},
-        "p50_coverage": _share(_wait_s(run) <= told.bounds_s[0] for run, told in foretold),
-        "p90_coverage": _share(_wait_s(run) <= told.bounds_s[1] for run, told in foretold),
+        "p50_coverage": _share(run.wait_s <= told.bounds_s[0] for run, told in foretold),
+        "p90_coverage": _share(run.wait_s <= told.bounds_s[1] for run, told in foretold),
         "p90_width_s": {"p50": quantile([told.bounds_s[1] - told.bounds_s[0] for _, told in foretold], 0.5)},
+        **_accuracy(errors),
+    }
+
+
+def _estimators(waited: Sequence[Run]) -> dict[str, Any]:
+    """Waits as told at arrival, against how they turned out, over those that had to wait: the field's, and ours beside them.
+
+    Of ours, the promise is a bound and meant to be beaten; expected is the queue as it stood, played forward.
+    """
+    told: dict[str, list[float]] = {name: [] for name in (*ESTIMATORS, "promise", "expected", "p50")}
+    for run in waited:
+        for name, wait_s in _told(run).items():
+            told[name].append(abs(run.wait_s - wait_s))
+    return {"waited": len(waited), **{name: _accuracy(errors) for name, errors in told.items()}}
+
+
+def _told(run: Run) -> dict[str, int]:
+    told = dict(run.estimates)
+    if run.promise_s is not None:
+        told["promise"] = run.promise_s - run.queued_s
+    if run.forecast is not None:
+        told |= {"expected": run.forecast.expected_wait_s, "p50": run.forecast.bounds_s[0]}
+    return told
+
+
+def _accuracy(errors: Sequence[float]) -> dict[str, float | None]:
+    return {
         "within_1min": _share(error <= MINUTE_S for error in errors),
         "within_10min": _share(error <= 10 * MINUTE_S for error in errors),
         "median_abs_error_s": quantile(errors, 0.5),
     }
-
-
-def _wait_s(run: Run) -> int:
-    return run.start_s - run.job.submit_s
 
 
 def _sizes(pools: tuple[Pool, ...]) -> dict[str, int]:

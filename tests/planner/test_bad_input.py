@@ -107,7 +107,7 @@ def test_a_node_that_is_closed_for_ever_is_waited_for_and_not_called_impossible(
 
 @EITHER
 def test_a_box_that_never_ends_is_waited_for(policy: Policy) -> None:
-    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1 << 70),), (request("a1"),), policy))
+    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1 << 70),), (request("a1"),), policy=policy))
 
     assert (starts(made)["a1"] or 0) > 1 << 50
 
@@ -132,7 +132,9 @@ def test_pools_that_are_named_twice_or_unknown_are_no_matter(policy: Policy) -> 
 def test_a_box_on_a_node_that_is_gone_still_holds_its_slice(policy: Policy) -> None:
     busy = (running("r", "gone", end=1300, slice="s"), running("q", "gone", "p0", end=1200, slice="t"))
 
-    made = plan(Snapshot(1000, (pool(2),), busy, (request("a1", slice="s"), request("b2", slice="t"), request("c3", count=2)), policy))
+    made = plan(
+        Snapshot(1000, (pool(2),), busy, (request("a1", slice="s"), request("b2", slice="t"), request("c3", count=2)), policy=policy)
+    )
 
     assert {id_: start for id_, start in starts(made).items() if id_ != "c3"} == {"a1": 1300, "b2": 1200}
     assert placements(made)["a1"].explanation.reason is Reason.WAITS_FOR_SLICE
@@ -141,7 +143,7 @@ def test_a_box_on_a_node_that_is_gone_still_holds_its_slice(policy: Policy) -> N
 @EITHER
 def test_a_box_that_holds_more_than_its_node_has_leaves_nothing_there_until_it_ends(policy: Policy) -> None:
     """A GPU has fallen off the bus."""
-    made = plan(Snapshot(1000, (pool(1, 7),), (running("r", "p0", end=1300, gpus=8),), (request("a1", gpus=1),), policy))
+    made = plan(Snapshot(1000, (pool(1, 7),), (running("r", "p0", end=1300, gpus=8),), (request("a1", gpus=1),), policy=policy))
 
     assert starts(made) == {"a1": 1300}
 
@@ -150,14 +152,14 @@ def test_a_box_that_holds_more_than_its_node_has_leaves_nothing_there_until_it_e
 def test_boxes_that_stand_on_each_other_are_waited_for_all(policy: Policy) -> None:
     busy = (running("r", "p0", end=1300), running("q", "p0", end=1500, gpus=4), running("p", "p0", end=1400, gpus=4))
 
-    assert starts(plan(Snapshot(1000, (pool(1),), busy, (request("a1", gpus=5),), policy))) == {"a1": 1500}
+    assert starts(plan(Snapshot(1000, (pool(1),), busy, (request("a1", gpus=5),), policy=policy))) == {"a1": 1500}
 
 
 @EITHER
 def test_two_boxes_of_one_slice_are_both_waited_for(policy: Policy) -> None:
     busy = (running("r", "p0", end=1300, slice="s"), running("q", "p1", end=1500, slice="s"))
 
-    made = plan(Snapshot(1000, (pool(3),), busy, (request("a1", slice="s"), request("b2", slice="s", length=50)), policy))
+    made = plan(Snapshot(1000, (pool(3),), busy, (request("a1", slice="s"), request("b2", slice="s", length=50)), policy=policy))
 
     assert sorted(start or 0 for start in starts(made).values()) in ([1500, 1550], [1500, 1600])
 
@@ -165,7 +167,7 @@ def test_two_boxes_of_one_slice_are_both_waited_for(policy: Policy) -> None:
 @EITHER
 def test_stored_slots_that_contradict_each_other_are_put_right(policy: Policy) -> None:
     queue = (waiting("a1", 1500, "p0"), waiting("b2", 1550, "p0"), waiting("c3", 1500, "p0", "p0"), waiting("d4", 1500, "p1", "gone"))
-    snapshot = Snapshot(1000, (pool(2),), (running("r", "p0", "p1", end=1500),), queue, policy)
+    snapshot = Snapshot(1000, (pool(2),), (running("r", "p0", "p1", end=1500),), queue, policy=policy)
 
     assert problems(snapshot, plan(snapshot)) == []
 
@@ -233,4 +235,4 @@ def test_a_box_that_is_overdue_for_years_is_expected_in_a_moment() -> None:
 def test_a_grace_of_nothing_is_a_second(grace_s: int) -> None:
     policy = replace(GUARDED, overrun_grace_s=grace_s)
 
-    assert starts(plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=990),), (request("a1"),), policy))) == {"a1": 1001}
+    assert starts(plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=990),), (request("a1"),), policy=policy))) == {"a1": 1001}

@@ -120,13 +120,13 @@ def test_a_gang_is_expected_when_one_more_node_joins_those_where_only_its_own_sl
     busy = (running("r", "p0", end=1100), running("s", "p1", end=1500, gpus=4))
     gang = waiting("gang1", 1450, "p1", "p2", gpus=4, length=400)
 
-    assert starts(plan(Snapshot(1000, (nodes,), busy, (gang,), GUARDED))) == {"gang1": 1100}
+    assert starts(plan(Snapshot(1000, (nodes,), busy, (gang,), policy=GUARDED))) == {"gang1": 1100}
 
 
 def test_a_short_one_overtakes_whoever_has_slack() -> None:
     """The long one is promised half its length more than it must wait, and lets the short one go first."""
     busy = (running("r", "p0", end=1100),)
-    snapshot = settled(Snapshot(1000, (pool(1),), busy, (request("long1", length=1000),), HALF, GENEROUS))
+    snapshot = settled(Snapshot(1000, (pool(1),), busy, (request("long1", length=1000),), policy=HALF, memory=GENEROUS))
     assert slots(plan(snapshot)) == {"long1": 1600}
     assert starts(plan(snapshot)) == {"long1": 1100}
 
@@ -139,7 +139,7 @@ def test_a_short_one_overtakes_whoever_has_slack() -> None:
 def test_nobody_overtakes_for_so_long_that_a_promise_breaks() -> None:
     queue = [waiting("long1", 1600, "p0", length=1000), *(request(f"s{i}", length=200) for i in range(2, 7))]
 
-    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1100),), tuple(queue), GUARDED))
+    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1100),), tuple(queue), policy=GUARDED))
 
     assert starts(made) == {"s2": 1100, "s3": 1300, "long1": 1500, "s4": 2500, "s5": 2700, "s6": 2900}
     assert slots(made)["long1"] == 1600
@@ -156,7 +156,7 @@ def test_slack_is_granted_only_as_far_as_promises_were_better_than_conservative_
     queue = (request("a1", length=1000),)
 
     def promised(memory: Memory) -> int | None:
-        return plan(Snapshot(1000, (pool(1),), busy, queue, HALF, memory)).placements[0].promise_s
+        return plan(Snapshot(1000, (pool(1),), busy, queue, policy=HALF, memory=memory)).placements[0].promise_s
 
     assert promised(Memory()) == 1100
     assert promised(Memory(promised_s=1000, patient_s=1000, summed_at_s=1000)) == 1100
@@ -190,7 +190,7 @@ def test_work_that_is_shorter_or_of_higher_priority_gives_slack_to_whom_it_will_
 
     def promised(work: Arrival, policy: Policy) -> int:
         memory = Memory(arrivals=(work,))
-        made = plan(Snapshot(day_s, (pool(1),), busy, (request("a1", length=1000),), policy, memory))
+        made = plan(Snapshot(day_s, (pool(1),), busy, (request("a1", length=1000),), policy=policy, memory=memory))
         return (made.placements[0].promise_s or 0) - day_s - 1000
 
     half = 8 * day_s // 2
@@ -227,7 +227,7 @@ def test_the_plan_tells_what_to_remember_only_where_somebody_is_new() -> None:
 def test_who_asks_for_a_later_start_does_not_make_the_patient_queue_forget_the_present() -> None:
     queue = (request("a1", length=50), request("b2", earliest=1400), request("c3", length=500))
 
-    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1300),), queue, GUARDED))
+    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1300),), queue, policy=GUARDED))
 
     assert made.remembered is not None
     assert {shadow.id: shadow.patient.start_s for shadow in made.remembered.shadows} == {"a1": 1300, "b2": 1400, "c3": 1500}

@@ -70,7 +70,7 @@ def test_each_offer_is_kept_when_it_is_taken_and_time_plays_forward(seed: int, p
 
 @EITHER
 def test_offers_change_nothing(policy: Policy) -> None:
-    snapshot = settled(Snapshot(1000, (pool(2),), (running("x", "p0", end=1300),), (request("a1", count=2),), policy))
+    snapshot = settled(Snapshot(1000, (pool(2),), (running("x", "p0", end=1300),), (request("a1", count=2),), policy=policy))
     before = plan(snapshot)
 
     offers(snapshot, request("new", length=50))
@@ -99,7 +99,7 @@ def test_a_pool_that_could_never_hold_the_candidate_makes_no_offer(policy: Polic
 
 @EITHER
 def test_an_edit_can_be_tried_without_standing_in_its_own_way(policy: Policy) -> None:
-    snapshot = settled(Snapshot(1000, (pool(1),), (running("x", "p0", end=1300),), (request("a1"),), policy))
+    snapshot = settled(Snapshot(1000, (pool(1),), (running("x", "p0", end=1300),), (request("a1"),), policy=policy))
 
     (offer,) = offers(snapshot, request("a1", length=5000))
 

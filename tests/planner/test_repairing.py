@@ -21,7 +21,7 @@ def chain(*ids: str) -> tuple[Request, ...]:
 def test_slots_that_hold_stay_to_the_second_and_on_their_nodes(policy: Policy) -> None:
     busy = (running("r", "p0", end=1700), running("s", "p1", end=1400))
     queue = (waiting("a1", 1400, "p1"), waiting("b2", 1700, "p0", promise=2000), waiting("c3", 1500, "p1", length=1000))
-    made = plan(Snapshot(1000, (pool(2),), busy, queue, policy))
+    made = plan(Snapshot(1000, (pool(2),), busy, queue, policy=policy))
 
     assert [(p.id, p.slot, p.promise_s, p.moved) for p in made.placements] == [
         ("a1", stand(1400, "p1"), 1400, None),
@@ -32,7 +32,7 @@ def test_slots_that_hold_stay_to_the_second_and_on_their_nodes(policy: Policy) -
 
 def test_guarded_a_slot_stays_at_its_promise_whatever_comes_free() -> None:
     busy = (running("r", "p0", end=1200),)
-    made = plan(Snapshot(1000, (pool(1),), busy, (waiting("a1", 1400, "p0"),), GUARDED))
+    made = plan(Snapshot(1000, (pool(1),), busy, (waiting("a1", 1400, "p0"),), policy=GUARDED))
 
     assert made.placements[0].slot == stand(1400, "p0")
     assert (made.placements[0].start_s, made.placements[0].promise_s) == (1200, 1400)
@@ -40,7 +40,7 @@ def test_guarded_a_slot_stays_at_its_promise_whatever_comes_free() -> None:
 
 def test_conservative_a_slot_moves_up_to_what_comes_free() -> None:
     busy = (running("r", "p0", end=1200),)
-    made = plan(Snapshot(1000, (pool(1),), busy, (waiting("a1", 1400, "p0"),), CONSERVATIVE))
+    made = plan(Snapshot(1000, (pool(1),), busy, (waiting("a1", 1400, "p0"),), policy=CONSERVATIVE))
 
     assert made.placements[0].slot == stand(1200, "p0")
     assert (made.placements[0].start_s, made.placements[0].promise_s) == (1200, 1400)
@@ -273,7 +273,7 @@ def test_guarded_a_lost_slot_goes_to_the_latest_place_that_keeps_its_promise() -
     busy = (running("r", "p1", end=1100),)
     queue = (waiting("a1", 1500, "p0"), waiting("b2", 1650, "p1"))
 
-    made = plan(Snapshot(1000, (closed,), busy, queue, GUARDED))
+    made = plan(Snapshot(1000, (closed,), busy, queue, policy=GUARDED))
 
     assert (placements(made)["a1"].slot, placements(made)["a1"].start_s) == (stand(1500, "p1"), 1100)
     assert placements(made)["a1"].moved is None
@@ -284,7 +284,7 @@ def test_a_slot_that_was_lost_and_cannot_be_had_in_time_goes_to_the_earliest_pla
     closed = pool(2, closed={0: (Window(1000, 9000),)})
     busy = (running("r", "p1", end=1600),)
 
-    made = plan(Snapshot(1000, (closed,), busy, (waiting("a1", 1500, "p0"),), policy))
+    made = plan(Snapshot(1000, (closed,), busy, (waiting("a1", 1500, "p0"),), policy=policy))
 
     assert placements(made)["a1"].slot == stand(1600, "p1")
     assert placements(made)["a1"].moved == PromiseMove(1500, 1600, Cause.NODE_FAILURE, "p0")
@@ -293,7 +293,7 @@ def test_a_slot_that_was_lost_and_cannot_be_had_in_time_goes_to_the_earliest_pla
 @EITHER
 def test_nodes_that_come_back_move_no_promise_again(policy: Policy) -> None:
     closed = pool(2, closed={0: (Window(1000, 9000),)})
-    snapshot = Snapshot(1000, (closed,), (running("r", "p1", end=1600),), (waiting("a1", 1500, "p0"),), policy)
+    snapshot = Snapshot(1000, (closed,), (running("r", "p1", end=1600),), (waiting("a1", 1500, "p0"),), policy=policy)
     after = replace(settled(snapshot), pools=(pool(2),), now_s=1010)
 
     (placement,) = plan(after).placements
@@ -312,7 +312,7 @@ def test_a_shove_keeps_those_who_fit_behind_it_where_they_are() -> None:
 def test_closed_nodes_that_hold_nobodys_slot_move_nobody(policy: Policy) -> None:
     busy = (running("r", "p0", end=1500),)
     snapshot = Snapshot(
-        1000, (pool(3, closed={1: (Window(1000, 9000),), 2: (Window(1000, 9000),)}),), busy, (waiting("a1", 1500, "p0"),), policy
+        1000, (pool(3, closed={1: (Window(1000, 9000),), 2: (Window(1000, 9000),)}),), busy, (waiting("a1", 1500, "p0"),), policy=policy
     )
 
     assert plan(snapshot).placements[0].slot == stand(1500, "p0")
@@ -324,7 +324,7 @@ def test_an_edit_that_makes_it_shorter_moves_nobody_and_keeps_its_promise(policy
     busy = (running("r", "p0", end=1500),)
     queue = (waiting("a1", 1500, "p0", length=40), waiting("b2", 1600, "p0"))
 
-    made = plan(Snapshot(1000, (pool(1),), busy, queue, policy))
+    made = plan(Snapshot(1000, (pool(1),), busy, queue, policy=policy))
 
     assert starts(made) == {"a1": 1500, "b2": 1540}
     assert [(p.promise_s, p.moved) for p in made.placements] == [(1500, None), (1600, None)]

@@ -38,7 +38,8 @@ def test_the_report_has_these_keys_and_no_others(tmp_path: Path) -> None:
     result = simulate(tmp_path, *random_jobs(5, 30))
 
     assert list(result) == [
-        "jobs", "wait_s", "wait_s_by_priority", "utilization", "makespan_s", "estimate", "plan_s",
+        "jobs", "wait_s", "wait_s_by_priority", "utilization", "makespan_s", "estimate", "estimators", "failures",
+        "idle_released_count", "plan_s",
     ]  # fmt: skip
     assert list(result["wait_s"]) == ["mean", "p50", "p90", "p99", "max"]
     assert list(result["wait_s_by_priority"]) == ["50", "101", "201"]
@@ -185,3 +186,80 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(tmp_path: 
     (tmp_path / "out.json").mkdir()
     with pytest.raises(CommandError, match="could not be written"):
         simulate(tmp_path, GOOD)
+
+
+TWO_CLUSTERS = "n0,here,s,4\nn1,there,s,4"
+
+
+def rows(tmp: Path) -> list[str]:
+    return (tmp / "s.csv").read_text().splitlines()[1:]
+
+
+def test_a_job_runs_in_the_clusters_that_it_names_and_anywhere_if_it_names_none(tmp_path: Path) -> None:
+    header, lines = (
+        JOB_HEADER + ",clusters",
+        ("a,0,9,9,1,4,101,x,there", "b,1,9,9,1,4,101,x,there", "c,2,9,9,1,4,101,x,", "d,3,9,9,1,4,101,x,here there"),
+    )
+
+    simulate(tmp_path, *lines, header=header, nodes=TWO_CLUSTERS, schedule=tmp_path / "s.csv")
+
+    assert rows(tmp_path) == ["a,0,9,n1,4", "c,2,11,n0,4", "b,9,18,n1,4", "d,11,20,n0,4"]
+    with pytest.raises(CommandError, match=r"jobs.csv line 2: no node is in the cluster 'moon'\."):
+        simulate(tmp_path, "a,0,9,9,1,4,101,x,here moon", header=header, nodes=TWO_CLUSTERS)
+
+
+def test_a_gang_is_never_spread_over_clusters(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="job a can never start: it wants 2 nodes"):
+        simulate(tmp_path, "a,0,9,9,2,4,101,x", nodes=TWO_CLUSTERS)
+
+
+def test_jobs_of_a_slice_run_one_after_the_other(tmp_path: Path) -> None:
+    header, lines = JOB_HEADER + ",slice", ("a,0,9,9,1,1,101,x,s", "b,0,9,9,1,1,101,x,s", "c,0,9,9,1,1,101,x,")
+
+    simulate(tmp_path, *lines, header=header, schedule=tmp_path / "s.csv")
+
+    assert {line.split(",")[0]: line.split(",")[1] for line in rows(tmp_path)} == {"a": "0", "b": "9", "c": "0"}
+
+
+def test_a_list_needs_no_projects(tmp_path: Path) -> None:
+    result = simulate(tmp_path, "a,0,9,9,1,1,101", header=JOB_HEADER.removesuffix(",project"))
+
+    assert result["jobs"] == 1
+
+
+def test_a_box_that_is_idle_for_long_is_taken_back_if_that_is_asked_for(tmp_path: Path) -> None:
+    header, lines = JOB_HEADER + ",idle_from_s", ("a,0,900,900,3,4,101,x,100", "b,0,900,900,3,4,101,x,", "c,1,900,900,3,4,101,x,880")
+
+    kept = simulate(tmp_path, *lines, header=header, schedule=tmp_path / "kept.csv")
+    result = simulate(tmp_path, *lines, header=header, schedule=tmp_path / "s.csv", idle_timeout_s=60)
+
+    assert (kept["idle_released_count"], result["idle_released_count"]) == (0, 1)
+    assert rows(tmp_path) == ["a,0,160,n0 n1 n2,4", "b,160,1060,n0 n1 n2,4", "c,1060,1960,n0 n1 n2,4"]
+    with pytest.raises(CommandError, match="idle_from_s is -1"):
+        simulate(tmp_path, "a,0,900,900,3,4,101,x,-1", header=header)
+
+
+def test_nodes_fail_when_asked_to_and_the_same_ones_for_every_policy(tmp_path: Path) -> None:
+    jobs = random_jobs(5, 80)
+    often: dict[str, Any] = {"fail_every_days": 0.005, "repair_s": 50}
+
+    steady, failing, again, other = (simulate(tmp_path, *jobs, **o) for o in ({}, often, often, {**often, "seed": 2}))
+
+    assert steady["failures"] == {"count": 0, "repromised_count": 0, "killed_count": 0}
+    assert failing["failures"]["killed_count"] > 0
+    assert {**failing, "plan_s": 0} == {**again, "plan_s": 0}
+    assert failing["failures"] != other["failures"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--fail-every-days", "0", "0 is not above 0"),
+        ("--fail-every-days", "nan", "nan is not above 0"),
+        ("--repair-s", "0", "0 is less than a second"),
+        ("--idle-timeout-s", "-5", "-5 is less than a second"),
+    ],
+)
+def test_an_option_without_sense_is_refused(option: str, value: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=says):
+        call_command("simulate", f"{option}={value}", "--nodes=n", "--jobs=j", "--json=o")

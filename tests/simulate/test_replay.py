@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from gpr.planner.board import Started
 from gpr.planner.engine import plan
+from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, read_jobs, read_nodes, request_of
 from gpr.planner.replay import POLICIES, Replay, replay
 from gpr.planner.report import report, schedule_csv
-from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Request, Running, Snapshot
+from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Request, Running, Snapshot, Window
 from tests.planner.build import ended, remembered, run, stored
 from tests.simulate.checker import check
 from tests.simulate.lists import random_jobs, write_jobs, write_nodes
@@ -46,8 +47,19 @@ class Stored:
         box, start_s = self.running.pop(request_id), self.started_s[request_id]
         self.memory = ended(self.memory, request_id, now_s=now_s, ran_s=now_s - start_s, booked_s=box.end_s - start_s)
 
+    def close(self, failure: Failure) -> None:
+        """Planned anew at the tick."""
+        window = Window(failure.at_s, failure.until_s)
+        self.pools = tuple(
+            replace(pool, nodes=tuple(replace(node, closed=(window,)) if node.id == failure.node else node for node in pool.nodes))
+            for pool in self.pools
+        )
+
+    def reopen(self, failure: Failure) -> None:
+        """Its window is over."""
+
     def tick(self, now_s: int) -> list[Started]:
-        snapshot = Snapshot(now_s, self.pools, tuple(self.running.values()), self.queue, self.policy, self.memory)
+        snapshot = Snapshot(now_s, self.pools, tuple(self.running.values()), self.queue, policy=self.policy, memory=self.memory)
         made = plan(snapshot)
         self.memory = remembered(snapshot, made)
         going = {placement.id for placement in made.starts}
@@ -64,6 +76,9 @@ class Stored:
 
     def promise_s(self, request_id: str) -> int | None:
         return self.promises[request_id]
+
+    def repromised(self) -> frozenset[str]:
+        return frozenset()
 
     def forecast(self, request_id: str) -> None:
         """What is foretold is no matter of the schedule."""

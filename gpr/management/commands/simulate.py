@@ -5,16 +5,21 @@ Lives here: options, and errors as a person reads them. The replay itself is gpr
 
 from __future__ import annotations
 
+import math
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from gpr.planner.joblist import BadList, read_jobs, read_nodes
+from gpr.planner.estimators import Estimators
+from gpr.planner.failures import Failure, draw_failures
+from gpr.planner.joblist import BadList, Job, read_jobs, read_nodes
 from gpr.planner.replay import POLICIES, replay
 from gpr.planner.report import report, schedule_csv, to_json, write_whole
+from gpr.planner.snapshot import Pool
 
 
 class Command(BaseCommand):
@@ -29,11 +34,16 @@ class Command(BaseCommand):
             "--jobs",
             type=Path,
             required=True,
-            help="CSV with id, submit_s, reserve_s, run_s, nodes, gpus_per_node, priority, project.",
+            help="CSV with id, submit_s, reserve_s, run_s, nodes, gpus_per_node, priority; "
+            "and, if known, project, slice, shape, clusters (space separated), idle_from_s.",
         )
         parser.add_argument("--policy", choices=tuple(POLICIES), default="egs")
         parser.add_argument("--early", action="store_true", help="Book reserve_s and release at run_s.")
         parser.add_argument("--ignore-priority", action="store_true", help="Treat all jobs as equal.")
+        parser.add_argument("--fail-every-days", type=_above_0, metavar="DAYS", help="How long a node is up on average; without: for ever.")
+        parser.add_argument("--repair-s", type=_seconds, default=14_400, metavar="S", help="How long a node that failed is away.")
+        parser.add_argument("--seed", type=int, default=1, help="Of the failures.")
+        parser.add_argument("--idle-timeout-s", type=_seconds, metavar="S", help="Take back a box that was idle for so long.")
         parser.add_argument("--json", type=Path, required=True, metavar="OUT", help="Where to write the report.")
         parser.add_argument("--schedule", type=Path, metavar="S.csv", help="Where to write who ran when and where.")
 
@@ -50,6 +60,9 @@ class Command(BaseCommand):
             early=options["early"],
             ignore_priority=options["ignore_priority"],
             clock=time.perf_counter,
+            idle_timeout_s=options["idle_timeout_s"],
+            failures=_failures(options, pools, jobs),
+            estimators=Estimators(pools),
         )
         result = report(done, pools)
         try:
@@ -67,3 +80,24 @@ class Command(BaseCommand):
         for path in filter(None, (options["json"], options["schedule"])):
             if not path.parent.is_dir():
                 raise CommandError(f"{path}: there is no such folder to write to.")
+
+
+def _failures(options: dict[str, Any], pools: tuple[Pool, ...], jobs: tuple[Job, ...]) -> Iterator[Failure]:
+    every_days = options["fail_every_days"]
+    if every_days is None:
+        return iter(())
+    return draw_failures(pools, every_days=every_days, repair_s=options["repair_s"], seed=options["seed"], since_s=jobs[0].submit_s)
+
+
+def _above_0(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ArgumentTypeError(f"{text} is not above 0.")
+    return value
+
+
+def _seconds(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ArgumentTypeError(f"{text} is less than a second.")
+    return value

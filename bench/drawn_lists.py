@@ -1,0 +1,88 @@
+"""Job lists drawn by a seed: none of them was seen while the planner was tuned.
+
+`draw` makes up a training cluster: boxes of 1 to 72 hours, every fifth a gang of 2 to 16 whole nodes, most of them submitted in office
+hours, some in bursts of equals. `resample` takes the boxes of a real list in runs of 20, on that list's times of arrival.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gpr.planner.joblist import Job
+from gpr.planner.snapshot import Node, Pool
+
+HOUR_S = 3600
+GPUS_PER_NODE = 8
+SHORTEST_S, LONGEST_S = HOUR_S, 72 * HOUR_S
+GANG_SHARE, WHOLE_SHARE = 0.2, 0.25
+GANG_SIZES = (2, 2, 2, 3, 4, 4, 4, 6, 8, 8, 12, 16)
+BURST_SHARE, BURST_SIZES, BURST_STEP_S = 0.05, range(3, 13), 20
+# Of those that end before their box does, and how much of it they use at least.
+EARLY_SHARE, LEAST_USED = 0.75, 0.2
+# How likely a submission is in each hour of the day.
+OFFICE_HOURS = (*[1] * 8, *[4] * 10, *[2] * 6)
+WEEKEND_SHARE = 0.3
+RUN_OF = 20
+
+
+def pool_of(node_count: int) -> Pool:
+    return Pool("c/gpu", "c", "gpu", tuple(Node(f"n{number:04}", GPUS_PER_NODE) for number in range(node_count)))
+
+
+def draw(*, seed: int, count: int, load: float, pool: Pool) -> tuple[Job, ...]:
+    """In order of submission. `load`: work over what the pool could do in the time in which all are submitted."""
+    dice = random.Random(seed)
+    bursts = list(_bursts(dice, count, pool.id))
+    work_gpu_s = sum(len(burst) * _gpu_s(burst[0]) for burst in bursts)
+    span_s = int(work_gpu_s / (load * sum(node.gpu_count for node in pool.nodes)))
+    times_s = (_office_time_s(dice, span_s) for _ in bursts)
+    placed = [(at_s + BURST_STEP_S * i, job) for at_s, burst in zip(times_s, bursts, strict=True) for i, job in enumerate(burst)]
+    placed.sort(key=lambda pair: pair[0])
+    return _numbered([at_s for at_s, _ in placed], [job for _, job in placed])
+
+
+def resample(jobs: Sequence[Job], *, seed: int) -> tuple[Job, ...]:
+    dice = random.Random(seed)
+    boxes: list[Job] = []
+    while len(boxes) < len(jobs):
+        first = dice.randrange(len(jobs) - RUN_OF + 1)
+        boxes += jobs[first : first + RUN_OF]
+    return _numbered([job.submit_s for job in jobs], boxes[: len(jobs)])
+
+
+def _bursts(dice: random.Random, count: int, pool: str) -> Iterator[list[Job]]:
+    """So many boxes in all; most come alone, some with equals."""
+    left = count
+    while left > 0:
+        size = min(left, dice.choice(BURST_SIZES) if dice.random() < BURST_SHARE else 1)
+        yield [_box(dice, pool)] * size
+        left -= size
+
+
+def _box(dice: random.Random, pool: str) -> Job:
+    kind = dice.random()
+    nodes = dice.choice(GANG_SIZES) if kind < GANG_SHARE else 1
+    gpus = 0 if kind < GANG_SHARE + WHOLE_SHARE else dice.choice((1, 1, 2, 4))
+    run_s = int(SHORTEST_S * math.exp(dice.random() * math.log(LONGEST_S / SHORTEST_S)))
+    used = dice.uniform(LEAST_USED, 1) if dice.random() < EARLY_SHARE else 1
+    return Job("", 0, int(run_s / used), run_s, nodes, gpus, 101, "", (pool,))
+
+
+def _gpu_s(job: Job) -> int:
+    return job.run_s * job.node_count * (job.gpus_per_node or GPUS_PER_NODE)
+
+
+def _office_time_s(dice: random.Random, span_s: int) -> int:
+    """Drawn until one is taken."""
+    while True:
+        at_s = dice.randrange(span_s)
+        day, hour = divmod(at_s // HOUR_S, 24)
+        if dice.random() * max(OFFICE_HOURS) < OFFICE_HOURS[hour] * (WEEKEND_SHARE if day % 7 >= 5 else 1):
+            return at_s
+
+
+def _numbered(times_s: Sequence[int], boxes: Sequence[Job]) -> tuple[Job, ...]:
+    return tuple(replace(box, id=f"d{number:05}", submit_s=at_s) for number, (at_s, box) in enumerate(zip(times_s, boxes, strict=True)))
