@@ -10,6 +10,7 @@ from accounts.api import TokenViewSet
 from egs.rest.problems import problem, problem_response
 from gpr.api.events import EventViewSet
 from gpr.api.gprs import GprStepViewSet, GprViewSet, QueueViewSet
+from gpr.api.maintenance import MaintenanceViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from slices.api import MemberViewSet, MeViewSet, NamespaceViewSet, ProjectViewSet, SliceViewSet
 
@@ -26,6 +27,7 @@ router.register("nodes", NodeViewSet, basename="node")
 router.register("gpus", GpuViewSet, basename="gpu")
 router.register("shapes", ShapeViewSet, basename="shape")
 router.register("schedule", ScheduleViewSet, basename="schedule")
+router.register("maintenance", MaintenanceViewSet, basename="maintenance")
 router.register("events", EventViewSet, basename="event")
 router.register("tokens", TokenViewSet, basename="token")
 

@@ -147,7 +147,7 @@ class PromiseMoveSerializer(serializers.Serializer[Any]):
     old_start_at = serializers.DateTimeField()
     new_start_at = serializers.DateTimeField()
     cause = serializers.ChoiceField(choices=[(cause.value, cause.value) for cause in Cause])
-    cause_id = serializers.CharField(allow_null=True, help_text="The GPR or node behind it, if the reader may know of it.")
+    cause_id = serializers.CharField(allow_null=True, help_text="The GPR, node or maintenance behind it, if the reader may know of it.")
 
 
 class GprDetailSerializer(GprSerializer):
@@ -160,10 +160,11 @@ class GprDetailSerializer(GprSerializer):
     @extend_schema_field(PromiseMoveSerializer(many=True))
     def get_promise_moves(self, gpr: Gpr) -> Any:
         moves = list(gpr.promise_moves.all())
-        known = names_visible_to(self.context["actor"], {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
-        for move in moves:
-            # A node is nobody's secret: the slot was in a cluster that this slice may use.
-            if move.cause != Cause.NODE_FAILURE and move.cause_id not in known:
+        # A node is nobody's secret, nor what closes it: the slot was in a cluster that this slice may use.
+        of_gprs = [move for move in moves if move.cause not in {Cause.NODE_FAILURE, Cause.MAINTENANCE}]
+        known = names_visible_to(self.context["actor"], {move.cause_id for move in of_gprs})
+        for move in of_gprs:
+            if move.cause_id not in known:
                 move.cause_id = None  # type: ignore[assignment]
         return PromiseMoveSerializer(moves, many=True).data
 

@@ -8,10 +8,11 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time `[start_s, end_s)`."""
+    """A stretch of time `[start_s, end_s)`. `maintenance`: the id of the announcement; empty for a closure that nobody announced."""
 
     start_s: int
     end_s: int
+    maintenance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,6 @@ class Snapshot:
     pools: tuple[Pool, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Request, ...] = ()
-    quotas: tuple[Quota, ...] = ()
     policy: Policy = field(default_factory=Policy)
     memory: Memory = field(default_factory=Memory)
+    quotas: tuple[Quota, ...] = ()

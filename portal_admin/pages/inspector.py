@@ -30,6 +30,7 @@ HERO_PX = 840
 CAUSE_WORDS = {
     Cause.OVERRUN: "{name} gave its nodes back late",
     Cause.NODE_FAILURE: "node {name} of its slot went away",
+    Cause.MAINTENANCE: "a node of its slot is closed for maintenance",
     Cause.CHANGED: "the request was changed",
     Cause.LATE_TICK: "the allocator did not run when it was due",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -9,6 +10,8 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, reverse
 
+from egs.clock import db_now
+from inventory.models import MaintenanceWindow
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
@@ -28,6 +31,7 @@ PARTS = {
     "admin-node": ["rows"],
     "admin-clusters": ["rows"],
     "admin-schedule": ["head", "aurora"],
+    "admin-maintenance": ["rows"],
 }
 POST_ONLY = {"gpr-offers"}
 
@@ -49,9 +53,17 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=[house.cluster.pk])
     if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release"} and node is not None:
         return reverse(name, args=[node.pk])
+    if name == "admin-maintenance-cancel":
+        return reverse(name, args=[maintenance(house).pk])
     pattern = next(page for page in PAGES if page.name == name).pattern
     keys = set(pattern.converters)
     return reverse(name, kwargs={key: "vision" if key == "slice" else gprs.get(name, house.waits).pk for key in keys})
+
+
+def maintenance(house: House) -> MaintenanceWindow:
+    starts_at = db_now() + timedelta(days=1)
+    given = {"starts_at": starts_at, "ends_at": starts_at + timedelta(hours=1), "reason": "Disks.", "created_at": db_now()}
+    return MaintenanceWindow.objects.create(cluster=house.cluster, **given)
 
 
 def is_private(response: Any) -> bool:
