@@ -63,6 +63,7 @@ class Gpr(models.Model):
     # The policy's when it was filed: a later one is for later requests.
     # Nullable: a default would make SQLite remake this table, and lose its triggers.
     allowed_shapes = models.JSONField(null=True, blank=True, help_text="Shapes that the slice's policy allowed; none means all.")
+    is_booking = models.BooleanField(default=False, help_text="It starts at `earliest_start_at`, or is refused.")
     node_type = models.CharField(max_length=63, blank=True)
     rdma = models.BooleanField(default=False)
     idle_timeout_s = models.PositiveBigIntegerField(null=True, blank=True)

@@ -266,6 +266,8 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         length_s=length_s(gpr),
         pools=pools,
         earliest_start_s=math.ceil(gpr.earliest_start_at.timestamp()) if gpr.earliest_start_at else 0,
+        # What is left of one that has run is a request as any other.
+        is_fixed=gpr.is_booking and gpr.run == 0,
         promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
         slot=slot,
     )

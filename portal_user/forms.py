@@ -10,9 +10,10 @@ from uuid import uuid4
 
 from django import forms
 from django.core.validators import RegexValidator
+from django.utils import timezone
 from rest_framework.exceptions import APIException
 
-from egs.errors import EgsError, InvalidInput, OverPolicy
+from egs.errors import BookingDoesNotFit, EgsError, InvalidInput, OverPolicy
 from egs.pages import words
 from egs.pages.fields import PlainTextField
 from egs.pages.refusals import refusal_of
@@ -29,7 +30,9 @@ NUMBER_MAX = 2**31 - 1
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # Of a service's field, that of the form which shows its errors.
 FORM_FIELDS = {"duration_s": "duration", "idle_timeout_s": "idle_timeout", "model": "model_parameters", "extra_s": "extra"}
-FLAGS = ("rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
+# What is refused as a whole, but by one field.
+FIELD_OF: dict[type[EgsError], str] = {OverPolicy: "duration", BookingDoesNotFit: "earliest_start_at"}
+FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
 SAME_FIELDS = ("name", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "earliest_start_at", "node_type", *FLAGS)
 
 
@@ -76,8 +79,8 @@ class ServiceForm(forms.Form):
                 field = FORM_FIELDS.get(name, name)
                 self.add_error(field if field in self.fields else None, list(texts))
         else:
-            is_too_long = isinstance(error, OverPolicy) and "duration" in self.fields
-            self.add_error("duration" if is_too_long else None, refusal_of(error).detail)
+            at = next((name for kind, name in FIELD_OF.items() if isinstance(error, kind) and name in self.fields), None)
+            self.add_error(at, in_zone(refusal_of(error).detail))
 
 
 class GprForm(ServiceForm):
@@ -97,6 +100,7 @@ class GprForm(ServiceForm):
     earliest_start_at = forms.DateTimeField(
         label="Not before", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
     )
+    is_booking = forms.BooleanField(label="Book this time: start exactly then, or be refused", required=False)
     clusters = forms.MultipleChoiceField(label="Clusters", required=False)
     node_type = forms.CharField(label="Node type", max_length=63, required=False)
     rdma = forms.BooleanField(label="Only nodes with RDMA", required=False)
@@ -172,6 +176,13 @@ class VersionForm(ServiceForm):
 
 class ExtendForm(VersionForm):
     extra = SpanField(label="Extend by", max_length=40, initial="30 min", help_text=DURATION_HINT)
+
+
+def in_zone(sentence: str) -> str:
+    """A service's sentence with its moments in the reader's zone."""
+    now, zone = timezone.now(), timezone.get_current_timezone()
+    parts = (part if isinstance(part, str) else words.moment(part, now=now, zone=zone) for part in words.moments_in(sentence))
+    return "".join(parts)
 
 
 def new_key() -> str:

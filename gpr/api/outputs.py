@@ -14,7 +14,7 @@ from rest_framework import serializers
 from accounts.models import User
 from gpr.estimates import Estimate
 from gpr.explaining import Told, explain_gprs
-from gpr.forecasts import LEARNED, NO_HISTORY
+from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.plan import Cause, Reason
 from gpr.selectors import names_visible_to, queue_positions
@@ -89,7 +89,8 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     class Meta:
         model = Gpr
         fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node"]
-        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "node_type", "rdma", "idle_timeout_s", "evictable"]
+        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "is_booking", "node_type", "rdma", "idle_timeout_s"]
+        fields += ["evictable"]
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
@@ -125,7 +126,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
             "start_at": gpr.planned_start_at,
             "p50_at": gpr.promise.p50_at or gpr.planned_start_at,
             "p90_at": gpr.promise.p90_at or max(promised_at, gpr.planned_start_at),
-            "basis": LEARNED if gpr.promise.p90_at else NO_HISTORY,
+            "basis": BOOKED if gpr.is_booking else LEARNED if gpr.promise.p90_at else NO_HISTORY,
         }
         return WaitSerializer(wait).data
 

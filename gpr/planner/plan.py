@@ -20,6 +20,7 @@ class Reason(StrEnum):
     WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # nodes are closed, as announced
     NODES_NOT_BACK = "nodes_not_back"  # not of the plan: its time is over, and its agent has not let all nodes go
     NEVER_FITS = "never_fits"  # no pool could hold it even when empty
+    DOES_NOT_FIT_THEN = "does_not_fit_then"  # a booking whose time is taken
 
 
 class Cause(StrEnum):
@@ -68,7 +69,7 @@ class PromiseMove:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The plan for one request. `slot` is None only when it NEVER_FITS; then `promise_s` is None or what it was.
+    """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was.
 
     `start_s`: when it starts if nobody comes and every box takes its whole length; no later than its slot, which it is to keep.
     `turn_key`: among equals in priority and share the least is considered first.

@@ -11,7 +11,7 @@ from django.urls import reverse
 from egs.pages import words
 from egs.pages.access import PageRequest, says, why_not_write
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, window_end
+from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, window_end
 from egs.pages.parts import EventRow
 from egs.pages.shell import Shell
 from egs.pages.strip import Strip, hero_of
@@ -93,7 +93,7 @@ class InspectorPage:
             url=reverse("admin-inspect", args=[gpr.pk]),
             name=gpr.name,
             mark=Mark.of(gpr.slice),
-            state=gpr.state,
+            state=shown_state(gpr),
             ask=ask_of(gpr),
             duration_s=gpr.duration_s,
             priority=gpr.priority,

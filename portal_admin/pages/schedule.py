@@ -247,7 +247,8 @@ class _Books:
             if ends_at <= self._axis.start:
                 continue
             for node_id in (known[text] for text in promise.slot_nodes if text in known):
-                self._add(node_id, str(promise.gpr_id), "planned", starts_at, ends_at, promise.gpr, promise.gpr.slice)
+                kind = "booked" if promise.gpr.is_booking else "planned"
+                self._add(node_id, str(promise.gpr_id), kind, starts_at, ends_at, promise.gpr, promise.gpr.slice)
 
     def _add_aside(self) -> None:
         for node in (node for nodes in self._nodes.values() for node in nodes if node.state == "set-aside"):

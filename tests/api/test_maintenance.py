@@ -128,8 +128,8 @@ def test_two_for_the_same_place_do_not_overlap_and_a_node_is_not_its_cluster(wor
     body = assert_problem(admin.post("maintenance/", window(2.5 * HOUR, node="aurora-0")), 409, "conflict")
 
     assert "Node aurora-0 is closed already" in body["detail"]
-    for place in ({"node": "aurora-1"}, {"cluster": "aurora"}):
-        assert admin.post("maintenance/", window(2.5 * HOUR, **place)).status_code == 201
+    for other in (window(2.5 * HOUR, node="aurora-1"), window(2.5 * HOUR, cluster="aurora")):
+        assert admin.post("maintenance/", other).status_code == 201
     assert admin.post("maintenance/", window(3 * HOUR + timedelta(minutes=1), node="aurora-0")).status_code == 201
 
 
