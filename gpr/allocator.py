@@ -26,6 +26,7 @@ from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState, Promise
 from gpr.planner.plan import Explanation, Reason
 from gpr.planner.snapshot import Slot
+from gpr.services.bookings import series_care
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.snapshot import Loaded, at, length_s
 from gpr.witness import explanation_data, replan
@@ -65,6 +66,7 @@ def tick(*, now: datetime | None = None) -> TickReport | None:
         now, began_s = now or db_now(), time.perf_counter()
         AllocatorRecord.objects.get_or_create(singleton=True)
         report = TickReport(moved_count=advance(now=now))
+        series_care(now=now)
         made, loaded = replan(now=now)
         report.queued_count = len(made.placements)
         for placement in made.starts:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, time
 from typing import Any
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 from django import forms
 from django.core.validators import RegexValidator
@@ -19,7 +22,8 @@ from egs.pages.fields import PlainTextField
 from egs.pages.refusals import refusal_of
 from egs.rest.fields import FreeForm
 from egs.rest.parsers import json_strict
-from gpr.models import Gpr
+from gpr.models import Gpr, RepeatRule
+from gpr.services.bookings import SeriesAsk
 from gpr.services.requests import spec_of
 from gpr.spec import GprSpec
 from inventory.models import Cluster
@@ -29,7 +33,14 @@ DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
 NUMBER_MAX = 2**31 - 1
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # Of a service's field, that of the form which shows its errors.
-FORM_FIELDS = {"duration_s": "duration", "idle_timeout_s": "idle_timeout", "model": "model_parameters", "extra_s": "extra"}
+FORM_FIELDS = {
+    "duration_s": "duration",
+    "idle_timeout_s": "idle_timeout",
+    "model": "model_parameters",
+    "extra_s": "extra",
+    "first_start_at": "earliest_start_at",
+    "until_at": "until",
+}
 # What is refused as a whole, but by one field.
 FIELD_OF: dict[type[EgsError], str] = {OverPolicy: "duration", BookingDoesNotFit: "earliest_start_at"}
 FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
@@ -166,6 +177,64 @@ class GprForm(ServiceForm):
             return self.spec()
         finally:
             self.cleaned_data = kept
+
+
+class BookForm(ServiceForm):
+    """A time that is booked, once or again and again."""
+
+    name = forms.CharField(label="Name", max_length=63)
+    shape = forms.ChoiceField(label="GPU")
+    nodes = forms.IntegerField(label="Nodes", min_value=1, max_value=NUMBER_MAX, initial=1)
+    gpus_per_node = forms.IntegerField(
+        label="GPUs per node", required=False, min_value=1, max_value=NUMBER_MAX, widget=forms.NumberInput(attrs={"placeholder": "all"})
+    )
+    duration = SpanField(label="Duration", max_length=40, initial="1 h", help_text=DURATION_HINT)
+    earliest_start_at = forms.DateTimeField(
+        label="Starts at", widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
+    )
+    repeat = forms.ChoiceField(label="Repeat", required=False, choices=[("", "Once"), *RepeatRule.choices])
+    until = forms.DateField(
+        label="Until, this day included", required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+    )
+    key = UnseenText(validators=[RegexValidator(KEY)])
+
+    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.slice = slice_
+        self.fields["shape"].choices = [(shape, shape) for shape in shapes]  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        data: dict[str, Any] = self.cleaned_data
+        if data.get("repeat") and not data.get("until") and "until" not in self.errors:
+            self.add_error("until", "Say until which day it repeats; four weeks are booked ahead, 200 starts at most.")
+        return data
+
+    def spec(self) -> GprSpec:
+        """Of the first, or only, one."""
+        data = self.cleaned_data
+        return GprSpec(
+            name=data["name"],
+            slice=self.slice,
+            shape=data["shape"],
+            nodes=data["nodes"],
+            gpus_per_node=data["gpus_per_node"],
+            duration_s=data["duration"],
+            earliest_start_at=data["earliest_start_at"],
+            is_booking=True,
+        )
+
+    def series_ask(self, zone: ZoneInfo) -> SeriesAsk | None:
+        """None: once."""
+        data = self.cleaned_data
+        if not data["repeat"]:
+            return None
+        return SeriesAsk(
+            spec=replace(self.spec(), earliest_start_at=None, is_booking=False),
+            first_start_at=data["earliest_start_at"],
+            rule=RepeatRule(data["repeat"]),
+            zone=str(zone),
+            until_at=datetime.combine(data["until"], time.max, zone),
+        )
 
 
 class VersionForm(ServiceForm):

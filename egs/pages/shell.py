@@ -77,6 +77,7 @@ class Shell:
         nav = [NavItem("Workspaces", reverse("workspaces"), "home", page == "workspaces", key="g w")]
         if slice_ is not None:
             nav.append(NavItem("GPU requests", reverse("workspace", args=[slice_.name]), "list-details", page == "requests", key="g r"))
+            nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
         return cls._build(request, "user", nav, marks, current)

@@ -34,6 +34,11 @@ class GprFilter(filters.FilterSet):
         return rows.filter(is_object(value, path="owner"))
 
 
+class BookingSeriesFilter(filters.FilterSet):
+    slice = ReferenceFilter("slice")
+    canceled = YesNo(pick=lambda is_true: Q(canceled_at__isnull=not is_true))
+
+
 class EventFilter(filters.FilterSet):
     """Events hold ids: a name is looked up among what the reader may see now, and means nothing to him otherwise."""
 

@@ -45,7 +45,7 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     Raises InvalidInput, OverPolicy, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit with the
     nearest times; nothing is stored then.
     """
-    _may_submit(actor, spec)
+    may_submit(actor, spec)
     spec_check(spec, now=now)
     witness_lock()
     reasons = approval_reasons(spec)
@@ -157,7 +157,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 
     `edited`: a waiting GPR that it would become, at its age. Raises as `gpr_submit`.
     """
-    _may_submit(actor, spec)
+    may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)
     made = _gpr_of(spec)
@@ -254,7 +254,7 @@ def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
     return replace(GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all())), **changes)
 
 
-def _may_submit(actor: User, spec: GprSpec) -> None:
+def may_submit(actor: User, spec: GprSpec) -> None:
     if not has_role(actor, spec.slice, Role.EDITOR):
         raise NotAllowed(f"In workspace {spec.slice.name} you may look only. Ask one of its owners for the role editor.")
 

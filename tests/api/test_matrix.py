@@ -14,7 +14,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.models import Scope
 from egs.clock import db_now
-from gpr.models import Gpr
+from gpr.models import Gpr, RepeatRule
+from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
 from slices.services import namespace_bind
 from tests import factories
@@ -69,6 +70,7 @@ class Row:
 ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
 
 SOON = db_now() + timedelta(days=7)
+DAILY = {"first_start_at": SOON.isoformat(), "rule": "daily", "count": 2}
 MAINTENANCE = {"cluster": "aurora", "starts_at": SOON.isoformat(), "ends_at": (SOON + timedelta(hours=1)).isoformat(), "reason": "Disks."}
 
 
@@ -120,6 +122,10 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "gpus/"): Row(LIST),
     ("GET", "shapes/"): Row(LIST),
     ("GET", "schedule/"): Row(LIST),
+    ("GET", "booking-series/"): Row(LIST),
+    ("POST", "booking-series/"): Row(change(201), {**ASK, **DAILY}),
+    ("GET", "booking-series/<ref>/"): Row(SEE),
+    ("DELETE", "booking-series/<ref>/"): Row(change(204)),
     ("GET", "maintenance/"): Row(LIST),
     ("POST", "maintenance/"): Row(for_admin(201), MAINTENANCE),
     ("POST", "maintenance/preview/"): Row(for_admin(200), MAINTENANCE),
@@ -180,8 +186,10 @@ def place(world: World) -> dict[str, str]:
     closed = MaintenanceWindow.objects.create(
         cluster=world.cluster, starts_at=SOON + timedelta(days=1), ends_at=SOON + timedelta(days=2), reason="Disks.", created_at=db_now()
     )
+    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=SOON, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
+    series = series_create(actor=world.people.owner, ask=asked, now=db_now())
     names = {"user": "teammate", "namespace": "train", "slice": "vision"}
-    return {**names, "tokens": str(token.pk), "maintenance": str(closed.pk)}
+    return {**names, "tokens": str(token.pk), "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 
 @pytest.fixture

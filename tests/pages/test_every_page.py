@@ -11,9 +11,12 @@ from django.test import Client
 from django.urls import URLPattern, reverse
 
 from egs.clock import db_now
+from gpr.models import BookingSeries, RepeatRule
+from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
+from tests import factories
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
 from tests.pages.user_world import form
 
@@ -25,6 +28,7 @@ NAMES = [str(page.name) for page in PAGES]
 PARTS = {
     "workspaces": ["list"],
     "workspace": ["facts", "tabs", "axis", "provisioned", "pending", "ended"],
+    "bookings": ["list"],
     "gpr": ["now", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
     "admin-inventory": ["rows"],
@@ -53,6 +57,8 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=[house.cluster.pk])
     if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release"} and node is not None:
         return reverse(name, args=[node.pk])
+    if name == "series-cancel":
+        return reverse(name, args=[series(house).pk])
     if name == "admin-maintenance-cancel":
         return reverse(name, args=[maintenance(house).pk])
     pattern = next(page for page in PAGES if page.name == name).pattern
@@ -64,6 +70,13 @@ def maintenance(house: House) -> MaintenanceWindow:
     starts_at = db_now() + timedelta(days=1)
     given = {"starts_at": starts_at, "ends_at": starts_at + timedelta(hours=1), "reason": "Disks.", "created_at": db_now()}
     return MaintenanceWindow.objects.create(cluster=house.cluster, **given)
+
+
+def series(house: House) -> BookingSeries:
+    ask = SeriesAsk(
+        spec=factories.spec(house.slice), first_start_at=db_now() + timedelta(days=2), rule=RepeatRule.WEEKLY, zone="UTC", count=2
+    )
+    return series_create(actor=house.people.owner, ask=ask, now=db_now())
 
 
 def is_private(response: Any) -> bool:
