@@ -37,6 +37,12 @@ class CanNeverStart(EgsError):
     title = "This request could never start"
 
 
+class BookingDoesNotFit(EgsError):
+    status = 409
+    code = "booking_does_not_fit"
+    title = "There is no room at that time"
+
+
 class OverPolicy(EgsError):
     code = "over_policy"
     title = "The policy of the workspace does not allow this"

@@ -170,6 +170,7 @@ SPECTACULAR_SETTINGS = {
         "ScopeEnum": "accounts.models.Scope",
         "ReservationStateEnum": "inventory.models.ReservationState",
         "AvailabilityEnum": "inventory.selectors.Availability",
+        "MaintenanceStateEnum": "inventory.models.MaintenanceState",
     },
 }
 

@@ -27,6 +27,7 @@ from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState, Promise
 from gpr.planner.plan import Explanation, Reason
 from gpr.planner.snapshot import Slot
+from gpr.services.bookings import series_care
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.services.sparing import notices_review
 from gpr.snapshot import Loaded, at, length_s
@@ -68,6 +69,7 @@ def tick(*, now: datetime | None = None) -> TickReport | None:
         AllocatorRecord.objects.get_or_create(singleton=True)
         report = TickReport(moved_count=advance(now=now))
         notices_review(now=now)
+        series_care(now=now)
         made, loaded = replan(now=now)
         report.queued_count = len(made.placements)
         for placement in made.starts:

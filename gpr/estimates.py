@@ -9,8 +9,9 @@ from datetime import datetime
 from accounts.models import User
 from egs.words import utc
 from gpr.explaining import Say, Told, explain
-from gpr.forecasts import Range, bands_load, range_of
+from gpr.forecasts import BOOKED, Range, bands_load, range_of
 from gpr.models import Gpr
+from gpr.planner.bands import Bands
 from gpr.planner.engine import offers
 from gpr.planner.plan import Offer
 from gpr.planner.snapshot import Request, Snapshot
@@ -66,9 +67,17 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     variants = _variants(spec, candidate, loaded.snapshot, found)
     bands = bands_load()
     return [
-        _estimate(offer, loaded.pools[offer.pool], text, variants, range_of(bands, offer.forecast), loaded.snapshot.now_s)
+        _estimate(offer, loaded.pools[offer.pool], text, variants, _range(spec, offer, bands), loaded.snapshot.now_s)
         for offer, text in zip(found, told, strict=True)
     ]
+
+
+def _range(spec: GprSpec, offer: Offer, bands: Bands) -> Range:
+    """A booking is early for nobody and late for nobody."""
+    if spec.is_booking:
+        wait_s = offer.forecast.promised_wait_s
+        return Range(wait_s, wait_s, BOOKED, is_learned=False)
+    return range_of(bands, offer.forecast)
 
 
 def _best_of_each(found: Sequence[Offer]) -> list[Offer]:
@@ -80,7 +89,9 @@ def _best_of_each(found: Sequence[Offer]) -> list[Offer]:
 
 
 def _variants(spec: GprSpec, candidate: Request, snapshot: Snapshot, found: Sequence[Offer]) -> list[_Variant]:
-    """Half the nodes, and half the time, wherever the request itself would wait."""
+    """Half the nodes, and half the time, wherever the request itself would wait; a booking waits for its time alone."""
+    if spec.is_booking:
+        return []
     pools = tuple(offer.pool for offer in found if offer.start_s > snapshot.now_s)
     sizes = [(spec.nodes // 2, spec.duration_s), (spec.nodes, spec.duration_s // 2)]
     return [_variant(spec, candidate, snapshot, pools, *size) for size in sizes if pools and min(size) >= 1]

@@ -18,6 +18,7 @@ NO_HISTORY = (
     "Too few promises have come due to learn from: p50 is the start by the plan as the queue stands, p90 the promised start, "
     "which no other request can delay."
 )
+BOOKED = "Booked: it starts at that time, unless a node fails or is not given back in time."
 LEARNED = "How past promises turned out, above all those of such length and size: half had started by p50, nine of ten by p90."
 
 

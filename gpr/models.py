@@ -63,6 +63,7 @@ class Gpr(models.Model):
     # The policy's when it was filed: a later one is for later requests.
     # Nullable: a default would make SQLite remake this table, and lose its triggers.
     allowed_shapes = models.JSONField(null=True, blank=True, help_text="Shapes that the slice's policy allowed; none means all.")
+    is_booking = models.BooleanField(default=False, help_text="It starts at `earliest_start_at`, or is refused.")
     node_type = models.CharField(max_length=63, blank=True)
     rdma = models.BooleanField(default=False)
     idle_timeout_s = models.PositiveBigIntegerField(null=True, blank=True)
@@ -126,6 +127,63 @@ class Gpr(models.Model):
         if self.state != GprState.ACTIVE or self.ends_at is None:
             return None
         return max(0.0, (self.ends_at - now).total_seconds())
+
+
+class RepeatRule(models.TextChoices):
+    """How a series of bookings goes on."""
+
+    DAILY = "daily", "Every day"
+    WEEKDAYS = "weekdays", "Monday to Friday"
+    WEEKLY = "weekly", "Every week"
+
+
+class BookingSeries(models.Model):
+    """The same booking again and again, at one time of day of its zone. Its occurrences are GPRs of their own."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63)
+    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="booking_series")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="booking_series")
+    created_at = models.DateTimeField()
+    asked = models.JSONField(help_text="The fields of each request, but for its time; clusters by id.")
+    first_start_at = models.DateTimeField()
+    rule = models.CharField(max_length=8, choices=RepeatRule.choices)
+    zone = models.CharField(max_length=64, help_text="As Europe/Berlin: its clock counts, daylight saving included.")
+    until_at = models.DateTimeField(null=True, blank=True, help_text="Nothing starts after this.")
+    count = models.PositiveIntegerField(null=True, blank=True, help_text="How many starts there are.")
+    next_start_at = models.DateTimeField(null=True, blank=True, db_index=True, help_text="The first not tried yet; null: none is left.")
+    canceled_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-created_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(condition=Q(until_at=None) ^ Q(count=None), name="series_has_one_end"),
+            models.CheckConstraint(condition=Q(canceled_at=None) | Q(next_start_at=None), name="series_canceled_books_no_more"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BookingOccurrence(models.Model):
+    """One start of a series: booked as a GPR, or refused, with the nearest times that would have done."""
+
+    series = models.ForeignKey(BookingSeries, on_delete=models.CASCADE, related_name="occurrences")
+    starts_at = models.DateTimeField()
+    gpr = models.OneToOneField(Gpr, null=True, blank=True, on_delete=models.PROTECT, related_name="occurrence")
+    refusal = models.CharField(max_length=500, blank=True)
+    nearest_before_at = models.DateTimeField(null=True, blank=True)
+    nearest_after_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["starts_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["series", "starts_at"], name="occurrence_once"),
+            models.CheckConstraint(condition=Q(gpr=None) ^ Q(refusal=""), name="occurrence_booked_or_refused"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.series_id} at {self.starts_at:%Y-%m-%d %H:%M}"
 
 
 class Promise(models.Model):

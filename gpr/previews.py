@@ -16,12 +16,15 @@ from django.conf import settings
 
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
+from gpr.planner.plan import Cause
 from gpr.planner.snapshot import Request, Snapshot
 from gpr.planner.waiting import Turn
 from gpr.services.ending import goes_back, left_s
 from gpr.services.requests import spec_of
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import approval_reasons
+from inventory.models import MaintenanceWindow, Reservation
+from inventory.selectors import boxes_reaching_into
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,26 @@ class Preview:
     @property
     def later(self) -> tuple[Shift, ...]:
         return tuple(shift for shift in self.others if shift.later_s > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenancePreview:
+    """`moved`: promises that could not be kept, the latest first. `boxes`: what holds a node of it beyond its start."""
+
+    moved: tuple[Shift, ...]
+    boxes: tuple[Reservation, ...]
+
+
+def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> MaintenancePreview:
+    """Of one that is not announced yet; afterwards `PromiseMove` tells whom it moved."""
+    loaded = snapshot_load(now=now)
+    cause = (Cause.MAINTENANCE, str(window.pk))
+    moves = ((p.id, p.moved) for p in plan(loaded.with_maintenance(window)).placements if p.moved is not None)
+    moved = [Shift(loaded.gprs[id_], at(m.old_s), at(m.new_s)) for id_, m in moves if (m.cause, m.cause_id) == cause]
+    return MaintenancePreview(
+        moved=tuple(sorted(moved, key=lambda shift: (-shift.later_s, shift.gpr.name))),
+        boxes=tuple(boxes_reaching_into([window], now=now)[window.pk]),
+    )
 
 
 def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:

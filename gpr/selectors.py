@@ -10,7 +10,7 @@ from django.db.models.functions import RowNumber
 
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound, StaleState
-from gpr.models import Gpr, GprState
+from gpr.models import BookingSeries, Gpr, GprState
 from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.models import Role
@@ -49,10 +49,28 @@ def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: in
     return gpr
 
 
-def is_writable_by(actor: User, gpr: Gpr) -> bool:
-    if gpr.owner_id == actor.pk:
-        return has_role(actor, gpr.slice, Role.EDITOR)
-    return has_role(actor, gpr.slice, Role.OWNER)
+def is_writable_by(actor: User, row: Gpr | BookingSeries) -> bool:
+    if row.owner_id == actor.pk:
+        return has_role(actor, row.slice, Role.EDITOR)
+    return has_role(actor, row.slice, Role.OWNER)
+
+
+def series_visible_to(actor: User) -> QuerySet[BookingSeries]:
+    rows = BookingSeries.objects.select_related("slice", "owner")
+    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+
+
+def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> BookingSeries:
+    """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it."""
+    try:
+        series = series_visible_to(actor).filter(pk=UUID(str(series_id))).prefetch_related("occurrences__gpr").first()
+    except ValueError:
+        series = None
+    if series is None:
+        raise NotFound("booking series")
+    if write and not is_writable_by(actor, series):
+        raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
+    return series
 
 
 def queue_visible_to(actor: User) -> QuerySet[Gpr]:

@@ -17,8 +17,8 @@ from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
 from gpr.planner.snapshot import Arrival, Memory, Policy, Pool, Request, Running, Slack, Slot, Snapshot, Window
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
-from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, agent_is_live
-from inventory.selectors import cluster_is_open
+from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, agent_is_live
+from inventory.selectors import cluster_is_open, maintenance_ahead
 from inventory.services.reservations import is_usable
 
 # Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
@@ -63,6 +63,16 @@ class Loaded:
         """A copy in which this box ends at another time."""
         running = (replace(box, end_s=end_s) if box.id == gpr_id else box for box in self.snapshot.running)
         return replace(self.snapshot, running=tuple(running))
+
+    def with_maintenance(self, row: MaintenanceWindow) -> Snapshot:
+        """A copy in which this is announced, too."""
+        cluster, node_id, window = row.cluster.name, str(row.node_id), window_of(row)
+
+        def closed(node: PlannerNode) -> PlannerNode:
+            return replace(node, closed=(*node.closed, window)) if row.node_id is None or node.id == node_id else node
+
+        pools = (replace(p, nodes=tuple(map(closed, p.nodes))) if p.cluster == cluster else p for p in self.snapshot.pools)
+        return replace(self.snapshot, pools=tuple(pools))
 
 
 def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
@@ -192,17 +202,30 @@ def _pools(
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=clusters).annotate(has_sick_gpu=Exists(sick))
     nodes: dict[PoolKey, list[PlannerNode]] = defaultdict(list)
+    announced = _announced(now)
     cluster_back_s = {cluster.pk: _cluster_back_s(cluster, now, now_s) for cluster in clusters.values()}
     for row in rows.order_by("name", "pk"):
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
         back_s = cluster_back_s[row.cluster_id] if is_usable(row) and not row.has_sick_gpu else _return_s(now_s)
-        closed = () if back_s <= now_s else (Window(now_s, back_s),)
+        closed = (*(() if back_s <= now_s else (Window(now_s, back_s),)), *announced[row.cluster_id], *announced[row.pk])
         nodes[key].append(PlannerNode(id=str(row.pk), gpu_count=row.gpu_count, closed=closed))
         pool_of_node[row.pk] = key.id
     keys = sorted(nodes, key=lambda key: key.id)
     pools = tuple(Pool(id=k.id, cluster=k.cluster, shape=k.shape, nodes=tuple(nodes[k])) for k in keys)
     return {key.id: key for key in keys}, pools
+
+
+def window_of(row: MaintenanceWindow) -> Window:
+    return Window(math.floor(row.starts_at.timestamp()), math.ceil(row.ends_at.timestamp()), str(row.pk))
+
+
+def _announced(now: datetime) -> defaultdict[UUID, list[Window]]:
+    """Maintenance by the id of what it closes: a node, or a whole cluster."""
+    found: defaultdict[UUID, list[Window]] = defaultdict(list)
+    for row in maintenance_ahead(now):
+        found[row.node_id or row.cluster_id].append(window_of(row))
+    return found
 
 
 def _cluster_back_s(cluster: Cluster, now: datetime, now_s: int) -> int:
@@ -259,6 +282,8 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         length_s=length_s(gpr),
         pools=pools,
         earliest_start_s=math.ceil(gpr.earliest_start_at.timestamp()) if gpr.earliest_start_at else 0,
+        # What is left of one that has run is a request as any other.
+        is_fixed=gpr.is_booking and gpr.run == 0,
         promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
         slot=slot,
         may_evict=gpr.may_evict,

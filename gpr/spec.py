@@ -23,12 +23,16 @@ GPUS_PER_NODE_MAX = 1_024
 MODEL_MAX_CHARS = 16_384
 EARLIEST_START_MAX = timedelta(days=366)
 CLOCK_SLACK = timedelta(minutes=1)
+BOOKING_AHEAD = timedelta(minutes=5)
 SHORT_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GprSpec:
-    """A request as asked. `shape` empty: any with `min_gpu_memory_gib`. `gpus_per_node` None: all. `clusters` empty: any of the slice."""
+    """A request as asked. `shape` empty: any with `min_gpu_memory_gib`. `gpus_per_node` None: all. `clusters` empty: any of the slice.
+
+    `is_booking`: it starts at `earliest_start_at`, or is refused.
+    """
 
     name: str
     slice: Slice
@@ -40,6 +44,7 @@ class GprSpec:
     priority: int = PRIORITY_DEFAULT
     clusters: Sequence[Cluster] = ()
     earliest_start_at: datetime | None = None
+    is_booking: bool = False
     node_type: str = ""
     rdma: bool = False
     idle_timeout_s: int | None = None
@@ -181,7 +186,11 @@ def _cluster_faults(spec: GprSpec) -> list[tuple[str, str]]:
 
 def _start_faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> list[tuple[str, str]]:
     start_at = spec.earliest_start_at
-    if start_at in {None, kept_start_at} or now - CLOCK_SLACK <= start_at <= now + EARLIEST_START_MAX:
+    if start_at is None:
+        return [("earliest_start_at", "Say when the booking starts.")] if spec.is_booking else []
+    if spec.is_booking and start_at != kept_start_at and start_at < now + BOOKING_AHEAD:
+        return [("earliest_start_at", f"A booking starts at least {duration_exact(BOOKING_AHEAD.total_seconds())} from now.")]
+    if start_at == kept_start_at or now - CLOCK_SLACK <= start_at <= now + EARLIEST_START_MAX:
         return []
     return [("earliest_start_at", "Must lie between now and a year from now.")]
 

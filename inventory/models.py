@@ -139,6 +139,56 @@ class Node(models.Model):
         return self.name
 
 
+class MaintenanceWindow(models.Model):
+    """That a node, or without one the whole cluster, is closed over `[starts_at, ends_at)`, as announced. No box stands on it then."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="maintenance")
+    node = models.ForeignKey(Node, null=True, blank=True, on_delete=models.PROTECT, related_name="maintenance")
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    reason = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+    canceled_at = models.DateTimeField(null=True, blank=True, help_text="From then on it closes nothing.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["starts_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(condition=Q(starts_at__lt=F("ends_at")), name="maintenance_starts_before_it_ends"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["ends_at"], condition=Q(canceled_at=None), name="maintenance_standing"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.place} from {self.starts_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def place(self) -> str:
+        """What it closes, by name."""
+        return f"Node {self.node.name}" if self.node is not None else f"Cluster {self.cluster.name}"
+
+    def state(self, now: datetime) -> MaintenanceState:
+        if self.canceled_at is not None:
+            return MaintenanceState.CANCELED
+        if now >= self.ends_at:
+            return MaintenanceState.OVER
+        return MaintenanceState.RUNNING if now >= self.starts_at else MaintenanceState.PLANNED
+
+    def is_standing(self, now: datetime) -> bool:
+        """It closes something now or later."""
+        return self.canceled_at is None and now < self.ends_at
+
+
+class MaintenanceState(models.TextChoices):
+    """It follows from the clock."""
+
+    PLANNED = "PLANNED", "Planned"
+    RUNNING = "RUNNING", "In progress"
+    OVER = "OVER", "Over"
+    CANCELED = "CANCELED", "Canceled"
+
+
 class Gpu(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")

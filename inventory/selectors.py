@@ -7,6 +7,7 @@ they are reached by the names of relations, as the models' foreign keys are.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,8 +18,9 @@ from django.db.models import Case, CharField, Count, Exists, F, OuterRef, Prefet
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
+from egs.errors import NotFound
 from egs.rest.references import one_by_reference
-from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu, agent_is_live
+from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, ReservedGpu, agent_is_live
 
 
 class Availability(TextChoices):
@@ -78,11 +80,10 @@ def _nodes_in(clusters: QuerySet[Cluster], now: datetime) -> QuerySet[Node]:
     held_gpus = ReservedGpu.objects.filter(HELD, gpu__node=OuterRef("pk")).values("gpu__node").annotate(n=Count("pk")).values("n")
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, cluster__in=cluster_ids).select_related("cluster")
+    rows = rows.annotate(is_held=Exists(held), is_in_maintenance=Exists(_closing(now, node="pk")))
+    is_usable = Q(is_ready=True, cordoned_at=None, cluster__in=open_ids, is_in_maintenance=False) & ~Exists(sick)
     rows = rows.annotate(
-        is_held=Exists(held),
-        is_usable=Case(
-            When(Q(is_ready=True, cordoned_at=None, cluster__in=open_ids) & ~Exists(sick), then=Value(True)), default=Value(False)
-        ),
+        is_usable=Case(When(is_usable, then=Value(True)), default=Value(False)),
         held_gpus=Coalesce(Subquery(held_gpus), 0),
     )
     return rows.annotate(
@@ -113,7 +114,8 @@ def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
     open_ids = [cluster.pk for cluster in clusters if cluster_is_open(cluster, now)]
     rows = Gpu.objects.filter(gone_at=None, node__gone_at=None, node__cluster__in=[cluster.pk for cluster in clusters])
     sick = Gpu.objects.filter(node=OuterRef("node"), gone_at=None, is_healthy=False)
-    is_usable = Q(node__is_ready=True, node__cordoned_at=None, node__cluster__in=open_ids) & ~Exists(sick)
+    is_ready = Q(node__is_ready=True, node__cordoned_at=None, node__cluster__in=open_ids)
+    is_usable = is_ready & ~Exists(sick) & ~Exists(_closing(now, node="node", cluster="node__cluster"))
     mine = ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)).select_related(
         "reservation__gpr", "reservation__slice"
     )
@@ -126,6 +128,58 @@ def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
         .annotate(availability=_availability())
         .prefetch_related(Prefetch("reserved", queryset=mine, to_attr="held_by"))
     )
+
+
+def maintenance_visible_to(actor: User) -> QuerySet[MaintenanceWindow]:
+    rows = MaintenanceWindow.objects.select_related("cluster", "node")
+    return rows if actor.is_admin else rows.filter(cluster__in=cluster_ids_of(actor))
+
+
+def maintenance_for(actor: User, window_id: str | UUID) -> MaintenanceWindow:
+    try:
+        window = maintenance_visible_to(actor).filter(pk=UUID(str(window_id))).first()
+    except ValueError:
+        window = None
+    if window is None:
+        raise NotFound("maintenance")
+    return window
+
+
+def maintenance_ahead(now: datetime) -> QuerySet[MaintenanceWindow]:
+    """What closes something now or later."""
+    return MaintenanceWindow.objects.filter(canceled_at=None, ends_at__gt=now).order_by("starts_at", "pk")
+
+
+def maintenance_over(nodes: Iterable[Node], *, starts_at: datetime, ends_at: datetime) -> QuerySet[MaintenanceWindow]:
+    """What closes one of these nodes at some time within `[starts_at, ends_at)`."""
+    nodes = list(nodes)
+    is_theirs = Q(node__in=nodes) | Q(node=None, cluster__in={node.cluster_id for node in nodes})
+    return MaintenanceWindow.objects.filter(is_theirs, canceled_at=None, starts_at__lt=ends_at, ends_at__gt=starts_at).order_by("starts_at")
+
+
+def boxes_reaching_into(windows: Sequence[MaintenanceWindow], *, now: datetime) -> dict[UUID, list[Reservation]]:
+    """What holds nodes of each beyond its start, by the books or being overdue: one reservation for each GPR, the last end first."""
+    rows = Reservation.objects.filter(HELD, cluster__in={window.cluster_id for window in windows})
+    held = list(rows.select_related("gpr", "slice", "node").order_by("-ends_at", "node__name", "pk"))
+    found: dict[UUID, list[Reservation]] = {}
+    for window in windows:
+        first: dict[UUID, Reservation] = {}
+        for row in held:
+            if _reaches(row, window, now):
+                first.setdefault(row.gpr_id, row)
+        found[window.pk] = list(first.values())
+    return found
+
+
+def _reaches(row: Reservation, window: MaintenanceWindow, now: datetime) -> bool:
+    is_there = row.node_id == window.node_id if window.node_id else row.cluster_id == window.cluster_id
+    return is_there and row.starts_at < window.ends_at and max(row.ends_at, now) > window.starts_at
+
+
+def _closing(now: datetime, *, node: str, cluster: str = "cluster") -> QuerySet[MaintenanceWindow]:
+    """What closes a node of the outer query now."""
+    is_its = Q(node=OuterRef(node)) | Q(node=None, cluster=OuterRef(cluster))
+    return MaintenanceWindow.objects.filter(is_its, canceled_at=None, starts_at__lte=now, ends_at__gt=now)
 
 
 def reservations_visible_to(actor: User) -> QuerySet[Reservation]:

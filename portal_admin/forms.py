@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -73,6 +74,23 @@ class ClusterForm(forms.Form):
         except ValueError:
             return name
         raise forms.ValidationError("It must not look like an id.")
+
+
+def _moment(label: str, hint: str = "") -> forms.DateTimeField:
+    widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
+    return forms.DateTimeField(label=label, help_text=hint, widget=widget)
+
+
+class MaintenanceForm(forms.Form):
+    cluster = forms.ChoiceField(label="Cluster")
+    node = forms.CharField(label="Node", max_length=253, required=False, help_text="Its name; empty closes the whole cluster.")
+    starts_at = _moment("Closed from")
+    ends_at = _moment("Open again at", "90 d later at most.")
+    reason = PlainTextField(label="Reason", max_length=200, help_text="Shown to all whose workspaces may use the cluster.")
+
+    def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
 
 
 def rebound(form: forms.Form, **changes: Any) -> forms.Form:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import acts, clusters, inventory, queue, schedule
+from portal_admin.views import acts, clusters, inventory, maintenance, queue, schedule
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -25,5 +25,8 @@ urlpatterns: list[URLPattern] = [
     path("clusters/<uuid:pk>/enable/", clusters.enable, name="admin-cluster-enable"),
     path("clusters/<uuid:pk>/disable/", clusters.disable, name="admin-cluster-disable"),
     path("clusters/<uuid:pk>/resume/", clusters.resume, name="admin-cluster-resume"),
+    path("maintenance/", maintenance.maintenance, name="admin-maintenance"),
+    path("maintenance/announce/", maintenance.announce, name="admin-maintenance-announce"),
+    path("maintenance/<uuid:pk>/cancel/", maintenance.cancel, name="admin-maintenance-cancel"),
     path("schedule/", schedule.schedule, name="admin-schedule"),
 ]

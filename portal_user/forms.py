@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, time
 from typing import Any
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 from django import forms
 from django.core.validators import RegexValidator
+from django.utils import timezone
 from rest_framework.exceptions import APIException
 
-from egs.errors import EgsError, InvalidInput, OverPolicy
+from egs.errors import BookingDoesNotFit, EgsError, InvalidInput, OverPolicy
 from egs.pages import words
 from egs.pages.fields import PlainTextField
 from egs.pages.refusals import refusal_of
 from egs.rest.fields import FreeForm
 from egs.rest.parsers import json_strict
-from gpr.models import Gpr
+from gpr.models import Gpr, RepeatRule
+from gpr.services.bookings import SeriesAsk
 from gpr.services.requests import spec_of
 from gpr.spec import GprSpec
 from inventory.models import Cluster
@@ -28,8 +33,17 @@ DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
 NUMBER_MAX = 2**31 - 1
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # Of a service's field, that of the form which shows its errors.
-FORM_FIELDS = {"duration_s": "duration", "idle_timeout_s": "idle_timeout", "model": "model_parameters", "extra_s": "extra"}
-FLAGS = ("rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
+FORM_FIELDS = {
+    "duration_s": "duration",
+    "idle_timeout_s": "idle_timeout",
+    "model": "model_parameters",
+    "extra_s": "extra",
+    "first_start_at": "earliest_start_at",
+    "until_at": "until",
+}
+# What is refused as a whole, but by one field.
+FIELD_OF: dict[type[EgsError], str] = {OverPolicy: "duration", BookingDoesNotFit: "earliest_start_at"}
+FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
 SAME_FIELDS = ("name", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "earliest_start_at", "node_type", *FLAGS)
 
 
@@ -76,8 +90,8 @@ class ServiceForm(forms.Form):
                 field = FORM_FIELDS.get(name, name)
                 self.add_error(field if field in self.fields else None, list(texts))
         else:
-            is_too_long = isinstance(error, OverPolicy) and "duration" in self.fields
-            self.add_error("duration" if is_too_long else None, refusal_of(error).detail)
+            at = next((name for kind, name in FIELD_OF.items() if isinstance(error, kind) and name in self.fields), None)
+            self.add_error(at, in_zone(refusal_of(error).detail))
 
 
 class GprForm(ServiceForm):
@@ -97,6 +111,7 @@ class GprForm(ServiceForm):
     earliest_start_at = forms.DateTimeField(
         label="Not before", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
     )
+    is_booking = forms.BooleanField(label="Book this time: start exactly then, or be refused", required=False)
     clusters = forms.MultipleChoiceField(label="Clusters", required=False)
     node_type = forms.CharField(label="Node type", max_length=63, required=False)
     rdma = forms.BooleanField(label="Only nodes with RDMA", required=False)
@@ -164,6 +179,64 @@ class GprForm(ServiceForm):
             self.cleaned_data = kept
 
 
+class BookForm(ServiceForm):
+    """A time that is booked, once or again and again."""
+
+    name = forms.CharField(label="Name", max_length=63)
+    shape = forms.ChoiceField(label="GPU")
+    nodes = forms.IntegerField(label="Nodes", min_value=1, max_value=NUMBER_MAX, initial=1)
+    gpus_per_node = forms.IntegerField(
+        label="GPUs per node", required=False, min_value=1, max_value=NUMBER_MAX, widget=forms.NumberInput(attrs={"placeholder": "all"})
+    )
+    duration = SpanField(label="Duration", max_length=40, initial="1 h", help_text=DURATION_HINT)
+    earliest_start_at = forms.DateTimeField(
+        label="Starts at", widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
+    )
+    repeat = forms.ChoiceField(label="Repeat", required=False, choices=[("", "Once"), *RepeatRule.choices])
+    until = forms.DateField(
+        label="Until, this day included", required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+    )
+    key = UnseenText(validators=[RegexValidator(KEY)])
+
+    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.slice = slice_
+        self.fields["shape"].choices = [(shape, shape) for shape in shapes]  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        data: dict[str, Any] = self.cleaned_data
+        if data.get("repeat") and not data.get("until") and "until" not in self.errors:
+            self.add_error("until", "Say until which day it repeats; four weeks are booked ahead, 200 starts at most.")
+        return data
+
+    def spec(self) -> GprSpec:
+        """Of the first, or only, one."""
+        data = self.cleaned_data
+        return GprSpec(
+            name=data["name"],
+            slice=self.slice,
+            shape=data["shape"],
+            nodes=data["nodes"],
+            gpus_per_node=data["gpus_per_node"],
+            duration_s=data["duration"],
+            earliest_start_at=data["earliest_start_at"],
+            is_booking=True,
+        )
+
+    def series_ask(self, zone: ZoneInfo) -> SeriesAsk | None:
+        """None: once."""
+        data = self.cleaned_data
+        if not data["repeat"]:
+            return None
+        return SeriesAsk(
+            spec=replace(self.spec(), earliest_start_at=None, is_booking=False),
+            first_start_at=data["earliest_start_at"],
+            rule=RepeatRule(data["repeat"]),
+            zone=str(zone),
+            until_at=datetime.combine(data["until"], time.max, zone),
+        )
+
+
 class VersionForm(ServiceForm):
     """A decision about a GPR as it was shown: the version says which, None that the page does not say."""
 
@@ -172,6 +245,13 @@ class VersionForm(ServiceForm):
 
 class ExtendForm(VersionForm):
     extra = SpanField(label="Extend by", max_length=40, initial="30 min", help_text=DURATION_HINT)
+
+
+def in_zone(sentence: str) -> str:
+    """A service's sentence with its moments in the reader's zone."""
+    now, zone = timezone.now(), timezone.get_current_timezone()
+    parts = (part if isinstance(part, str) else words.moment(part, now=now, zone=zone) for part in words.moments_in(sentence))
+    return "".join(parts)
 
 
 def new_key() -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import acts, create, detail, workspaces
+from portal_user.views import acts, bookings, create, detail, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
     path("workspaces/<str:slice>/", workspaces.workspace, name="workspace"),
     path("workspaces/<str:slice>/create/", create.create, name="gpr-create"),
     path("workspaces/<str:slice>/offers/", create.offers, name="gpr-offers"),
+    path("workspaces/<str:slice>/bookings/", bookings.bookings, name="bookings"),
+    path("workspaces/<str:slice>/bookings/new/", bookings.book, name="book"),
+    path("booking-series/<uuid:pk>/cancel/", bookings.cancel, name="series-cancel"),
     path("gprs/<uuid:pk>/", detail.gpr, name="gpr"),
     path("gprs/<uuid:pk>/edit/", create.edit, name="gpr-edit"),
     path("gprs/<uuid:pk>/release/", acts.release, name="gpr-release"),

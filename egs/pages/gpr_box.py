@@ -19,7 +19,7 @@ def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
     hue, mark = mark_of(gpr.slice.number)
     promise = promise_of(gpr)
     return StripBox(
-        state=gpr.state,
+        state=shown_state(gpr),
         filed_at=gpr.queued_at or gpr.created_at,
         planned_start_at=gpr.planned_start_at,
         promised_at=promised_at_first(gpr),
@@ -34,6 +34,12 @@ def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
         hue=hue,
         mark=mark,
     )
+
+
+def shown_state(gpr: Gpr) -> str:
+    """A booking that waits for its time is booked, unless it has lost that time."""
+    is_booked = gpr.is_booking and gpr.state == S.QUEUED and not gpr.run and late_s(gpr) < words.MINUTE_S
+    return "BOOKED" if is_booked else gpr.state
 
 
 def ask_of(gpr: Gpr) -> str:

@@ -77,6 +77,7 @@ class Shell:
         nav = [NavItem("Workspaces", reverse("workspaces"), "home", page == "workspaces", key="g w")]
         if slice_ is not None:
             nav.append(NavItem("GPU requests", reverse("workspace", args=[slice_.name]), "list-details", page == "requests", key="g r"))
+            nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
         return cls._build(request, "user", nav, marks, current)
@@ -88,6 +89,7 @@ class Shell:
             NavItem("Schedule", reverse("admin-schedule"), "calendar-event", page == "schedule", key="g s"),
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
+            NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),
         ]
         return cls._build(request, "admin", nav, (), None)
 

@@ -34,6 +34,11 @@ class GprFilter(filters.FilterSet):
         return rows.filter(is_object(value, path="owner"))
 
 
+class BookingSeriesFilter(filters.FilterSet):
+    slice = ReferenceFilter("slice")
+    canceled = YesNo(pick=lambda is_true: Q(canceled_at__isnull=not is_true))
+
+
 class EventFilter(filters.FilterSet):
     """Events hold ids: a name is looked up among what the reader may see now, and means nothing to him otherwise."""
 
@@ -60,3 +65,12 @@ class EventFilter(filters.FilterSet):
     @staticmethod
     def _by(rows: QuerySet[Event], field: str, subjects: QuerySet[Any], value: str) -> QuerySet[Event]:
         return rows.filter(**{f"{field}__in": subjects.filter(is_object(value)).values("pk")})
+
+
+class MaintenanceFilter(filters.FilterSet):
+    cluster = ReferenceFilter("cluster")
+    node = ReferenceFilter("node")
+    canceled = YesNo(pick=lambda is_true: Q(canceled_at__isnull=not is_true))
+    # `from` is a word of Python's.
+    vars()["from"] = Moment("ends_at", lookup_expr="gt", label="Ends after this time.")
+    to = Moment("starts_at", lookup_expr="lt", label="Starts before this time.")

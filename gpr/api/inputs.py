@@ -50,6 +50,7 @@ class GprChange(StrictSerializer):
         child=Reference(), required=False, allow_empty=True, max_length=100, help_text="Allowed ones; none means any of the slice."
     )
     earliest_start_at = serializers.DateTimeField(required=False, allow_null=True)
+    is_booking = Flag(required=False, help_text="It starts at `earliest_start_at`, or is refused with the nearest times.")
     node_type = Text(allow_blank=True, required=False, max_length=63)
     rdma = Flag(required=False)
     idle_timeout_s = Duration(required=False, allow_null=True)

@@ -14,7 +14,7 @@ from rest_framework import serializers
 from accounts.models import User
 from gpr.estimates import Estimate
 from gpr.explaining import Told, explain_gprs
-from gpr.forecasts import LEARNED, NO_HISTORY
+from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.plan import Cause, Reason
 from gpr.selectors import names_visible_to, queue_positions
@@ -89,7 +89,8 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     class Meta:
         model = Gpr
         fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node"]
-        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "node_type", "rdma", "idle_timeout_s", "evictable"]
+        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "is_booking", "node_type", "rdma", "idle_timeout_s"]
+        fields += ["evictable"]
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
@@ -125,7 +126,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
             "start_at": gpr.planned_start_at,
             "p50_at": gpr.promise.p50_at or gpr.planned_start_at,
             "p90_at": gpr.promise.p90_at or max(promised_at, gpr.planned_start_at),
-            "basis": LEARNED if gpr.promise.p90_at else NO_HISTORY,
+            "basis": BOOKED if gpr.is_booking else LEARNED if gpr.promise.p90_at else NO_HISTORY,
         }
         return WaitSerializer(wait).data
 
@@ -147,7 +148,7 @@ class PromiseMoveSerializer(serializers.Serializer[Any]):
     old_start_at = serializers.DateTimeField()
     new_start_at = serializers.DateTimeField()
     cause = serializers.ChoiceField(choices=[(cause.value, cause.value) for cause in Cause])
-    cause_id = serializers.CharField(allow_null=True, help_text="The GPR or node behind it, if the reader may know of it.")
+    cause_id = serializers.CharField(allow_null=True, help_text="The GPR, node or maintenance behind it, if the reader may know of it.")
 
 
 class GprDetailSerializer(GprSerializer):
@@ -160,10 +161,11 @@ class GprDetailSerializer(GprSerializer):
     @extend_schema_field(PromiseMoveSerializer(many=True))
     def get_promise_moves(self, gpr: Gpr) -> Any:
         moves = list(gpr.promise_moves.all())
-        known = names_visible_to(self.context["actor"], {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
-        for move in moves:
-            # A node is nobody's secret: the slot was in a cluster that this slice may use.
-            if move.cause != Cause.NODE_FAILURE and move.cause_id not in known:
+        # A node is nobody's secret, nor what closes it: the slot was in a cluster that this slice may use.
+        of_gprs = [move for move in moves if move.cause not in {Cause.NODE_FAILURE, Cause.MAINTENANCE}]
+        known = names_visible_to(self.context["actor"], {move.cause_id for move in of_gprs})
+        for move in of_gprs:
+            if move.cause_id not in known:
                 move.cause_id = None  # type: ignore[assignment]
         return PromiseMoveSerializer(moves, many=True).data
 

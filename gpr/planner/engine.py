@@ -16,6 +16,7 @@ from gpr.planner.bands import Forecast
 from gpr.planner.board import Board
 from gpr.planner.claims import Claims
 from gpr.planner.limits import most_that_fits
+from gpr.planner.lines import NEVER_S
 from gpr.planner.moves import move
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
@@ -43,7 +44,8 @@ def plan(snapshot: Snapshot) -> Plan:
     reasons = Reasons(board, expected)
     placements = tuple(_placement(board, waiting, expected, reasons, snapshot) for waiting in board.order)
     starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
-    forecasts = tuple(forecast_of(board, waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s)
+    waits = ((waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s and not waiting.request.is_fixed)
+    forecasts = tuple(forecast_of(board, waiting, start_s) for waiting, start_s in waits)
     return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions))
 
 
@@ -63,14 +65,15 @@ def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
 
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
-    """Give a newcomer its slot and its promise. It has none afterwards when nothing could ever hold it."""
+    """Give a newcomer its slot and its promise. It has none afterwards when nothing could ever hold it, or not at its booked time."""
     request = waiting.request
     kind = board.kind(request)
-    found = board.earliest(kind, board.soonest_s(request))
+    before_s = request.earliest_start_s + 1 if request.is_fixed else NEVER_S
+    found = board.earliest(kind, board.soonest_s(request), before_s)
     if found is None:
         return None
     shadow = None
-    if pace is not None:
+    if pace is not None and not request.is_fixed:
         bound_s, shadow = pace.promise(request, kind, found[0])
         found = board.earliest(kind, bound_s) or found
         pace.promised(request, found[0])
@@ -123,7 +126,8 @@ def _placement(board: Board, waiting: Waiting, expected: Mapping[str, Slot], rea
     request, start = waiting.request, expected.get(waiting.request.id)
     if start is None:
         most = most_that_fits(snapshot.pools, request, snapshot.quotas)
-        never = Explanation(Reason.NEVER_FITS, (), 0, most.node_count, most.gpus_per_node)
+        reason = Reason.DOES_NOT_FIT_THEN if request.is_fixed and most.fits else Reason.NEVER_FITS
+        never = Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
         return Placement(request.id, None, None, waiting.promise_s, False, never, turn_key=waiting.turn.key)
     starts_now = start.start_s <= snapshot.now_s
     slot = start if starts_now else board.slot(waiting)

@@ -33,10 +33,14 @@ def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf, say_at: S
                 "It waits for nodes on which nothing can start now: set aside, not ready, or in a cluster that is disabled or not heard. "
                 "Nobody knows when they come back; the time given is an assumption."
             )
+        case Reason.WAITS_FOR_MAINTENANCE:
+            return "It waits for the end of an announced maintenance: its box would not be over before the nodes are closed."
         case Reason.NODES_NOT_BACK:
             return "Its time is over, but its nodes are not back yet. If its agent is gone, an administrator can free them by force."
         case Reason.WAITS_FOR_GPUS:
             return _of_gpus(explanation, _known(explanation.blockers, now_s, name_of, say_at))
+        case Reason.DOES_NOT_FIT_THEN:
+            return "It has no place at the time that it was booked for. Change the time, or let it start later."
         case Reason.NEVER_FITS:
             return _of_never(explanation)
 

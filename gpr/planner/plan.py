@@ -17,9 +17,11 @@ class Reason(StrEnum):
     WAITS_FOR_SLICE = "waits_for_slice"  # an earlier GPR of its own slice; a slice holds one at a time
     WAITS_FOR_QUOTA = "waits_for_quota"  # its project or its slice may hold no more at once
     WAITS_FOR_START_TIME = "waits_for_start_time"  # its own earliest start
-    WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed: maintenance, or sick
+    WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed, and nobody knows for how long
+    WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # nodes are closed, as announced
     NODES_NOT_BACK = "nodes_not_back"  # not of the plan: its time is over, and its agent has not let all nodes go
     NEVER_FITS = "never_fits"  # no pool could hold it even when empty, or it is above a ceiling
+    DOES_NOT_FIT_THEN = "does_not_fit_then"  # a booking whose time is taken
 
 
 class Cause(StrEnum):
@@ -27,6 +29,7 @@ class Cause(StrEnum):
 
     OVERRUN = "overrun"  # a box before it gave its nodes back late
     NODE_FAILURE = "node_failure"  # nodes of its slot went away
+    MAINTENANCE = "maintenance"  # nodes of its slot are closed, as announced
     CHANGED = "changed"  # the request itself was edited
     LATE_TICK = "late_tick"  # nobody planned when it was due, so it and those behind it start later
     RECLAIM = "reclaim"  # it would have borrowed GPUs to which another is entitled
@@ -67,7 +70,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class PromiseMove:
-    """A promise that could not be kept, moved, and why. `cause_id` is the box or node behind it."""
+    """A promise that could not be kept, moved, and why. `cause_id` is the box, node or maintenance behind it."""
 
     old_s: int
     new_s: int
@@ -77,7 +80,7 @@ class PromiseMove:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The plan for one request. `slot` is None only when it NEVER_FITS; then `promise_s` is None or what it was.
+    """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was.
 
     `start_s`: when it starts if nobody comes and every box takes its whole length; no later than its slot, which it is to keep.
     `turn_key`: among equals in priority and share the least is considered first.

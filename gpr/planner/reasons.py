@@ -68,13 +68,14 @@ class Reasons:
             return Reason.WAITS_FOR_QUOTA, of_quota
         soonest_s = self._board.soonest_s(request)
         ids: set[str] = set()
-        opened_s = 0
+        opened_s, closure = 0, Reason.WAITS_FOR_NODES
         for node_id in slot.nodes:
             ids |= self._last_enders(node_id, soonest_s, slot.start_s, request.id)
-            windows = (window.end_s for window in self._board.closed[node_id] if soonest_s < min(window.end_s, FOREVER_S) <= slot.start_s)
-            opened_s = max(opened_s, *windows, 0)
+            for window in self._board.closed[node_id]:
+                if max(soonest_s, opened_s) < min(window.end_s, FOREVER_S) <= slot.start_s:
+                    opened_s, closure = window.end_s, Reason.WAITS_FOR_MAINTENANCE if window.maintenance else Reason.WAITS_FOR_NODES
         last_s = max((self._blockers[id_].until_s for id_ in ids), default=0)
-        return (Reason.WAITS_FOR_NODES if opened_s > last_s else Reason.WAITS_FOR_GPUS), ids
+        return (closure if opened_s > last_s else Reason.WAITS_FOR_GPUS), ids
 
     def _fill_ceilings(self, expected: Mapping[str, Slot]) -> None:
         if not self._ceilings:

@@ -179,7 +179,8 @@ class _Obstacles:
         for node in stay.places:
             for window in self._board.closed[self._board.node_ids[node]]:
                 if window.start_s < stay.end_s and window.end_s > stay.start_s:
-                    return Cause.NODE_FAILURE, self._board.node_ids[node]
+                    announced = (Cause.MAINTENANCE, window.maintenance)
+                    return announced if window.maintenance else (Cause.NODE_FAILURE, self._board.node_ids[node])
         return worst.cause if worst is not None else (Cause.CHANGED, stay.id)
 
     def add(self, waiting: Waiting) -> None:

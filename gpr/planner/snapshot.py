@@ -8,10 +8,11 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time `[start_s, end_s)`."""
+    """A stretch of time `[start_s, end_s)`. `maintenance`: the id of the announcement; empty for a closure that nobody announced."""
 
     start_s: int
     end_s: int
+    maintenance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from gpr.planner.engine import plan
 from gpr.services.requests import promise_drop
 from gpr.snapshot import snapshot_load
 from gpr.witness import box_ended, witness_lock
+from inventory.models import ReservationState
+from inventory.selectors import maintenance_over
 from inventory.services.reservations import reservations_set_window, reservations_want_absent
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -113,6 +115,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     if not updated:
         raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
     reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    refuse_into_maintenance(gpr, books_end_at, now)
     event_record(
         kind="gpr.extended",
         message=f"{gpr.name} was extended by {duration_exact(extra_s)}, to {utc(ends_at)}.",
@@ -156,6 +159,14 @@ def goes_back(gpr: Gpr) -> bool:
     if gpr.end_reason == EndReason.CHECK_FAILED:
         return gpr.entry_attempts + 1 < settings.EGS_ENTRY_ATTEMPTS_MAX
     return gpr.requeue_on_failure and gpr.end_reason in {EndReason.EVICTED, EndReason.NODE_FAILURE}
+
+
+def refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
+    """Its nodes are locked. Raises Conflict."""
+    nodes = [row.node for row in gpr.reservations.filter(state=ReservationState.HELD).select_related("node")]
+    window = maintenance_over(nodes, starts_at=now, ends_at=ends_at).first()
+    if window is not None:
+        raise Conflict(f"A node of it is closed for maintenance from {utc(window.starts_at)} on. Extend it by less, or file a new request.")
 
 
 def refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:

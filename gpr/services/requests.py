@@ -10,16 +10,17 @@ from django.db import transaction
 from django.db.models import F
 
 from accounts.models import User
-from egs.errors import CanNeverStart, IllegalTransition, InvalidInput, NotAllowed, StaleState
-from egs.words import duration_exact, plural
+from egs.errors import BookingDoesNotFit, CanNeverStart, IllegalTransition, InvalidInput, NotAllowed, StaleState
+from egs.words import duration_exact, plural, utc
 from gpr.forecasts import forecast_drop
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState, Promise
+from gpr.planner.bookings import nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request
-from gpr.snapshot import Loaded, snapshot_load
-from gpr.spec import PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
+from gpr.snapshot import Loaded, at, snapshot_load
+from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
 from gpr.witness import replan, shadow_cut, witness_lock
 from journal.hints import TICK, hint
 from journal.services import event_record
@@ -30,7 +31,10 @@ from slices.selectors import has_role
 CREATION_ROUTE = "gprs"
 # A change of one of these is another request to the planner; of any other, the promise stands.
 PLANNED_FIELDS = frozenset(
-    {"nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "earliest_start_at", "node_type", "rdma", "priority"}
+    {
+        *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "priority"),
+        *("earliest_start_at", "is_booking"),
+    }
 )
 
 
@@ -38,9 +42,10 @@ PLANNED_FIELDS = frozenset(
 def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
 
-    Raises InvalidInput, OverPolicy, NotAllowed, or CanNeverStart with the most that could; nothing is stored then.
+    Raises InvalidInput, OverPolicy, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit with the
+    nearest times; nothing is stored then.
     """
-    _may_submit(actor, spec)
+    may_submit(actor, spec)
     spec_check(spec, now=now)
     witness_lock()
     reasons = approval_reasons(spec)
@@ -63,6 +68,7 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     if reasons:
         loaded = snapshot_load(now=now)
         refuse_what_never_fits(loaded.candidate(gpr, spec.clusters), loaded)
+        refuse_what_does_not_fit_then(loaded.candidate(gpr, spec.clusters), loaded)
     else:
         promise_make(gpr, now=now)
     hint(TICK)
@@ -136,11 +142,14 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         text = f"{gpr.name} needs no approval any more."
         gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
     if gpr.state == GprState.QUEUED:
+        if gpr.is_booking:
+            promise_drop(gpr)  # its time is new: it is met, or the change is refused
         promise_make(gpr, now=now)
         _promise_tighten(gpr, now)
     else:
         loaded = snapshot_load(now=now)
         refuse_what_never_fits(loaded.candidate(gpr, gpr.clusters.all()), loaded)
+        refuse_what_does_not_fit_then(loaded.candidate(gpr, gpr.clusters.all()), loaded)
 
 
 def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> tuple[Request, Loaded]:
@@ -148,7 +157,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 
     `edited`: a waiting GPR that it would become, at its age. Raises as `gpr_submit`.
     """
-    _may_submit(actor, spec)
+    may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)
     made = _gpr_of(spec)
@@ -157,6 +166,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
     request = loaded.candidate(made, spec.clusters)
     request = replace(request, rank=next((waiting.rank for waiting in loaded.snapshot.queue if waiting.id == request.id), request.rank))
     refuse_what_never_fits(request, loaded)
+    refuse_what_does_not_fit_then(request, loaded)
     return request, loaded
 
 
@@ -167,15 +177,40 @@ def refuse_what_never_fits(request: Request, loaded: Loaded) -> None:
         raise can_never_start(most.node_count, most.gpus_per_node)
 
 
+def refuse_what_does_not_fit_then(request: Request, loaded: Loaded) -> None:
+    """Raises BookingDoesNotFit, with the nearest times at which it would."""
+    if not request.is_fixed:
+        return
+    since_s = loaded.snapshot.now_s + int(BOOKING_AHEAD.total_seconds())
+    near = nearest(loaded.snapshot, request, since_s=since_s)
+    if near.fits:
+        return
+    starts = {"nearest_before_at": near.before_s, "nearest_after_at": near.after_s}
+    found = {name: None if start_s is None else at(start_s) for name, start_s in starts.items()}
+    raise booking_does_not_fit(at(request.earliest_start_s), **found)
+
+
+def booking_does_not_fit(start_at: datetime, *, nearest_before_at: datetime | None, nearest_after_at: datetime | None) -> BookingDoesNotFit:
+    times = [f"{utc(moment)} {word}" for moment, word in ((nearest_before_at, "before it"), (nearest_after_at, "after it")) if moment]
+    near = f"The nearest starts with room are {' and '.join(times)}." if times else "There is no other time at which it would fit."
+    return BookingDoesNotFit(
+        f"It does not fit at {utc(start_at)}: the GPUs are promised to others, closed, or its workspace runs another then. {near}",
+        nearest_before_at=nearest_before_at,
+        nearest_after_at=nearest_after_at,
+    )
+
+
 def promise_make(gpr: Gpr, *, now: datetime) -> None:
     """Plan the queue with this GPR in it and store what it can be promised. The caller holds the witness since before it wrote.
 
-    Raises CanNeverStart.
+    Raises CanNeverStart, or BookingDoesNotFit.
     """
-    made, _ = replan(now=now)
+    made, loaded = replan(now=now)
     placement = next(p for p in made.placements if p.id == str(gpr.pk))
     if placement.explanation.reason == Reason.NEVER_FITS:
         raise never_fits(placement)
+    if placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
+        refuse_what_does_not_fit_then(loaded.candidate(gpr, gpr.clusters.all()), loaded)
     gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
 
 
@@ -219,7 +254,7 @@ def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
     return replace(GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all())), **changes)
 
 
-def _may_submit(actor: User, spec: GprSpec) -> None:
+def may_submit(actor: User, spec: GprSpec) -> None:
     if not has_role(actor, spec.slice, Role.EDITOR):
         raise NotAllowed(f"In workspace {spec.slice.name} you may look only. Ask one of its owners for the role editor.")
 
@@ -233,4 +268,6 @@ def _ask(spec: GprSpec) -> str:
     gpus = "all GPUs" if spec.gpus_per_node is None else plural(spec.gpus_per_node, "GPU")
     each = " each" if spec.nodes > 1 else ""
     kind = spec.shape or f"at least {spec.min_gpu_memory_gib} GiB"
-    return f"{plural(spec.nodes, 'node')} with {gpus}{each} ({kind}) for {duration_exact(spec.duration_s)} at priority {spec.priority}"
+    booked = f", booked for {utc(spec.earliest_start_at)}" if spec.is_booking and spec.earliest_start_at else ""
+    size = f"{plural(spec.nodes, 'node')} with {gpus}{each} ({kind})"
+    return f"{size} for {duration_exact(spec.duration_s)} at priority {spec.priority}{booked}"

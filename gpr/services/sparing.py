@@ -11,7 +11,7 @@ from django.db.models import F
 from egs.errors import Conflict
 from egs.words import utc
 from gpr.models import EvictionVictim, Gpr, GprState, VictimOutcome
-from gpr.services.ending import refuse_if_it_hurts
+from gpr.services.ending import refuse_if_it_hurts, refuse_into_maintenance
 from gpr.witness import witness_lock
 from inventory.services.reservations import reservations_set_window
 from journal.hints import TICK, hint
@@ -35,6 +35,7 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
     ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
     books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
     try:
+        refuse_into_maintenance(gpr, books_end_at, now)
         refuse_if_it_hurts(gpr, books_end_at, now)
     except Conflict:
         EvictionVictim.objects.filter(pk=victim.pk).update(is_final=True)

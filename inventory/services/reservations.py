@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 from accounts.models import User
 from egs.errors import Conflict, NotFound
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
+from inventory.selectors import maintenance_over
 from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint, slice_topic
 from journal.models import Severity
@@ -56,6 +57,8 @@ def reservations_hold(*, spec: HoldSpec) -> list[Reservation]:
     nodes = list(Node.objects.select_for_update().filter(pk__in=spec.node_ids).order_by("pk"))
     if len(nodes) != len(spec.node_ids) or any(not is_usable(node) for node in nodes):
         raise Conflict("A node of the plan is no longer usable.")
+    if maintenance_over(nodes, starts_at=spec.starts_at, ends_at=spec.ends_at).exists():
+        raise Conflict("A node of the plan is closed for maintenance before the box would be over.")
     gpus_of = _free_gpus(nodes, spec.starts_at)
     reservations, reserved = [], []
     for node in nodes:

@@ -11,7 +11,7 @@ from django.urls import reverse
 from egs.pages import words
 from egs.pages.access import PageRequest, says, why_not_write
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, window_end
+from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, window_end
 from egs.pages.parts import EventRow
 from egs.pages.shell import Shell
 from egs.pages.strip import Strip, hero_of
@@ -30,6 +30,7 @@ HERO_PX = 840
 CAUSE_WORDS = {
     Cause.OVERRUN: "{name} gave its nodes back late",
     Cause.NODE_FAILURE: "node {name} of its slot went away",
+    Cause.MAINTENANCE: "a node of its slot is closed for maintenance",
     Cause.CHANGED: "the request was changed",
     Cause.LATE_TICK: "the allocator did not run when it was due",
     Cause.RECLAIM: "{name} is entitled to the GPUs that it would have borrowed",
@@ -97,7 +98,7 @@ class InspectorPage:
             url=reverse("admin-inspect", args=[gpr.pk]),
             name=gpr.name,
             mark=Mark.of(gpr.slice),
-            state=gpr.state,
+            state=shown_state(gpr),
             ask=ask_of(gpr),
             duration_s=gpr.duration_s,
             priority=gpr.priority,

@@ -225,6 +225,8 @@ def _note(node: Any, gpus: Sequence[Any]) -> str:
     sick = sum(not gpu.is_healthy for gpu in gpus)
     if sick:
         notes.append(f"{words.plural(sick, 'GPU')} not healthy")
+    if node.is_in_maintenance:
+        notes.append("Closed for maintenance")
     if node.state == "silent":
         notes.append("Its agent is silent")
     elif node.state == "set-aside" and not notes:

@@ -14,8 +14,9 @@ from egs.pages.access import PageRequest
 from egs.pages.gpr_box import ask_of
 from egs.pages.shell import Shell
 from gpr.models import Gpr, GprState
-from gpr.previews import Preview, Shift
+from gpr.previews import MaintenancePreview, Preview, Shift
 from gpr.services.ending import left_s
+from inventory.models import Reservation
 from portal_admin.pages.queue import Mark
 
 EFFECTS_SHOWN = 6
@@ -50,10 +51,27 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Reaching:
+    """A box that holds a node of a maintenance beyond its start."""
+
+    name: str
+    url: str
+    mark: Mark
+    node: str
+    ends_at: datetime
+
+    @classmethod
+    def of(cls, row: Reservation) -> Reaching:
+        return cls(row.gpr.name, reverse("admin-inspect", args=[row.gpr_id]), Mark.of(row.slice), row.node.name, row.ends_at)
+
+
+@dataclass(frozen=True, slots=True)
 class Effects:
     own: str
     shown: tuple[Effect, ...]
     summary: str
+    boxes: tuple[Reaching, ...] = ()
+    start_word: str = "Planned"
 
     @classmethod
     def of(cls, own: str, preview: Preview) -> Effects:
@@ -63,6 +81,19 @@ class Effects:
         told = [f"{words.plural(count, 'other')} would start {how}" for count, how in ((later, "later"), (earlier, "earlier")) if count]
         summary = ", ".join(told) or "Nobody else would start earlier or later"
         return cls(own, tuple(Effect.of(shift) for shift in noted[:EFFECTS_SHOWN]), f"{summary}.")
+
+    @classmethod
+    def of_maintenance(cls, preview: MaintenancePreview) -> Effects:
+        runs, moves = len(preview.boxes), len(preview.moved)
+        reach = f"{words.plural(runs, 'running request')} {'reaches' if runs == 1 else 'reach'} into it: choose a later start, or evict."
+        would = f"{words.plural(moves, 'promise')} would move to a later start."
+        return cls(
+            own=reach if runs else "No running request reaches into it.",
+            shown=tuple(Effect.of(shift) for shift in preview.moved[:EFFECTS_SHOWN]),
+            summary=would if moves else "Every promise would be kept.",
+            boxes=tuple(Reaching.of(row) for row in preview.boxes),
+            start_word="Promised",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +110,7 @@ class Question:
     is_plain: bool = False
     keep: str = "Keep as it is"
     effects: Effects | None = None
+    is_live: bool = False  # the effects follow what is typed
     refused: str = ""
     refused_why: str = ""
 
@@ -103,6 +135,8 @@ def own_of_priority(preview: Preview, request: PageRequest) -> str:
 
 
 def own_of_approval(preview: Preview, request: PageRequest) -> str:
+    if preview.own.new_start_at is None and preview.own.gpr.is_booking:
+        return "There is no room at the time that it was booked for: it cannot join the queue."
     if preview.own.new_start_at is None:
         return "No cluster that it may use could ever hold it: it cannot join the queue."
     return f"It joins the queue at place {preview.new_place} and is promised a start by {_when(preview.own.new_start_at, request)}."

@@ -14,7 +14,7 @@ from django.urls import reverse
 from egs.pages import words
 from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first
+from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
 from egs.pages.paging import ListPage, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, mark_of
@@ -39,7 +39,9 @@ WAIT_WORDS = {
     Reason.STARTS_NOW: "starts next",
     Reason.WAITS_FOR_START_TIME: "its earliest start",
     Reason.WAITS_FOR_NODES: "nodes under repair",
+    Reason.WAITS_FOR_MAINTENANCE: "the end of a maintenance",
     Reason.NEVER_FITS: "can never start",
+    Reason.DOES_NOT_FIT_THEN: "its booked time is taken",
 }
 
 
@@ -118,7 +120,7 @@ class QueueRow:
             name=gpr.name,
             url=reverse("admin-inspect", args=[gpr.pk]),
             mark=Mark.of(gpr.slice),
-            state=gpr.state,
+            state=shown_state(gpr),
             ask=ask_of(gpr),
             duration_s=gpr.duration_s,
             priority=gpr.priority,

@@ -22,7 +22,7 @@ from egs.pages.parts import Tab
 from egs.pages.shell import Shell
 from gpr.models import GprState, Promise
 from gpr.snapshot import length_s
-from inventory.models import Cluster, Reservation, ReservationState
+from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
 from inventory.selectors import clusters_visible_to
 from portal_admin.pages.inventory import nodes_with_state
 from portal_admin.pages.nav import admin_shell
@@ -180,6 +180,7 @@ class _Books:
         self._add_reservations()
         self._add_plan()
         self._add_aside()
+        self._add_maintenance()
 
     def part(self, cluster: Cluster) -> ClusterPart:
         nodes = self._nodes[cluster.pk]
@@ -246,15 +247,25 @@ class _Books:
             if ends_at <= self._axis.start:
                 continue
             for node_id in (known[text] for text in promise.slot_nodes if text in known):
-                self._add(node_id, str(promise.gpr_id), "planned", starts_at, ends_at, promise.gpr, promise.gpr.slice)
+                kind = "booked" if promise.gpr.is_booking else "planned"
+                self._add(node_id, str(promise.gpr_id), kind, starts_at, ends_at, promise.gpr, promise.gpr.slice)
 
     def _add_aside(self) -> None:
         for node in (node for nodes in self._nodes.values() for node in nodes if node.state == "set-aside"):
             since = max(node.cordoned_at or self._axis.now, self._axis.start)
-            if since < self._axis.end:
+            is_announced = node.is_in_maintenance and node.is_ready and node.cordoned_at is None
+            if since < self._axis.end and not is_announced:
                 reason = node.cordon_reason or ("not ready" if not node.is_ready else "takes nothing new")
                 box = NodeBox("aside", since, self._axis.end, f"Set aside: {reason}")
                 self._stays[node.pk].append(Stay(f"aside.{node.pk}", box))
+
+    def _add_maintenance(self) -> None:
+        windows = MaintenanceWindow.objects.filter(cluster__in=self._clusters, canceled_at=None)
+        for window in windows.filter(starts_at__lt=self._axis.end, ends_at__gt=self._axis.start):
+            box = NodeBox("aside", window.starts_at, window.ends_at, f"Maintenance: {window.reason}")
+            for node in self._nodes[window.cluster_id]:
+                if window.node_id in {None, node.pk}:
+                    self._stays[node.pk].append(Stay(f"maintenance.{window.pk}", box))
 
     def _add(self, node_id: UUID, key: str, kind: str, starts_at: datetime, ends_at: datetime, gpr: Any, slice_: Slice) -> None:
         self._slices[slice_.pk] = slice_

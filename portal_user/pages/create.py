@@ -25,7 +25,7 @@ from slices.models import Slice
 USUAL_DURATIONS = ("30 min", "1 h", "2 h", "3 h", "6 h", "12 h", "1 d")
 CHANGES_SHOWN = 10
 FOLDED = {
-    "start": ("priority", "earliest_start_at"),
+    "start": ("priority", "earliest_start_at", "is_booking"),
     "where": ("clusters", "node_type", "rdma"),
     "rules": ("idle_timeout", "run_checks", "evictable", "may_evict", "requeue_on_failure"),
     "model": ("model_name", "model_parameters"),
@@ -182,10 +182,11 @@ def folds_of(form: GprForm, request: PageRequest) -> Folds:
     after = said["earliest_start_at"]
     if isinstance(after, datetime):
         after = words.moment(after, now=request.now, zone=request.zone)
+    begin = "booked for" if said["is_booking"] else "not before"
     chosen, all_count = list(said["clusters"] or []), len(form.fields["clusters"].choices)  # type: ignore[attr-defined]
     model = said["model_name"] or ("parameters only" if said["model_parameters"] else "none")
     return Folds(
-        start=f"{said['priority']}, {f'not before {after}' if after else 'as soon as possible'}",
+        start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}",
         where=", ".join([", ".join(chosen) or f"any of {all_count}", said["node_type"] or "any type", *(["RDMA"] if said["rdma"] else [])]),
         rules=", ".join(
             [

@@ -12,7 +12,7 @@ from django.urls import reverse
 from accounts.models import User
 from egs.pages import words
 from egs.pages.access import PageRequest, says
-from egs.pages.gpr_box import ask_of, promise_of
+from egs.pages.gpr_box import ask_of, promise_of, shown_state
 from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.explaining import Told, explain_gprs
@@ -126,7 +126,7 @@ class GprPage:
         return cls(
             id=gpr.pk,
             name=gpr.name,
-            state=gpr.state,
+            state=shown_state(gpr),
             url=reverse("gpr", args=[gpr.pk]),
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),

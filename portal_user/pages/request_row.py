@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from egs.pages import words
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first
+from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
 from egs.pages.strip import Strip, strip_of
 from gpr.explaining import Told
 from gpr.models import ENDED, Gpr, GprState
@@ -62,7 +62,7 @@ class RequestRow:
             id=gpr.pk,
             name=gpr.name,
             url=reverse("gpr", args=[gpr.pk]),
-            state=gpr.state,
+            state=shown_state(gpr),
             note="",
             ask=ask_of(gpr),
             duration_s=gpr.duration_s,

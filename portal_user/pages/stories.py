@@ -19,6 +19,7 @@ S = GprState
 CAUSE_WORDS = {
     Cause.OVERRUN: "a request before it gave its nodes back late",
     Cause.NODE_FAILURE: "a node that it was planned on went away",
+    Cause.MAINTENANCE: "nodes that it was planned on are closed for maintenance",
     Cause.CHANGED: "the request was changed",
     Cause.LATE_TICK: "the planner was late",
     Cause.RECLAIM: "another workspace was entitled to the GPUs that it would have borrowed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.models import Scope
 from egs.clock import db_now
-from gpr.models import Gpr
+from gpr.models import Gpr, RepeatRule
+from gpr.services.bookings import SeriesAsk, series_create
+from inventory.models import MaintenanceWindow
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
@@ -66,6 +69,10 @@ class Row:
 
 ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
 
+SOON = db_now() + timedelta(days=7)
+DAILY = {"first_start_at": SOON.isoformat(), "rule": "daily", "count": 2}
+MAINTENANCE = {"cluster": "aurora", "starts_at": SOON.isoformat(), "ends_at": (SOON + timedelta(hours=1)).isoformat(), "reason": "Disks."}
+
 
 def asking(*args: Any) -> Gpr:
     return factories.gpr(*args, priority=300)
@@ -115,6 +122,15 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "gpus/"): Row(LIST),
     ("GET", "shapes/"): Row(LIST),
     ("GET", "schedule/"): Row(LIST),
+    ("GET", "booking-series/"): Row(LIST),
+    ("POST", "booking-series/"): Row(change(201), {**ASK, **DAILY}),
+    ("GET", "booking-series/<ref>/"): Row(SEE),
+    ("DELETE", "booking-series/<ref>/"): Row(change(204)),
+    ("GET", "maintenance/"): Row(LIST),
+    ("POST", "maintenance/"): Row(for_admin(201), MAINTENANCE),
+    ("POST", "maintenance/preview/"): Row(for_admin(200), MAINTENANCE),
+    ("GET", "maintenance/<ref>/"): Row(SEE_SHARED),
+    ("DELETE", "maintenance/<ref>/"): Row(for_admin(204)),
     ("GET", "events/"): Row(LIST),
     ("GET", "tokens/"): Row(LIST),
     ("POST", "tokens/"): Row(for_oneself(201), {"name": "new", "scopes": ["read"]}),
@@ -167,7 +183,13 @@ def place(world: World) -> dict[str, str]:
     world.slice.project.save()
     namespace_bind(slice_=world.slice, cluster=world.cluster, name="train", actor=None, now=db_now())
     token = factories.row_of(factories.token(world.people.owner))
-    return {"user": "teammate", "namespace": "train", "slice": "vision", "token": str(token.pk)}
+    closed = MaintenanceWindow.objects.create(
+        cluster=world.cluster, starts_at=SOON + timedelta(days=1), ends_at=SOON + timedelta(days=2), reason="Disks.", created_at=db_now()
+    )
+    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=SOON, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
+    series = series_create(actor=world.people.owner, ask=asked, now=db_now())
+    names = {"user": "teammate", "namespace": "train", "slice": "vision"}
+    return {**names, "tokens": str(token.pk), "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 
 @pytest.fixture
@@ -205,7 +227,7 @@ def test_each_persona_gets_the_answer_of_the_table(
     gpr = row.gpr(world.slice, world.people.owner)
     held = factories.held(gpr)
     kind = template.split("/", maxsplit=1)[0]
-    refs = {**place, "pk": str(gpr.pk), "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place["token"]}
+    refs = {**place, "pk": str(gpr.pk), "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
     body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}
 

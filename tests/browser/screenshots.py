@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, Page
 
@@ -32,6 +34,9 @@ USER_PAGES = {
     "gpr-ended": "/gprs/{ended}/",
     "gpr-edit": "/gprs/{waiting}/edit/",
     "gpr-release": "/gprs/{active}/release/",
+    "gpr-booked": "/gprs/{booked}/",
+    "bookings": "/workspaces/vision/bookings/",
+    "book": "/workspaces/vision/bookings/new/",
     "not-found": "/gprs/00000000-0000-0000-0000-000000000000/",
 }
 ADMIN_PAGES = {
@@ -41,6 +46,8 @@ ADMIN_PAGES = {
     "inventory": "/admin/inventory/",
     "node": "/admin/inventory/{node}/",
     "clusters": "/admin/clusters/",
+    "maintenance": "/admin/maintenance/",
+    "maintenance-announce": "/admin/maintenance/announce/?{announced}",
     "schedule": "/admin/schedule/",
     "schedule-table": "/admin/schedule/?as=table",
 }
@@ -121,7 +128,27 @@ def _work(api: Api) -> dict[str, str]:
     asking = ask("video-scale-up", "vision", nodes=2, priority=260)
     wait_for("ACTIVE", lambda: state(active, "ACTIVE"), within_s=START_S)
     node = api.get("/nodes/")["results"][0]["id"]
-    return {"ended": ended, "active": active, "waiting": waiting, "asking": asking, "node": str(node)}
+    ids = {"ended": ended, "active": active, "waiting": waiting, "asking": asking, "node": str(node)}
+    return {**ids, **_ahead(api, ask)}
+
+
+def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:
+    """Bookings, one of which takes the time of a series, and maintenance."""
+    begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(days=2)
+    cluster = api.get("/clusters/")["results"][0]["name"]
+    ask("board-demo", "speech", nodes=api.get("/shapes/")["results"][0]["clusters"][0]["nodes"], **_booked(begin + timedelta(days=1)))
+    booked = ask("release-eval", "vision", nodes=2, **_booked(begin))
+    series = {"name": "nightly-eval", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 2 * HOUR, "zone": "Europe/Berlin"}
+    api.post("/booking-series/", {**series, "first_start_at": (begin + timedelta(hours=8)).isoformat(), "rule": "weekdays", "count": 30})
+    times = {"starts_at": begin.isoformat(), "ends_at": (begin + timedelta(hours=4)).isoformat()}
+    api.post("/maintenance/", {"cluster": cluster, **times, "reason": "New switches in row 3."})
+    soon = datetime.now(UTC) + timedelta(minutes=30)
+    typed = {"starts_at": f"{soon:%Y-%m-%dT%H:%M}", "ends_at": f"{soon + timedelta(hours=6):%Y-%m-%dT%H:%M}", "reason": "Firmware"}
+    return {"booked": booked, "announced": urlencode({"cluster": cluster, "node": "", **typed})}
+
+
+def _booked(at: datetime) -> dict[str, object]:
+    return {"earliest_start_at": at.isoformat(), "is_booking": True}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -9,8 +10,13 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, reverse
 
+from egs.clock import db_now
+from gpr.models import BookingSeries, RepeatRule
+from gpr.services.bookings import SeriesAsk, series_create
+from inventory.models import MaintenanceWindow
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
+from tests import factories
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
 from tests.pages.user_world import form
 
@@ -22,12 +28,14 @@ NAMES = [str(page.name) for page in PAGES]
 PARTS = {
     "workspaces": ["list"],
     "workspace": ["facts", "tabs", "axis", "provisioned", "pending", "ended"],
+    "bookings": ["list"],
     "gpr": ["now", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
     "admin-inventory": ["rows"],
     "admin-node": ["rows"],
     "admin-clusters": ["rows"],
     "admin-schedule": ["head", "aurora"],
+    "admin-maintenance": ["rows"],
 }
 POST_ONLY = {"gpr-offers"}
 
@@ -49,9 +57,26 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=[house.cluster.pk])
     if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release"} and node is not None:
         return reverse(name, args=[node.pk])
+    if name == "series-cancel":
+        return reverse(name, args=[series(house).pk])
+    if name == "admin-maintenance-cancel":
+        return reverse(name, args=[maintenance(house).pk])
     pattern = next(page for page in PAGES if page.name == name).pattern
     keys = set(pattern.converters)
     return reverse(name, kwargs={key: "vision" if key == "slice" else gprs.get(name, house.waits).pk for key in keys})
+
+
+def maintenance(house: House) -> MaintenanceWindow:
+    starts_at = db_now() + timedelta(days=1)
+    given = {"starts_at": starts_at, "ends_at": starts_at + timedelta(hours=1), "reason": "Disks.", "created_at": db_now()}
+    return MaintenanceWindow.objects.create(cluster=house.cluster, **given)
+
+
+def series(house: House) -> BookingSeries:
+    ask = SeriesAsk(
+        spec=factories.spec(house.slice), first_start_at=db_now() + timedelta(days=2), rule=RepeatRule.WEEKLY, zone="UTC", count=2
+    )
+    return series_create(actor=house.people.owner, ask=ask, now=db_now())
 
 
 def is_private(response: Any) -> bool:

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('gpr', '0008_turn_key'),
+        ('gpr', '0009_bookings'),
     ]
 
     operations = [

@@ -1,0 +1,183 @@
+"""Series of bookings: each occurrence is a GPR of its own with its own promise, made as soon as it comes within the horizon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+
+from accounts.models import User
+from egs.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
+from egs.words import duration_exact, utc
+from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
+from gpr.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
+from gpr.services.requests import gpr_cancel, gpr_submit, may_submit
+from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX, PLAIN_FIELDS, GprSpec, spec_check
+from gpr.witness import witness_lock
+from inventory.models import Cluster
+from journal.models import Severity
+from journal.services import event_record
+
+log = structlog.get_logger(__name__)
+
+# Of the keys under which a series is filed once: the API and the pages file by the same ones.
+SERIES_ROUTE = "booking-series"
+# So far ahead occurrences are booked; what lies beyond keeps nothing free.
+HORIZON = timedelta(weeks=4)
+REFUSAL_MAX_CHARS = 500
+# The series says when: the rest of the request is the same each time.
+ASKED_FIELDS = tuple(name for name in PLAIN_FIELDS if name not in {"name", "earliest_start_at", "is_booking"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesAsk:
+    """A series as asked; `spec` without a time. `until_at` or `count` says where it ends."""
+
+    spec: GprSpec
+    first_start_at: datetime
+    rule: RepeatRule
+    zone: str
+    until_at: datetime | None = None
+    count: int | None = None
+
+
+@transaction.atomic
+def series_create(*, actor: User, ask: SeriesAsk, now: datetime) -> BookingSeries:
+    """Book its first weeks; those that do not fit are recorded, the others stand.
+
+    Raises InvalidInput, BookingDoesNotFit when none of them fits, or as `gpr_submit`; nothing is stored then.
+    """
+    _check(ask, now)
+    spec = ask.spec
+    may_submit(actor, spec)
+    spec_check(spec, now=now)
+    witness_lock()
+    series = BookingSeries.objects.create(
+        name=spec.name,
+        slice=spec.slice,
+        owner=actor,
+        created_at=now,
+        asked={name: getattr(spec, name) for name in ASKED_FIELDS} | {"clusters": [str(cluster.pk) for cluster in spec.clusters]},
+        first_start_at=ask.first_start_at,
+        rule=ask.rule,
+        zone=ask.zone,
+        until_at=ask.until_at,
+        count=ask.count,
+        next_start_at=ask.first_start_at,
+    )
+    _tell(series, "booking_series.created", f"{series.name} is booked again and again, {series.get_rule_display().lower()}.", actor, now)
+    refused = _extend(series, now, forgives=BookingDoesNotFit)
+    if refused and len(refused) == series.occurrences.count():
+        raise refused[0]
+    return series
+
+
+@transaction.atomic
+def series_cancel(*, series: BookingSeries, actor: User, now: datetime) -> None:
+    """No more are booked, and those that wait are canceled; what runs, runs to its end. Raises IllegalTransition."""
+    witness_lock()
+    if not BookingSeries.objects.filter(pk=series.pk, canceled_at=None).update(canceled_at=now, next_start_at=None):
+        raise IllegalTransition("This series is canceled already.")
+    series.canceled_at, series.next_start_at = now, None
+    waiting = Gpr.objects.filter(occurrence__series=series, state__in=[GprState.QUEUED, GprState.PENDING_APPROVAL]).order_by("pk")
+    for gpr in waiting.select_related("slice"):
+        gpr_cancel(gpr=gpr, actor=actor, now=now)
+    _tell(series, "booking_series.canceled", f"The series {series.name} was canceled.", actor, now)
+
+
+def series_care(*, now: datetime) -> None:
+    """Book what has come within the horizon, of all series. One that cannot be carried on must not stop the others."""
+    for pk in BookingSeries.objects.filter(next_start_at__lte=now + HORIZON).order_by("next_start_at", "pk").values_list("pk", flat=True):
+        try:
+            _carry_on(pk, now)
+        except Exception:
+            log.exception("series_failed", series_id=str(pk))
+
+
+@transaction.atomic
+def _carry_on(pk: Any, now: datetime) -> None:
+    witness_lock()
+    series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
+    if series.next_start_at is not None:
+        _extend(series, now, forgives=EgsError)
+
+
+def _extend(series: BookingSeries, now: datetime, *, forgives: type[EgsError]) -> list[EgsError]:
+    """Try what lies within the horizon and has not been tried; answers the refusals."""
+    spec, ahead = spec_of_series(series), [at for at in recurrence_of(series).starts() if at >= (series.next_start_at or now)]
+    due = [at for at in ahead if at <= now + HORIZON]
+    refused = [error for at in due if (error := _book(series, spec, at, now, forgives)) is not None]
+    series.next_start_at = next(iter(ahead[len(due) :]), None)
+    series.save(update_fields=["next_start_at"])
+    return refused
+
+
+def _book(series: BookingSeries, spec: GprSpec, starts_at: datetime, now: datetime, forgives: type[EgsError]) -> EgsError | None:
+    occurrence = BookingOccurrence(series=series, starts_at=starts_at)
+    refused: EgsError | None = None
+    try:
+        with transaction.atomic():
+            booking = replace(spec, earliest_start_at=starts_at, is_booking=True)
+            occurrence.gpr = gpr_submit(actor=series.owner, spec=booking, now=now)
+    except forgives as error:
+        refused = error
+        occurrence.refusal = error.detail[:REFUSAL_MAX_CHARS]
+        occurrence.nearest_before_at = error.extra.get("nearest_before_at")
+        occurrence.nearest_after_at = error.extra.get("nearest_after_at")
+        text = f"{series.name} could not be booked for {utc(starts_at)}. {error.detail}"
+        _tell(series, "booking_series.refused", text, None, now, Severity.WARNING)
+    occurrence.save(force_insert=True)
+    return refused
+
+
+def spec_of_series(series: BookingSeries) -> GprSpec:
+    """What each occurrence asks for, without its time."""
+    asked = dict(series.asked)
+    clusters = Cluster.objects.filter(pk__in=asked.pop("clusters")).order_by("name")
+    return GprSpec(name=series.name, slice=series.slice, clusters=tuple(clusters), **asked)
+
+
+def recurrence_of(series: BookingSeries) -> Recurrence:
+    return Recurrence(series.first_start_at, RepeatRule(series.rule), ZoneInfo(series.zone), series.until_at, series.count)
+
+
+def _check(ask: SeriesAsk, now: datetime) -> None:
+    """Raises InvalidInput."""
+    zone = _zone(ask.zone)
+    if not now + BOOKING_AHEAD <= ask.first_start_at <= now + EARLIEST_START_MAX:
+        ahead = duration_exact(BOOKING_AHEAD.total_seconds())
+        raise InvalidInput({"first_start_at": [f"Must lie at least {ahead} and at most a year from now."]})
+    if (ask.until_at is None) == (ask.count is None):
+        raise InvalidInput({"until_at": ["Say until when, or how often, and not both."]})
+    if ask.count is not None and ask.count < 1:
+        raise InvalidInput({"count": ["Must be at least 1."]})
+    if ask.rule == RepeatRule.WEEKDAYS and ask.first_start_at.astimezone(zone).weekday() >= SATURDAY:
+        raise InvalidInput({"first_start_at": ["The first one must be on a day from Monday to Friday, too."]})
+    starts = Recurrence(ask.first_start_at, ask.rule, zone, ask.until_at, ask.count).starts()
+    end = "count" if ask.until_at is None else "until_at"
+    if not starts:
+        raise InvalidInput({"until_at": ["Must not lie before the first start."]})
+    if len(starts) > OCCURRENCES_MAX or starts[-1] - starts[0] > SPAN_MAX:
+        raise InvalidInput({end: [f"At most {OCCURRENCES_MAX} starts within a year. Book an earlier end, and more later."]})
+    box = timedelta(seconds=settings.EGS_ENTRY_ALLOWANCE_S + ask.spec.duration_s + settings.EGS_EXIT_ALLOWANCE_S)
+    gap = shortest_gap(starts)
+    if gap is not None and box > gap:
+        most = gap - box + timedelta(seconds=ask.spec.duration_s)
+        text = f"Each must be over, its exit included, when the next starts: book at most {duration_exact(most.total_seconds())}."
+        raise InvalidInput({"duration_s": [text]})
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise InvalidInput({"zone": ["Name a time zone as Europe/Berlin or UTC."]}) from None
+
+
+def _tell(series: BookingSeries, kind: str, text: str, actor: User | None, now: datetime, severity: Severity = Severity.INFO) -> None:
+    event_record(kind=kind, message=text, at=now, actor=actor, severity=severity, slice_id=series.slice_id, data={"series": str(series.pk)})

@@ -1,0 +1,94 @@
+"""Announced maintenance: what is closed when, whom it met, and which running requests reach into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count
+from django.urls import reverse
+
+from egs.pages.access import PageRequest, why_not_write
+from egs.pages.shell import Shell
+from gpr.models import PromiseMove
+from gpr.planner.plan import Cause
+from inventory.models import MaintenanceState, MaintenanceWindow, Reservation
+from inventory.selectors import boxes_reaching_into, maintenance_ahead, maintenance_visible_to
+from portal_admin.pages.nav import admin_shell
+from portal_admin.pages.question import Reaching
+
+AHEAD_ROWS, PAST_ROWS = 200, 50
+# glyph and its color.
+STATE_GLYPHS = {
+    MaintenanceState.PLANNED: ("step-waiting", "step-waiting"),
+    MaintenanceState.RUNNING: ("step-warned", "step-warned"),
+    MaintenanceState.OVER: ("step-passed", "step-passed"),
+    MaintenanceState.CANCELED: ("canceled", "step-skipped"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceRow:
+    id: UUID
+    place: str
+    cluster: str  # of a node
+    reason: str
+    starts_at: datetime
+    ends_at: datetime
+    state: MaintenanceState
+    moved_count: int
+    boxes: tuple[Reaching, ...]
+    cancel_url: str  # empty: nothing left to cancel
+
+    @property
+    def glyph(self) -> str:
+        return STATE_GLYPHS[self.state][0]
+
+    @property
+    def css(self) -> str:
+        return STATE_GLYPHS[self.state][1]
+
+    @classmethod
+    def of(cls, window: MaintenanceWindow, boxes: Sequence[Reservation], moved_count: int, *, now: datetime) -> MaintenanceRow:
+        return cls(
+            id=window.pk,
+            place=window.place,
+            cluster=window.cluster.name if window.node_id else "",
+            reason=window.reason,
+            starts_at=window.starts_at,
+            ends_at=window.ends_at,
+            state=window.state(now),
+            moved_count=moved_count,
+            boxes=tuple(Reaching.of(row) for row in boxes),
+            cancel_url=reverse("admin-maintenance-cancel", args=[window.pk]) if window.is_standing(now) else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenancePage:
+    shell: Shell
+    ahead: tuple[MaintenanceRow, ...]
+    past: tuple[MaintenanceRow, ...]
+    read_only: str  # why there are no acts
+
+    @classmethod
+    def build(cls, request: PageRequest) -> MaintenancePage:
+        now, windows = request.now, maintenance_visible_to(request.user)
+        standing = maintenance_ahead(now).values("pk")
+        ahead = list(windows.filter(pk__in=standing)[:AHEAD_ROWS])
+        past = list(windows.exclude(pk__in=standing).order_by("-starts_at", "pk")[:PAST_ROWS])
+        boxes, moved = boxes_reaching_into(ahead, now=now), _moved_counts([*ahead, *past])
+
+        def rows(of: Sequence[MaintenanceWindow]) -> tuple[MaintenanceRow, ...]:
+            return tuple(MaintenanceRow.of(each, boxes.get(each.pk, []), moved.get(str(each.pk), 0), now=now) for each in of)
+
+        return cls(admin_shell(request, page="maintenance"), rows(ahead), rows(past), why_not_write(request))
+
+
+def _moved_counts(windows: Sequence[MaintenanceWindow]) -> dict[str, int]:
+    """How many GPRs were promised a later start, by window."""
+    moves: Any = PromiseMove.objects.filter(cause=Cause.MAINTENANCE, cause_id__in=[str(window.pk) for window in windows])
+    return dict(moves.order_by().values_list("cause_id").annotate(n=Count("gpr", distinct=True)))

@@ -1,0 +1,93 @@
+"""Booked times: the list of a workspace, a new one, and the end of a series."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from accounts.idempotency import digest_of
+from accounts.services import create_once
+from egs.errors import EgsError, NotAllowed, NotFound
+from egs.pages.access import PageRequest, needs_write, signed_in
+from egs.pages.asking import UNPROCESSABLE, put_question
+from egs.pages.toasts import done, toast
+from gpr.selectors import series_for
+from gpr.services.bookings import SERIES_ROUTE, series_cancel, series_create
+from gpr.services.requests import CREATION_ROUTE, gpr_submit
+from portal_user.forms import BookForm, new_key
+from portal_user.pages.bookings import BookingsPage, BookPage, cancel_question
+from portal_user.pages.create import Desk
+from slices.models import Role, Slice
+from slices.selectors import slice_for
+
+TOPICS = ("gpr", "plan")
+
+
+@require_GET
+@signed_in
+def bookings(request: PageRequest, slice: str) -> HttpResponse:
+    """`?part=list` as a fragment."""
+    page = BookingsPage.build(request, slice_for(request.user, slice))
+    template = "user/bookings_list.html" if request.GET.get("part") == "list" else "user/bookings.html"
+    return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def book(request: PageRequest, slice: str) -> HttpResponse:
+    slice_ = slice_for(request.user, slice, role=Role.EDITOR)
+    shapes = [shape.shape for shape in Desk.set_up(request, slice_).shapes]
+    if request.method == "GET":
+        return _page(request, slice_, BookForm(initial={"key": new_key()}, slice_=slice_, shapes=shapes))
+    form = BookForm(request.POST, slice_=slice_, shapes=shapes)
+    if not form.is_valid():
+        return _page(request, slice_, form)
+    try:
+        return _book(request, slice_, form)
+    except (NotFound, NotAllowed):
+        raise
+    except EgsError as error:
+        form.refuse(error)
+        return _page(request, slice_, form)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def cancel(request: PageRequest, pk: UUID) -> HttpResponse:
+    series = series_for(request.user, pk, write=True)
+    if request.method == "GET":
+        asked = cancel_question(request, series)
+        return put_question(request, "user", {"question": asked, "shell": asked.shell, "now": request.now})
+    series_cancel(series=series, actor=request.user, now=request.now)
+    return done(request, f"The series {series.name} is canceled", back_url=reverse("bookings", args=[series.slice.name]), topics=TOPICS)
+
+
+def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
+    """Once for each form that was opened, however often it is sent."""
+    ask = form.series_ask(request.zone)
+
+    def once() -> UUID:
+        return gpr_submit(actor=request.user, spec=form.spec(), now=request.now).pk
+
+    def again_and_again() -> UUID:
+        return series_create(actor=request.user, ask=ask, now=request.now).pk  # type: ignore[arg-type]
+
+    route, create = (CREATION_ROUTE, once) if ask is None else (SERIES_ROUTE, again_and_again)
+    digest = digest_of({name: str(value) for name, value in form.cleaned_data.items()})
+    pk, _ = create_once(
+        user=request.user, route=route, key=form.cleaned_data["key"] or new_key(), digest=digest, now=request.now, create=create
+    )
+    toast(request, f"{form.cleaned_data['name']} is booked")
+    return HttpResponseRedirect(reverse("gpr", args=[pk]) if ask is None else reverse("bookings", args=[slice_.name]))
+
+
+def _page(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
+    page = BookPage.build(request, slice_, form)
+    status = UNPROCESSABLE if form.is_bound else 200
+    return render(request, "user/book.html", {"page": page, "shell": page.shell, "now": request.now}, status=status)

@@ -1,0 +1,90 @@
+"""A time is booked and a maintenance announced in a real browser, on the demo and its fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.chromium import DESK, PHONE, axe_violations, visitor
+from tests.browser.demo import running_demo
+from tests.browser.people import LIVE_MS, sign_in
+
+pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
+
+BOOKINGS, BOOK, MAINTENANCE = "/workspaces/vision/bookings/", "/workspaces/vision/bookings/new/", "/admin/maintenance/"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with running_demo(tmp_path_factory.mktemp("demo")) as tokens:
+        yield tokens
+
+
+@pytest.fixture
+def both(browser: Browser, demo: dict[str, str]) -> Iterator[tuple[Page, Page]]:
+    """A user and the administrator."""
+    with ExitStack() as stack:
+        (user, seen), (admin, also_seen) = (stack.enter_context(visitor(browser, demo["url"])) for _ in range(2))
+        sign_in(user, demo["user_token"])
+        sign_in(admin, demo["admin_token"])
+        yield user, admin
+        assert seen.faults + also_seen.faults == []
+
+
+def in_field(at: datetime) -> str:
+    """As the clock of these browsers has it."""
+    return f"{at.astimezone(ZoneInfo('Europe/Berlin')):%Y-%m-%dT%H:%M}"
+
+
+def test_a_weekly_time_is_booked_and_canceled_and_a_maintenance_announced_and_taken_back(both: tuple[Page, Page]) -> None:
+    user, admin = both
+    start = datetime.now().astimezone().replace(second=0, microsecond=0) + timedelta(days=1)
+    user.goto(BOOKINGS)
+    expect(user.get_by_role("heading", name="Nothing is booked ahead")).to_be_visible()
+    user.get_by_role("link", name="Book a time").first.click()
+    user.get_by_label("Name", exact=True).fill("weekly-eval")
+    user.get_by_label("GPU", exact=True).select_option("H100-80GB")
+    user.get_by_label("Starts at").fill(in_field(start))
+    user.get_by_label("Repeat").select_option("weekly")
+    user.get_by_label("Until, this day included").fill(f"{start + timedelta(days=8):%Y-%m-%d}")
+    user.get_by_role("button", name="Book this time").click()
+    expect(user.locator("#bookings")).to_contain_text("2 booked")
+    expect(user.locator("#bookings tbody").first.locator("tr")).to_have_count(2)
+    assert axe_violations(user) == []
+
+    admin.goto(MAINTENANCE)
+    admin.get_by_role("link", name="Announce maintenance").click()
+    dialog = admin.get_by_role("dialog")
+    cluster = dialog.get_by_label("Cluster").input_value()
+    dialog.get_by_label("Closed from").fill(in_field(start - timedelta(hours=1)))
+    dialog.get_by_label("Open again at").fill(in_field(start + timedelta(hours=6)))
+    dialog.get_by_label("Reason").fill("New switches")
+    expect(dialog.locator("#ask-effects")).to_contain_text("No running request reaches into it", timeout=LIVE_MS)
+    assert axe_violations(admin) == []
+    dialog.get_by_role("button", name="Announce maintenance").click()
+    expect(admin.locator("#maintenance")).to_contain_text(f"Cluster {cluster}", timeout=LIVE_MS)
+    assert axe_violations(admin) == []
+
+    admin.locator("#maintenance").get_by_role("link", name="Cancel the maintenance").click()
+    admin.get_by_role("dialog").get_by_role("button", name="Cancel maintenance").click()
+    expect(admin.locator("#maintenance")).to_contain_text("Canceled", timeout=LIVE_MS)
+
+    user.get_by_role("link", name="Cancel the series weekly-eval").click()
+    user.get_by_role("dialog").get_by_role("button", name="Cancel the series").click()
+    expect(user.get_by_role("heading", name="Nothing is booked ahead")).to_be_visible(timeout=LIVE_MS)
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_nothing_is_wider_than_the_screen(size: dict[str, int], both: tuple[Page, Page]) -> None:
+    user, admin = both
+    for page, paths in ((user, (BOOKINGS, BOOK)), (admin, (MAINTENANCE, f"{MAINTENANCE}announce/"))):
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        for path in paths:
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+            assert axe_violations(page) == [], path

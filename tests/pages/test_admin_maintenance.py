@@ -1,0 +1,131 @@
+"""Maintenance in the admin portal: announced with its preview, listed with whom it meets, taken back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from egs.clock import db_now
+from inventory.models import MaintenanceWindow
+from tests.pages.admin_world import HTMX, House, make_house, signed_in
+
+pytestmark = pytest.mark.django_db
+PAGE, ANNOUNCE = "/admin/maintenance/", "/admin/maintenance/announce/"
+
+
+@pytest.fixture
+def house() -> House:
+    return make_house()
+
+
+@pytest.fixture
+def admin(house: House) -> Client:
+    return signed_in(house.people.admin)
+
+
+def typed(**changes: Any) -> dict[str, Any]:
+    """In the reader's zone, UTC here."""
+    starts_at = db_now() + timedelta(hours=1)
+    times = {"starts_at": f"{starts_at:%Y-%m-%dT%H:%M}", "ends_at": f"{starts_at + timedelta(hours=4):%Y-%m-%dT%H:%M}"}
+    return {"cluster": "aurora", "node": "", "reason": "New firmware", **times, **changes}
+
+
+def window(house: House, begin: timedelta = timedelta(hours=1)) -> MaintenanceWindow:
+    starts_at = db_now() + begin
+    times = {"starts_at": starts_at, "ends_at": starts_at + timedelta(hours=4), "created_at": db_now()}
+    return MaintenanceWindow.objects.create(cluster=house.cluster, reason="New firmware", **times)
+
+
+def text(response: Any) -> str:
+    return str(response.content.decode())
+
+
+@pytest.mark.parametrize("headers", [{}, HTMX], ids=["page", "dialog"])
+def test_the_preview_names_who_runs_into_it_and_whose_promise_moves_and_writes_nothing(
+    headers: dict[str, str], house: House, admin: Client
+) -> None:
+    asked = text(admin.get(ANNOUNCE, typed(), headers=headers))
+
+    assert "1 running request reaches into it" in asked
+    assert "runs" in asked
+    assert "1 promise would move to a later start" in asked
+    assert ">waits<" in asked
+    assert not MaintenanceWindow.objects.exists()
+
+
+@pytest.mark.parametrize("headers", [{}, HTMX], ids=["page", "dialog"])
+def test_what_is_announced_stands_in_the_list_with_whom_it_meets_and_in_the_schedule(
+    headers: dict[str, str], house: House, admin: Client
+) -> None:
+    done = admin.post(ANNOUNCE, typed(), headers=headers)
+
+    assert done.status_code == (204 if headers else 302)
+    listed = text(admin.get(PAGE))
+    assert "Cluster aurora" in listed
+    assert f"/admin/queue/{house.runs.pk}/" in listed
+    assert "Maintenance: New firmware" in text(admin.get("/admin/schedule/", {"as": "table"}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"node": "nowhere"}, "There is no such node"),
+        ({"ends_at": "2020-01-01T00:00"}, "Must lie after the start"),
+        ({"starts_at": "2020-01-01T00:00"}, "Must lie between now and a year from now"),
+        ({"reason": ""}, "This field is required"),
+    ],
+)
+def test_what_cannot_be_is_said_and_what_was_typed_stays(changes: dict[str, str], says: str, house: House, admin: Client) -> None:
+    refused = admin.post(ANNOUNCE, typed(**changes))
+
+    assert refused.status_code in {404, 422}
+    assert says in text(refused)
+    assert changes.get("node", "") in text(refused)
+    assert not MaintenanceWindow.objects.exists()
+
+
+def test_an_overlap_names_the_other(house: House, admin: Client) -> None:
+    window(house)
+
+    refused = admin.post(ANNOUNCE, typed())
+
+    assert refused.status_code == 409
+    assert "Cluster aurora is closed already" in text(refused)
+
+
+def test_it_is_canceled_once(house: House, admin: Client) -> None:
+    made = window(house)
+    assert "Cancel the maintenance of cluster aurora?" in text(admin.get(f"{PAGE}{made.pk}/cancel/", headers=HTMX))
+
+    assert admin.post(f"{PAGE}{made.pk}/cancel/").status_code == 302
+
+    made.refresh_from_db()
+    assert made.canceled_at is not None
+    assert admin.post(f"{PAGE}{made.pk}/cancel/").status_code == 409
+    assert "Canceled" in text(admin.get(PAGE))
+
+
+@pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
+def test_for_all_others_there_is_no_such_page(persona: str, house: House) -> None:
+    client = signed_in(getattr(house.people, persona))
+
+    assert [client.get(url).status_code for url in (PAGE, ANNOUNCE)] == [404, 404]
+    assert client.post(ANNOUNCE, typed()).status_code == 404
+
+
+def test_more_windows_cost_no_more_queries(house: House, admin: Client) -> None:
+    window(house)
+    with CaptureQueriesContext(connection) as few:
+        admin.get(PAGE)
+    for days in range(1, 6):
+        window(house, timedelta(days=days))
+
+    with CaptureQueriesContext(connection) as many:
+        admin.get(PAGE)
+
+    assert len(many) == len(few)

@@ -1,0 +1,116 @@
+"""Bookings: a fixed request starts at its time or has no place, nobody pays for it, and the gap before it is used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpr.planner.bookings import GRID_S, nearest
+from gpr.planner.engine import offers, plan
+from gpr.planner.plan import Cause, Reason
+from gpr.planner.snapshot import Policy, Snapshot, Window
+from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
+from tests.planner.draw import NOW_S, requests, snapshots
+from tests.planner.oracle import problems
+
+
+@EITHER
+def test_a_booking_gets_its_very_time_without_slack_and_waits_for_it(policy: Policy) -> None:
+    booking = replace(request("b1", earliest=1500), is_fixed=True)
+    made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1400),), (booking,), policy))
+
+    (placement,) = made.placements
+    assert (placement.start_s, placement.promise_s, placement.starts_now) == (1500, 1500, False)
+    assert placement.explanation.reason == Reason.WAITS_FOR_START_TIME
+    assert made.forecasts == ()
+
+
+@EITHER
+def test_a_booking_whose_time_is_taken_has_no_place_and_says_so(policy: Policy) -> None:
+    booking = replace(request("b1", earliest=1350), is_fixed=True)
+    snapshot = Snapshot(1000, (pool(1),), (running("r", "p0", end=1400),), (booking,), policy)
+
+    (placement,) = plan(snapshot).placements
+    assert (placement.slot, placement.promise_s, placement.explanation.reason) == (None, None, Reason.DOES_NOT_FIT_THEN)
+    assert offers(replace(snapshot, queue=()), booking) == ()
+
+
+@EITHER
+def test_the_gap_before_a_booking_is_used_by_what_is_over_in_time(policy: Policy) -> None:
+    booking = replace(request("b9", earliest=1500), is_fixed=True)
+    before = settled(Snapshot(1000, (pool(1),), queue=(booking,), policy=policy))
+    fits, too_long = request("f1", length=500), request("l2", length=600)
+
+    assert starts(plan(replace(before, queue=(*before.queue, fits)))) == {"b9": 1500, "f1": 1000}
+    assert starts(plan(replace(before, queue=(*before.queue, too_long)))) == {"b9": 1500, "l2": 1600}
+
+
+@EITHER
+def test_a_booking_waits_behind_no_box_of_its_own_slice(policy: Policy) -> None:
+    booking = replace(request("b1", slice="s", earliest=1350), is_fixed=True)
+    busy = (running("r", "p0", end=1400, slice="s"),)
+
+    (placement,) = plan(Snapshot(1000, (pool(2),), busy, (booking,), policy)).placements
+    assert placement.explanation.reason == Reason.DOES_NOT_FIT_THEN
+
+
+@EITHER
+def test_a_booking_that_loses_its_nodes_moves_as_every_promise_with_its_cause(policy: Policy) -> None:
+    closed = pool(1, closed={0: (Window(1200, 1700, "firmware"),)})
+    booking = replace(waiting("b1", 1500, "p0"), earliest_start_s=1500, is_fixed=True)
+
+    (move,) = moves(Snapshot(1000, (closed,), queue=(booking,), policy=policy)).values()
+    assert (move.old_s, move.new_s, move.cause, move.cause_id) == (1500, 1700, Cause.MAINTENANCE, "firmware")
+
+
+def test_what_waits_for_the_end_of_a_maintenance_is_told_so() -> None:
+    closed = pool(1, closed={0: (Window(1050, 1700, "firmware"),)})
+    (placement,) = plan(Snapshot(1000, (closed,), queue=(request("a1"),))).placements
+
+    assert (placement.start_s, placement.explanation.reason) == (1700, Reason.WAITS_FOR_MAINTENANCE)
+
+
+def test_the_nearest_times_lie_on_whole_minutes_around_what_is_taken() -> None:
+    booking = replace(request("b1", length=600, earliest=6000), is_fixed=True)
+    snapshot = Snapshot(1000, (pool(1),), queue=(waiting("a2", 5950, "p0", length=100),))
+
+    found = nearest(snapshot, booking, since_s=1300)
+    assert (found.fits, found.before_s, found.after_s) == (False, 5340, 6060)
+    assert nearest(snapshot, booking, since_s=5341).before_s is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(snapshots(), requests("booked", 9), st.integers(0, 15))
+def test_it_starts_exactly_then_or_not_at_all_and_nobodys_promise_moves_by_it(snapshot: Snapshot, drawn: object, ahead_s: int) -> None:
+    assert isinstance(drawn, type(snapshot.queue[0]))
+    booking = replace(drawn, is_fixed=True, earliest_start_s=NOW_S + ahead_s)
+    before = settled(snapshot)
+    promised = {r.id: r.promise_s for r in before.queue}
+
+    asked = replace(before, queue=(*before.queue, booking))
+    made = plan(asked)
+
+    assert problems(asked, made) == []
+    own = placements(made)["booked"]
+    assert own.start_s in {None, booking.earliest_start_s}
+    assert slots(made)["booked"] == own.start_s
+    assert all(p.moved is None and p.promise_s == promised[p.id] for p in made.placements if p.id != "booked" and p.id in promised)
+    assert nearest(asked, booking, since_s=NOW_S).fits == (own.start_s is not None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(snapshots(), requests("booked", 9), st.integers(0, 15))
+def test_what_is_called_nearest_would_fit(snapshot: Snapshot, drawn: object, ahead_s: int) -> None:
+    assert isinstance(drawn, type(snapshot.queue[0]))
+    booking = replace(drawn, is_fixed=True, earliest_start_s=NOW_S + ahead_s)
+    before = settled(snapshot)
+    found = nearest(before, booking, since_s=NOW_S)
+    assume(found.after_s is not None)
+
+    for start_s in (found.before_s, found.after_s):
+        if start_s is not None:
+            again = replace(booking, earliest_start_s=start_s)
+            assert start_s % GRID_S == 0
+            assert placements(plan(replace(before, queue=(*before.queue, again))))["booked"].start_s == start_s
