@@ -191,6 +191,6 @@ class Snapshot:
     pools: tuple[Pool, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Request, ...] = ()
-    quotas: tuple[Quota, ...] = ()
     policy: Policy = field(default_factory=Policy)
     memory: Memory = field(default_factory=Memory)
+    quotas: tuple[Quota, ...] = ()
