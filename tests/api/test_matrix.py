@@ -14,6 +14,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from accounts.models import Scope
 from egs.clock import db_now
 from gpr.models import Gpr
+from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
@@ -100,6 +101,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "slices/<slice>/namespaces/"): Row(SEE),
     ("POST", "slices/<slice>/namespaces/"): Row(change(201), {"name": "new", "cluster": "aurora"}),
     ("DELETE", "slices/<slice>/namespaces/<namespace>/"): Row(change(204)),
+    ("GET", "quotas/"): Row(LIST),
+    ("POST", "quotas/"): Row(for_admin(201), {"project": "tenant", "shape": SHAPE}),
+    ("GET", "quotas/<pk>/"): Row(SEE),
+    ("PATCH", "quotas/<pk>/"): Row(for_admin(200), {"most_gpus": 5}),
+    ("DELETE", "quotas/<pk>/"): Row(for_admin(204)),
     ("GET", "clusters/"): Row(LIST),
     ("POST", "clusters/"): Row(for_admin(201), {"name": "new"}),
     ("GET", "clusters/<ref>/"): Row(SEE_SHARED),
@@ -167,7 +173,8 @@ def place(world: World) -> dict[str, str]:
     world.slice.project.save()
     namespace_bind(slice_=world.slice, cluster=world.cluster, name="train", actor=None, now=db_now())
     token = factories.row_of(factories.token(world.people.owner))
-    return {"user": "teammate", "namespace": "train", "slice": "vision", "token": str(token.pk)}
+    quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
+    return {"user": "teammate", "namespace": "train", "slice": "vision", "token": str(token.pk), "quota": str(quota.pk)}
 
 
 @pytest.fixture
@@ -205,7 +212,8 @@ def test_each_persona_gets_the_answer_of_the_table(
     gpr = row.gpr(world.slice, world.people.owner)
     held = factories.held(gpr)
     kind = template.split("/", maxsplit=1)[0]
-    refs = {**place, "pk": str(gpr.pk), "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place["token"]}
+    pk = place["quota"] if kind == "quotas" else str(gpr.pk)
+    refs = {**place, "pk": pk, "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place["token"]}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
     body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}
 
