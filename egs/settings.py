@@ -192,6 +192,8 @@ EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")
 EGS_EXIT_STEPS = ("drain", "gpu_idle", "node_clean")
 # No box is longer, whatever a slice's policy says: one year.
 EGS_DURATION_MAX_S = 366 * 86_400
+# What a project has used counts half after so long: among equals in priority who has used less than his share goes first.
+EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 1)
 EGS_TICK_S = 1.0
 # An agent not heard for so long gets nothing new; after the second, its cluster is called unreachable.
 EGS_AGENT_STALE_S = 45

@@ -43,7 +43,7 @@ def quota_create(*, owner: Project | Slice, shape: str, change: QuotaChange, act
         with transaction.atomic():
             quota.save(force_insert=True)
     except IntegrityError:
-        raise Conflict(f"There is already a quota of {shape} for {_whose(quota)}. Change that one.") from None
+        raise Conflict(f"There is already a quota of {shape} for {whose(quota)}. Change that one.") from None
     _record(quota, "created", f"{_title(quota)} was made: {terms(quota)}.", why, actor, now)
     return quota
 
@@ -69,7 +69,7 @@ def quota_delete(*, quota: Quota, actor: User, now: datetime, why: str = "") -> 
     found = _locked(quota)
     given = _guaranteed(_of_slices(found.tenant, found.shape)) if found.slice is None else 0
     if given:
-        raise Conflict(f"{number(given)} of its GPUs {are(given)} guaranteed to workspaces of {_whose(found)}. Take those back first.")
+        raise Conflict(f"{number(given)} of its GPUs {are(given)} guaranteed to workspaces of {whose(found)}. Take those back first.")
     Quota.objects.filter(pk=found.pk).delete()
     _record(found, "deleted", f"{_title(found)} was deleted; it was {terms(found)}.", why, actor, now)
 
@@ -78,6 +78,10 @@ def terms(quota: Quota) -> str:
     """`16 GPUs guaranteed, 24 at most`."""
     most = "no limit" if quota.most_gpus is None else f"{number(quota.most_gpus)} at most"
     return f"{plural(quota.guaranteed_gpus, 'GPU')} guaranteed, {most}"
+
+
+def whose(quota: Quota) -> str:
+    return f"{'project' if quota.slice is None else 'workspace'} {quota.owner.name}"
 
 
 def _lock_sums(quota: Quota) -> None:
@@ -158,12 +162,8 @@ def _guaranteed(rows: QuerySet[Quota]) -> int:
     return int(rows.aggregate(n=Sum("guaranteed_gpus"))["n"] or 0)
 
 
-def _whose(quota: Quota) -> str:
-    return f"{'project' if quota.slice is None else 'workspace'} {quota.owner.name}"
-
-
 def _title(quota: Quota) -> str:
-    return f"The quota of {quota.shape} for {_whose(quota)}"
+    return f"The quota of {quota.shape} for {whose(quota)}"
 
 
 def _record(quota: Quota, what: str, message: str, why: str, actor: User | None, now: datetime) -> None:

@@ -174,3 +174,11 @@ def test_a_member_sees_his_own_and_his_project_s_and_changes_none(admin: Caller,
         assert owner.get(f"quotas/{ids[name]}/").content == owner.get("quotas/nothing/").content
     assert owner.patch(f"quotas/{ids['vision']}/", {"most_gpus": 99}).status_code == 403
     assert owner.delete(f"quotas/{ids['vision']}/").status_code == 403
+
+
+def test_what_a_limit_never_allows_is_refused_before_and_at_the_submit(admin: Caller, owner: Caller, world: World, ask: Any) -> None:
+    made(admin, slice="vision", most_gpus=8)
+
+    for path in ("gprs/estimate/", "gprs/"):
+        body = assert_problem(owner.post(path, {**ask, "nodes": 2}), 400, "over_policy")
+        assert (body["limit"], body["most"]) == ("most_gpus", 8)
