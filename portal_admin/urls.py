@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import acts, clusters, inventory, queue, schedule
+from portal_admin.views import acts, clusters, inventory, queue, quotas, schedule
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -25,5 +25,9 @@ urlpatterns: list[URLPattern] = [
     path("clusters/<uuid:pk>/enable/", clusters.enable, name="admin-cluster-enable"),
     path("clusters/<uuid:pk>/disable/", clusters.disable, name="admin-cluster-disable"),
     path("clusters/<uuid:pk>/resume/", clusters.resume, name="admin-cluster-resume"),
+    path("quotas/", quotas.quotas, name="admin-quotas"),
+    path("quotas/create/", quotas.create, name="admin-quota-create"),
+    path("quotas/<uuid:pk>/", quotas.change, name="admin-quota"),
+    path("quotas/<uuid:pk>/delete/", quotas.delete, name="admin-quota-delete"),
     path("schedule/", schedule.schedule, name="admin-schedule"),
 ]

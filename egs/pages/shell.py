@@ -88,6 +88,7 @@ class Shell:
             NavItem("Schedule", reverse("admin-schedule"), "calendar-event", page == "schedule", key="g s"),
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
+            NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
         ]
         return cls._build(request, "admin", nav, (), None)
 
