@@ -12,6 +12,7 @@ from gpr.api.bookings import BookingSeriesViewSet
 from gpr.api.events import EventViewSet
 from gpr.api.gprs import GprStepViewSet, GprViewSet, QueueViewSet
 from gpr.api.maintenance import MaintenanceViewSet
+from gpr.api.quotas import QuotaViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from slices.api import MemberViewSet, MeViewSet, NamespaceViewSet, ProjectViewSet, SliceViewSet
 
@@ -23,6 +24,7 @@ router.register("projects", ProjectViewSet, basename="project")
 router.register("slices", SliceViewSet, basename="slice")
 router.register("slices/(?P<slice>[^/]+)/members", MemberViewSet, basename="slice-member")
 router.register("slices/(?P<slice>[^/]+)/namespaces", NamespaceViewSet, basename="slice-namespace")
+router.register("quotas", QuotaViewSet, basename="quota")
 router.register("clusters", ClusterViewSet, basename="cluster")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("gpus", GpuViewSet, basename="gpu")

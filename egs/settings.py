@@ -199,6 +199,8 @@ EGS_EVICTION_GAIN_S = env_int("EGS_EVICTION_GAIN_S", 60 if EMBEDDED else 600)
 # From this priority on a new request moves promises of lower ones, each with its cause; 0: every promise holds.
 EGS_BREAK_PROMISES_FROM = env_int("EGS_BREAK_PROMISES_FROM", 0)
 EGS_DURATION_MAX_S = 366 * 86_400
+# What a project has used counts half after so long: among equals in priority who has used less than his share goes first.
+EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 1)
 EGS_TICK_S = 1.0
 # An agent not heard for so long gets nothing new; after the second, its cluster is called unreachable.
 EGS_AGENT_STALE_S = 45

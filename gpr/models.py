@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from inventory.models import Cluster
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
 
 class GprState(models.TextChoices):
@@ -90,7 +90,12 @@ class Gpr(models.Model):
     marks_passed = models.PositiveSmallIntegerField(default=0, help_text="How many of the marks 25, 50, 75 % have been told.")
     # The plan of the last tick, for whoever reads.
     planned_start_at = models.DateTimeField(null=True, blank=True)
-    turn_key = models.PositiveBigIntegerField(default=0, help_text="Its work in GPU-seconds: of equals in priority the least goes first.")
+    turn_share = models.SmallIntegerField(
+        default=0, help_text="How far its project is above its share: of equals in priority the lowest goes first."
+    )
+    turn_key = models.PositiveBigIntegerField(
+        default=0, help_text="Its work in GPU-seconds: of equals in priority and share the least goes first."
+    )
     explanation = models.JSONField(default=dict)
 
     class Meta:
@@ -110,7 +115,7 @@ class Gpr(models.Model):
             ),
         ]
         indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["-priority", "turn_key", "queued_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
+            models.Index(fields=["-priority", "turn_share", "turn_key", "queued_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
             models.Index(fields=["state"], condition=Q(state__in=["PROVISIONING", "ACTIVE", "EXITING"]), name="gpr_provisioned"),
             models.Index(fields=["slice", "-created_at"], name="gpr_of_slice"),
         ]
@@ -321,6 +326,17 @@ class Shadow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.gpr_id} of {self.gpu_s} GPU-seconds"
+
+
+class ProjectUsage(models.Model):
+    """GPU-seconds that the ended boxes of a project used, fading, as of `summed_at` (gpr/fairness.py)."""
+
+    project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="usage")
+    gpu_s = models.FloatField(default=0)
+    summed_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.project_id} used {self.gpu_s:.0f} GPU-seconds"
 
 
 class Witness(models.Model):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -18,7 +17,7 @@ from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause
 from gpr.planner.snapshot import Request, Snapshot
-from gpr.planner.waiting import Turn
+from gpr.selectors import queue_positions
 from gpr.services.ending import goes_back, left_s
 from gpr.services.requests import spec_of
 from gpr.snapshot import Loaded, at, snapshot_load
@@ -138,19 +137,14 @@ def _joined(snapshot: Snapshot, loaded: Loaded, newcomer: Request, queued_at: da
 
 
 def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
-    own_id, own = str(gpr.pk), Shift(gpr, gpr.planned_start_at, None)
+    own, new_place = Shift(gpr, gpr.planned_start_at, None), None
     others: list[Shift] = []
-    for placement in plan(changed).placements:
+    for place, placement in enumerate(plan(changed).placements, start=1):
         start_at = at(placement.start_s) if placement.start_s is not None else None
-        if placement.id == own_id:
-            own = replace(own, new_start_at=start_at)
+        if placement.id == str(gpr.pk):
+            own, new_place = replace(own, new_start_at=start_at), place
         else:
             waiting = loaded.gprs[placement.id]
             others.append(Shift(waiting, waiting.planned_start_at, start_at))
     moved = sorted((shift for shift in others if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
-    return Preview(own, _place(own_id, loaded.snapshot.queue), _place(own_id, changed.queue), tuple(moved))
-
-
-def _place(id_: str, queue: Iterable[Request]) -> int | None:
-    turns: Sequence[Turn] = sorted(Turn.of(request) for request in queue)
-    return next((place for place, turn in enumerate(turns, start=1) if turn.id == id_), None)
+    return Preview(own, queue_positions([gpr]).get(gpr.pk), new_place, tuple(moved))

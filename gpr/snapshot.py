@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,14 +12,17 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Coalesce
 
+from gpr.fairness import shares_of, usage_load
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
-from gpr.planner.snapshot import Arrival, Memory, Policy, Pool, Request, Running, Slack, Slot, Snapshot, Window
+from gpr.planner.snapshot import Arrival, Memory, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, agent_is_live
 from inventory.selectors import cluster_is_open, maintenance_ahead
 from inventory.services.reservations import is_usable
+from slices.models import Quota as QuotaRow
 
 # Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
 # that, and those who wait for it are told anew once in that time, not every second.
@@ -53,11 +56,12 @@ class Loaded:
     gprs: dict[str, Gpr]
     promises: dict[str, Promise]
     cluster_ids: dict[str, UUID]
+    shares: dict[str, int]
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
         names = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}
-        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None)
+        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares)
 
     def with_running_end(self, gpr_id: str, end_s: int) -> Snapshot:
         """A copy in which this box ends at another time."""
@@ -86,12 +90,15 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     keys, pools = _pools(clusters, pool_of_node, now, now_s)
     waiting = list(gprs_waiting())
     promises = {str(p.pk): p for p in Promise.objects.filter(gpr__state=GprState.QUEUED)}
-    queue = tuple(_request(gpr, rank, pools_allowed(gpr, keys), promises.get(str(gpr.pk))) for rank, gpr in enumerate(waiting))
+    running, quotas = _running(pool_of_node), _quotas()
+    shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
+    queue = tuple(_request(gpr, rank, pools_allowed(gpr, keys), promises.get(str(gpr.pk)), shares) for rank, gpr in enumerate(waiting))
     snapshot = Snapshot(
         now_s=now_s,
         pools=pools,
-        running=_running(pool_of_node),
+        running=running,
         queue=queue,
+        quotas=quotas,
         policy=policy(),
         memory=memory_load(now=now) if with_memory or len(promises) < len(waiting) else Memory(),
     )
@@ -101,6 +108,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         gprs={str(gpr.pk): gpr for gpr in waiting},
         promises=promises,
         cluster_ids={cluster.name: cluster.pk for cluster in clusters.values()},
+        shares=shares,
     )
 
 
@@ -266,7 +274,12 @@ def _running_box(rows: list[Reservation], pool_of_node: dict[UUID, str]) -> Runn
     )
 
 
-def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | None) -> Request:
+def _quotas() -> tuple[Quota, ...]:
+    rows = QuotaRow.objects.order_by("pk").values_list(Coalesce("slice", "project"), "shape", "guaranteed_gpus", "most_gpus")
+    return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
+
+
+def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | None, shares: Mapping[str, int]) -> Request:
     slot = None
     if promise is not None and promise.slot_nodes:
         start_s = math.floor(promise.slot_start_at.timestamp())
@@ -281,6 +294,7 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         gpus_per_node=gpr.gpus_per_node or 0,
         length_s=length_s(gpr),
         pools=pools,
+        share=shares.get(str(gpr.slice.project_id), 0),
         earliest_start_s=math.ceil(gpr.earliest_start_at.timestamp()) if gpr.earliest_start_at else 0,
         # What is left of one that has run is a request as any other.
         is_fixed=gpr.is_booking and gpr.run == 0,

@@ -10,12 +10,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Min, QuerySet
 from django.utils.dateparse import parse_duration
 
 from egs.errors import InvalidInput, OverPolicy
 from egs.words import duration_exact, number, plural
 from inventory.models import Cluster, Node
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
+from slices.quotas import whose
+from slices.selectors import quotas_of
 
 NAME_MAX_CHARS = 63
 NODES_MAX = 10_000
@@ -83,7 +86,7 @@ def duration_parse(text: str) -> int:
 
 
 def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None = None) -> None:
-    """Raises InvalidInput with every fault at once, or OverPolicy for what the policy never allows.
+    """Raises InvalidInput with every fault at once, or OverPolicy for what the policy or a quota never allows.
 
     `kept_start_at`: the earliest start that an edit leaves as it is; it may have passed since.
     """
@@ -100,6 +103,7 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
             limit="duration_max_s",
             most=longest_s,
         )
+    _refuse_beyond_quota(spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +205,39 @@ def _measures(spec: GprSpec) -> dict[str, int]:
     return {"nodes": spec.nodes, "gpus": gpus, "duration_s": spec.duration_s, "priority": spec.priority}
 
 
+def _refuse_beyond_quota(spec: GprSpec) -> None:
+    """Raises OverPolicy for what could not run even with nothing else held. What exceeds a guarantee merely borrows."""
+    limited = quotas_of(spec.slice).filter(most_gpus__isnull=False)
+    limits = {quota.shape: quota for quota in limited.order_by("-most_gpus")}  # the tightest of each shape stays
+    sizes = dict(_nodes_meant(spec).order_by().values_list("shape").annotate(Min("gpu_count"))) if limits else {}
+    least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}
+    over = {shape: limits[shape].most_gpus or 0 for shape in least if shape in limits and least[shape] > (limits[shape].most_gpus or 0)}
+    if not over or len(over) < len(least):
+        return
+    shape, most = max(over.items(), key=lambda item: (item[1], item[0]))
+    raise OverPolicy(
+        f"The quota of {whose(limits[shape])} allows {plural(most, 'GPU')} of {shape} at once; "
+        f"{plural(least[shape], 'GPU')} were asked for. {_within(most, least[shape] // spec.nodes)}",
+        limit="most_gpus",
+        most=most,
+    )
+
+
+def _within(most: int, gpus_per_node: int) -> str:
+    """What can be asked for instead."""
+    if most >= gpus_per_node:
+        return f"Ask for {plural(most // gpus_per_node, 'node')} with {plural(gpus_per_node, 'GPU')} each at most."
+    return f"Ask for {plural(most, 'GPU')} on one node at most." if most else "Ask for another shape, or an administrator for more."
+
+
 def _largest_gpu_count(spec: GprSpec) -> int:
     """Whole nodes: count the largest that may be meant."""
+    return max(_nodes_meant(spec).values_list("gpu_count", flat=True), default=1)
+
+
+def _nodes_meant(spec: GprSpec) -> QuerySet[Node]:
     rows = Node.objects.filter(cluster__in=spec.clusters or spec.slice.clusters.all(), gone_at=None)
     if spec.shape:
-        rows = rows.filter(shape=spec.shape)
-    return max(rows.values_list("gpu_count", flat=True), default=1)
+        return rows.filter(shape=spec.shape)
+    rows = rows.filter(gpu_memory_gib__gte=spec.min_gpu_memory_gib or 0)
+    return rows.filter(shape__in=spec.slice.shapes) if spec.slice.shapes else rows

@@ -14,6 +14,7 @@ from django.db.models import F, Q
 
 from egs.words import utc
 from gpr.evictions import evictions_store
+from gpr.fairness import usage_add
 from gpr.forecasts import Range, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.planner.engine import plan
@@ -71,7 +72,7 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
         elif promise is not None and _follow(promise, placement):
             changed.append(promise)
     # GPRs before promises, as everywhere. Not the version: a new plan is not a change of the GPR.
-    Gpr.objects.bulk_update(told, ["planned_start_at", "explanation", "turn_key"], batch_size=500)
+    Gpr.objects.bulk_update(told, ["planned_start_at", "explanation", "turn_share", "turn_key"], batch_size=500)
     Promise.objects.bulk_create(new)
     Promise.objects.bulk_update(changed, ["promised_start_at", "slot_pool", "slot_start_at", "slot_nodes"], batch_size=500)
     if made.remembered is not None:
@@ -87,9 +88,10 @@ def _tell(gpr: Gpr, placement: Placement) -> bool:
     """Set what pages show; False when it is so already."""
     start_at = at(placement.start_s) if placement.start_s is not None else None
     explanation = explanation_data(placement.explanation)
-    if (gpr.planned_start_at, gpr.explanation, gpr.turn_key) == (start_at, explanation, placement.turn_key):
+    told = (start_at, explanation, placement.turn_share, placement.turn_key)
+    if (gpr.planned_start_at, gpr.explanation, gpr.turn_share, gpr.turn_key) == told:
         return False
-    gpr.planned_start_at, gpr.explanation, gpr.turn_key = start_at, explanation, placement.turn_key
+    gpr.planned_start_at, gpr.explanation, gpr.turn_share, gpr.turn_key = told
     return True
 
 
@@ -132,12 +134,13 @@ def _remember(remembered: Remembered, now: datetime) -> None:
 
 
 def box_ended(gpr: Gpr, *, now: datetime) -> None:
-    """Its nodes are back. What it used of its booked box is remembered; a request that never started is none."""
+    """Its nodes are back. What it used, and how much of its booked box, is remembered; a request that never started is none."""
     if gpr.provisioning_at is None:
         return
     ran_s = (now - gpr.provisioning_at).total_seconds()
     booked_s = ran_s + gpr.remaining_s
     Witness.objects.update(ran_sum_s=F("ran_sum_s") * ENDS_FADING + ran_s, booked_sum_s=F("booked_sum_s") * ENDS_FADING + booked_s)
+    usage_add(gpr, ran_s=ran_s, now=now)
     shadow_cut(gpr, ran_s=ran_s)
 
 

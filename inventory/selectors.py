@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Case, CharField, Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, TextChoices, Value, When
+from django.db.models import Case, CharField, Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, TextChoices, Value, When
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
@@ -95,6 +95,11 @@ def _nodes_in(clusters: QuerySet[Cluster], now: datetime) -> QuerySet[Node]:
 def shapes_known() -> set[str]:
     """Of all nodes that ever were: a policy may speak of those that are away."""
     return set(Node.objects.values_list("shape", flat=True).distinct())
+
+
+def gpus_of_shape(shape: str) -> int:
+    """In all clusters, usable at the moment or not."""
+    return int(Node.objects.filter(shape=shape, gone_at=None).aggregate(n=Sum("gpu_count"))["n"] or 0)
 
 
 def nodes_known_to(actor: User) -> QuerySet[Node]:

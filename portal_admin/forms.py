@@ -10,9 +10,11 @@ from uuid import UUID
 from django import forms
 
 from egs.pages.fields import PlainTextField
-from slices.models import PRIORITY_MAX, PRIORITY_MIN
+from inventory.selectors import shapes_known
+from slices.models import PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
 WHY_MAX_CHARS = 150
+GPUS_MAX = 2**31 - 1
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
@@ -46,6 +48,40 @@ class PlainForm(forms.Form):
 
 class ReasonForm(forms.Form):
     why = _why("Recorded with your name.", required=True)
+
+
+class OptionalReasonForm(forms.Form):
+    why = _why("Recorded with your name.", required=False)
+
+
+class QuotaTermsForm(OptionalReasonForm):
+    guaranteed_gpus = forms.IntegerField(label="Guaranteed GPUs", min_value=0, max_value=GPUS_MAX, initial=0, help_text="Of this shape.")
+    most_gpus = forms.IntegerField(
+        label="At most", min_value=0, max_value=GPUS_MAX, required=False, help_text="It never holds more of them; empty: no limit."
+    )
+    field_order = ("owner", "shape", "guaranteed_gpus", "most_gpus", "why")
+
+
+class QuotaForm(QuotaTermsForm):
+    """For a project, or for a workspace out of its project's."""
+
+    owner = forms.ChoiceField(label="For")
+    shape = forms.ChoiceField(label="Shape")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._owners: dict[str, Project | Slice] = {}
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for project in Project.objects.prefetch_related("slices"):
+            slices = list(project.slices.all())
+            self._owners |= {str(project.pk): project, **{str(slice_.pk): slice_ for slice_ in slices}}
+            whole = (str(project.pk), f"{project.name}, the whole project")
+            groups[project.name] = [whole, *((str(slice_.pk), slice_.name) for slice_ in slices)]
+        self.fields["owner"].choices = [("", "Choose a project or a workspace"), *groups.items()]  # type: ignore[attr-defined]
+        self.fields["shape"].choices = [(shape, shape) for shape in sorted(shapes_known())]  # type: ignore[attr-defined]
+
+    def clean_owner(self) -> Project | Slice:
+        return self._owners[self.cleaned_data["owner"]]
 
 
 class ForceReleaseForm(ReasonForm):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import acts, clusters, inventory, maintenance, queue, schedule
+from portal_admin.views import acts, clusters, inventory, maintenance, queue, quotas, schedule
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -28,5 +28,9 @@ urlpatterns: list[URLPattern] = [
     path("maintenance/", maintenance.maintenance, name="admin-maintenance"),
     path("maintenance/announce/", maintenance.announce, name="admin-maintenance-announce"),
     path("maintenance/<uuid:pk>/cancel/", maintenance.cancel, name="admin-maintenance-cancel"),
+    path("quotas/", quotas.quotas, name="admin-quotas"),
+    path("quotas/create/", quotas.create, name="admin-quota-create"),
+    path("quotas/<uuid:pk>/", quotas.change, name="admin-quota"),
+    path("quotas/<uuid:pk>/delete/", quotas.delete, name="admin-quota-delete"),
     path("schedule/", schedule.schedule, name="admin-schedule"),
 ]

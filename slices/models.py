@@ -59,6 +59,45 @@ class Slice(models.Model):
         return self.name
 
 
+class Quota(models.Model):
+    """GPUs of one shape for a project, or for a slice out of its project's: see docs/quotas.md."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
+    slice = models.ForeignKey(Slice, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
+    shape = models.CharField(max_length=63)
+    guaranteed_gpus = models.PositiveIntegerField(default=0, help_text="To these it is entitled; what it holds beyond is borrowed.")
+    most_gpus = models.PositiveIntegerField(null=True, blank=True, help_text="It never holds more; null: no limit.")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["shape", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(project__isnull=False, slice=None) | Q(project=None, slice__isnull=False), name="quota_of_project_or_slice"
+            ),
+            models.UniqueConstraint(fields=["project", "shape"], name="quota_once_per_project_and_shape"),
+            models.UniqueConstraint(fields=["slice", "shape"], name="quota_once_per_slice_and_shape"),
+            models.CheckConstraint(
+                condition=Q(most_gpus=None) | Q(guaranteed_gpus__lte=F("most_gpus")), name="quota_guaranteed_within_most"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.owner.name} {self.shape}"
+
+    @property
+    def owner(self) -> Project | Slice:
+        if self.slice is not None:
+            return self.slice
+        return self.project  # type: ignore[return-value]  # the database holds it to one of the two
+
+    @property
+    def tenant(self) -> Project:
+        """The project that it is of, or that its slice is of."""
+        return self.owner if isinstance(self.owner, Project) else self.owner.project
+
+
 class Role(models.TextChoices):
     OWNER = "owner", "Owner"  # members, namespaces, and every GPR of the slice
     EDITOR = "editor", "Editor"  # its own GPRs

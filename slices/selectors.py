@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound
 from egs.rest.references import by_reference
-from slices.models import Membership, Project, Role, Slice
+from slices.models import Membership, Project, Quota, Role, Slice
 
+# By project, its own before those of its workspaces; see quotas_visible_to.
+QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
 # What a role includes beside itself.
 ROLES_OF = {Role.VIEWER: list(Role), Role.EDITOR: [Role.EDITOR, Role.OWNER], Role.OWNER: [Role.OWNER]}
 
@@ -42,3 +45,29 @@ def has_role(actor: User, slice_: Slice, role: Role) -> bool:
     if actor.is_admin:
         return True
     return Membership.objects.filter(slice=slice_, user=actor, role__in=ROLES_OF[role]).exists()
+
+
+def quotas_visible_to(actor: User) -> QuerySet[Quota]:
+    """A member sees those of his slices and of their projects, not of his neighbors in a project."""
+    rows = Quota.objects.select_related("project", "slice__project").annotate(
+        tenant_name=Coalesce("project__name", "slice__project__name"), workspace_name=Coalesce("slice__name", Value(""))
+    )
+    if actor.is_admin:
+        return rows
+    slices = slices_visible_to(actor)
+    return rows.filter(Q(slice__in=slices) | Q(project__in=slices.values("project")))
+
+
+def quota_for(actor: User, quota_id: str | UUID) -> Quota:
+    try:
+        found = quotas_visible_to(actor).filter(pk=UUID(str(quota_id))).first()
+    except ValueError:
+        found = None
+    if found is None:
+        raise NotFound("quota")
+    return found
+
+
+def quotas_of(slice_: Slice) -> QuerySet[Quota]:
+    """All that hold for its boxes: its own and its project's."""
+    return Quota.objects.filter(Q(slice=slice_) | Q(project=slice_.project_id)).select_related("project", "slice__project")

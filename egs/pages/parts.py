@@ -135,6 +135,11 @@ class Meter:
         return self.held_count + self.more_count
 
     @property
+    def borrowed_count(self) -> int:
+        """Of those held now."""
+        return max(self.held_count - self.guaranteed_count, 0)
+
+    @property
     def is_over(self) -> bool:
         return self.limit_count is not None and self.after_count > self.limit_count
 

@@ -1,4 +1,4 @@
-"""What lists of GPRs and Events can be narrowed to."""
+"""What lists of GPRs, quotas and Events can be narrowed to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpr.models import ENDED, GprState
 from gpr.selectors import gprs_visible_to
 from inventory.selectors import clusters_visible_to, nodes_known_to
 from journal.models import Event, Severity
-from slices.models import PRIORITY_MAX, PRIORITY_MIN
+from slices.models import PRIORITY_MAX, PRIORITY_MIN, Quota
 from slices.selectors import slices_visible_to
 
 
@@ -37,6 +37,15 @@ class GprFilter(filters.FilterSet):
 class BookingSeriesFilter(filters.FilterSet):
     slice = ReferenceFilter("slice")
     canceled = YesNo(pick=lambda is_true: Q(canceled_at__isnull=not is_true))
+
+
+class QuotaFilter(filters.FilterSet):
+    project = filters.CharFilter(method="by_project", label="Id or name: its own and those of its slices.")
+    slice = ReferenceFilter("slice", label="Id or name.")
+    shape = filters.CharFilter()
+
+    def by_project(self, rows: QuerySet[Quota], name: str, value: str) -> QuerySet[Quota]:
+        return rows.filter(is_object(value, path="project") | is_object(value, path="slice__project"))
 
 
 class EventFilter(filters.FilterSet):

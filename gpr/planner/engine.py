@@ -128,12 +128,13 @@ def _placement(board: Board, waiting: Waiting, expected: Mapping[str, Slot], rea
         most = most_that_fits(snapshot.pools, request, snapshot.quotas)
         reason = Reason.DOES_NOT_FIT_THEN if request.is_fixed and most.fits else Reason.NEVER_FITS
         never = Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
-        return Placement(request.id, None, None, waiting.promise_s, False, never, turn_key=waiting.turn.key)
+        return Placement(request.id, None, None, waiting.promise_s, False, never, None, waiting.turn.share, waiting.turn.key)
     starts_now = start.start_s <= snapshot.now_s
     slot = start if starts_now else board.slot(waiting)
     moved = _move_of(waiting, board.start_s(waiting), snapshot.policy.promise_tolerance_s)
     promise_s = moved.new_s if moved is not None else waiting.promise_s
-    return Placement(request.id, slot, start.start_s, promise_s, starts_now, reasons.explain(request, start), moved, waiting.turn.key)
+    told = reasons.explain(request, start)
+    return Placement(request.id, slot, start.start_s, promise_s, starts_now, told, moved, waiting.turn.share, waiting.turn.key)
 
 
 def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | None:

@@ -83,7 +83,7 @@ class Placement:
     """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was.
 
     `start_s`: when it starts if nobody comes and every box takes its whole length; no later than its slot, which it is to keep.
-    `turn_key`: among equals in priority and share the least is considered first.
+    `turn_share`, `turn_key`: among equals in priority the least share is considered first, then the least key.
     """
 
     id: str
@@ -93,6 +93,7 @@ class Placement:
     starts_now: bool
     explanation: Explanation
     moved: PromiseMove | None = None
+    turn_share: int = 0
     turn_key: int = 0
 
     @property

@@ -21,6 +21,7 @@ from gpr.explaining import explain_gprs
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from gpr.selectors import by_id, queue_positions
 from inventory.models import Reservation, ReservationState
+from portal_user.pages.quota_bars import QuotaBar, quota_bars
 from portal_user.pages.request_facts import Tally, facts_of
 from portal_user.pages.request_row import Known, RequestRow
 from portal_user.pages.stories import events_for
@@ -151,6 +152,8 @@ class RequestsPage:
     listing: Listing
     facts: list[Fact]
     facts_url: str
+    quotas: tuple[QuotaBar, ...]
+    quotas_url: str
     tabs: tuple[Tab, ...]
     tabs_url: str
     table: RequestTable
@@ -169,6 +172,8 @@ class RequestsPage:
             listing=listing,
             facts=facts_of(request, slice_, tally),
             facts_url=listing.url(part="facts"),
+            quotas=quota_bars(slice_),
+            quotas_url=listing.url(part="quotas"),
             tabs=listing.tabs(tally.counts),
             tabs_url=listing.url(part="tabs"),
             table=RequestTable.build(request, listing),

@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from egs.pages.access import PageRequest, signed_in
+from portal_user.pages.quota_bars import quota_bars
 from portal_user.pages.request_facts import facts_of
 from portal_user.pages.requests import GROUPS, Listing, RequestsPage, RequestTable
 from portal_user.pages.workspaces import WorkspacesPage
@@ -29,6 +30,8 @@ def workspace(request: PageRequest, slice: str) -> HttpResponse:
     if part == "facts":
         facts = {"facts": facts_of(request, slice_, listing.tally()), "url": request.get_full_path()}
         return render(request, "user/requests_facts.html", {**facts, "now": request.now})
+    if part == "quotas":
+        return render(request, "user/requests_quotas.html", {"quotas": quota_bars(slice_), "url": request.get_full_path()})
     if part == "tabs":
         return render(request, "user/requests_tabs.html", {"tabs": listing.tabs(listing.tally().counts), "url": request.get_full_path()})
     if part in GROUPS:

@@ -12,14 +12,16 @@ import pytest
 from egs.clock import db_now
 from gpr.models import Gpr, PromiseMove
 from inventory.models import Reservation, StepResult
+from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
+from tests.builders import SHAPE
 from worker_agent.protocol import Outcome
 
 READS = ["me/", "gprs/", "queue/", "projects/", "slices/", "slices/vision/", "slices/vision/members/", "slices/vision/namespaces/"]
 READS += ["clusters/", "clusters/aurora/", "nodes/", "nodes/aurora-0/", "nodes/aurora-1/", "gpus/", "shapes/", "schedule/", "events/"]
-READS += ["tokens/", "gprs/{gpr}/", "gprs/{gpr}/steps/"]
+READS += ["tokens/", "quotas/", "gprs/{gpr}/", "gprs/{gpr}/steps/"]
 
 
 @pytest.fixture
@@ -34,7 +36,11 @@ def canaries(world: World) -> set[str]:
     step = StepResult.objects.create(
         reservation=row, step="drain", attempt=1, outcome=Outcome.FAILED, started_at=db_now(), ended_at=db_now(), log="canary-log"
     )
-    objects = [world.foreign_slice, world.foreign_slice.project, running, waiting, asking, row, people.outsider]
+    quotas = [
+        Quota.objects.create(**of, shape=SHAPE, created_at=db_now())
+        for of in ({"slice": world.foreign_slice}, {"project": world.foreign_slice.project})
+    ]
+    objects = [*quotas, world.foreign_slice, world.foreign_slice.project, running, waiting, asking, row, people.outsider]
     return {"canary", "outsider", *(str(item.pk) for item in objects), *(f'"id":{pk},' for pk in (step.pk,))}
 
 
@@ -109,6 +115,9 @@ def foreign_paths(world: World) -> Iterator[tuple[str, str, str, Any]]:
         ]:
             yield method, f"slices/{ref}/{tail}", f"slices/{nowhere}/{tail}", body
     yield "GET", "projects/canary-project/", "projects/nowhere/", None
+    for quota in Quota.objects.all():
+        for method, body in (("GET", None), ("PATCH", {"most_gpus": 5}), ("DELETE", None)):
+            yield method, f"quotas/{quota.pk}/", f"quotas/{nothing}/", body
     strange = factories.cluster("canary-cluster", nodes=1)
     for method, tail, body in [("GET", "", None), ("POST", "join-token/", {}), ("POST", "disable/", {})]:
         yield method, f"clusters/canary-cluster/{tail}", f"clusters/nowhere/{tail}", body
@@ -151,10 +160,11 @@ def test_ids_in_bodies_are_no_oracle_either(owner: Caller, world: World, canarie
 def test_filters_and_counts_are_no_oracle(owner: Caller, world: World, canaries: set[str]) -> None:
     foreign = Gpr.objects.get(name="canary-running")
     row = Reservation.objects.get(gpr=foreign)
-    for path in ("gprs/", "queue/", "events/", "schedule/", "nodes/", "gpus/"):
+    for path in ("gprs/", "queue/", "events/", "schedule/", "nodes/", "gpus/", "quotas/"):
         for query in (
             {"slice": world.foreign_slice.pk},
             {"slice": "canary-slice"},
+            {"project": "canary-project"},
             {"gpr": foreign.pk},
             {"gpr": "canary-running"},
             {"owner": "outsider"},

@@ -17,6 +17,7 @@ from egs.clock import db_now
 from gpr.models import Gpr, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
+from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
@@ -107,6 +108,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "slices/<slice>/namespaces/"): Row(SEE),
     ("POST", "slices/<slice>/namespaces/"): Row(change(201), {"name": "new", "cluster": "aurora"}),
     ("DELETE", "slices/<slice>/namespaces/<namespace>/"): Row(change(204)),
+    ("GET", "quotas/"): Row(LIST),
+    ("POST", "quotas/"): Row(for_admin(201), {"project": "tenant", "shape": SHAPE}),
+    ("GET", "quotas/<pk>/"): Row(SEE),
+    ("PATCH", "quotas/<pk>/"): Row(for_admin(200), {"most_gpus": 5}),
+    ("DELETE", "quotas/<pk>/"): Row(for_admin(204)),
     ("GET", "clusters/"): Row(LIST),
     ("POST", "clusters/"): Row(for_admin(201), {"name": "new"}),
     ("GET", "clusters/<ref>/"): Row(SEE_SHARED),
@@ -188,7 +194,8 @@ def place(world: World) -> dict[str, str]:
     )
     asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=SOON, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
     series = series_create(actor=world.people.owner, ask=asked, now=db_now())
-    names = {"user": "teammate", "namespace": "train", "slice": "vision"}
+    quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
+    names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
     return {**names, "tokens": str(token.pk), "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 
@@ -227,7 +234,8 @@ def test_each_persona_gets_the_answer_of_the_table(
     gpr = row.gpr(world.slice, world.people.owner)
     held = factories.held(gpr)
     kind = template.split("/", maxsplit=1)[0]
-    refs = {**place, "pk": str(gpr.pk), "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
+    pk = place["quota"] if kind == "quotas" else str(gpr.pk)
+    refs = {**place, "pk": pk, "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
     body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}
 

@@ -15,7 +15,7 @@ from gpr.models import Gpr, GprState, Promise
 from inventory.models import Cluster, Reservation, StepResult
 from inventory.services.reservations import HoldSpec, reservations_hold
 from journal.models import Event
-from slices.models import Membership, Namespace, Project, Role, Slice
+from slices.models import Membership, Namespace, Project, Quota, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
@@ -90,6 +90,7 @@ def tenants(world: World, count: int) -> None:
         cluster = Cluster.objects.create(name=f"c{uuid4()}", created_at=now)
         project = Project.objects.create(name=f"p{uuid4()}", created_at=now)
         slice_ = Slice.objects.create(name=f"s{uuid4()}", project=project, created_at=now)
+        Quota.objects.create(project=project, shape=SHAPE, created_at=now)
         slice_.clusters.add(cluster, world.cluster)
         Membership.objects.create(slice=slice_, user=world.people.owner, role=Role.OWNER)
         Membership.objects.create(slice=world.slice, user=factories.user(f"u{uuid4()}"), role=Role.VIEWER)
@@ -112,6 +113,7 @@ LISTS: dict[str, Callable[[World, int], None]] = {
     "gprs/{stepped}/steps/": steps,
     "projects/": tenants,
     "slices/": tenants,
+    "quotas/": tenants,
     "clusters/": tenants,
     "slices/vision/members/": tenants,
     "slices/vision/namespaces/": tenants,

@@ -20,9 +20,11 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from egs.clock import db_now
 from gpr.models import PromiseMove
 from inventory.models import StepResult
+from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import World
+from tests.builders import SHAPE
 from worker_agent.protocol import Outcome
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -66,6 +68,7 @@ def gpr_id(world: World) -> str:
     StepResult.objects.create(
         reservation=row, step="drain", attempt=1, outcome=Outcome.OK, started_at=now, ended_at=now, log="log", evidence={"gpus": 8}
     )
+    Quota.objects.create(slice=world.slice, shape=SHAPE, guaranteed_gpus=8, most_gpus=12, created_at=now)
     return str(waiting.pk)
 
 
@@ -77,7 +80,9 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train"}
     for found in schema.get_all_operations():
         operation = found.ok()
-        exercise(operation, mode, headers, {**places, "ref": REFS.get(operation.path.split("/")[3], "")})
+        kind = operation.path.split("/")[3]
+        own = {"id": str(Quota.objects.get().pk)} if kind == "quotas" else {}
+        exercise(operation, mode, headers, {**places, **own, "ref": REFS.get(kind, "")})
 
 
 def exercise(operation: Any, mode: GenerationMode, headers: dict[str, str], places: dict[str, str]) -> None:

@@ -48,6 +48,8 @@ ADMIN_PAGES = {
     "clusters": "/admin/clusters/",
     "maintenance": "/admin/maintenance/",
     "maintenance-announce": "/admin/maintenance/announce/?{announced}",
+    "quotas": "/admin/quotas/",
+    "quota-give": "/admin/quotas/create/",
     "schedule": "/admin/schedule/",
     "schedule-table": "/admin/schedule/?as=table",
 }
@@ -112,6 +114,11 @@ def _work(api: Api) -> dict[str, str]:
 
     def state(gpr: str, *wanted: str) -> bool:
         return api.get(f"/gprs/{gpr}/")["state"] in wanted
+
+    for owner in ({"project": "perception", "guaranteed_gpus": 16}, {"project": "foundation", "guaranteed_gpus": 8, "most_gpus": 24}):
+        api.post("/quotas/", {"shape": "H100-80GB", **owner})
+    for owner in ({"slice": "vision", "guaranteed_gpus": 8, "most_gpus": 32}, {"slice": "language", "guaranteed_gpus": 4}):
+        api.post("/quotas/", {"shape": "H100-80GB", **owner})
 
     ended = ask("tokenizer-check", "vision")
     wait_for("ACTIVE", lambda: state(ended, "ACTIVE"), within_s=START_S)

@@ -31,7 +31,7 @@ def admin(house: House) -> Client:
 def pages_of(house: House) -> list[str]:
     node = house.cluster.nodes.first()
     assert node is not None
-    lists = ["/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/schedule/", "/admin/schedule/?as=table"]
+    lists = ["/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/quotas/", "/admin/schedule/", "/admin/schedule/?as=table"]
     own = [f"/admin/queue/{house.waits.pk}/", f"/admin/inventory/{node.pk}/"]
     questions = [f"/admin/inventory/{node.pk}/cordon/", f"/admin/clusters/{house.cluster.pk}/disable/"]
     return [*lists, *own, *questions]

@@ -12,6 +12,8 @@ from egs.clock import db_now
 from gpr.models import Gpr
 from inventory.models import Cluster, Node
 from journal.models import Event
+from slices.models import Quota
+from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -44,20 +46,29 @@ def node_of(house: House) -> Node:
 def act_urls(house: House) -> list[str]:
     gprs = [f"/admin/queue/{getattr(house, which).pk}/{act}/" for which, act in GPR_ACTS]
     nodes = [f"/admin/inventory/{node_of(house).pk}/{act}/" for act in NODE_ACTS]
-    return [*gprs, *nodes, *(f"/admin/clusters/{house.cluster.pk}/{act}/" for act in CLUSTER_ACTS)]
+    clusters = [f"/admin/clusters/{house.cluster.pk}/{act}/" for act in CLUSTER_ACTS]
+    quota, _ = Quota.objects.get_or_create(slice=house.slice, shape=SHAPE, defaults={"created_at": db_now()})
+    quotas = ["/admin/quotas/create/", f"/admin/quotas/{quota.pk}/", f"/admin/quotas/{quota.pk}/delete/"]
+    return [*gprs, *nodes, *clusters, *quotas]
 
 
 def books() -> list[Any]:
-    rows = (Gpr.objects.order_by("pk"), Node.objects.order_by("pk"), Cluster.objects.order_by("pk"), Event.objects.order_by("pk"))
+    rows = (
+        Gpr.objects.order_by("pk"),
+        Node.objects.order_by("pk"),
+        Cluster.objects.order_by("pk"),
+        Event.objects.order_by("pk"),
+        Quota.objects.order_by("pk"),
+    )
     return [list(each.values()) for each in rows]
 
 
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["page", "dialog"])
 def test_no_act_is_asked_or_done(headers: dict[str, str], house: House, reader: Client, writer: Client) -> None:
     Cluster.objects.update(rewound_at=db_now())
-    before = books()
+    urls, before = act_urls(house), books()
 
-    for url in act_urls(house):
+    for url in urls:
         asked, sent = reader.get(url, headers=headers), reader.post(url, {"why": "x", "version": 1, "priority": 5}, headers=headers)
         assert (asked.status_code, sent.status_code) == (403, 403), url
         said = asked.headers["HX-Trigger"] if headers else asked.content.decode()
@@ -73,21 +84,22 @@ def test_pages_give_the_reason_in_the_place_of_acts(house: House, reader: Client
     inspected = [f"/admin/queue/{gpr.pk}/" for gpr in (house.waits, house.held, house.runs)]
     offered = act_urls(house)
 
-    for path in (*inspected, node, "/admin/clusters/", "/admin/queue/", "/admin/inventory/", "/admin/schedule/"):
+    for path in (*inspected, node, "/admin/clusters/", "/admin/quotas/", "/admin/queue/", "/admin/inventory/", "/admin/schedule/"):
         shown = reader.get(path).content.decode()
         assert [url for url in offered if url in shown] == [], path
         assert 'method="post" action="/admin/' not in shown, path
-        assert (READ_ONLY in shown) == (path in {*inspected, node, "/admin/clusters/"}), path
+        assert (READ_ONLY in shown) == (path in {*inspected, node, "/admin/clusters/", "/admin/quotas/"}), path
         assert READ_ONLY not in writer.get(path).content.decode(), path
     assert READ_ONLY in reader.get(inspected[0], headers=HTMX).content.decode()
 
 
 def test_who_may_write_is_offered_each_act_where_it_suits(house: House, writer: Client) -> None:
     Cluster.objects.update(rewound_at=db_now())
-    paths = [*(f"/admin/queue/{gpr.pk}/" for gpr in (house.waits, house.held, house.runs)), "/admin/clusters/"]
+    offered = act_urls(house)
+    paths = [*(f"/admin/queue/{gpr.pk}/" for gpr in (house.waits, house.held, house.runs)), "/admin/clusters/", "/admin/quotas/"]
     paths.append(f"/admin/inventory/{node_of(house).pk}/")
 
     shown = "".join(writer.get(path).content.decode() for path in paths)
 
     elsewhere = {f"/admin/inventory/{node_of(house).pk}/uncordon/", f"/admin/clusters/{house.cluster.pk}/enable/"}
-    assert {url for url in act_urls(house) if url not in shown} == elsewhere
+    assert {url for url in offered if url not in shown} == elsewhere

@@ -16,7 +16,9 @@ from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
+from slices.quotas import quota_create
 from tests import factories
+from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
 from tests.pages.user_world import form
 
@@ -27,13 +29,14 @@ NAMES = [str(page.name) for page in PAGES]
 # Which query parameters make a page answer with a part of itself.
 PARTS = {
     "workspaces": ["list"],
-    "workspace": ["facts", "tabs", "axis", "provisioned", "pending", "ended"],
+    "workspace": ["facts", "quotas", "tabs", "axis", "provisioned", "pending", "ended"],
     "bookings": ["list"],
     "gpr": ["now", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
     "admin-inventory": ["rows"],
     "admin-node": ["rows"],
     "admin-clusters": ["rows"],
+    "admin-quotas": ["rows"],
     "admin-schedule": ["head", "aurora"],
     "admin-maintenance": ["rows"],
 }
@@ -61,6 +64,8 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=[series(house).pk])
     if name == "admin-maintenance-cancel":
         return reverse(name, args=[maintenance(house).pk])
+    if name in {"admin-quota", "admin-quota-delete"}:
+        return reverse(name, args=[quota_create(owner=house.slice, shape=SHAPE, change={}, actor=None, now=db_now()).pk])
     pattern = next(page for page in PAGES if page.name == name).pattern
     keys = set(pattern.converters)
     return reverse(name, kwargs={key: "vision" if key == "slice" else gprs.get(name, house.waits).pk for key in keys})

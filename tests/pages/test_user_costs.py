@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 QUERIES_MAX = 15
 # The whole queue is read for each question to the planner: what runs, what waits, on which nodes, with which promises.
-PLAN_QUERIES = 9
+PLAN_QUERIES = 10
 
 
 @pytest.fixture

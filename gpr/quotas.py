@@ -1,0 +1,71 @@
+"""How quotas stand: what is held and wanted under each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Count, Max, Sum
+
+from egs.words import number
+from gpr.models import Gpr, GprState
+from inventory.models import Node, ReservationState, ReservedGpu
+from slices.models import Quota
+
+# Slice, project and shape -> GPUs.
+Counts = Counter[tuple[UUID, UUID, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of a quota, in GPUs of its shape. `wanted_gpus`: of queued requests that name this shape."""
+
+    quota: Quota
+    held_gpus: int
+    wanted_gpus: int
+
+    @property
+    def borrowed_gpus(self) -> int:
+        """Held beyond the guarantee: others who are entitled to them may take them back, after a notice."""
+        return max(self.held_gpus - self.quota.guaranteed_gpus, 0)
+
+    @property
+    def note(self) -> str:
+        """What follows when a limit was set below what is held."""
+        most = self.quota.most_gpus
+        if most is None or self.held_gpus <= most:
+            return ""
+        held = f"{number(self.held_gpus)} are held, more than the {number(most)} allowed"
+        return f"{held}: nothing is taken away, and nothing new starts until less is held."
+
+
+def standings(quotas: Iterable[Quota]) -> list[Standing]:
+    """In the order given. Three queries, however many there are."""
+    quotas = list(quotas)
+    projects = {quota.tenant.pk for quota in quotas}
+    held, wanted = _held(projects), _wanted(projects)
+    return [Standing(quota, _under(quota, held), _under(quota, wanted)) for quota in quotas]
+
+
+def _under(quota: Quota, counts: Counts) -> int:
+    owner = quota.owner.pk
+    return sum(count for (slice_id, project_id, shape), count in counts.items() if shape == quota.shape and owner in {slice_id, project_id})
+
+
+def _held(projects: set[UUID]) -> Counts:
+    rows = ReservedGpu.objects.filter(state=ReservationState.HELD, reservation__slice__project__in=projects).order_by()
+    kinds = rows.values_list("reservation__slice", "reservation__slice__project", "gpu__node__shape")
+    return Counter({(slice_id, project_id, shape): n for slice_id, project_id, shape, n in kinds.annotate(n=Count("pk"))})
+
+
+def _wanted(projects: set[UUID]) -> Counts:
+    """Whole nodes count as the largest of their shape."""
+    largest = dict(Node.objects.filter(gone_at=None).order_by().values_list("shape").annotate(Max("gpu_count")))
+    rows = Gpr.objects.filter(state=GprState.QUEUED, slice__project__in=projects).exclude(shape="").order_by()
+    kinds = rows.values_list("slice", "slice__project", "shape", "gpus_per_node").annotate(Sum("nodes"))
+    counts: Counts = Counter()
+    for slice_id, project_id, shape, gpus_per_node, nodes in kinds:
+        counts[slice_id, project_id, shape] += nodes * (gpus_per_node or largest.get(shape, 0))
+    return counts

@@ -1,0 +1,108 @@
+"""Quotas by project: what each and its workspaces are guaranteed, and at most may hold, and what stands under them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from uuid import UUID
+
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest, why_not_write
+from egs.pages.paging import page_of, url_with
+from egs.pages.parts import ListFoot, Meter
+from egs.pages.shell import Shell
+from gpr.quotas import Standing, standings
+from inventory.selectors import shapes_known
+from portal_admin.pages.nav import admin_shell
+from portal_admin.pages.queue import Mark
+from slices.models import Project
+from slices.selectors import QUOTA_ORDER, quotas_visible_to
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """`mark` None: it is the project's own."""
+
+    id: UUID
+    mark: Mark | None
+    name: str
+    shape: str
+    guaranteed: int
+    most: int | None
+    held: int
+    borrowed: int
+    wanted: int
+    note: str
+    meter: Meter
+
+    @classmethod
+    def of(cls, standing: Standing) -> QuotaRow:
+        quota = standing.quota
+        return cls(
+            id=quota.pk,
+            mark=Mark.of(quota.slice) if quota.slice else None,
+            name=f"{quota.shape} of {quota.owner.name}",
+            shape=quota.shape,
+            guaranteed=quota.guaranteed_gpus,
+            most=quota.most_gpus,
+            held=standing.held_gpus,
+            borrowed=standing.borrowed_gpus,
+            wanted=standing.wanted_gpus,
+            note=standing.note,
+            meter=Meter(standing.held_gpus, guaranteed_count=quota.guaranteed_gpus, limit_count=quota.most_gpus),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaGroup:
+    """Of one project."""
+
+    id: str
+    name: str
+    told: str
+    rows: tuple[QuotaRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasPage:
+    shell: Shell
+    groups: tuple[QuotaGroup, ...]
+    foot: ListFoot
+    url: str  # of its fragment
+    read_only: str  # why there are no acts
+    why_none: str  # why none can be made yet; empty when one can
+
+    @classmethod
+    def build(cls, request: PageRequest) -> QuotasPage:
+        url = reverse("admin-quotas")
+        found = page_of(request, quotas_visible_to(request.user), ordering=QUOTA_ORDER)
+        return cls(
+            shell=admin_shell(request, page="quotas"),
+            groups=_groups(standings(found.rows)),
+            foot=ListFoot(
+                previous_url=url_with(url, {"cursor": found.previous}) if found.previous else "",
+                next_url=url_with(url, {"cursor": found.next}) if found.next else "",
+            ),
+            url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "rows"}),
+            read_only=why_not_write(request),
+            why_none=_why_none(),
+        )
+
+
+def _groups(found: Sequence[Standing]) -> tuple[QuotaGroup, ...]:
+    groups = []
+    for number, (project, members) in enumerate(groupby(found, key=lambda standing: standing.quota.tenant)):
+        rows = tuple(QuotaRow.of(standing) for standing in members)
+        guaranteed = sum(row.guaranteed for row in rows if row.mark is None)
+        told = f"{words.plural(guaranteed, 'GPU')} guaranteed" if guaranteed else "nothing guaranteed"
+        groups.append(QuotaGroup(f"quotas-{number}", project.name, told, rows))
+    return tuple(groups)
+
+
+def _why_none() -> str:
+    if not Project.objects.exists():
+        return "There is no project yet."
+    return "" if shapes_known() else "There are no GPUs yet: quotas are given by their shape."

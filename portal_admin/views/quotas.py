@@ -1,0 +1,122 @@
+"""Quotas: the list, and making, changing and deleting one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Unpack
+from uuid import UUID
+
+from django import forms
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from egs.errors import EgsError, InvalidInput, NotFound
+from egs.pages.access import PageRequest, admin_only, needs_write
+from egs.pages.asking import UNPROCESSABLE
+from egs.pages.refusals import refusal_of
+from egs.pages.toasts import done
+from gpr.quotas import standings
+from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm
+from portal_admin.pages.nav import admin_shell
+from portal_admin.pages.question import Question
+from portal_admin.pages.quotas import QuotasPage
+from portal_admin.views.asking import ask
+from slices.models import Project, Quota, Slice
+from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete, terms, whose
+from slices.selectors import quota_for
+
+RULES = (
+    "Guaranteed GPUs are there whenever they are asked for. What is idle may be borrowed beyond that, and is given back, after a notice, "
+    "when somebody asks for what he is guaranteed. What workspaces are guaranteed comes out of what their project is guaranteed."
+)
+
+
+@require_GET
+@admin_only
+def quotas(request: PageRequest) -> HttpResponse:
+    """`?part=rows` is the table alone."""
+    page = QuotasPage.build(request)
+    template = "admin/quota_rows.html" if request.GET.get("part") == "rows" else "admin/quotas.html"
+    return render(request, template, {"page": page, "shell": page.shell})
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def create(request: PageRequest) -> HttpResponse:
+    def make(owner: Project | Slice, shape: str, why: str, **change: Unpack[QuotaChange]) -> Quota:
+        return quota_create(owner=owner, shape=shape, change=change, actor=request.user, now=request.now, why=why)
+
+    form = QuotaForm(_sent(request))
+    url = reverse("admin-quota-create")
+    return _decide(request, _question(request, form, "Give a quota", RULES, "Give quota", url), make)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def change(request: PageRequest, pk: UUID) -> HttpResponse:
+    quota = quota_for(request.user, pk)
+
+    def alter(why: str, **change: Unpack[QuotaChange]) -> Quota:
+        return quota_change(quota=quota, change=change, actor=request.user, now=request.now, why=why)
+
+    form = QuotaTermsForm(_sent(request), initial={"guaranteed_gpus": quota.guaranteed_gpus, "most_gpus": quota.most_gpus})
+    title, url = f"Change the quota of {quota.shape} for {whose(quota)}?", reverse("admin-quota", args=[pk])
+    return _decide(request, _question(request, form, title, RULES, "Change quota", url), alter)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def delete(request: PageRequest, pk: UUID) -> HttpResponse:
+    quota = quota_for(request.user, pk)
+
+    def remove(why: str) -> None:
+        quota_delete(quota=quota, actor=request.user, now=request.now, why=why)
+
+    title, url = f"Delete the quota of {quota.shape} for {whose(quota)}?", reverse("admin-quota-delete", args=[pk])
+    text = "Then nothing is guaranteed to it, and no limit of its own holds. What it holds, it keeps until its time is over."
+    question = _question(request, OptionalReasonForm(_sent(request)), title, text, "Delete quota", url)
+    return _decide(request, replace(question, is_plain=False), remove)
+
+
+def _sent(request: PageRequest) -> QueryDict | None:
+    return request.POST if request.method == "POST" else None
+
+
+def _question(request: PageRequest, form: forms.Form, title: str, text: str, verb: str, url: str) -> Question:
+    shell = admin_shell(request, page="quotas")
+    return Question(title, text, verb, url, back_url=reverse("admin-quotas"), form=form, shell=shell, is_plain=True)
+
+
+def _decide(request: PageRequest, question: Question, do: Callable[..., Quota | None]) -> HttpResponse:
+    """Asked by GET; what was typed stays while it is refused."""
+    form = question.form
+    if not form.is_bound:
+        return ask(request, question)
+    if not form.is_valid():
+        return ask(request, question, status=UNPROCESSABLE)
+    try:
+        quota = do(**form.cleaned_data)
+    except NotFound:
+        raise
+    except InvalidInput as error:
+        for field, texts in error.extra["errors"].items():
+            form.add_error(field, texts)
+        return ask(request, question, status=UNPROCESSABLE)
+    except EgsError as error:
+        told = refusal_of(error)
+        return ask(request, replace(question, refused=told.title, refused_why=told.detail), status=error.status)
+    return done(request, _told(quota), back_url=reverse("admin-quotas"), topics=("queue",))
+
+
+def _told(quota: Quota | None) -> str:
+    """With what follows when more is held than is allowed now."""
+    if quota is None:
+        return "The quota is deleted"
+    (standing,) = standings([quota])
+    return f"{quota}: {terms(quota)}. {standing.note}".strip()

@@ -1,0 +1,30 @@
+"""The quotas that hold for a workspace, its own and its project's, each as a bar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from egs.pages.parts import Meter
+from gpr.quotas import Standing, standings
+from slices.models import Slice
+from slices.selectors import quotas_of
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaBar:
+    label: str
+    meter: Meter
+    note: str
+
+    @classmethod
+    def of(cls, standing: Standing) -> QuotaBar:
+        quota = standing.quota
+        label = f"{quota.shape} of this workspace" if quota.slice else f"{quota.shape} of project {quota.tenant.name}"
+        meter = Meter(standing.held_gpus, guaranteed_count=quota.guaranteed_gpus, limit_count=quota.most_gpus)
+        return cls(label, meter, standing.note)
+
+
+def quota_bars(slice_: Slice) -> tuple[QuotaBar, ...]:
+    """By shape, its own first. One query where there are none."""
+    found = sorted(quotas_of(slice_), key=lambda quota: (quota.shape, quota.slice is None))
+    return tuple(QuotaBar.of(standing) for standing in standings(found)) if found else ()

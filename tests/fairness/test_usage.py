@@ -1,0 +1,167 @@
+"""Use is written down when nodes are back, counted on the fly until then, and decides whose turn it is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from gpr.allocator import tick
+from gpr.fairness import faded, usage_load, use_of
+from gpr.models import Gpr, GprState, ProjectUsage
+from gpr.selectors import queue_positions, queue_visible_to
+from gpr.services.ending import gpr_release
+from gpr.snapshot import snapshot_load
+from slices.models import Project, Slice
+from slices.quotas import quota_create
+from tests import factories
+from tests.api.conftest import Caller
+from tests.builders import NOW, SHAPE, make_project, make_slice
+from tests.lifecycle.stage import EXIT, Stage, fresh
+
+pytestmark = pytest.mark.django_db
+
+HOUR_S, DAY_S = 3600, 86_400
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def run(stage: Stage, seconds: float, **asked: Any) -> Gpr:
+    """A box that holds its nodes for so long, entry and exit included."""
+    gpr = stage.active(entry_s=5, duration_s=6 * DAY_S, **asked)
+    stage.after(seconds - 5)
+    gpr_release(gpr=gpr, actor=stage.owner, now=stage.now)
+    stage.say(gpr, *EXIT)
+    stage.tick()
+    return fresh(gpr)
+
+
+def test_use_is_added_when_the_nodes_are_back(stage: Stage) -> None:
+    run(stage, 3600, nodes=2)
+
+    usage = ProjectUsage.objects.get()
+    assert usage.project == stage.slice.project
+    assert usage.gpu_s == pytest.approx(use_of(8, 3600))
+    assert usage.summed_at == stage.now
+
+
+def test_a_second_box_is_added_to_what_is_left_of_the_first(stage: Stage) -> None:
+    run(stage, 3600, nodes=1)
+    stage.after(12 * HOUR_S)
+    run(stage, 7200, nodes=1, gpus_per_node=2)
+
+    assert ProjectUsage.objects.get().gpu_s == pytest.approx(faded(use_of(4, 3600), 14 * HOUR_S) + use_of(2, 7200))
+    assert usage_load(now=stage.now + timedelta(days=7))[str(stage.slice.project_id)] == pytest.approx(
+        faded(ProjectUsage.objects.get().gpu_s, 7 * DAY_S)
+    )
+
+
+def test_what_never_started_has_used_nothing(stage: Stage) -> None:
+    gpr = stage.submit(nodes=2)
+    stage.cluster.nodes.update(gone_at=stage.now)
+    stage.tick()
+
+    assert fresh(gpr).state == GprState.QUEUED
+    assert not ProjectUsage.objects.exists()
+
+
+def test_an_end_changes_nobody_s_share(stage: Stage) -> None:
+    """A box counts the same the moment before and after its nodes are back."""
+    gpr = stage.active(nodes=1, duration_s=5 * DAY_S)
+    other = make_slice(stage.cluster, owner=stage.owner)
+    stage.submit(other, nodes=2)
+    stage.after(18 * HOUR_S)
+    gpr_release(gpr=gpr, actor=stage.owner, now=stage.now)
+    before = snapshot_load(now=stage.now).shares
+    stage.say(gpr, *EXIT)
+    stage.tick()
+
+    assert snapshot_load(now=stage.now).shares == before
+    assert before[str(stage.slice.project_id)] > before[str(other.project_id)]
+
+
+def greedy(stage: Stage) -> tuple[Gpr, Gpr]:
+    """`stage.slice` has used both nodes for long; behind its next box wait a short one of its own project and a long one of `little`."""
+    stage.active(nodes=2, duration_s=6 * DAY_S)
+    stage.after(18 * HOUR_S)
+    much = make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project)
+    little = make_slice(stage.cluster, owner=stage.owner)
+    short, long = stage.submit(much, nodes=2, duration_s=3600), stage.submit(little, nodes=2, duration_s=7200)
+    stage.tick()
+    return fresh(short), fresh(long)
+
+
+def test_whose_project_used_less_goes_first_among_equals_in_priority(stage: Stage) -> None:
+    short, long = greedy(stage)
+
+    assert short.turn_share > 0 > long.turn_share
+    assert list(queue_visible_to(stage.admin)) == [long, short]
+    assert queue_positions([short]) == {short.pk: 2}
+    assert queue_positions([short, long]) == {long.pk: 1, short.pk: 2}
+
+
+def test_priority_stands_above_it(stage: Stage) -> None:
+    short, long = greedy(stage)
+
+    first = stage.submit(make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project), nodes=2, priority=150)
+
+    assert list(queue_visible_to(stage.admin)) == [first, long, short]
+
+
+def test_a_half_life_of_an_hour_forgets_a_day(stage: Stage, settings: Settings) -> None:
+    settings.EGS_FAIRNESS_HALF_LIFE_S = 3600
+    run(stage, 3600, nodes=2)
+    stage.after(2 * DAY_S)
+
+    assert set(snapshot_load(now=stage.now).shares.values()) == {0}
+
+
+def test_an_estimate_knows_the_share(stage: Stage) -> None:
+    greedy(stage)
+    loaded = snapshot_load(now=stage.now)
+    gpr = Gpr(slice=stage.slice, shape=SHAPE, nodes=1, duration_s=60, remaining_s=60)
+
+    assert loaded.candidate(gpr, []).share == loaded.shares[str(stage.slice.project_id)] > 0
+
+
+def test_the_planner_is_told_of_every_quota(stage: Stage) -> None:
+    give: list[tuple[Project | Slice, int, int | None]] = [(stage.slice.project, 8, None), (stage.slice, 4, 6)]
+    for owner, guaranteed, most in give:
+        quota_create(owner=owner, shape=SHAPE, change={"guaranteed_gpus": guaranteed, "most_gpus": most}, actor=None, now=NOW)
+
+    quotas = snapshot_load(now=NOW).snapshot.quotas
+
+    assert {(quota.owner, quota.shape, quota.guaranteed, quota.most) for quota in quotas} == {
+        (str(owner.pk), SHAPE, guaranteed, most) for owner, guaranteed, most in give
+    }
+
+
+def test_quotas_and_use_cost_a_query_each_however_many_there_are(stage: Stage, django_assert_num_queries: Any) -> None:
+    for _ in range(9):
+        quota_create(owner=make_project(), shape=SHAPE, change={}, actor=None, now=NOW)
+    with django_assert_num_queries(7):
+        snapshot_load(now=NOW)
+
+
+def test_the_api_pages_the_queue_in_that_order() -> None:
+    people = factories.make_people()
+    cluster = factories.cluster("aurora")
+    gprs = [factories.gpr(factories.make_slice(cluster, owner=people.owner), people.owner, nodes=2) for _ in range(4)]
+    tick()
+    waiting = [gpr for gpr in gprs if fresh(gpr).state == GprState.QUEUED]
+    for share, gpr in zip((3, -2, 1), waiting, strict=True):
+        Gpr.objects.filter(pk=gpr.pk).update(turn_share=share)
+    admin = Caller(factories.token(people.admin))
+
+    pages = [admin.get("queue/", page_size=1)]
+    while following := pages[-1].json()["next"]:
+        pages.append(admin.get(following))
+
+    listed = [row["id"] for page in pages for row in page.json()["results"]]
+    assert listed == [str(waiting[n].pk) for n in (1, 2, 0)]
+    assert admin.get(pages[-1].json()["previous"]).json()["results"][0]["id"] == listed[1]
