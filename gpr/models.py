@@ -11,6 +11,8 @@ from django.db.models import Q
 from inventory.models import Cluster
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
+TURN_AT_HELP = "Its age among equals: that in the queue, but for an administrator's move."
+
 
 class GprState(models.TextChoices):
     PENDING_APPROVAL = "PENDING_APPROVAL", "Waiting for approval"
@@ -79,6 +81,10 @@ class Gpr(models.Model):
     version = models.PositiveBigIntegerField(default=1)
     approval_reasons = models.JSONField(default=list, help_text="The rules that made it wait for approval, as sentences.")
     queued_at = models.DateTimeField(null=True, blank=True, help_text="Its age in the queue; kept when it is queued again.")
+    turn_at = models.DateTimeField(null=True, blank=True, help_text=TURN_AT_HELP)
+    # Where an administrator put it among those of its priority: as if it were of that share and had so much work. Null: nowhere.
+    place_share = models.SmallIntegerField(null=True, blank=True)
+    place_key = models.PositiveBigIntegerField(null=True, blank=True)
     remaining_s = models.PositiveBigIntegerField(help_text="Of the duration, what it has not had yet.")
     run = models.PositiveIntegerField(default=0, help_text="How often it was started.")
     entry_attempts = models.PositiveIntegerField(default=0, help_text="Of those, how many in a row failed on the way in.")
@@ -115,7 +121,7 @@ class Gpr(models.Model):
             ),
         ]
         indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["-priority", "turn_share", "turn_key", "queued_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
+            models.Index(fields=["-priority", "turn_share", "turn_key", "turn_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
             models.Index(fields=["state"], condition=Q(state__in=["PROVISIONING", "ACTIVE", "EXITING"]), name="gpr_provisioned"),
             models.Index(fields=["slice", "-created_at"], name="gpr_of_slice"),
         ]

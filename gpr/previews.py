@@ -1,7 +1,7 @@
 """What a decision of an administrator would change, told before it is made.
 
 A changed copy of the queue is planned by the real planner, and its starts are held against those that pages show now; nothing is written.
-Starts of others may move up by it, or be later than planned, but no promise moves: see gpr.planner.engine.
+Starts of others may move up by it, or be later than planned; promises move by maintenance and by moves in the order alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from django.conf import settings
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause
-from gpr.planner.snapshot import Request, Snapshot
+from gpr.planner.snapshot import Moved, Request, Snapshot
 from gpr.selectors import queue_positions
 from gpr.services.ending import goes_back, left_s
+from gpr.services.moving import MoveTo, spot_for
 from gpr.services.requests import spec_of
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import approval_reasons
@@ -94,6 +95,15 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
     return _compare(gpr, loaded, replace(loaded.snapshot, queue=queue))
 
 
+def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
+    """Whose promise gives way shows as a later start. Raises as `gpr_move`."""
+    spot, loaded = spot_for(gpr, to), snapshot_load(now=now)
+    others = tuple(request for request in loaded.snapshot.queue if request.id != str(gpr.pk))
+    own = next(request for request in loaded.snapshot.queue if request.id == str(gpr.pk))
+    joined = _joined(replace(loaded.snapshot, queue=others), loaded, replace(own, place=spot.place), spot.at)
+    return _compare(gpr, loaded, replace(joined, moved=Moved(str(gpr.pk), spot.moved_behind)))
+
+
 def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
     loaded = snapshot_load(now=now, with_memory=True)
     request = loaded.candidate(gpr, gpr.clusters.all())
@@ -129,7 +139,7 @@ def _unchanged(gpr: Gpr) -> Preview:
 
 def _joined(snapshot: Snapshot, loaded: Loaded, newcomer: Request, queued_at: datetime) -> Snapshot:
     """With the newcomer at its age: those queued after it move back by one."""
-    ages = [(loaded.gprs[request.id].queued_at, request.id) for request in snapshot.queue]
+    ages = [(loaded.gprs[request.id].turn_at, request.id) for request in snapshot.queue]
     rank = sum(age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in ages)
     older, younger = snapshot.queue[:rank], snapshot.queue[rank:]
     queue = (*older, replace(newcomer, rank=rank), *(replace(request, rank=request.rank + 1) for request in younger))

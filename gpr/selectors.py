@@ -17,7 +17,7 @@ from slices.models import Role
 from slices.selectors import has_role, slices_visible_to
 
 # As the planner considers them (gpr/planner/waiting.py); the index gpr_queue is in this order.
-QUEUE_ORDER = ("-priority", "turn_share", "turn_key", "queued_at", "id")
+QUEUE_ORDER = ("-priority", "turn_share", "turn_key", "turn_at", "id")
 
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
@@ -90,11 +90,15 @@ def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
 
 
 def _position(gpr: Gpr) -> int:
-    is_older = Q(queued_at__lt=gpr.queued_at) | Q(queued_at=gpr.queued_at, pk__lt=gpr.pk)
-    has_less = Q(turn_key__lt=gpr.turn_key) | Q(turn_key=gpr.turn_key) & is_older
-    is_below = Q(turn_share__lt=gpr.turn_share) | Q(turn_share=gpr.turn_share) & has_less
-    ahead = Q(priority__gt=gpr.priority) | Q(priority=gpr.priority) & is_below
+    ahead = Q(priority__gt=gpr.priority) | Q(priority=gpr.priority) & before(gpr)
     return 1 + Gpr.objects.filter(ahead, state=GprState.QUEUED).count()
+
+
+def before(gpr: Gpr) -> Q:
+    """Of those of its priority, whoever is considered before it."""
+    is_older = Q(turn_at__lt=gpr.turn_at) | Q(turn_at=gpr.turn_at, pk__lt=gpr.pk)
+    has_less = Q(turn_key__lt=gpr.turn_key) | Q(turn_key=gpr.turn_key) & is_older
+    return Q(turn_share__lt=gpr.turn_share) | Q(turn_share=gpr.turn_share) & has_less
 
 
 def by_id(text: str) -> Q:

@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 
 from gpr.fairness import shares_of, usage_load
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
-from gpr.planner.snapshot import Arrival, Memory, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window
+from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, agent_is_live
@@ -170,7 +170,7 @@ def _second(moment: datetime | None) -> int:
 def gprs_waiting() -> QuerySet[Gpr]:
     """In the order of age, which breaks ties among equals."""
     waiting = Gpr.objects.filter(state=GprState.QUEUED).select_related("slice").prefetch_related("clusters", "slice__clusters")
-    return waiting.order_by("queued_at", "pk")
+    return waiting.order_by("turn_at", "pk")
 
 
 def pools_allowed(gpr: Gpr, pools: dict[str, PoolKey]) -> tuple[str, ...]:
@@ -302,4 +302,9 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         slot=slot,
         may_evict=gpr.may_evict,
         evictable=gpr.evictable,
+        place=place_of(gpr),
     )
+
+
+def place_of(gpr: Gpr) -> Place | None:
+    return None if gpr.place_share is None or gpr.place_key is None else Place(gpr.place_share, gpr.place_key)

@@ -5,7 +5,7 @@ Whoever writes slots holds the one Witness row: two who planned at once would pr
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,8 +21,8 @@ from gpr.planner.engine import plan
 from gpr.planner.pace import ENDS_FADING
 from gpr.planner.plan import Explanation, Placement, Plan, Remembered
 from gpr.planner.plan import PromiseMove as Move
+from gpr.planner.snapshot import Moved, Slot
 from gpr.planner.snapshot import Shadow as PlannerShadow
-from gpr.planner.snapshot import Slot
 from gpr.snapshot import SLACK, Loaded, at, snapshot_load
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
@@ -35,11 +35,11 @@ def witness_lock() -> None:
 
 
 @transaction.atomic
-def replan(*, now: datetime) -> tuple[Plan, Loaded]:
-    """Plan the whole queue and store the plan; starts nothing."""
+def replan(*, now: datetime, moved: Moved | None = None) -> tuple[Plan, Loaded]:
+    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator."""
     witness_lock()
     loaded = snapshot_load(now=now)
-    made = plan(loaded.snapshot)
+    made = plan(replace(loaded.snapshot, moved=moved))
     _store(made, loaded, now)
     return made, loaded
 

@@ -10,14 +10,17 @@ from django import forms
 
 from gpr.models import Gpr, GprState
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
-from portal_admin.forms import DecisionForm, PriorityForm, VerdictForm
+from gpr.services.moving import gpr_move
+from portal_admin.forms import DecisionForm, MoveForm, PriorityForm, VerdictForm
 
 WAITS = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """`do` takes the fields of the form by name. `done` says what came of it, with the name of the GPR."""
+    """`do` takes the fields of the form by name. `done` says what came of it, with the name of the GPR. The preview follows
+    `live_field` while it is typed.
+    """
 
     name: str
     label: str
@@ -28,6 +31,7 @@ class Act:
     done: str
     icon: str
     is_stop: bool = False
+    live_field: str = ""
 
     def suits(self, gpr: Gpr) -> bool:
         return gpr.state in self.states
@@ -52,6 +56,18 @@ PRIORITY = Act(
     do=gpr_set_priority,
     done="{name} has priority {priority}",
     icon="arrows-sort",
+    live_field="priority",
+)
+MOVE = Act(
+    name="move",
+    label="Move",
+    key="m",
+    states=frozenset({GprState.QUEUED}),
+    form=MoveForm,
+    do=gpr_move,
+    done="{name} is moved",
+    icon="arrows-up-down",
+    live_field="to",
 )
 REJECT = Act(
     name="reject",
@@ -78,4 +94,4 @@ EVICT = Act(
 
 
 def acts_for(gpr: Gpr) -> list[Act]:
-    return [act for act in (APPROVE, PRIORITY, REJECT, EVICT) if act.suits(gpr)]
+    return [act for act in (APPROVE, PRIORITY, MOVE, REJECT, EVICT) if act.suits(gpr)]

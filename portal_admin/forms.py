@@ -10,6 +10,7 @@ from uuid import UUID
 from django import forms
 
 from egs.pages.fields import PlainTextField
+from gpr.services.moving import MoveTo
 from inventory.selectors import shapes_known
 from slices.models import PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
@@ -40,6 +41,11 @@ class PriorityForm(DecisionForm):
         label="Priority", min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, help_text=f"{PRIORITY_MIN} to {PRIORITY_MAX}, higher first."
     )
     field_order = ("version", "priority", "why")
+
+
+class MoveForm(DecisionForm):
+    to = forms.ChoiceField(label="Where to", choices=MoveTo.choices, initial=MoveTo.UP, help_text="Among those of its priority.")
+    field_order = ("version", "to", "why")
 
 
 class PlainForm(forms.Form):

@@ -12,6 +12,7 @@ urlpatterns: list[URLPattern] = [
     path("queue/count/", queue.count, name="admin-queue-count"),
     path("queue/<uuid:pk>/", queue.inspect, name="admin-inspect"),
     path("queue/<uuid:pk>/priority/", acts.priority, name="admin-priority"),
+    path("queue/<uuid:pk>/move/", acts.move, name="admin-move"),
     path("queue/<uuid:pk>/evict/", acts.evict, name="admin-evict"),
     path("queue/<uuid:pk>/reject/", acts.reject, name="admin-reject"),
     path("queue/<uuid:pk>/approve/", acts.approve, name="admin-approve"),

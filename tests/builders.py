@@ -98,6 +98,7 @@ def make_gpr(slice_: Slice, *, state: GprState = GprState.QUEUED, owner: User | 
         "state": state,
         "state_changed_at": NOW,
         "queued_at": NOW,
+        "turn_at": NOW,
     }
     return Gpr.objects.create(**{**given, **fields})
 

@@ -30,6 +30,7 @@ from gpr.api.inputs import (
     GprAsk,
     GprCreate,
     GprPatch,
+    Move,
     PriorityChange,
     Verdict,
     Versioned,
@@ -42,11 +43,12 @@ from gpr.models import Gpr
 from gpr.selectors import QUEUE_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, with_nodes
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
+from gpr.services.moving import gpr_move
 from gpr.services.requests import CREATION_ROUTE, gpr_cancel, gpr_edit, gpr_submit, spec_of
 from gpr.spec import approval_reasons
 from inventory.models import StepResult
 
-ADMIN_ACTIONS = {"approve", "reject", "evict", "priority"}
+ADMIN_ACTIONS = {"approve", "reject", "evict", "priority", "move"}
 VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description="The one that you read: another answers 409.")
 
 
@@ -137,6 +139,12 @@ class GprViewSet(ApiViewSet[Gpr]):
     def priority(self, request: Request, pk: str) -> Response:
         """Change its place in the queue. No promise moves by it."""
         return self._do(pk, PriorityChange, gpr_set_priority)
+
+    @extend_schema(request=Move)
+    @action(detail=True, methods=["post"])
+    def move(self, request: Request, pk: str) -> Response:
+        """Put it before or behind others of its priority. Promises that give way move, with the cause `admin`."""
+        return self._do(pk, Move, gpr_move)
 
     def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None]) -> Response:
         """Every service takes the fields of its body by name."""

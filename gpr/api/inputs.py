@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from accounts.models import User
 from egs.rest.fields import NUMBER_MAX, Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber
+from gpr.services.moving import MoveTo
 from gpr.spec import GprSpec, duration_parse
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
@@ -102,6 +103,10 @@ class Eviction(Verdict):
 
 class PriorityChange(Decision):
     priority = WholeNumber()
+
+
+class Move(Decision):
+    to = serializers.ChoiceField(choices=MoveTo.choices, help_text="Among those of its priority.")
 
 
 def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:

@@ -11,7 +11,7 @@ from egs.errors import IllegalTransition, InvalidInput
 from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.services.ending import exit_begin
-from gpr.services.requests import gpr_update, promise_drop, promise_make, spec_of, to_its_queue
+from gpr.services.requests import gpr_update, no_place, promise_drop, promise_make, spec_of, to_its_queue
 from gpr.spec import approval_reasons
 from gpr.witness import witness_lock
 from journal.hints import TICK, hint
@@ -29,7 +29,8 @@ def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
         raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
     witness_lock()
     text = _because(f"{gpr.name} was approved.", why)
-    gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes={"queued_at": gpr.queued_at or now})
+    aged = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now}
+    gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes=aged)
     promise_make(gpr, now=now)
     hint(TICK)
 
@@ -67,7 +68,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
     old = gpr.priority
     # What an administrator gives needs no approval; what waits for approval waits for what is left to approve.
     reasons = approval_reasons(spec_of(gpr, priority=priority)) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons
-    gpr_update(gpr, {"priority": priority, "approval_reasons": reasons})
+    gpr_update(gpr, {"priority": priority, "approval_reasons": reasons, **no_place(gpr)})
     event_record(
         kind="gpr.priority_changed",
         message=_because(f"The priority of {gpr.name} went from {old} to {priority}.", why),

@@ -16,7 +16,7 @@ from gpr.evictions import notice_of, notice_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
-from gpr.services.requests import promise_drop
+from gpr.services.requests import no_place, promise_drop
 from gpr.snapshot import snapshot_load
 from gpr.witness import box_ended, witness_lock
 from inventory.models import ReservationState
@@ -73,6 +73,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
         changes: dict[str, Any] = {
             "end_reason": "",
             "explanation": {},
+            **no_place(gpr),
             "cluster": None,
             "provisioning_at": None,
             "active_at": None,

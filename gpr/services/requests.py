@@ -52,7 +52,7 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     gpr = _gpr_of(spec)
     gpr.owner, gpr.created_at, gpr.state_changed_at = actor, now, now
     gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
-    gpr.queued_at = None if reasons else now
+    gpr.queued_at = gpr.turn_at = None if reasons else now
     gpr.save(force_insert=True)
     gpr.clusters.set(spec.clusters)
     event_record(
@@ -128,6 +128,11 @@ def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
     gpr.version += 1
 
 
+def no_place(gpr: Gpr) -> dict[str, Any]:
+    """What an administrator's move gave it is over: it stands where it would by itself."""
+    return {"place_share": None, "place_key": None, "turn_at": gpr.queued_at}
+
+
 def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) -> None:
     """After a change: into the queue, or to approval, where it now belongs, and planned anew. The caller holds the witness.
 
@@ -138,7 +143,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         text = f"{gpr.name} needs approval: {' '.join(reasons)}"
         gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
     elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
-        changes = {"queued_at": gpr.queued_at or now}
+        changes = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now}
         text = f"{gpr.name} needs no approval any more."
         gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
     if gpr.state == GprState.QUEUED:

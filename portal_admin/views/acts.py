@@ -16,9 +16,10 @@ from egs.pages.asking import UNPROCESSABLE
 from egs.pages.refusals import refusal_of
 from egs.pages.toasts import done
 from gpr.models import Gpr
-from gpr.previews import preview_approval, preview_eviction, preview_priority, preview_withdrawal
+from gpr.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
 from gpr.selectors import gpr_for
-from portal_admin.acts import APPROVE, EVICT, PRIORITY, REJECT, Act
+from gpr.services.moving import MoveTo
+from portal_admin.acts import APPROVE, EVICT, MOVE, PRIORITY, REJECT, Act
 from portal_admin.forms import rebound
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import (
@@ -38,6 +39,13 @@ from portal_admin.views.asking import ask
 @needs_write
 def priority(request: PageRequest, pk: UUID) -> HttpResponse:
     return _decide(request, pk, PRIORITY)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def move(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _decide(request, pk, MOVE)
 
 
 @require_http_methods(["GET", "POST"])
@@ -97,8 +105,8 @@ def _gpr_for(request: PageRequest, pk: UUID, act: Act, *, why: EgsError | None =
 
 def _form_to_ask(request: PageRequest, act: Act, gpr: Gpr) -> forms.Form:
     """Of a GET; what has been typed already comes along, to see its preview."""
-    if act is PRIORITY and "priority" in request.GET:
-        typed = {name: request.GET.get(name, "") for name in ("priority", "why")}
+    if act.live_field and act.live_field in request.GET:
+        typed = {name: request.GET.get(name, "") for name in (act.live_field, "why")}
         return act.form({**typed, "version": gpr.version})
     return act.form(initial={"version": gpr.version, "priority": gpr.priority})
 
@@ -106,7 +114,7 @@ def _form_to_ask(request: PageRequest, act: Act, gpr: Gpr) -> forms.Form:
 def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, refused: EgsError | None = None) -> Question:
     title, verb = _WORDS[act.name]
     told = refusal_of(refused) if refused else None
-    chosen = _priority_in(form)
+    chosen = _chosen(form, act.live_field)
     return Question(
         title=title.format(name=gpr.name),
         text=about(gpr),
@@ -117,6 +125,7 @@ def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, ref
         shell=admin_shell(request, page="queue"),
         is_plain=not act.is_stop,
         effects=_effects(request, act, gpr, chosen),
+        is_live=act is MOVE,
         refused=told.title if told else "",
         refused_why=told.detail if told else "",
     )
@@ -124,27 +133,32 @@ def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, ref
 
 _WORDS = {
     "priority": ("Set the priority of {name}?", "Set priority"),
+    "move": ("Move {name} in the queue?", "Move"),
     "approve": ("Approve {name}?", "Approve {name}"),
     "reject": ("Reject {name}?", "Reject {name}"),
     "evict": ("Evict {name}?", "Evict {name}"),
 }
 
 
-def _priority_in(form: forms.Form) -> int | None:
-    if "priority" not in form.fields:
+def _chosen(form: forms.Form, name: str) -> Any:
+    """What the preview is about; None when what was typed cannot be, or nothing is typed."""
+    if not name:
         return None
     if not form.is_bound:
-        return int(form.get_initial_for_field(form.fields["priority"], "priority"))
+        return form.get_initial_for_field(form.fields[name], name)
     form.is_valid()
-    chosen: int | None = form.cleaned_data.get("priority")
-    return chosen
+    return form.cleaned_data.get(name)
 
 
-def _effects(request: PageRequest, act: Act, gpr: Gpr, chosen: int | None) -> Effects | None:
+def _effects(request: PageRequest, act: Act, gpr: Gpr, chosen: Any) -> Effects | None:
     given: dict[str, Any] = {"gpr": gpr, "now": request.now}
+    if act.live_field and chosen is None:
+        return None
     if act is PRIORITY:
-        preview = None if chosen is None else preview_priority(**given, priority=chosen)
-        return Effects.of(own_of_priority(preview, request), preview) if preview else None
+        preview = preview_priority(**given, priority=chosen)
+        return Effects.of(own_of_priority(preview, request), preview)
+    if act is MOVE:
+        return _effects_of_move(request, given, MoveTo(chosen))
     if act is EVICT:
         preview = preview_eviction(**given)
         return Effects.of(own_of_eviction(gpr, preview, request), preview)
@@ -153,3 +167,11 @@ def _effects(request: PageRequest, act: Act, gpr: Gpr, chosen: int | None) -> Ef
         return Effects.of(own_of_approval(preview, request), preview)
     preview = preview_withdrawal(**given)
     return Effects.of(own_of_rejection(gpr), preview)
+
+
+def _effects_of_move(request: PageRequest, given: dict[str, Any], to: MoveTo) -> Effects:
+    try:
+        preview = preview_move(**given, to=to)
+    except EgsError as error:
+        return Effects(error.detail, (), "")
+    return Effects.of(own_of_priority(preview, request), preview)

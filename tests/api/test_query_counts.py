@@ -52,7 +52,7 @@ def gprs(world: World, count: int) -> None:
 
 def _gpr(world: World, name: str, slice_: Slice) -> dict[str, object]:
     now = db_now()
-    times = {"created_at": now, "state_changed_at": now, "queued_at": now}
+    times = {"created_at": now, "state_changed_at": now, "queued_at": now, "turn_at": now}
     ask = {"shape": SHAPE, "nodes": 1, "duration_s": 3600, "remaining_s": 3600}
     return {"name": name, "slice": slice_, "owner": world.people.owner, "state": GprState.QUEUED, "cluster": world.cluster, **times, **ask}
 

@@ -47,7 +47,7 @@ def fill(world: World, count: int) -> None:
     if runs:
         told["blockers"] = [{"id": str(runs.pk), "is_running": True, "until_s": 1_900_000_000}]
     given: dict[str, Any] = {"owner": world.people.owner, "slice": world.slice, "shape": SHAPE, "nodes": 1, "duration_s": 3600}
-    given |= {"remaining_s": 3600, "created_at": now, "state_changed_at": now, "queued_at": now, "state": GprState.QUEUED}
+    given |= {"remaining_s": 3600, "created_at": now, "state_changed_at": now, "queued_at": now, "turn_at": now, "state": GprState.QUEUED}
     waiting = [Gpr(name=uuid4().hex[:8], explanation=told, planned_start_at=now + timedelta(hours=n), **given) for n in range(count)]
     over = [Gpr(name=uuid4().hex[:8], **given) for _ in range(count)]
     Gpr.objects.bulk_create([*waiting, *over])

@@ -1,0 +1,122 @@
+"""An administrator's order of the queue: a GPR is put before or behind others of its priority, and stays there while it waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import models, transaction
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from egs.errors import Conflict, IllegalTransition
+from gpr.models import Gpr, GprState
+from gpr.planner.snapshot import Moved, Place
+from gpr.selectors import QUEUE_ORDER, before
+from gpr.services.requests import gpr_update
+from gpr.witness import replan, witness_lock
+from journal.hints import TICK, hint
+from journal.services import event_record
+
+# Beyond every share that a project can have: the first stay first, and the last the last, whatever anybody uses.
+FAR_SHARE: Final = 1000
+# Room between two neighbors, for those that are put there later.
+GAP: Final = timedelta(seconds=1)
+
+
+class MoveTo(models.TextChoices):
+    """Among those of its priority."""
+
+    UP = "up", "One place up"
+    DOWN = "down", "One place down"
+    FIRST = "first", "To the front"
+    LAST = "last", "To the back"
+
+
+DONE = {MoveTo.UP: "moved up", MoveTo.DOWN: "moved down", MoveTo.FIRST: "moved to the front", MoveTo.LAST: "moved to the back"}
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in the order, and the GPR that is just before it if it is a place further back."""
+
+    place: Place
+    at: datetime
+    behind: Gpr | None = None
+
+    @property
+    def moved_behind(self) -> str:
+        return str(self.behind.pk) if self.behind else ""
+
+
+@transaction.atomic
+def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "") -> None:
+    """Those whose slots give way are promised anew, with the cause: see gpr.planner.moves. Its priority stays, and it never passes another.
+
+    Raises IllegalTransition when it does not wait, Conflict when nobody of its priority is left to pass, or StaleState.
+    """
+    witness_lock()
+    gpr.refresh_from_db(fields=["turn_share", "turn_key", "turn_at"])  # plans change these without the version
+    spot = spot_for(gpr, MoveTo(to))
+    places = {"place_share": spot.place.share, "place_key": spot.place.key}
+    gpr_update(gpr, {**places, "turn_share": spot.place.share, "turn_key": spot.place.key, "turn_at": spot.at})
+    replan(now=now, moved=Moved(str(gpr.pk), spot.moved_behind))
+    event_record(
+        kind="gpr.moved",
+        message=f"{gpr.name} was {DONE[MoveTo(to)]} of its priority in the queue. {why}".strip(),
+        at=now,
+        actor=actor,
+        reason=to,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    hint(TICK)
+
+
+def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
+    """Where it would go. A few rows by the index of the queue, however long that is. Raises as `gpr_move`."""
+    if gpr.state != GprState.QUEUED:
+        raise IllegalTransition(
+            f"Only a GPR in the queue has a place there; this one is {gpr.get_state_display().lower()}.", state=gpr.state
+        )
+    passed = _band(gpr).filter(before(gpr) if to in {MoveTo.UP, MoveTo.FIRST} else ~before(gpr))
+    neighbor = passed.first() if to in {MoveTo.FIRST, MoveTo.DOWN} else passed.last()
+    if neighbor is None:
+        which = "first" if to in {MoveTo.UP, MoveTo.FIRST} else "last"
+        raise Conflict(f"It is the {which} of its priority already. To pass those of another, change its priority.")
+    match to:
+        case MoveTo.FIRST:
+            return Spot(Place(-FAR_SHARE, 0), _at(neighbor) - GAP)
+        case MoveTo.LAST:
+            key = neighbor.turn_key if neighbor.turn_share == FAR_SHARE else 0
+            return Spot(Place(FAR_SHARE, key), _at(neighbor) + GAP, neighbor)
+        case MoveTo.UP:
+            last = _band(gpr).filter(before(neighbor)).last()
+            at = _at(neighbor) - GAP if last is None or _place(last) != _place(neighbor) else _middle(last, neighbor)
+            return Spot(_place(neighbor), at)
+        case MoveTo.DOWN:
+            following = _band(gpr).filter(~before(neighbor) & ~Q(pk=neighbor.pk)).first()
+            at = _at(neighbor) + GAP if following is None or _place(following) != _place(neighbor) else _middle(neighbor, following)
+            return Spot(_place(neighbor), at, neighbor)
+
+
+def _band(gpr: Gpr) -> QuerySet[Gpr]:
+    """All others of its priority that wait, in order."""
+    return Gpr.objects.filter(state=GprState.QUEUED, priority=gpr.priority).exclude(pk=gpr.pk).order_by(*QUEUE_ORDER)
+
+
+def _middle(one: Gpr, other: Gpr) -> datetime:
+    """Raises Conflict for two that were filed in the same microsecond: nothing is between them."""
+    middle = _at(one) + (_at(other) - _at(one)) / 2
+    if not _at(one) < middle < _at(other):
+        raise Conflict("The two that it would stand between were filed at the same moment. Move it to the front or the back instead.")
+    return middle
+
+
+def _place(gpr: Gpr) -> Place:
+    return Place(gpr.turn_share, gpr.turn_key)
+
+
+def _at(gpr: Gpr) -> datetime:
+    return gpr.turn_at or gpr.created_at

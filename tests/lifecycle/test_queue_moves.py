@@ -1,0 +1,150 @@
+"""An administrator's order of the queue: who stands where, what it does to promises, and that it lasts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from egs.errors import Conflict, IllegalTransition
+from gpr.models import Gpr
+from gpr.planner.plan import Cause
+from gpr.previews import preview_move
+from gpr.selectors import queue_positions, queue_visible_to
+from gpr.services.decisions import gpr_set_priority
+from gpr.services.moving import MoveTo, gpr_move
+from journal.models import Event
+from tests.builders import make_slice
+from tests.lifecycle.stage import Stage, fresh
+
+pytestmark = pytest.mark.django_db
+HOUR_S = 3600
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """One node, taken for a day."""
+    made = Stage(nodes=1)
+    made.active(duration_s=24 * HOUR_S, evictable=False)
+    return made
+
+
+def queued(stage: Stage, *hours: float, priority: int = 101) -> list[Gpr]:
+    """Each of its own workspace and its own moment, for so many hours."""
+    slices = [make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project) for _ in hours]
+    made = []
+    for slice_, length in zip(slices, hours, strict=True):
+        stage.after(1)
+        made.append(stage.submit(slice_, duration_s=int(length * HOUR_S), priority=priority, name=f"job-{length}-{slice_.name}"))
+    return made
+
+
+def order(stage: Stage) -> list[Gpr]:
+    return list(queue_visible_to(stage.admin))
+
+
+def move(stage: Stage, gpr: Gpr, to: MoveTo) -> None:
+    gpr_move(gpr=fresh(gpr), to=to, actor=stage.admin, now=stage.after(1), why="A deadline.")
+
+
+def test_each_move_takes_it_where_it_says(stage: Stage) -> None:
+    one, two, three = queued(stage, 1, 2, 3)
+    assert order(stage) == [one, two, three]
+
+    move(stage, three, MoveTo.UP)
+    assert order(stage) == [one, three, two]
+    move(stage, three, MoveTo.UP)
+    assert order(stage) == [three, one, two]
+    move(stage, three, MoveTo.DOWN)
+    assert order(stage) == [one, three, two]
+    move(stage, two, MoveTo.FIRST)
+    assert order(stage) == [two, one, three]
+    move(stage, two, MoveTo.LAST)
+    assert order(stage) == [one, three, two]
+    move(stage, one, MoveTo.LAST)
+    assert order(stage) == [three, two, one]
+    assert [queue_positions([gpr])[gpr.pk] for gpr in order(stage)] == [1, 2, 3]
+
+
+def test_among_equals_it_passes_exactly_one(stage: Stage) -> None:
+    jobs = queued(stage, 1, 1, 1, 1, 1)
+    move(stage, jobs[4], MoveTo.UP)
+    assert order(stage) == [jobs[0], jobs[1], jobs[2], jobs[4], jobs[3]]
+    move(stage, jobs[3], MoveTo.UP)
+    move(stage, jobs[3], MoveTo.UP)
+    move(stage, jobs[0], MoveTo.DOWN)
+    assert order(stage) == [jobs[1], jobs[0], jobs[3], jobs[2], jobs[4]]
+
+
+def test_the_order_lasts_over_ticks_and_newcomers(stage: Stage) -> None:
+    one, two, three = queued(stage, 1, 2, 3)
+    move(stage, three, MoveTo.FIRST)
+    for _ in range(3):
+        stage.after(60)
+        stage.tick()
+    (four,) = queued(stage, 0.5)
+    stage.tick()
+    assert order(stage) == [three, four, one, two]
+
+
+def test_it_gets_the_slot_and_whoever_gives_way_is_promised_anew_with_the_cause(stage: Stage) -> None:
+    one, _, three = queued(stage, 1, 2, 3)
+    was = {gpr.pk: fresh(gpr).promise.promised_start_at for gpr in (one, three)}
+    move(stage, three, MoveTo.FIRST)
+
+    assert fresh(three).promise.promised_start_at == was[one.pk]
+    assert fresh(one).promise.promised_start_at > was[one.pk]
+    (moved,) = fresh(one).promise_moves.all()
+    assert (moved.cause, moved.cause_id) == (Cause.ADMIN, str(three.pk))
+    (event,) = Event.objects.filter(kind="gpr.moved")
+    assert (event.gpr_id, event.actor, event.reason) == (three.pk, stage.admin, "first")
+    assert "A deadline." in event.message
+
+
+def test_one_that_goes_to_the_back_lets_the_others_pass(stage: Stage) -> None:
+    one, two, three = queued(stage, 1, 2, 3)
+    promised = [fresh(gpr).promise.promised_start_at for gpr in (two, three)]
+    move(stage, one, MoveTo.LAST)
+    stage.tick()
+
+    assert [fresh(gpr).promise.promised_start_at for gpr in (two, three)] == promised
+    starts = [fresh(gpr).planned_start_at for gpr in (one, three)]
+    assert starts[0] is not None
+    assert starts[1] is not None
+    assert starts[0] >= starts[1] + timedelta(hours=3)
+    assert {move.cause for move in fresh(one).promise_moves.all()} == {Cause.ADMIN}
+
+
+def test_priorities_stay_above_every_move(stage: Stage) -> None:
+    (low,) = queued(stage, 1, priority=50)
+    (high,) = queued(stage, 5, priority=150)
+    with pytest.raises(Conflict, match="first of its priority"):
+        move(stage, low, MoveTo.FIRST)
+    with pytest.raises(Conflict, match="last of its priority"):
+        move(stage, high, MoveTo.DOWN)
+    assert order(stage) == [high, low]
+
+
+def test_a_new_priority_ends_the_move(stage: Stage) -> None:
+    one, two = queued(stage, 1, 2)
+    move(stage, two, MoveTo.FIRST)
+    for priority in (150, 101):
+        gpr_set_priority(gpr=fresh(two), priority=priority, actor=stage.admin, why="", now=stage.now)
+    stage.tick()
+    assert order(stage) == [one, two]
+
+
+def test_what_runs_has_no_place_in_the_queue(stage: Stage) -> None:
+    running = Gpr.objects.get(state="ACTIVE")
+    with pytest.raises(IllegalTransition, match="in the queue"):
+        move(stage, running, MoveTo.UP)
+
+
+def test_the_preview_says_what_the_move_then_does(stage: Stage) -> None:
+    one, _, three = queued(stage, 1, 2, 3)
+    preview = preview_move(gpr=fresh(three), to=MoveTo.FIRST, now=stage.now)
+    gpr_move(gpr=fresh(three), to=MoveTo.FIRST, actor=stage.admin, now=stage.now)
+
+    assert (preview.old_place, preview.new_place) == (3, 1)
+    assert preview.own.new_start_at == fresh(three).planned_start_at
+    assert {shift.gpr: shift.new_start_at for shift in preview.others}[one] == fresh(one).planned_start_at
