@@ -17,6 +17,7 @@ pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
 LIVE_MS = 10_000
 QUEUE, INVENTORY, CLUSTERS, SCHEDULE = "/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/schedule/"
+QUOTAS = "/admin/quotas/"
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +178,28 @@ CLIPPED = """() => [...document.querySelectorAll("main :is(td, th, dt, dd, .btn)
     .map((cell) => cell.innerText)"""
 
 
+def test_a_quota_that_is_given_shows_as_a_bar_in_the_workspace(both: tuple[Visitor, Visitor]) -> None:
+    admin, user = both
+    admin.page.goto(QUOTAS)
+    admin.says("main", "No quotas yet")
+    admin.page.get_by_role("link", name="Give a quota").click()
+    dialog = admin.page.get_by_role("dialog")
+    dialog.get_by_label("For").select_option(label="vision")
+    dialog.get_by_label("Shape").select_option("H100-80GB")
+    dialog.get_by_label("Guaranteed GPUs").fill("4")
+    dialog.get_by_role("button", name="Give quota").click()
+    admin.says("dialog[open]", "Project perception is guaranteed 0 GPUs of H100-80GB; 0 are left.")
+    dialog.get_by_label("Guaranteed GPUs").fill("0")
+    dialog.get_by_label("At most").fill("60")
+    admin.decide("Give quota")
+
+    admin.says("#toasts", "vision H100-80GB: 0 GPUs guaranteed, 60 at most.")
+    admin.says("#quotas", "vision")
+    user.page.goto("/workspaces/vision/")
+    user.says("#workspace-quotas", "60 at most")
+    assert axe_violations(user.page) == []
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_no_figure_of_clusters_of_the_schedule_or_of_a_preview_is_cut_off(
@@ -226,8 +249,8 @@ def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
         page.goto(INVENTORY)
         node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
         waits = f"{QUEUE}{gpr_named(api, 'long')['id']}/"
-        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
-        for path in [*lists, waits, f"{waits}priority/", node, f"{node}cordon/"]:
+        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
+        for path in [*lists, waits, f"{waits}priority/", f"{QUOTAS}create/", node, f"{node}cordon/"]:
             page.goto(path)
             assert axe_violations(page) == [], path
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

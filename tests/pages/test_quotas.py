@@ -37,8 +37,9 @@ def text(response: Any, status: int = 200) -> str:
     return str(response.content.decode())
 
 
-def give(owner: Project | Slice, **change: Any) -> Quota:
-    return quota_create(owner=owner, shape=SHAPE, change=QuotaChange(**change), actor=None, now=db_now())
+def give(owner: Project | Slice, guaranteed_gpus: int = 0, most_gpus: int | None = None) -> Quota:
+    change: QuotaChange = {"guaranteed_gpus": guaranteed_gpus, "most_gpus": most_gpus}
+    return quota_create(owner=owner, shape=SHAPE, change=change, actor=None, now=db_now())
 
 
 def cells(markup: str) -> list[list[str]]:
