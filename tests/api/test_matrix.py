@@ -186,7 +186,8 @@ def place(world: World) -> dict[str, str]:
     closed = MaintenanceWindow.objects.create(
         cluster=world.cluster, starts_at=SOON + timedelta(days=1), ends_at=SOON + timedelta(days=2), reason="Disks.", created_at=db_now()
     )
-    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=SOON, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
+    later = SOON + timedelta(days=3)
+    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=later, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
     series = series_create(actor=world.people.owner, ask=asked, now=db_now())
     names = {"user": "teammate", "namespace": "train", "slice": "vision"}
     return {**names, "tokens": str(token.pk), "maintenance": str(closed.pk), "booking-series": str(series.pk)}

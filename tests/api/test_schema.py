@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,8 +19,10 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
 from egs.clock import db_now
-from gpr.models import PromiseMove
-from inventory.models import StepResult
+from gpr.models import BookingSeries, PromiseMove, RepeatRule
+from gpr.services.bookings import SeriesAsk, series_create
+from inventory.models import MaintenanceWindow, StepResult
+from inventory.services.maintenance import window_announce, window_draft
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import World
@@ -66,7 +69,17 @@ def gpr_id(world: World) -> str:
     StepResult.objects.create(
         reservation=row, step="drain", attempt=1, outcome=Outcome.OK, started_at=now, ended_at=now, log="log", evidence={"gpus": 8}
     )
+    _announce_and_book(world)
     return str(waiting.pk)
+
+
+def _announce_and_book(world: World) -> None:
+    now = db_now()
+    soon, spec = now + timedelta(days=1), factories.spec(world.slice)
+    window = window_draft(cluster=world.cluster, node=None, starts_at=soon, ends_at=soon + timedelta(hours=1), reason="Disks.", now=now)
+    window_announce(window=window, actor=world.people.admin, now=now)
+    ask = SeriesAsk(spec=spec, first_start_at=soon + timedelta(days=1), rule=RepeatRule.WEEKLY, zone="UTC", count=2)
+    series_create(actor=world.people.owner, ask=ask, now=now)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.name)
@@ -75,9 +88,10 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
 ) -> None:
     headers = {"Authorization": f"Bearer {factories.token(world.people.admin)}"}
     places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train"}
+    refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
     for found in schema.get_all_operations():
         operation = found.ok()
-        exercise(operation, mode, headers, {**places, "ref": REFS.get(operation.path.split("/")[3], "")})
+        exercise(operation, mode, headers, {**places, "ref": refs.get(operation.path.split("/")[3], "")})
 
 
 def exercise(operation: Any, mode: GenerationMode, headers: dict[str, str], places: dict[str, str]) -> None:
