@@ -26,6 +26,7 @@ class GprFilter(filters.FilterSet):
     owner = filters.CharFilter(method="by_owner", label="`me`, an id or a name.")
     priority_min = Whole("priority", lookup_expr="gte", least=PRIORITY_MIN, most=PRIORITY_MAX)
     priority_max = Whole("priority", lookup_expr="lte", least=PRIORITY_MIN, most=PRIORITY_MAX)
+    is_booking = YesNo(pick=lambda is_true: Q(is_booking=is_true))
     ended = YesNo(pick=lambda is_true: Q(state__in=ENDED) if is_true else ~Q(state__in=ENDED))
 
     def by_owner(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:

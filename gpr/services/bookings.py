@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -100,7 +100,7 @@ def series_care(*, now: datetime) -> None:
 
 
 @transaction.atomic
-def _carry_on(pk: Any, now: datetime) -> None:
+def _carry_on(pk: UUID, now: datetime) -> None:
     witness_lock()
     series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
     if series.next_start_at is not None:

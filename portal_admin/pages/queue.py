@@ -234,7 +234,7 @@ def waits_of(gpr: Gpr, told: Told | None, axis: Axis) -> str:
 
 def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, width_px: int = 200, name: str = "queue") -> Axis:
     """From a little before now to where most of the planned starts are."""
-    starts = sorted(gpr.planned_start_at for gpr in gprs if gpr.planned_start_at)
+    starts = sorted(gpr.planned_start_at for gpr in gprs if gpr.planned_start_at and shown_state(gpr) != "BOOKED")
     last = starts[min(int(len(starts) * SHOWN_SHARE), len(starts) - 1)] if starts else now + timedelta(hours=12)
     span = next((span for span in SPANS if now + span * 0.75 >= last), SPANS[-1])
     start = (now - span / 12).replace(second=0, microsecond=0)

@@ -113,11 +113,11 @@ def _refused(request: PageRequest, form: MaintenanceForm, error: EgsError) -> Ht
 
 
 def _effects(request: PageRequest, form: MaintenanceForm) -> Effects | None:
-    """None while what is typed cannot be."""
+    """None while something is missing; why not, where what is typed cannot be."""
     try:
         window = _draft(request, form) if form.is_bound else None
-    except EgsError:
-        return None
+    except EgsError as error:
+        return Effects(own=refusal_of(error).detail, shown=(), summary="")
     return Effects.of_maintenance(preview_maintenance(window=window, now=request.now)) if window else None
 
 

@@ -16,13 +16,14 @@ from egs.pages.gpr_box import ask_of, shown_state, window_end
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState
 from gpr.services.bookings import recurrence_of
+from inventory.selectors import maintenance_ahead
 from portal_user.forms import BookForm, VersionForm
 from portal_user.pages.question import Question
 from portal_user.pages.requests import may_create
 from slices.models import Role, Slice
 from slices.selectors import has_role
 
-ROWS_MAX = 100
+ROWS_MAX, CLOSURES_MAX = 100, 10
 # A series that is over is shown for so long.
 OVER_SHOWN = timedelta(days=7)
 
@@ -99,11 +100,22 @@ class SeriesRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Closure:
+    """Maintenance of what the workspace may use."""
+
+    place: str
+    starts_at: datetime
+    ends_at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BookingsPage:
     shell: Shell
     mark: WorkspaceMark
     rows: tuple[BookingRow, ...]
     series: tuple[SeriesRow, ...]
+    closures: tuple[Closure, ...]
     url: str
     book_url: str  # empty: may only look
 
@@ -115,6 +127,7 @@ class BookingsPage:
             mark=WorkspaceMark.of(slice_),
             rows=tuple(BookingRow.of(gpr) for gpr in _booked(slice_)),
             series=tuple(_series_rows(request, slice_, is_editor=is_editor)),
+            closures=tuple(_closures(request, slice_)),
             url=reverse("bookings", args=[slice_.name]),
             book_url=reverse("book", args=[slice_.name]) if is_editor else "",
         )
@@ -161,6 +174,12 @@ def _series(slice_: Slice, request: PageRequest) -> Iterable[BookingSeries]:
     rows = BookingSeries.objects.filter(Q(next_start_at__isnull=False) | is_recent, slice=slice_).distinct()
     ahead = BookingOccurrence.objects.filter(starts_at__gte=request.now)
     return rows.select_related("slice", "owner").prefetch_related(Prefetch("occurrences", ahead)).order_by("created_at", "pk")[:ROWS_MAX]
+
+
+def _closures(request: PageRequest, slice_: Slice) -> Iterable[Closure]:
+    windows = maintenance_ahead(request.now).filter(cluster__slices=slice_).select_related("cluster", "node")
+    for window in windows[:CLOSURES_MAX]:
+        yield Closure(window.place, window.starts_at, window.ends_at, window.reason)
 
 
 def _series_rows(request: PageRequest, slice_: Slice, *, is_editor: bool) -> Iterable[SeriesRow]:

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from egs.pages import words
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, window_end
+from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, shown_state, window_end
 from egs.pages.parts import Fact
 from egs.pages.strip import Strip, hero_of
 from gpr.models import ENDED, Gpr, GprState
@@ -119,6 +119,8 @@ def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
 
 def _range(gpr: Gpr, axis: Axis) -> Fact:
     promise = promise_of(gpr)
+    if shown_state(gpr) == "BOOKED":
+        return Fact("Range", "none", "booked: it starts exactly then")
     if promise is None or promise.p50_at is None or promise.p90_at is None:
         return Fact("Range", "none yet", "too few starts to learn from")
     return Fact("Range", f"{axis.says(promise.p50_at)} to {axis.says(promise.p90_at)}", "half of such start by then, and nine of ten")

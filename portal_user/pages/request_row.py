@@ -97,7 +97,7 @@ def _queued(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
     promised_at = promised_at_first(gpr)
     return replace(
         row,
-        note=f"Place {words.number(known.position)}" if known.position else "",
+        note=f"Place {words.number(known.position)}" if known.position and row.state == S.QUEUED else "",
         why=f"{late} {why}" if late else why,
         tone="late" if late else "soft",
         at=gpr.planned_start_at,

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import window_end
+from egs.pages.gpr_box import shown_state, window_end
 from egs.pages.paging import ListPage, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, WorkspaceMark
@@ -242,7 +242,7 @@ class _Found:
 
 
 def _shows(gprs: Iterable[Gpr], span: timedelta, now: datetime) -> bool:
-    """All that runs, and all that is planned but the last few; what has ended may lie before the axis."""
-    ends = sorted(end for gpr in gprs if gpr.state not in ENDED and (end := window_end(gpr)))
+    """All that runs, and all that is planned but the last few and what is booked; what has ended may lie before the axis."""
+    ends = sorted(end for gpr in gprs if gpr.state not in ENDED and shown_state(gpr) != "BOOKED" and (end := window_end(gpr)))
     last = ends[min(len(ends) - 1, int(len(ends) * SHOWN_SHARE))] if ends else now + timedelta(hours=12)
     return now + span * (1 - BEFORE_NOW) >= last

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from egs.clock import db_now
+from egs.errors import Conflict
 from gpr.allocator import tick
 from gpr.models import GprState, Promise, PromiseMove
 from inventory.models import MaintenanceWindow
 from journal.models import Event
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
+from tests.builders import hold
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
@@ -103,6 +105,17 @@ def test_a_running_box_is_not_extended_into_it(world: World, owner: Caller, admi
 
     assert "maintenance" in body["detail"]
     assert owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 60}).status_code == 200
+
+
+def test_a_box_whose_plan_is_older_than_the_announcement_is_not_held(world: World, admin: Caller) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner)
+    node = world.cluster.nodes.get(name="aurora-0")
+    starts_at = db_now()
+    admin.post("maintenance/", window(HOUR, node="aurora-0"))
+
+    with pytest.raises(Conflict, match="closed for maintenance"):
+        hold(gpr, node, starts_at=starts_at, ends_at=starts_at + 2 * HOUR)
+    assert hold(gpr, node, starts_at=starts_at, ends_at=starts_at + HOUR / 2)
 
 
 @pytest.mark.parametrize(

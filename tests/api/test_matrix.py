@@ -193,7 +193,8 @@ def place(world: World) -> dict[str, str]:
     closed = MaintenanceWindow.objects.create(
         cluster=world.cluster, starts_at=SOON + timedelta(days=1), ends_at=SOON + timedelta(days=2), reason="Disks.", created_at=db_now()
     )
-    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=SOON, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
+    later = SOON + timedelta(days=3)
+    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=later, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
     series = series_create(actor=world.people.owner, ask=asked, now=db_now())
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
     names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,8 +19,10 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
 from egs.clock import db_now
-from gpr.models import PromiseMove
-from inventory.models import StepResult
+from gpr.models import BookingSeries, PromiseMove, RepeatRule
+from gpr.services.bookings import SeriesAsk, series_create
+from inventory.models import MaintenanceWindow, StepResult
+from inventory.services.maintenance import window_announce, window_draft
 from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories
@@ -69,7 +72,17 @@ def gpr_id(world: World) -> str:
         reservation=row, step="drain", attempt=1, outcome=Outcome.OK, started_at=now, ended_at=now, log="log", evidence={"gpus": 8}
     )
     Quota.objects.create(slice=world.slice, shape=SHAPE, guaranteed_gpus=8, most_gpus=12, created_at=now)
+    _announce_and_book(world)
     return str(waiting.pk)
+
+
+def _announce_and_book(world: World) -> None:
+    now = db_now()
+    soon, spec = now + timedelta(days=1), factories.spec(world.slice)
+    window = window_draft(cluster=world.cluster, node=None, starts_at=soon, ends_at=soon + timedelta(hours=1), reason="Disks.", now=now)
+    window_announce(window=window, actor=world.people.admin, now=now)
+    ask = SeriesAsk(spec=spec, first_start_at=soon + timedelta(days=1), rule=RepeatRule.WEEKLY, zone="UTC", count=2)
+    series_create(actor=world.people.owner, ask=ask, now=now)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.name)
@@ -78,11 +91,12 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
 ) -> None:
     headers = {"Authorization": f"Bearer {factories.token(world.people.admin)}"}
     places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train"}
+    refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
     for found in schema.get_all_operations():
         operation = found.ok()
         kind = operation.path.split("/")[3]
         own = {"id": str(Quota.objects.get().pk)} if kind == "quotas" else {}
-        exercise(operation, mode, headers, {**places, **own, "ref": REFS.get(kind, "")})
+        exercise(operation, mode, headers, {**places, **own, "ref": refs.get(kind, "")})
 
 
 def exercise(operation: Any, mode: GenerationMode, headers: dict[str, str], places: dict[str, str]) -> None:

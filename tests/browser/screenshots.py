@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from playwright.sync_api import Browser, Page
 
@@ -149,7 +150,7 @@ def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:
     api.post("/booking-series/", {**series, "first_start_at": (begin + timedelta(hours=8)).isoformat(), "rule": "weekdays", "count": 30})
     times = {"starts_at": begin.isoformat(), "ends_at": (begin + timedelta(hours=4)).isoformat()}
     api.post("/maintenance/", {"cluster": cluster, **times, "reason": "New switches in row 3."})
-    soon = datetime.now(UTC) + timedelta(minutes=30)
+    soon = datetime.now(ZoneInfo("Europe/Berlin")) + timedelta(minutes=30)  # as the visitor's clock has it
     typed = {"starts_at": f"{soon:%Y-%m-%dT%H:%M}", "ends_at": f"{soon + timedelta(hours=6):%Y-%m-%dT%H:%M}", "reason": "Firmware"}
     return {"booked": booked, "announced": urlencode({"cluster": cluster, "node": "", **typed})}
 

@@ -98,6 +98,13 @@ def test_an_overlap_names_the_other(house: House, admin: Client) -> None:
     assert "Cluster aurora is closed already" in text(refused)
 
 
+def test_while_it_goes_on_its_free_nodes_are_told_as_closed(house: House, admin: Client) -> None:
+    window(house, -timedelta(minutes=5))
+
+    assert "Closed for maintenance" in text(admin.get("/admin/inventory/"))
+    assert "In progress" in text(admin.get(PAGE))
+
+
 def test_it_is_canceled_once(house: House, admin: Client) -> None:
     made = window(house)
     assert "Cancel the maintenance of cluster aurora?" in text(admin.get(f"{PAGE}{made.pk}/cancel/", headers=HTMX))

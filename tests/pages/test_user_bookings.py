@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Scope
 from egs.clock import db_now
 from gpr.models import BookingSeries, Gpr, GprState
+from inventory.models import MaintenanceWindow
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, make_world, text
@@ -122,6 +123,18 @@ def test_members_see_the_list_and_editors_book(persona: str, codes: tuple[int, .
     cancel = f"/booking-series/{BookingSeries.objects.get().pk}/cancel/"
 
     assert tuple(world.client(persona).get(url).status_code for url in (BOOKINGS, BOOK, cancel)) == codes
+
+
+def test_maintenance_of_its_clusters_is_told_where_times_are_booked(world: World, owner: Client, start: datetime) -> None:
+    given = {"starts_at": start, "ends_at": start + DAY, "created_at": start - DAY}
+    MaintenanceWindow.objects.create(cluster=world.cluster, reason="New switches", **given)
+    MaintenanceWindow.objects.create(cluster=factories.cluster("elsewhere"), reason="canary", **given)
+
+    shown = text(owner.get(BOOKINGS))
+
+    assert "Cluster aurora is closed from" in shown
+    assert "New switches" in shown
+    assert "canary" not in shown
 
 
 def test_a_token_that_may_only_read_is_offered_no_act(world: World, owner: Client, start: datetime) -> None:
