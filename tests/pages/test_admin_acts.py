@@ -153,7 +153,7 @@ def test_a_preview_says_who_moves_and_by_how_much(house: House, admin: Client) -
     shown = admin.get(url(house.runs, "evict")).content.decode()
 
     assert "Its 2 nodes are expected back by" in shown
-    assert "It waits again, at place 1" in shown
+    assert "It waits again, at place 2" in shown  # behind the one that brings less work
     assert "1 other would start earlier" in shown
     assert ">waits<" in shown
 
