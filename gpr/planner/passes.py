@@ -186,7 +186,7 @@ def choose_now(ground: Ground, now: Now, k: int, kind: Kind, at_s: int) -> Ints:
 
 
 @compiled
-def start_now(ground: Ground, now: Now, table: Table, j: int, at_s: int) -> tuple[bool, bool]:
+def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s: int) -> tuple[bool, bool]:
     """Start it if it has room beside all other slots; else nothing changes. Answers whether it did, and whether that left room."""
     kind = kind_of(table, j)
     slot = places_of(table, j).copy()
@@ -196,8 +196,10 @@ def start_now(ground: Ground, now: Now, table: Table, j: int, at_s: int) -> tupl
         put(ground, table, j, -1)
         for node in slot:
             is_better |= look_again(ground, now, node, at_s)
+    watch.is_limited[j] = False
     for i in range(len(kind.pools)):
         if not limits_allow(ground, kind, i, at_s):
+            watch.is_limited[j] = True
             continue
         chosen = choose_now(ground, now, now.levels[table.group[j], i], kind, at_s)
         if len(chosen) == kind.nodes:
@@ -233,7 +235,7 @@ class Watch(NamedTuple):
     `near[near_first[i]:near_first[i + 1]]` have their slots on node `i`, or share limit `i` less all nodes. `peers` likewise are the
     rows of each group, and `shortest_s` is no longer than any of their lengths. `turn[j]` is the place of a row in the order.
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
-    `is_near[j]`: when last looked at, some nodes of its slot were free.
+    `is_near[j]`: when last looked at, some nodes of its slot were free. `is_limited[j]`: a limit was in its way.
     """
 
     near: Ints
@@ -245,6 +247,7 @@ class Watch(NamedTuple):
     touched: Ints
     is_touched: Bools
     is_near: Bools
+    is_limited: Bools
     touched_count: Ints
 
 
@@ -281,15 +284,24 @@ def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
     touched, is_touched = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_)
     touched[: len(order)] = order
     is_touched[order] = True
+    is_near, is_limited = np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_)
     count = np.array([len(order)])
-    return Watch(near, near_first, peers, peers_first, shortest_s, turn, touched, is_touched, np.zeros(row_count, np.bool_), count)
+    return Watch(near, near_first, peers, peers_first, shortest_s, turn, touched, is_touched, is_near, is_limited, count)
 
 
 @compiled
-def touch(watch: Watch, table: Table, i: int) -> None:
-    """There may be more room at node or limit `i`."""
-    for j in watch.near[watch.near_first[i] : watch.near_first[i + 1]]:
+def touch(watch: Watch, table: Table, node: int) -> None:
+    """There may be more room at this node."""
+    for j in watch.near[watch.near_first[node] : watch.near_first[node + 1]]:
         touch_row(watch, table, j)
+
+
+@compiled
+def touch_limited(watch: Watch, table: Table, i: int) -> None:
+    """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else."""
+    for j in watch.near[watch.near_first[i] : watch.near_first[i + 1]]:
+        if watch.is_limited[j]:
+            touch_row(watch, table, j)
 
 
 @compiled
@@ -333,7 +345,7 @@ def start_others(ground: Ground, now: Now, table: Table, watch: Watch, at_s: int
         if table.state[j] != WAITING or table.earliest_s[j] > at_s or not may_start(now, table, watch, j, at_s):
             continue
         slot = places_of(table, j).copy()
-        did, is_better = start_now(ground, now, table, j, at_s)
+        did, is_better = start_now(ground, now, table, watch, j, at_s)
         if not did:
             continue
         started[count] = j
@@ -343,9 +355,11 @@ def start_others(ground: Ground, now: Now, table: Table, watch: Watch, at_s: int
             for node in slot:
                 touch(watch, table, node)
             touch_groups(now, table, watch, at_s)
-            for m in watch.touched[: watch.touched_count[0]]:
-                heapq.heappush(turns, (watch.turn[m], m))
-            watch.touched_count[0] = 0
+        for line in used(table.lines[j]):
+            touch_limited(watch, table, len(ground.rooms) + line)
+        for m in watch.touched[: watch.touched_count[0]]:
+            heapq.heappush(turns, (watch.turn[m], m))
+        watch.touched_count[0] = 0
     return count
 
 
@@ -394,7 +408,8 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> None
                 line = number - node_count
                 if rises(ground.limits, line, at_s):
                     goes_on = True
-                    touch(watch, table, number)
+                    touch_limited(watch, table, number)
+                forget_before(ground.limits, line, at_s)
                 heapq.heappush(events, (next_step_s(ground.limits, line, at_s), number))
             elif table.state[number - first_row] == WAITING:
                 j = number - first_row
