@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.drawn_lists import draw, pool_of, resample
@@ -44,7 +44,7 @@ def _case(name: str, pools: tuple[Pool, ...], jobs: Sequence[Job], *, early: boo
     return figures_of(f"{name}{' --early' if early else ''}", of, early=early)
 
 
-def figures_of(name: str, of: dict[str, Outcome], *, early: bool) -> list[Figure]:
+def figures_of(name: str, of: Mapping[str, Outcome], *, early: bool) -> list[Figure]:
     """`of` each policy."""
 
     def figure(what: str, unit: str, ours: float, peer: str = "", theirs: float | None = None, goal: str = "") -> Figure:
