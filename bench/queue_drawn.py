@@ -14,7 +14,7 @@ from gpr.planner.snapshot import Pool
 NODE_COUNT = 80
 LOADS = (0.7, 0.9, 1.05)
 SEEDS = (3001, 3002)
-COUNT = 6_000
+COUNT = 3_000
 OCTOBER_SEED = 3003
 
 
