@@ -15,7 +15,7 @@ NODE_COUNT = 80
 LOADS = (0.7, 0.9, 1.05)
 SEEDS = (3001, 3002)
 COUNT = 3_000
-OCTOBER_SEED = 3003
+OCTOBER_SEED, OCTOBER_COUNT = 3003, 12_000
 
 
 def run(traces: Path | None) -> list[Figure]:
@@ -33,10 +33,8 @@ def _drawn(pool: Pool) -> Iterator[tuple[str, tuple[Job, ...]]]:
 
 def _october(traces: Path | None, pool: Pool) -> Iterator[tuple[str, tuple[Job, ...]]]:
     if traces is not None:
-        yield (
-            f"october resampled, seed {OCTOBER_SEED}",
-            resample(read_jobs(traces / "philly_oct.csv", (pool,), early=True), seed=OCTOBER_SEED),
-        )
+        jobs = read_jobs(traces / "philly_oct.csv", (pool,), early=True)
+        yield f"october resampled, seed {OCTOBER_SEED}", resample(jobs, seed=OCTOBER_SEED, count=OCTOBER_COUNT)
 
 
 def _case(name: str, pools: tuple[Pool, ...], jobs: Sequence[Job], *, early: bool) -> list[Figure]:
