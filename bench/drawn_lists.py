@@ -44,13 +44,14 @@ def draw(*, seed: int, count: int, load: float, pool: Pool) -> tuple[Job, ...]:
     return _numbered([at_s for at_s, _ in placed], [job for _, job in placed])
 
 
-def resample(jobs: Sequence[Job], *, seed: int) -> tuple[Job, ...]:
+def resample(jobs: Sequence[Job], *, seed: int, count: int) -> tuple[Job, ...]:
+    """Boxes of the whole list on its first so many times."""
     dice = random.Random(seed)
     boxes: list[Job] = []
-    while len(boxes) < len(jobs):
+    while len(boxes) < count:
         first = dice.randrange(len(jobs) - RUN_OF + 1)
         boxes += jobs[first : first + RUN_OF]
-    return _numbered([job.submit_s for job in jobs], boxes[: len(jobs)])
+    return _numbered([job.submit_s for job in jobs[:count]], boxes[:count])
 
 
 def _bursts(dice: random.Random, count: int, pool: str) -> Iterator[list[Job]]:

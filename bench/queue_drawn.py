@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.drawn_lists import draw, pool_of, resample
@@ -14,8 +14,8 @@ from gpr.planner.snapshot import Pool
 NODE_COUNT = 80
 LOADS = (0.7, 0.9, 1.05)
 SEEDS = (3001, 3002)
-COUNT = 6_000
-OCTOBER_SEED = 3003
+COUNT = 3_000
+OCTOBER_SEED, OCTOBER_COUNT = 3003, 12_000
 
 
 def run(traces: Path | None) -> list[Figure]:
@@ -33,10 +33,8 @@ def _drawn(pool: Pool) -> Iterator[tuple[str, tuple[Job, ...]]]:
 
 def _october(traces: Path | None, pool: Pool) -> Iterator[tuple[str, tuple[Job, ...]]]:
     if traces is not None:
-        yield (
-            f"october resampled, seed {OCTOBER_SEED}",
-            resample(read_jobs(traces / "philly_oct.csv", (pool,), early=True), seed=OCTOBER_SEED),
-        )
+        jobs = read_jobs(traces / "philly_oct.csv", (pool,), early=True)
+        yield f"october resampled, seed {OCTOBER_SEED}", resample(jobs, seed=OCTOBER_SEED, count=OCTOBER_COUNT)
 
 
 def _case(name: str, pools: tuple[Pool, ...], jobs: Sequence[Job], *, early: bool) -> list[Figure]:
@@ -44,7 +42,7 @@ def _case(name: str, pools: tuple[Pool, ...], jobs: Sequence[Job], *, early: boo
     return figures_of(f"{name}{' --early' if early else ''}", of, early=early)
 
 
-def figures_of(name: str, of: dict[str, Outcome], *, early: bool) -> list[Figure]:
+def figures_of(name: str, of: Mapping[str, Outcome], *, early: bool) -> list[Figure]:
     """`of` each policy."""
 
     def figure(what: str, unit: str, ours: float, peer: str = "", theirs: float | None = None, goal: str = "") -> Figure:

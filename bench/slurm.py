@@ -26,8 +26,9 @@ from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running
 
 GPUS = 8
 NODES = 64
-DEPTHS = (0, 100, 1000)
-STATES, PROBES = 7, 10
+# How many states at each depth of the queue.
+STATES = {0: 10, 100: 10, 1000: 3}
+PROBES = 10
 SEED = 4001
 # The draining queue.
 DRAIN_NODES, DRAINED = 24, 70
@@ -37,7 +38,7 @@ PLANNED_WITHIN_S = 180
 
 
 def run(traces: Path | None) -> list[Figure]:
-    figures = [figure for depth in DEPTHS for figure in _frozen(depth)]
+    figures = [figure for depth in STATES for figure in _frozen(depth)]
     return [*figures, *_draining()]
 
 
@@ -55,7 +56,7 @@ class _Told:
 def _frozen(depth: int) -> list[Figure]:
     slurm_told, ours_told = _Told(), _Told()
     _ours([], Pool("p", "c", "gpu", (Node("n1", GPUS),)), [], _asks(random.Random(0), 2), _Told())  # compiles
-    for state in range(STATES):
+    for state in range(STATES[depth]):
         dice = random.Random(SEED + 1000 * depth + state)
         running, queue, probes = list(_filling(dice, NODES)), _asks(dice, depth), _asks(dice, PROBES)
         with slurmctld(nodes=NODES, gpus=GPUS) as slurm:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from gpr.planner.bands import Bands, Forecast
-from gpr.planner.baselines import Easy, Fifo, Sjf
+from gpr.planner.baselines import Easy, Fifo, LeastWork, Sjf
 from gpr.planner.board import Board, Started
 from gpr.planner.engine import admit, forecast_of
 from gpr.planner.estimators import Estimators
@@ -184,6 +184,7 @@ POLICIES: Final[dict[str, Callable[[tuple[Pool, ...]], Scheduler]]] = {
     "easy": Easy,
     "conservative": partial(Planner, name=PolicyName.CONSERVATIVE),
     "sjf": Sjf,
+    "least-work": LeastWork,
 }
 
 

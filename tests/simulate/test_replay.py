@@ -182,7 +182,8 @@ RIVALS = ("long,0,100,100,2,4,101,x", "gang,1,100,100,3,4,101,x", "fits,2,90,90,
         ("easy", {"long": 0, "gang": 100, "fits": 2, "fits_not": 200}),
         ("conservative", {"long": 0, "gang": 100, "fits": 2, "fits_not": 200}),
         ("egs", {"long": 0, "gang": 100, "fits": 2, "fits_not": 200}),
-        ("sjf", {"long": 0, "gang": 242, "fits": 2, "fits_not": 92}),
+        ("sjf", {"long": 0, "gang": 100, "fits": 2, "fits_not": 200}),
+        ("least-work", {"long": 0, "gang": 242, "fits": 2, "fits_not": 92}),
     ],
 )
 def test_who_starts_before_a_gang_that_waits(policy: str, expected: dict[str, int], tmp_path: Path) -> None:
@@ -213,13 +214,13 @@ def test_priority_goes_first_unless_it_is_ignored(policy: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_with_early_ends_the_policy_knows_only_what_is_reserved(policy: str, tmp_path: Path) -> None:
-    """The short box would fit before the gang if the planner knew how soon it ends. It does not; SJF takes it as the one with less work."""
+    """The short box would fit before the gang if the planner knew how soon it ends. It does not; by work it is the smaller one."""
     lines = ("long,0,200,100,2,4,101,x", "gang,1,100,100,3,4,101,x", "short,2,250,20,1,4,101,x")
     pools, jobs = lists(tmp_path, *lines)
 
     done = played(policy, pools, jobs, early=True)
 
-    short_s = 2 if policy == "sjf" else 200
+    short_s = 2 if policy == "least-work" else 200
     assert starts(done) == {"long": 0, "gang": 100, "short": short_s}
     assert {run.job.id: run.end_s for run in done.runs} == {"long": 100, "gang": 200, "short": short_s + 20}
     promised = {run.job.id: run.promise_s for run in done.runs}

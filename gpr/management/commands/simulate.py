@@ -25,7 +25,7 @@ from gpr.planner.snapshot import Pool
 class Command(BaseCommand):
     help = (
         "Replays a job list through the planner on a simulated clock and reports waits and how promises turned out. "
-        "Policies: egs (ours, guarded shortest-first), conservative, easy, fifo, and sjf, the oracle of shortest waits."
+        "Policies: egs (ours, guarded shortest-first), conservative, easy, fifo, and two oracles of short waits: sjf and least-work."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
