@@ -31,6 +31,7 @@ CREATION_ROUTE = "gprs"
 # A change of one of these is another request to the planner; of any other, the promise stands.
 PLANNED_FIELDS = frozenset(
     {"nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "earliest_start_at", "node_type", "rdma", "priority"}
+    | {"may_evict"}
 )
 
 
