@@ -87,13 +87,17 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
     return _compare(gpr, loaded, replace(loaded.snapshot, queue=queue))
 
 
-def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
-    """Its nodes are expected back when the exit has had its time; then it may wait again, at its old age, for what is left."""
+def preview_eviction(*, gpr: Gpr, now: datetime, ends_at: datetime | None = None) -> Preview:
+    """Its nodes are expected back when the exit has had its time; then it may wait again, at its old age, for what is left.
+
+    `ends_at`: when its notice is over; None: it is evicted now.
+    """
+    ends_at = ends_at or now
     loaded = snapshot_load(now=now)
-    freed_s = math.ceil((now + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)).timestamp())
+    freed_s = math.ceil((ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)).timestamp())
     snapshot = loaded.with_running_end(str(gpr.pk), freed_s)
     evicted = copy.copy(gpr)
-    evicted.remaining_s, evicted.end_reason = left_s(gpr, now=now), EndReason.EVICTED
+    evicted.remaining_s, evicted.end_reason = left_s(gpr, now=ends_at), EndReason.EVICTED
     if goes_back(evicted):
         again = loaded.candidate(evicted, gpr.clusters.all())
         again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))

@@ -22,6 +22,7 @@ from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visi
 from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_user.pages.hero import Hero, Seen, hero
+from portal_user.pages.notices import notice, waits_again
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import CAUSE_WORDS, events_for
@@ -82,6 +83,7 @@ class Why:
 
     title: str
     sentence: str
+    again: str  # of one that has run before: since when and why it waits again
     blockers: tuple[tuple[str, str, datetime | None], ...]  # name, address, until
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
@@ -163,7 +165,7 @@ def _told(gpr: Gpr, request: PageRequest) -> Told | None:
 
 def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel]) -> Hero:
     position, event = queue_positions([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
-    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels))
+    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, notice(gpr, now=request.now)))
 
 
 def _node_row(row: Reservation) -> NodeRow:
@@ -185,6 +187,7 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
     return Why(
         title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
         sentence=told.sentence if told else _why_plain(gpr, request),
+        again=waits_again(gpr, request),
         blockers=tuple((each.name, reverse("gpr", args=[each.id]) if each.id else "", each.until) for each in blockers),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,
