@@ -9,6 +9,7 @@ from rest_framework.routers import SimpleRouter
 from accounts.api import TokenViewSet
 from egs.rest.problems import problem, problem_response
 from gpr.api.events import EventViewSet
+from gpr.api.evictions import EvictionViewSet
 from gpr.api.gprs import GprStepViewSet, GprViewSet, QueueViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from slices.api import MemberViewSet, MeViewSet, NamespaceViewSet, ProjectViewSet, SliceViewSet
@@ -26,6 +27,7 @@ router.register("nodes", NodeViewSet, basename="node")
 router.register("gpus", GpuViewSet, basename="gpu")
 router.register("shapes", ShapeViewSet, basename="shape")
 router.register("schedule", ScheduleViewSet, basename="schedule")
+router.register("evictions", EvictionViewSet, basename="eviction")
 router.register("events", EventViewSet, basename="event")
 router.register("tokens", TokenViewSet, basename="token")
 
