@@ -41,6 +41,7 @@ ADMIN_PAGES = {
     "inventory": "/admin/inventory/",
     "node": "/admin/inventory/{node}/",
     "clusters": "/admin/clusters/",
+    "evictions": "/admin/evictions/",
     "schedule": "/admin/schedule/",
     "schedule-table": "/admin/schedule/?as=table",
 }

@@ -27,6 +27,7 @@ PARTS = {
     "admin-inventory": ["rows"],
     "admin-node": ["rows"],
     "admin-clusters": ["rows"],
+    "admin-evictions": ["rows"],
     "admin-schedule": ["head", "aurora"],
 }
 POST_ONLY = {"gpr-offers"}
