@@ -16,6 +16,7 @@ from django.conf import settings
 
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
+from gpr.planner.plan import Plan
 from gpr.planner.snapshot import Request, Snapshot
 from gpr.planner.waiting import Turn
 from gpr.services.ending import goes_back, left_s
@@ -44,13 +45,14 @@ class Shift:
 class Preview:
     """`own` is the GPR decided about. Places count from 1, as the queue is considered; None: not in the queue.
 
-    `others` are those whose start would change, the greatest change first.
+    `others` are those whose start would change, the greatest change first; `evicted` those that would have notice.
     """
 
     own: Shift
     old_place: int | None
     new_place: int | None
     others: tuple[Shift, ...] = ()
+    evicted: tuple[Gpr, ...] = ()
 
     @property
     def earlier(self) -> tuple[Shift, ...]:
@@ -121,7 +123,8 @@ def _joined(snapshot: Snapshot, loaded: Loaded, newcomer: Request, queued_at: da
 def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
     own_id, own = str(gpr.pk), Shift(gpr, gpr.planned_start_at, None)
     others: list[Shift] = []
-    for placement in plan(changed).placements:
+    made = plan(changed)
+    for placement in made.placements:
         start_at = at(placement.start_s) if placement.start_s is not None else None
         if placement.id == own_id:
             own = replace(own, new_start_at=start_at)
@@ -129,7 +132,12 @@ def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
             waiting = loaded.gprs[placement.id]
             others.append(Shift(waiting, waiting.planned_start_at, start_at))
     moved = sorted((shift for shift in others if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
-    return Preview(own, _place(own_id, loaded.snapshot.queue), _place(own_id, changed.queue), tuple(moved))
+    return Preview(own, _place(own_id, loaded.snapshot.queue), _place(own_id, changed.queue), tuple(moved), _evicted(made))
+
+
+def _evicted(made: Plan) -> tuple[Gpr, ...]:
+    ids = {victim.id for eviction in made.evictions for victim in eviction.victims}
+    return tuple(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk")) if ids else ()
 
 
 def _place(id_: str, queue: Iterable[Request]) -> int | None:

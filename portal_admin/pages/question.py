@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -54,6 +55,7 @@ class Effects:
     own: str
     shown: tuple[Effect, ...]
     summary: str
+    evicted: str  # who would be; empty for nobody
 
     @classmethod
     def of(cls, own: str, preview: Preview) -> Effects:
@@ -62,7 +64,7 @@ class Effects:
         earlier = len(noted) - later
         told = [f"{words.plural(count, 'other')} would start {how}" for count, how in ((later, "later"), (earlier, "earlier")) if count]
         summary = ", ".join(told) or "Nobody else would start earlier or later"
-        return cls(own, tuple(Effect.of(shift) for shift in noted[:EFFECTS_SHOWN]), f"{summary}.")
+        return cls(own, tuple(Effect.of(shift) for shift in noted[:EFFECTS_SHOWN]), f"{summary}.", _evicted(preview.evicted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,14 @@ class Question:
     effects: Effects | None = None
     refused: str = ""
     refused_why: str = ""
+
+
+def _evicted(gprs: Sequence[Gpr]) -> str:
+    if not gprs:
+        return ""
+    named = [f"{gpr.name} of {gpr.slice.name}" for gpr in gprs[:EFFECTS_SHOWN]]
+    more = [f"{len(gprs) - EFFECTS_SHOWN} more"] if len(gprs) > EFFECTS_SHOWN else []
+    return f"It would evict, after notice: {', '.join(named + more)}."
 
 
 def about(gpr: Gpr) -> str:

@@ -53,6 +53,7 @@ def test_the_page_says_when_why_and_when_the_rest_would_start(world: World, owne
         assert "Will be evicted" in markup
         assert "in 10 min" in markup
         assert "a request of higher priority that may evict needs its GPUs. Save its work. The 23 h 50 min that are left would" in markup
+        assert "Extend" not in markup  # it would be refused
         assert not [name for name in FOREIGN if name in markup]
 
 
