@@ -18,6 +18,11 @@ from journal.models import Event
 from portal_user.pages.stories import STRICT_ENDS
 
 S = GprState
+# As gpr.evictions.WHY, when it is over.
+WAS = {
+    VictimKind.RECLAIM: "its GPUs were borrowed, and whom they are guaranteed to wanted them back",
+    VictimKind.PRIORITY: "a request of higher priority that may evict needed its GPUs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +60,5 @@ def waits_again(gpr: Gpr, request: PageRequest) -> str:
     back, left = last
     evicted = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.EVICTED, outcome_at=left.at).first()
     say, rest = says(request), words.duration(gpr.remaining_s)
-    why = f"{STRICT_ENDS[EndReason(left.reason)]} at {say(left.at)}." + (f" {evicted.get_kind_display()}." if evicted else "")
-    return f"{why} It waits again since {say(back.at)}, for the {rest} that are left."
+    ended = f"{STRICT_ENDS[EndReason(left.reason)]} at {say(left.at)}" + (f": {WAS[VictimKind(evicted.kind)]}" if evicted else "")
+    return f"{ended}. It waits again since {say(back.at)}, for the {rest} that are left."

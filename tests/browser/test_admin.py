@@ -226,7 +226,7 @@ def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
         page.goto(INVENTORY)
         node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
         waits = f"{QUEUE}{gpr_named(api, 'long')['id']}/"
-        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
+        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, "/admin/evictions/", SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
         for path in [*lists, waits, f"{waits}priority/", node, f"{node}cordon/"]:
             page.goto(path)
             assert axe_violations(page) == [], path

@@ -11,6 +11,7 @@ from egs.clock import db_now
 from gpr.models import EndReason, Gpr, GprState, VictimKind
 from gpr.services.decisions import gpr_evict
 from gpr.services.ending import exit_begin
+from portal_user.pages.notices import WAS
 from tests import factories
 from tests.pages.user_world import WORKSPACE, World, make_world, text
 from worker_agent.protocol import Phase
@@ -88,7 +89,7 @@ def test_when_it_waits_again_the_page_says_since_when_and_why(world: World, owne
     markup = text(owner.get(f"/gprs/{victim.pk}/?part=why"))
 
     assert "Evicted at " in markup
-    assert f"{VictimKind.PRIORITY.label}. It waits again since " in markup
+    assert f": {WAS[VictimKind.PRIORITY]}. It waits again since " in markup
     assert not [name for name in FOREIGN if name in markup]
 
 
@@ -100,4 +101,4 @@ def test_one_that_an_administrator_evicted_has_no_right_named_for_it(world: Worl
     markup = text(owner.get(f"/gprs/{gpr.pk}/?part=why"))
 
     assert "It waits again since " in markup
-    assert not [label for label in VictimKind.labels if label in markup]
+    assert not [why for why in WAS.values() if why in markup]
