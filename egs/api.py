@@ -10,6 +10,7 @@ from accounts.api import TokenViewSet
 from egs.rest.problems import problem, problem_response
 from gpr.api.bookings import BookingSeriesViewSet
 from gpr.api.events import EventViewSet
+from gpr.api.evictions import EvictionViewSet
 from gpr.api.gprs import GprStepViewSet, GprViewSet, QueueViewSet
 from gpr.api.maintenance import MaintenanceViewSet
 from gpr.api.quotas import QuotaViewSet
@@ -32,6 +33,7 @@ router.register("shapes", ShapeViewSet, basename="shape")
 router.register("schedule", ScheduleViewSet, basename="schedule")
 router.register("booking-series", BookingSeriesViewSet, basename="booking-series")
 router.register("maintenance", MaintenanceViewSet, basename="maintenance")
+router.register("evictions", EvictionViewSet, basename="eviction")
 router.register("events", EventViewSet, basename="event")
 router.register("tokens", TokenViewSet, basename="token")
 

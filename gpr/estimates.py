@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,13 +13,18 @@ from gpr.forecasts import BOOKED, Range, bands_load, range_of
 from gpr.models import Gpr
 from gpr.planner.bands import Bands
 from gpr.planner.engine import offers
-from gpr.planner.plan import Offer
+from gpr.planner.plan import EvictionKind, Offer
 from gpr.planner.snapshot import Request, Snapshot
 from gpr.services.requests import candidate_of
 from gpr.snapshot import PoolKey, at
 from gpr.spec import GprSpec
 
-SUPPLY = "nodes"
+NODES, RECLAIM = "nodes", "reclaim"  # where the GPUs of an offer come from
+AFTER = {
+    EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
+    EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",
+}
+BORROWS = "It would borrow GPUs beyond what its project is guaranteed: they may be taken back, after notice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,13 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A start that can be had now. Waits are seconds from now."""
+    """A start that can be had now. Waits are seconds from now. `borrows`: it may be evicted for whom the GPUs are guaranteed to."""
 
     cluster: str
     shape: str
     node_type: str
     supply: str
+    borrows: bool
     start_at: datetime
     wait_s: int
     promised_start_at: datetime
@@ -109,17 +115,26 @@ def _estimate(offer: Offer, pool: PoolKey, told: Told, variants: Sequence[_Varia
         cluster=offer.cluster,
         shape=offer.shape,
         node_type=pool.node_type,
-        supply=SUPPLY,
+        supply=RECLAIM if offer.evictions else NODES,
+        borrows=offer.borrows,
         start_at=at(offer.start_s),
         wait_s=wait_s,
         promised_start_at=at(offer.promise_s),
         p50_s=likely.p50_s if wait_s else 0,
         p90_s=likely.p90_s if wait_s else 0,
         basis=likely.basis,
-        explanation=told,
+        explanation=replace(told, sentence=" ".join([told.sentence, *_rights(offer)])),
         alternatives=[
             Alternative(v.nodes, v.duration_s, at(v.starts[offer.pool]), max(v.starts[offer.pool] - now_s, 0))
             for v in variants
             if v.starts.get(offer.pool, offer.start_s) < offer.start_s
         ],
     )
+
+
+def _rights(offer: Offer) -> Iterator[str]:
+    """What it rests on, and what it has no right to, in sentences without names."""
+    for kind in sorted({victim.kind for eviction in offer.evictions for victim in eviction.victims}):
+        yield AFTER[kind]
+    if offer.borrows:
+        yield BORROWS

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import F
@@ -50,6 +51,12 @@ def evictions_store(planned: Iterable[Planned], loaded: Loaded, *, now: datetime
 def notice_of(gpr: Gpr) -> EvictionVictim | None:
     """That it is to be evicted, while it is."""
     return EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).first()
+
+
+def notices_of(gprs: Iterable[Gpr]) -> dict[UUID, EvictionVictim]:
+    """By id of the GPR, for those of them that have notice. One query; none where nothing is active."""
+    active = [gpr.pk for gpr in gprs if gpr.state == GprState.ACTIVE]
+    return {row.gpr_id: row for row in EvictionVictim.objects.filter(gpr__in=active, outcome=VictimOutcome.NOTICED)} if active else {}
 
 
 def reason_at_end(gpr: Gpr) -> EndReason:

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
-from gpr.planner.plan import Cause
+from gpr.planner.plan import Cause, Plan
 from gpr.planner.snapshot import Moved, Request, Snapshot
 from gpr.selectors import queue_positions
 from gpr.services.ending import goes_back, left_s
@@ -47,13 +47,14 @@ class Shift:
 class Preview:
     """`own` is the GPR decided about. Places count from 1, as the queue is considered; None: not in the queue.
 
-    `others` are those whose start would change, the greatest change first.
+    `others` are those whose start would change, the greatest change first; `evicted` those that would have notice.
     """
 
     own: Shift
     old_place: int | None
     new_place: int | None
     others: tuple[Shift, ...] = ()
+    evicted: tuple[Gpr, ...] = ()
 
     @property
     def earlier(self) -> tuple[Shift, ...]:
@@ -119,13 +120,17 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
     return _compare(gpr, loaded, replace(loaded.snapshot, queue=queue))
 
 
-def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
-    """Its nodes are expected back when the exit has had its time; then it may wait again, at its old age, for what is left."""
+def preview_eviction(*, gpr: Gpr, now: datetime, ends_at: datetime | None = None) -> Preview:
+    """Its nodes are expected back when the exit has had its time; then it may wait again, at its old age, for what is left.
+
+    `ends_at`: when its notice is over; None: it is evicted now.
+    """
+    ends_at = ends_at or now
     loaded = snapshot_load(now=now)
-    freed_s = math.ceil((now + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)).timestamp())
+    freed_s = math.ceil((ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)).timestamp())
     snapshot = loaded.with_running_end(str(gpr.pk), freed_s)
     evicted = copy.copy(gpr)
-    evicted.remaining_s, evicted.end_reason = left_s(gpr, now=now), EndReason.EVICTED
+    evicted.remaining_s, evicted.end_reason = left_s(gpr, now=ends_at), EndReason.EVICTED
     if goes_back(evicted):
         again = loaded.candidate(evicted, gpr.clusters.all())
         again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
@@ -149,7 +154,8 @@ def _joined(snapshot: Snapshot, loaded: Loaded, newcomer: Request, queued_at: da
 def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
     own, new_place = Shift(gpr, gpr.planned_start_at, None), None
     others: list[Shift] = []
-    for place, placement in enumerate(plan(changed).placements, start=1):
+    made = plan(changed)
+    for place, placement in enumerate(made.placements, start=1):
         start_at = at(placement.start_s) if placement.start_s is not None else None
         if placement.id == str(gpr.pk):
             own, new_place = replace(own, new_start_at=start_at), place
@@ -157,4 +163,9 @@ def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
             waiting = loaded.gprs[placement.id]
             others.append(Shift(waiting, waiting.planned_start_at, start_at))
     moved = sorted((shift for shift in others if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
-    return Preview(own, queue_positions([gpr]).get(gpr.pk), new_place, tuple(moved))
+    return Preview(own, queue_positions([gpr]).get(gpr.pk), new_place, tuple(moved), _evicted(made))
+
+
+def _evicted(made: Plan) -> tuple[Gpr, ...]:
+    ids = {victim.id for eviction in made.evictions for victim in eviction.victims}
+    return tuple(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk")) if ids else ()

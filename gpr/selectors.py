@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Prefetch, Q, QuerySet, Window
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound, StaleState
-from gpr.models import BookingSeries, Gpr, GprState
+from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState
 from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.models import Role
@@ -120,6 +121,15 @@ def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
         return {}
     rows = gprs_visible_to(actor).filter(pk__in=gpr_ids).values_list("pk", "name")
     return {str(pk): name for pk, name in rows}
+
+
+def evictions_visible_to(actor: User) -> QuerySet[Eviction]:
+    """For his GPRs or of them. Each, and each of its victims, `is_known` when he may know of that GPR; the others only count."""
+    known = gprs_visible_to(actor).values("pk")
+    victims: Any = EvictionVictim.objects.select_related("gpr__slice").annotate(is_known=Exists(known.filter(pk=OuterRef("gpr"))))
+    rows = Eviction.objects.select_related("gpr__slice").annotate(is_known=Exists(known.filter(pk=OuterRef("gpr"))))
+    rows = rows.filter(Q(is_known=True) | Exists(victims.filter(is_known=True, eviction=OuterRef("pk"))))
+    return rows.prefetch_related(Prefetch("victims", queryset=victims))
 
 
 def events_visible_to(actor: User) -> QuerySet[Event]:

@@ -128,6 +128,7 @@ def approval_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[
         ("gpus", gpus, plural(asked["gpus"], "GPU"), f"more than {number(gpus)} need approval"),
         ("duration_s", duration_s, duration_exact(asked["duration_s"]), f"longer than {duration_exact(duration_s)} needs approval"),
         ("priority", priority, f"Priority {asked['priority']}", f"above {priority} needs approval"),
+        ("may_evict", int(policy.may_evict), "It may evict others", "that needs approval in this workspace"),
     ]
     return [Breach(name, f"{said}; {rule}.", limit) for name, limit, said, rule in rules if asked[name] > max(limit, had[name])]
 
@@ -202,7 +203,7 @@ def _start_faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) 
 def _measures(spec: GprSpec) -> dict[str, int]:
     """What the policy's limits are held against."""
     gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
-    return {"nodes": spec.nodes, "gpus": gpus, "duration_s": spec.duration_s, "priority": spec.priority}
+    return {"nodes": spec.nodes, "gpus": gpus, "duration_s": spec.duration_s, "priority": spec.priority, "may_evict": int(spec.may_evict)}
 
 
 def _refuse_beyond_quota(spec: GprSpec) -> None:

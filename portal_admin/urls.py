@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import acts, clusters, inventory, maintenance, queue, quotas, schedule
+from portal_admin.views import acts, clusters, evictions, inventory, maintenance, queue, quotas, schedule
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -16,6 +16,7 @@ urlpatterns: list[URLPattern] = [
     path("queue/<uuid:pk>/evict/", acts.evict, name="admin-evict"),
     path("queue/<uuid:pk>/reject/", acts.reject, name="admin-reject"),
     path("queue/<uuid:pk>/approve/", acts.approve, name="admin-approve"),
+    path("evictions/", evictions.evictions, name="admin-evictions"),
     path("inventory/", inventory.inventory, name="admin-inventory"),
     path("inventory/<uuid:pk>/", inventory.node, name="admin-node"),
     path("inventory/<uuid:pk>/cordon/", inventory.cordon, name="admin-cordon"),

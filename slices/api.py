@@ -20,7 +20,7 @@ from accounts.idempotency import create_by_request
 from accounts.models import User
 from accounts.permissions import IsAdmin
 from egs.errors import NotFound
-from egs.rest.fields import NewName, Reference, StrictSerializer, Text, WholeNumber, Word
+from egs.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
 from egs.rest.pagination import CreatedPagination, NamePagination
 from egs.rest.references import by_reference, one_by_reference
 from egs.rest.schema import IDEMPOTENCY_KEY
@@ -40,7 +40,7 @@ from slices.services import (
     slice_set_policy,
 )
 
-POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval", "shapes"]
+POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval", "may_evict", "shapes"]
 COUNT_MAX = 2**31 - 1
 DNS_LABEL = r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z"
 
@@ -124,6 +124,7 @@ class SlicePolicyChange(StrictSerializer):
     duration_approval_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
     duration_max_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
     priority_approval = WholeNumber(min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, required=False)
+    may_evict = Flag(required=False, help_text="Whether its GPRs may evict others of lower priority without approval.")
     shapes = serializers.ListField(child=Text(max_length=63), allow_empty=True, max_length=100, required=False)
     clusters = serializers.ListField(child=Reference(), allow_empty=True, max_length=100, required=False, help_text="All of them.")
 

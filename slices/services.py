@@ -27,6 +27,7 @@ class SlicePolicy:
     duration_approval_s: int | None = None
     duration_max_s: int | None = None
     priority_approval: int | None = None
+    may_evict: bool | None = None
     shapes: list[str] | None = None
 
 

@@ -111,3 +111,13 @@ def observe(of: Gpr, phase: Phase, *, at: datetime | None = None) -> None:
 
 def held(of: Gpr) -> list[Reservation]:
     return list(Reservation.objects.filter(gpr=of, state=ReservationState.HELD).select_related("node").order_by("node__name"))
+
+
+def noticed(victim_of: Slice, owner: User, to: Slice, by: User, **changes: Any) -> tuple[Gpr, Gpr]:
+    """One that holds two nodes for a day and has notice, and the one of `to` that it makes way for. The rules are the test's to set."""
+    Slice.objects.filter(pk=to.pk).update(may_evict=True)
+    to.refresh_from_db()
+    victim = active(victim_of, owner, **{"name": "victim", "nodes": 2, "duration_s": 86_400, "priority": 50, **changes})
+    beneficiary = gpr(to, by, name="canary", nodes=2, priority=150, may_evict=True)
+    victim.refresh_from_db()
+    return victim, beneficiary

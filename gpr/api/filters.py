@@ -10,7 +10,7 @@ from django_filters import rest_framework as filters
 from accounts.authentication import actor_of
 from egs.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
 from egs.rest.references import is_object
-from gpr.models import ENDED, GprState
+from gpr.models import ENDED, Eviction, EvictionVictim, GprState
 from gpr.selectors import gprs_visible_to
 from inventory.selectors import clusters_visible_to, nodes_known_to
 from journal.models import Event, Severity
@@ -47,6 +47,16 @@ class QuotaFilter(filters.FilterSet):
 
     def by_project(self, rows: QuerySet[Quota], name: str, value: str) -> QuerySet[Quota]:
         return rows.filter(is_object(value, path="project") | is_object(value, path="slice__project"))
+
+
+class EvictionFilter(filters.FilterSet):
+    gpr = filters.CharFilter(method="by_gpr", label="Id or name: whom it is for, or a victim.")
+    since = Moment("made_at", lookup_expr="gte")
+
+    def by_gpr(self, rows: QuerySet[Eviction], name: str, value: str) -> QuerySet[Eviction]:
+        meant = gprs_visible_to(actor_of(self.request)).filter(is_object(value)).values("pk")
+        victims = EvictionVictim.objects.filter(gpr__in=meant)
+        return rows.filter(Q(gpr__in=meant) | Q(pk__in=victims.values("eviction")))
 
 
 class EventFilter(filters.FilterSet):

@@ -12,10 +12,11 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
-from gpr.estimates import Estimate
+from gpr.estimates import NODES, RECLAIM, Estimate
+from gpr.evictions import WHY, notices_of
 from gpr.explaining import Told, explain_gprs
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
-from gpr.models import EndReason, Gpr, GprState
+from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
 from gpr.selectors import names_visible_to, queue_positions
 from inventory.models import PHASES, Reservation, StepResult
@@ -28,10 +29,11 @@ class GprPage:
     now: datetime
     positions: Mapping[UUID, int]
     told: Mapping[UUID, Told]
+    notices: Mapping[UUID, EvictionVictim]
 
     @classmethod
     def build(cls, gprs: Sequence[Gpr], *, actor: User, now: datetime) -> GprPage:
-        return cls(now, queue_positions(gprs), explain_gprs(gprs, actor=actor, now=now))
+        return cls(now, queue_positions(gprs), explain_gprs(gprs, actor=actor, now=now), notices_of(gprs))
 
 
 class ToldBlockerSerializer(serializers.Serializer[Any]):
@@ -53,6 +55,15 @@ class WaitSerializer(serializers.Serializer[Any]):
     p50_at = serializers.DateTimeField()
     p90_at = serializers.DateTimeField()
     basis = serializers.CharField()
+
+
+class EvictionNoticeSerializer(serializers.Serializer[EvictionVictim]):
+    ends_at = serializers.DateTimeField()
+    kind = serializers.ChoiceField(choices=VictimKind.choices)
+    why = serializers.SerializerMethodField(help_text="As part of a sentence.")
+
+    def get_why(self, row: EvictionVictim) -> str:
+        return WHY[VictimKind(row.kind)]
 
 
 class AssignedNodeSerializer(serializers.Serializer[Any]):
@@ -84,6 +95,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     explanation = serializers.SerializerMethodField()
     nodes_assigned = serializers.SerializerMethodField(help_text="Those that it holds now.")
     time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
+    eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is.")
     remaining_s = serializers.IntegerField(help_text="Of its duration, what it has not had: what it waits for when it is queued again.")
 
     class Meta:
@@ -94,6 +106,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
+        fields += ["eviction_notice"]
         read_only_fields = fields
 
     @property
@@ -138,6 +151,11 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     @extend_schema_field(AssignedNodeSerializer(many=True))
     def get_nodes_assigned(self, gpr: Any) -> Any:
         return AssignedNodeSerializer(gpr.held_now, many=True).data
+
+    @extend_schema_field(EvictionNoticeSerializer(allow_null=True))
+    def get_eviction_notice(self, gpr: Gpr) -> Any:
+        row = self._page.notices.get(gpr.pk)
+        return EvictionNoticeSerializer(row).data if row else None
 
     def get_time_left_s(self, gpr: Gpr) -> float | None:
         return gpr.time_left_s(self._page.now)
@@ -245,7 +263,8 @@ class OfferSerializer(serializers.Serializer[Estimate]):
     cluster = serializers.CharField()
     shape = serializers.CharField()
     node_type = serializers.CharField()
-    supply = serializers.CharField()
+    supply = serializers.ChoiceField(choices=[NODES, RECLAIM], help_text="`reclaim`: it starts after others have been evicted for it.")
+    borrows = serializers.BooleanField(help_text="Beyond what its project is guaranteed: it may be evicted, after notice.")
     start_at = serializers.DateTimeField()
     wait_s = serializers.IntegerField()
     promised_start_at = serializers.DateTimeField()

@@ -22,6 +22,7 @@ from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
 from gpr.planner.reasons import Reasons
 from gpr.planner.repair import place_anew, restore
+from gpr.planner.rights import Rank, Rights
 from gpr.planner.snapshot import Arrival, PolicyName, Request, Shadow, Slot, Snapshot
 from gpr.planner.waiting import Waiting, turn_of
 
@@ -159,4 +160,5 @@ def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
     explanation = Reasons(board, expected).explain(waiting.request, start)
     forecast = forecast_of(board, waiting, start.start_s)
     own = tuple(eviction for eviction in evictions if eviction.id == candidate_id)
-    return Offer(pool.id, pool.cluster, pool.shape, start.start_s, board.start_s(waiting), start, explanation, forecast, own)
+    borrows = Rights(board, snapshot.quotas).of_waiting(waiting.request, pool.shape, start.start_s) == Rank.BORROWS
+    return Offer(pool.id, pool.cluster, pool.shape, start.start_s, board.start_s(waiting), start, explanation, forecast, own, borrows)

@@ -157,7 +157,8 @@ class Plan:
 class Offer:
     """A start that the planner can give now, in one pool: `start_s` as the queue stands, `promise_s` at the latest.
 
-    `forecast`: what to ask past promises about, its bounds not known yet. `evictions`: what would be ended early for it.
+    `forecast`: what to ask past promises about, its bounds not known yet. `evictions`: what would be ended early for it. `borrows`: at its
+    start it would be beyond what its project is guaranteed.
     """
 
     pool: str
@@ -169,3 +170,4 @@ class Offer:
     explanation: Explanation
     forecast: Forecast
     evictions: tuple[Eviction, ...] = ()
+    borrows: bool = False

@@ -33,7 +33,7 @@ CREATION_ROUTE = "gprs"
 PLANNED_FIELDS = frozenset(
     {
         *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "priority"),
-        *("earliest_start_at", "is_booking"),
+        *("earliest_start_at", "is_booking", "may_evict"),
     }
 )
 

@@ -33,12 +33,12 @@ CAUSE_WORDS = {
     Cause.MAINTENANCE: "a node of its slot is closed for maintenance",
     Cause.CHANGED: "the request was changed",
     Cause.LATE_TICK: "the allocator did not run when it was due",
-    Cause.RECLAIM: "{name} is entitled to the GPUs that it would have borrowed",
-    Cause.PRIORITY: "{name} came, of a priority that may move promises",
+    Cause.RECLAIM: "it would have borrowed GPUs that are guaranteed to {name}",
+    Cause.PRIORITY: "{name} of much higher priority came",
     Cause.ADMIN: "an administrator moved it, or {name} before it",
 }
 # In their words another GPR is named.
-NAMING = {Cause.OVERRUN, Cause.RECLAIM, Cause.PRIORITY, Cause.ADMIN}
+OF_GPRS = frozenset({Cause.OVERRUN, Cause.RECLAIM, Cause.PRIORITY, Cause.ADMIN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +139,14 @@ def _moves(gpr: Gpr, request: PageRequest) -> list[MoveRow]:
     moves = list(gpr.promise_moves.all())
     if not moves:
         return []
-    names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause in NAMING})
+    names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause in OF_GPRS})
     nodes = {move.cause_id for move in moves if move.cause == Cause.NODE_FAILURE}
     names |= {str(pk): name for pk, name in Node.objects.filter(pk__in=nodes).values_list("pk", "name")} if nodes else {}
     return [MoveRow(move.at, move.old_start_at, move.new_start_at, _cause(move, names)) for move in moves]
 
 
 def _cause(move: PromiseMove, names: dict[str, str]) -> str:
-    return CAUSE_WORDS[Cause(move.cause)].format(name=names.get(move.cause_id, "one before it"))
+    return CAUSE_WORDS[Cause(move.cause)].format(name=names.get(move.cause_id, "another"))
 
 
 def _event(event: Event) -> EventRow:

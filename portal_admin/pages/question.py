@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -72,6 +73,7 @@ class Effects:
     summary: str
     boxes: tuple[Reaching, ...] = ()
     start_word: str = "Planned"
+    evicted: str = ""  # who would be; empty for nobody
 
     @classmethod
     def of(cls, own: str, preview: Preview) -> Effects:
@@ -80,7 +82,7 @@ class Effects:
         earlier = len(noted) - later
         told = [f"{words.plural(count, 'other')} would start {how}" for count, how in ((later, "later"), (earlier, "earlier")) if count]
         summary = ", ".join(told) or "Nobody else would start earlier or later"
-        return cls(own, tuple(Effect.of(shift) for shift in noted[:EFFECTS_SHOWN]), f"{summary}.")
+        return cls(own, tuple(Effect.of(shift) for shift in noted[:EFFECTS_SHOWN]), f"{summary}.", evicted=_evicted(preview.evicted))
 
     @classmethod
     def of_maintenance(cls, preview: MaintenancePreview) -> Effects:
@@ -113,6 +115,14 @@ class Question:
     is_live: bool = False  # the effects follow what is typed
     refused: str = ""
     refused_why: str = ""
+
+
+def _evicted(gprs: Sequence[Gpr]) -> str:
+    if not gprs:
+        return ""
+    named = [f"{gpr.name} of {gpr.slice.name}" for gpr in gprs[:EFFECTS_SHOWN]]
+    more = [f"{len(gprs) - EFFECTS_SHOWN} more"] if len(gprs) > EFFECTS_SHOWN else []
+    return f"It would evict, after notice: {', '.join(named + more)}."
 
 
 def about(gpr: Gpr) -> str:

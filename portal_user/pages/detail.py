@@ -22,6 +22,7 @@ from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visi
 from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_user.pages.hero import Hero, Seen, hero
+from portal_user.pages.notices import Notice, notice, waits_again
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import CAUSE_WORDS, events_for
@@ -55,14 +56,14 @@ class Acts:
     again: str = ""
 
     @classmethod
-    def of(cls, gpr: Gpr, request: PageRequest) -> Acts:
+    def of(cls, gpr: Gpr, request: PageRequest, *, has_notice: bool) -> Acts:
         if not request.may_write or not is_writable_by(request.user, gpr):
             return cls()
         waits, holds = gpr.state in WAITS, gpr.state in {S.PROVISIONING, S.ACTIVE}
         return cls(
             edit=reverse("gpr-edit", args=[gpr.pk]) if waits else "",
             cancel=reverse("gpr-delete", args=[gpr.pk]) if waits else "",
-            extend=reverse("gpr-extend", args=[gpr.pk]) if gpr.state == S.ACTIVE else "",
+            extend=reverse("gpr-extend", args=[gpr.pk]) if gpr.state == S.ACTIVE and not has_notice else "",
             release=reverse("gpr-release", args=[gpr.pk]) if holds else "",
             again=f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}" if not waits else "",
         )
@@ -82,6 +83,7 @@ class Why:
 
     title: str
     sentence: str
+    again: str  # of one that has run before: since when and why it waits again
     blockers: tuple[tuple[str, str, datetime | None], ...]  # name, address, until
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
@@ -123,6 +125,7 @@ class GprPage:
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
         panels = step_panels(gpr, nodes, _results(gpr), zone=request.zone) if nodes and wanted & {"now", "steps"} else []
         told = _told(gpr, request) if "why" in wanted else None
+        warning = notice(gpr, now=request.now) if "now" in wanted else None
         return cls(
             id=gpr.pk,
             name=gpr.name,
@@ -131,8 +134,8 @@ class GprPage:
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),
             shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=may_create(request, gpr.slice)),
-            acts=Acts.of(gpr, request) if "now" in wanted else None,
-            hero=_hero(gpr, request, nodes, panels) if "now" in wanted else None,
+            acts=Acts.of(gpr, request, has_notice=warning is not None) if "now" in wanted else None,
+            hero=_hero(gpr, request, nodes, panels, warning) if "now" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
             nodes_hint=", ".join(filter(None, [gpr.cluster.name if gpr.cluster else "", ask_of(gpr)])),
@@ -161,9 +164,9 @@ def _told(gpr: Gpr, request: PageRequest) -> Told | None:
     return explain_gprs([gpr], actor=request.user, now=request.now, say=says(request)).get(gpr.pk)
 
 
-def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel]) -> Hero:
+def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel], warning: Notice | None) -> Hero:
     position, event = queue_positions([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
-    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels))
+    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning))
 
 
 def _node_row(row: Reservation) -> NodeRow:
@@ -185,6 +188,7 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
     return Why(
         title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
         sentence=told.sentence if told else _why_plain(gpr, request),
+        again=waits_again(gpr, request),
         blockers=tuple((each.name, reverse("gpr", args=[each.id]) if each.id else "", each.until) for each in blockers),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,

@@ -16,6 +16,7 @@ from egs.pages.strip import Strip, hero_of
 from gpr.models import ENDED, Gpr, GprState
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
+from portal_user.pages.notices import Notice
 from portal_user.pages.request_row import READY, node_failure, used_percent
 from portal_user.pages.steps import StepPanel, steps_done
 from portal_user.pages.stories import ending, lateness
@@ -32,6 +33,7 @@ class Hero:
     at: datetime | None  # that stands behind the text
     tail: str  # and behind that
     trouble: str  # why it does not go on; empty while all is well
+    notice: Notice | None
     facts: tuple[Fact, ...]
     axis: Axis
     strip: Strip
@@ -47,6 +49,7 @@ class Seen:
     event: Event | None = None
     nodes: Sequence[Reservation] = ()
     panels: Sequence[StepPanel] = ()
+    notice: Notice | None = None
 
 
 def hero(gpr: Gpr, seen: Seen) -> Hero:
@@ -58,6 +61,7 @@ def hero(gpr: Gpr, seen: Seen) -> Hero:
         at=at,
         tail=", strict" if gpr.state == S.ACTIVE else "",
         trouble=node_failure(seen.nodes) if gpr.state not in ENDED else "",
+        notice=seen.notice,
         facts=tuple(fact for fact in _facts(gpr, seen, axis) if fact.value),
         axis=axis,
         strip=hero_of(box_of(gpr), axis),
@@ -76,7 +80,7 @@ def _time(gpr: Gpr, seen: Seen) -> tuple[str, str, datetime | None]:
         big = f"Step {min(steps_done(entry) + 1, len(entry.steps))} of {len(entry.steps)}" if entry else "Provisioning"
         return big, f"{ready} of {words.plural(gpr.nodes, 'node')} ready; since", gpr.provisioning_at
     if gpr.state == S.ACTIVE and gpr.ends_at:
-        return words.left(gpr.ends_at, now=now), "ends", gpr.ends_at
+        return words.left(gpr.ends_at, now=now), "will be evicted at" if seen.notice else "ends", gpr.ends_at
     if gpr.state == S.EXITING:
         back = sum(node.state == ReservationState.RELEASED for node in seen.nodes)
         clean_at = gpr.state_changed_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)

@@ -17,7 +17,7 @@ from egs.pages.gpr_box import entry_allowance
 from egs.pages.parts import OfferRow, SwapRow
 from egs.pages.shell import mark_of
 from egs.pages.strip import StripBox, strip_of
-from gpr.estimates import Alternative, Estimate, gpr_estimate
+from gpr.estimates import RECLAIM, Alternative, Estimate, gpr_estimate
 from gpr.models import Gpr, GprState
 from gpr.services.requests import spec_of
 from gpr.spec import Breach, GprSpec, approval_breaches
@@ -25,7 +25,7 @@ from portal_user.as_api import change_body, creation_body
 from portal_user.forms import GprForm
 from portal_user.pages.capacity import Stock
 
-SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock"}
+SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock", "Evictions": "arrow-back-up"}
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 5760, 10_080, 20_160, 43_200, 131_040, 600_000))
 STRIP_PX = 26
 SOONER_S = 60
@@ -149,7 +149,7 @@ class _Drawing:
         return entry_allowance() + timedelta(seconds=max(self.form.cleaned_data["duration"] - had_s, 1))
 
     def _offer(self, number: int, each: Estimate, chosen: Estimate | None, axis: Axis) -> OfferRow:
-        supply = "Free nodes" if each.wait_s == 0 else "Planned end"
+        supply = "Evictions" if each.supply == RECLAIM else "Free nodes" if each.wait_s == 0 else "Planned end"
         return OfferRow(
             # The soonest is not held to its cluster: it may start elsewhere, if that comes first.
             value=_value(each) if number else "",

@@ -13,8 +13,9 @@ from egs.pages import words
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
 from egs.pages.strip import Strip, strip_of
+from gpr.evictions import WHY
 from gpr.explaining import Told
-from gpr.models import ENDED, Gpr, GprState
+from gpr.models import ENDED, EvictionVictim, Gpr, GprState, VictimKind
 from inventory.models import Reservation
 from journal.models import Event
 from portal_user.pages.stories import ending, lateness
@@ -33,6 +34,7 @@ class Known:
     told: Told | None = None
     event: Event | None = None
     nodes: Sequence[Reservation] = ()
+    notice: EvictionVictim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +129,14 @@ def _active(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
         return row
     where = f"{words.plural(gpr.nodes, 'node')} on {gpr.cluster.name}. " if gpr.cluster else ""
     failure = node_failure(known.nodes)
+    warning = _warning(known.notice, axis) if known.notice else ""
     return replace(
         row,
         note=words.left(gpr.ends_at, now=axis.now),
-        why=failure or f"{where}{used_percent(gpr, axis.now)} % of the window used{_next_mark(gpr, axis)}.",
-        tone="bad" if failure else "soft",
+        why=failure or warning or f"{where}{used_percent(gpr, axis.now)} % of the window used{_next_mark(gpr, axis)}.",
+        tone="bad" if failure else "late" if warning else "soft",
         at=gpr.ends_at,
-        at_word="ends",
+        at_word="evicted" if warning else "ends",
         side="active since",
         side_at=gpr.active_at,
     )
@@ -173,6 +176,11 @@ def used_percent(gpr: Gpr, now: datetime) -> int:
 def node_failure(nodes: Sequence[Reservation]) -> str:
     """Why one of them does not go on, with its name; empty while all is well."""
     return next((f"{node.node.name}: {node.failure.rstrip('.')}." for node in nodes if node.failure), "")
+
+
+def _warning(notice: EvictionVictim, axis: Axis) -> str:
+    when = f"{axis.says(notice.ends_at)} ({words.relative(notice.ends_at, now=axis.now)})"
+    return f"Will be evicted at {when}: {WHY[VictimKind(notice.kind)]}."
 
 
 def _next_mark(gpr: Gpr, axis: Axis) -> str:

@@ -17,6 +17,7 @@ from egs.pages.gpr_box import shown_state, window_end
 from egs.pages.paging import ListPage, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, WorkspaceMark
+from gpr.evictions import notices_of
 from gpr.explaining import explain_gprs
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from gpr.selectors import by_id, queue_positions
@@ -228,17 +229,20 @@ class _Found:
         return [gpr for rows in self.rows.values() for gpr in rows]
 
     def known(self, request: PageRequest) -> dict[UUID, Known]:
-        """Four queries, however many rows; those that have nothing to ask for ask nothing."""
+        """Five queries, however many rows; those that have nothing to ask for ask nothing."""
         waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
         positions, told = queue_positions(waiting), explain_gprs(waiting, actor=request.user, now=request.now, say=says(request))
-        events = events_for(self.gprs)
+        events, notices = events_for(self.gprs), notices_of(self.gprs)
         nodes: dict[UUID, list[Reservation]] = {}
         if holding := [gpr.pk for gpr in self.gprs if gpr.state in PROVISIONED]:
             for row in (
                 Reservation.objects.filter(gpr__in=holding, state=ReservationState.HELD).select_related("node").order_by("node__name")
             ):
                 nodes.setdefault(row.gpr_id, []).append(row)
-        return {gpr.pk: Known(positions.get(gpr.pk), told.get(gpr.pk), events.get(gpr.pk), nodes.get(gpr.pk, ())) for gpr in self.gprs}
+        return {
+            gpr.pk: Known(positions.get(gpr.pk), told.get(gpr.pk), events.get(gpr.pk), nodes.get(gpr.pk, ()), notices.get(gpr.pk))
+            for gpr in self.gprs
+        }
 
 
 def _shows(gprs: Iterable[Gpr], span: timedelta, now: datetime) -> bool:

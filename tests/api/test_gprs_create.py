@@ -30,6 +30,7 @@ def test_a_request_comes_back_queued_with_a_promise_and_a_reason(owner: Caller, 
 
 
 def test_every_field_is_kept_as_it_was_asked(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    Slice.objects.filter(pk=world.slice.pk).update(may_evict=True)
     asked = {
         "name": "all of it",
         "shape": SHAPE,

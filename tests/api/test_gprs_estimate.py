@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from egs.clock import db_now
 from gpr.allocator import tick
-from gpr.models import Gpr
+from gpr.models import Eviction, Gpr
 from gpr.planner.explain import STRANGER
+from gpr.planner.snapshot import Quota
+from gpr.snapshot import snapshot_load
 from journal.models import Event
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
@@ -162,3 +166,31 @@ def test_the_offer_of_a_frozen_queue_is_when_it_starts(owner: Caller, world: Wor
 
     assert Gpr.objects.get(pk=gpr_id).provisioning_at == starts_at
     assert starts_at > db_now()
+
+
+@override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60)
+def test_a_start_that_rests_on_evictions_says_so_and_names_nobody(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    factories.active(world.foreign_slice, world.people.outsider, nodes=2, name="canary", priority=50, duration_s=86_400)
+
+    (offer,) = offers(owner, {**ask, "nodes": 2, "priority": 150, "may_evict": True})
+
+    assert (offer["supply"], offer["borrows"]) == ("reclaim", False)
+    assert 600 <= offer["wait_s"] < 3600
+    assert offer["explanation"]["sentence"].endswith(" It starts after requests of lower priority have made way.")
+    assert "canary" not in str(offer)
+    assert not Eviction.objects.exists()
+
+
+@pytest.mark.parametrize("guaranteed", [8, 16])
+def test_what_is_beyond_the_guarantee_is_borrowed(
+    guaranteed: int, owner: Caller, world: World, ask: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded(**kwargs: Any) -> Any:
+        made, project_id = snapshot_load(**kwargs), str(world.slice.project_id)
+        return replace(made, snapshot=replace(made.snapshot, quotas=(Quota(project_id, SHAPE, guaranteed),)))
+
+    monkeypatch.setattr("gpr.services.requests.snapshot_load", loaded)
+    (offer,) = offers(owner, {**ask, "nodes": 2})
+
+    assert offer["borrows"] == (guaranteed < 16)
+    assert ("may be taken back, after notice." in offer["explanation"]["sentence"]) == offer["borrows"]

@@ -21,7 +21,7 @@ from worker_agent.protocol import Outcome
 
 READS = ["me/", "gprs/", "queue/", "projects/", "slices/", "slices/vision/", "slices/vision/members/", "slices/vision/namespaces/"]
 READS += ["clusters/", "clusters/aurora/", "nodes/", "nodes/aurora-0/", "nodes/aurora-1/", "gpus/", "shapes/", "schedule/", "events/"]
-READS += ["tokens/", "quotas/", "gprs/{gpr}/", "gprs/{gpr}/steps/"]
+READS += ["tokens/", "quotas/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
 
 
 @pytest.fixture

@@ -96,6 +96,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "gprs/<pk>/move/"): Row(for_admin(200), {"to": "up"}),
     ("GET", "gprs/<gpr_pk>/steps/"): Row(SEE, gpr=factories.active),
     ("GET", "queue/"): Row(LIST),
+    ("GET", "evictions/"): Row(LIST),
     ("GET", "projects/"): Row(LIST),
     ("POST", "projects/"): Row(for_admin(201), {"name": "new"}),
     ("GET", "projects/<ref>/"): Row(SEE),

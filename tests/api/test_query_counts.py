@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from egs.clock import db_now
-from gpr.models import Gpr, GprState, Promise
+from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
 from inventory.models import Cluster, Reservation, StepResult
 from inventory.services.reservations import HoldSpec, reservations_hold
 from journal.models import Event
@@ -103,6 +103,18 @@ def events(world: World, count: int) -> None:
     Event.objects.bulk_create(Event(at=now, kind="k", message="m", slice_id=world.slice.pk, actor=world.people.owner) for _ in range(count))
 
 
+def evictions(world: World, count: int) -> None:
+    """Each of two, one of them a stranger's."""
+    now = db_now()
+    mine, other = (Gpr.objects.create(**_gpr(world, "victim", slice_)) for slice_ in (world.slice, world.foreign_slice))
+    made = Eviction.objects.bulk_create(Eviction(gpr=mine, made_at=now, start_at=now, instead_at=now) for _ in range(count))
+    EvictionVictim.objects.bulk_create(
+        EvictionVictim(eviction=one, gpr=gpr, kind="reclaim", ends_at=now, lost_gpu_s=0, outcome=VictimOutcome.EVICTED)
+        for one in made
+        for gpr in (mine, other)
+    )
+
+
 LISTS: dict[str, Callable[[World, int], None]] = {
     "gprs/": gprs,
     "queue/": gprs,
@@ -120,6 +132,7 @@ LISTS: dict[str, Callable[[World, int], None]] = {
     "tokens/": tenants,
     "me/": tenants,
     "events/": events,
+    "evictions/": evictions,
 }
 
 

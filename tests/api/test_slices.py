@@ -62,11 +62,11 @@ def test_a_foreign_one_is_as_absent_as_none(owner: Caller, world: World) -> None
 def test_an_administrator_changes_the_policy_for_requests_from_now_on(admin: Caller, owner: Caller, world: World, ask: Any) -> None:
     before = admin.get("slices/vision/").json()
 
-    after = admin.patch("slices/vision/", {"nodes_approval": 0, "priority_approval": 50}).json()
+    after = admin.patch("slices/vision/", {"nodes_approval": 0, "priority_approval": 50, "may_evict": True}).json()
 
-    assert after == {**before, "nodes_approval": 0, "priority_approval": 50}
+    assert after == {**before, "nodes_approval": 0, "priority_approval": 50, "may_evict": True}
     assert len(owner.post("gprs/", ask).json()["approval_reasons"]) == 2
-    assert Event.objects.get(kind="slice.policy_changed").data == {"nodes_approval": 0, "priority_approval": 50}
+    assert Event.objects.get(kind="slice.policy_changed").data == {"nodes_approval": 0, "priority_approval": 50, "may_evict": True}
 
 
 def test_shapes_that_the_policy_does_not_name_cannot_be_asked_for(admin: Caller, owner: Caller, world: World, ask: Any) -> None:
@@ -128,6 +128,7 @@ def test_approval_cannot_begin_beyond_the_maximum(admin: Caller, world: World) -
 BAD: list[dict[str, Any]] = [{"nodes_approval": -1}, {"gpus_approval": 2**31}, {"duration_max_s": 0}, {"duration_max_s": 2**60}]
 BAD += [{"priority_approval": 301}, {"priority_approval": 0}, {"shapes": "H100"}, {"shapes": [5]}, {"shapes": ["a\u0000"]}, {"name": "new"}]
 BAD += [{"nodes_approval": None}, {"nodes_approval": True}, {"gpus_approval": "5"}, {"clusters": "mars"}, {"shapes": ["x" * 64]}]
+BAD += [{"may_evict": "sometimes"}, {"may_evict": None}]
 
 
 def test_a_policy_that_means_nothing_is_refused(admin: Caller, world: World) -> None:

@@ -51,6 +51,7 @@ ADMIN_PAGES = {
     "maintenance-announce": "/admin/maintenance/announce/?{announced}",
     "quotas": "/admin/quotas/",
     "quota-give": "/admin/quotas/create/",
+    "evictions": "/admin/evictions/",
     "schedule": "/admin/schedule/",
     "schedule-table": "/admin/schedule/?as=table",
 }

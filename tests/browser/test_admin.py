@@ -249,8 +249,8 @@ def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
         page.goto(INVENTORY)
         node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
         waits = f"{QUEUE}{gpr_named(api, 'long')['id']}/"
-        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
-        for path in [*lists, waits, f"{waits}priority/", f"{QUOTAS}create/", node, f"{node}cordon/"]:
+        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, "/admin/evictions/", SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
+        for path in [*lists, waits, f"{waits}priority/", f"{waits}move/", f"{QUOTAS}create/", node, f"{node}cordon/"]:
             page.goto(path)
             assert axe_violations(page) == [], path
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

@@ -11,10 +11,12 @@ from django.test import override_settings
 
 from egs.errors import Conflict
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimOutcome
+from gpr.services.decisions import gpr_approve
 from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.requests import gpr_cancel
+from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
 from journal.models import Event
 from slices.models import Slice
+from slices.services import SlicePolicy, slice_set_policy
 from tests.builders import make_slice
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
 
@@ -37,7 +39,9 @@ def stage() -> Stage:
 
 @pytest.fixture
 def other(stage: Stage) -> Slice:
-    return make_slice(stage.cluster, owner=stage.owner)
+    slice_ = make_slice(stage.cluster, owner=stage.owner)
+    slice_set_policy(slice_=slice_, policy=SlicePolicy(may_evict=True), actor=stage.admin, now=stage.now)
+    return slice_
 
 
 def noticed(stage: Stage, other: Slice, **asked: Any) -> tuple[Gpr, Gpr]:
@@ -165,3 +169,26 @@ def test_a_box_on_its_way_in_is_left_alone_until_it_is_active(stage: Stage, othe
     (row,) = EvictionVictim.objects.all()
     assert fresh(victim).provisioning_at is not None
     assert row.ends_at >= victim.created_at + timedelta(seconds=LEAST_RUN_S)
+
+
+def test_who_may_not_evict_by_policy_needs_approval_for_it(stage: Stage) -> None:
+    victim = stage.active(duration_s=DAY_S, priority=50)
+    stage.after(LEAST_RUN_S)
+    asked = stage.submit(make_slice(stage.cluster, owner=stage.owner), priority=150, may_evict=True)
+    assert (asked.state, asked.approval_reasons) == (S.PENDING_APPROVAL, ["It may evict others; that needs approval in this workspace."])
+    assert not Eviction.objects.exists()
+
+    gpr_approve(gpr=asked, actor=stage.admin, now=stage.after(1))
+    stage.tick()
+    assert EvictionVictim.objects.get().gpr == victim
+
+
+def test_an_edit_that_would_evict_needs_approval_as_well_and_what_was_granted_stays(stage: Stage, other: Slice) -> None:
+    stage.active(duration_s=DAY_S)
+    plain = stage.submit(make_slice(stage.cluster, owner=stage.owner))
+    gpr_edit(gpr=plain, actor=stage.owner, spec=spec_of(plain, may_evict=True), now=stage.now)
+    assert fresh(plain).state == S.PENDING_APPROVAL
+
+    gpr_approve(gpr=fresh(plain), actor=stage.admin, now=stage.after(1))
+    gpr_edit(gpr=fresh(plain), actor=stage.owner, spec=spec_of(fresh(plain), name="renamed"), now=stage.now)
+    assert fresh(plain).state == S.QUEUED

@@ -9,17 +9,19 @@ from uuid import UUID
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from gpr.allocator import tick
-from gpr.models import Gpr, GprState, Promise
+from gpr.models import EvictionVictim, Gpr, GprState, Promise
 from gpr.previews import Preview, preview_approval, preview_eviction, preview_priority, preview_withdrawal
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.requests import gpr_submit
 from gpr.snapshot import snapshot_load
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.services.reservations import reservation_observe
+from portal_admin.pages.question import Effects
 from slices.models import Slice
 from tests import builders
 from tests.builders import NOW, agent_heard
@@ -199,6 +201,23 @@ def test_a_priority_that_leaves_nothing_to_approve_lets_it_join(stage: Stage) ->
 
     assert preview.new_place == 1
     check(stage, before, preview)
+
+
+def test_whom_an_approval_would_evict_is_told_before(stage: Stage) -> None:
+    runs, _ = busy(stage)
+    Gpr.objects.filter(pk=runs.pk).update(priority=50)
+    held = stage.file("urgent", nodes=4, priority=150, may_evict=True)
+    assert held.state == GprState.PENDING_APPROVAL
+
+    with override_settings(EGS_EVICTION_LEAST_RUN_S=0):
+        preview = preview_approval(gpr=held, now=NOW)
+        told = Effects.of("", preview).evicted
+        gpr_approve(gpr=held, actor=stage.admin, now=NOW)
+        stage.tick()
+
+    assert preview.evicted == (runs,)
+    assert told == f"It would evict, after notice: {runs.name} of {runs.slice.name}."
+    assert [row.gpr for row in EvictionVictim.objects.all()] == [runs]
 
 
 def test_what_could_never_start_is_told_before_it_is_approved(stage: Stage) -> None:

@@ -46,8 +46,16 @@ def pages_of(house: House) -> list[str]:
     acts = [f"{QUEUE}{gpr.pk}/{act}/" for gpr, act in ((house.waits, "priority"), (house.held, "approve"), (house.runs, "evict"))]
     node = house.cluster.nodes.first()
     assert node is not None
-    lists = ["/admin/", QUEUE, "/admin/inventory/", "/admin/clusters/", "/admin/schedule/", "/admin/schedule/?as=table"]
-    own = [f"{QUEUE}{house.waits.pk}/", f"/admin/inventory/{node.pk}/", f"/admin/inventory/{node.pk}/cordon/"]
+    lists = [
+        "/admin/",
+        QUEUE,
+        "/admin/inventory/",
+        "/admin/clusters/",
+        "/admin/evictions/",
+        "/admin/schedule/",
+        "/admin/schedule/?as=table",
+    ]
+    own = ["/admin/evictions/", f"{QUEUE}{house.waits.pk}/", f"/admin/inventory/{node.pk}/", f"/admin/inventory/{node.pk}/cordon/"]
     return [*lists, *own, *acts, f"/admin/clusters/{house.cluster.pk}/join-token/"]
 
 

@@ -37,6 +37,7 @@ PARTS = {
     "admin-node": ["rows"],
     "admin-clusters": ["rows"],
     "admin-quotas": ["rows"],
+    "admin-evictions": ["rows"],
     "admin-schedule": ["head", "aurora"],
     "admin-maintenance": ["rows"],
 }

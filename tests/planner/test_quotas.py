@@ -76,6 +76,15 @@ def test_idle_gpus_are_lent_and_come_back_when_they_are_wanted() -> None:
     assert victims(back) == {"b": {"a3"}}
 
 
+def test_an_offer_says_whether_it_would_borrow() -> None:
+    snapshot = Snapshot(0, (NODES,), (held("a1", "A", "p0"),), (), POLICY, quotas=HALF_EACH)
+    for count, borrows in [(1, False), (2, True)]:
+        (offer,) = offers(snapshot, asked("new", "A", count=count))
+        assert (offer.start_s, offer.borrows) == (0, borrows)
+    (offer,) = offers(replace(snapshot, quotas=()), asked("new", "A", count=3))
+    assert not offer.borrows
+
+
 def test_nobody_takes_back_more_than_its_guarantee() -> None:
     boxes = (held("a1", "A", "p0"), held("a2", "A", "p1"), held("b1", "B", "p2"), held("b2", "B", "p3"))
     made = plan(Snapshot(0, (NODES,), boxes, (asked("b3", "B"),), POLICY, quotas=HALF_EACH))

@@ -1,0 +1,114 @@
+"""Boxes that ended early so that others could start: for whom, whose, what it cost and what it won."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest
+from egs.pages.paging import page_of, url_with
+from egs.pages.parts import ListFoot
+from egs.pages.shell import Shell
+from gpr.models import EvictionVictim, Gpr, VictimKind, VictimOutcome
+from gpr.selectors import evictions_visible_to
+from portal_admin.pages.nav import admin_shell
+from portal_admin.pages.queue import Mark
+
+ORDER = ("-made_at", "id")
+KINDS = {VictimKind.RECLAIM: "borrowed its GPUs", VictimKind.PRIORITY: "of lower priority"}
+OUTCOMES = {
+    VictimOutcome.NOTICED: "will be evicted",
+    VictimOutcome.EVICTED: "evicted",
+    VictimOutcome.LEFT: "ended by itself",
+    VictimOutcome.SPARED: "spared",
+}
+COSTS = frozenset({VictimOutcome.NOTICED, VictimOutcome.EVICTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A GPR on either side."""
+
+    name: str
+    url: str
+    mark: Mark
+
+    @classmethod
+    def of(cls, gpr: Gpr) -> Party:
+        return cls(gpr.name, reverse("admin-inspect", args=[gpr.pk]), Mark.of(gpr.slice))
+
+
+@dataclass(frozen=True, slots=True)
+class VictimLine:
+    party: Party
+    kind: str
+    outcome: str
+    at: datetime
+    is_due: bool
+
+    @classmethod
+    def of(cls, victim: EvictionVictim) -> VictimLine:
+        outcome = VictimOutcome(victim.outcome)
+        at = victim.outcome_at or victim.ends_at
+        return cls(Party.of(victim.gpr), KINDS[VictimKind(victim.kind)], OUTCOMES[outcome], at, outcome == VictimOutcome.NOTICED)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionLine:
+    """`lost`: GPU-hours that those who were, or will be, evicted had run."""
+
+    id: UUID
+    made_at: datetime
+    party: Party
+    start_at: datetime
+    won_s: float
+    victims: tuple[VictimLine, ...]
+    lost: str
+
+    @classmethod
+    def of(cls, row: Any) -> EvictionLine:
+        """`row` with its victims."""
+        victims = list(row.victims.all())
+        lost_gpu_s = sum(victim.lost_gpu_s for victim in victims if victim.outcome in COSTS)
+        return cls(
+            id=row.pk,
+            made_at=row.made_at,
+            party=Party.of(row.gpr),
+            start_at=row.start_at,
+            won_s=(row.instead_at - row.start_at).total_seconds(),
+            victims=tuple(VictimLine.of(victim) for victim in victims),
+            lost=_gpu_hours(lost_gpu_s),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionsPage:
+    shell: Shell
+    rows: tuple[EvictionLine, ...]
+    foot: ListFoot
+    url: str
+
+    @classmethod
+    def build(cls, request: PageRequest) -> EvictionsPage:
+        url = reverse("admin-evictions")
+        page = page_of(request, evictions_visible_to(request.user), ordering=ORDER)
+        return cls(
+            shell=admin_shell(request, page="queue"),
+            rows=tuple(EvictionLine.of(row) for row in page.rows),
+            foot=ListFoot(
+                previous_url=url_with(url, {}, cursor=page.previous) if page.previous else "",
+                next_url=url_with(url, {}, cursor=page.next) if page.next else "",
+            ),
+            url=url_with(url, {"cursor": request.GET.get("cursor", "")}, part="rows"),
+        )
+
+
+def _gpu_hours(gpu_s: int) -> str:
+    """With a decimal while it tells something."""
+    hours = gpu_s / words.HOUR_S
+    return words.number(round(hours)) if hours >= 10 or not gpu_s else f"{hours:.1f}"

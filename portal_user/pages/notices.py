@@ -1,0 +1,64 @@
+"""What the members of a workspace are told of an eviction: while the notice runs, and when the GPR waits again. Never for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+
+from egs.pages import words
+from egs.pages.access import PageRequest, says
+from egs.words import utc
+from gpr.evictions import WHY, notices_of
+from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
+from gpr.previews import preview_eviction
+from gpr.services.ending import left_s
+from journal.models import Event
+from portal_user.pages.stories import STRICT_ENDS
+
+S = GprState
+# As gpr.evictions.WHY, when it is over.
+WAS = {
+    VictimKind.RECLAIM: "its GPUs were borrowed, and whom they are guaranteed to wanted them back",
+    VictimKind.PRIORITY: "a request of higher priority that may evict needed its GPUs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Moments in `text` are in UTC, as in Events."""
+
+    at: datetime
+    text: str
+
+
+def notice(gpr: Gpr, *, now: datetime) -> Notice | None:
+    """It plans the queue when there is one: for the page that shows it alone."""
+    row = notices_of([gpr]).get(gpr.pk)
+    if row is None:
+        return None
+    rest = words.duration(left_s(gpr, now=row.ends_at))
+    restart_at = preview_eviction(gpr=gpr, now=now, ends_at=row.ends_at).own.new_start_at
+    if restart_at is not None:
+        then = f"The {rest} that are left would start about {utc(restart_at)}."
+    elif gpr.requeue_on_failure:
+        then = f"It waits again for the {rest} that are left."
+    else:
+        then = "It is not queued again, as its owner wished."
+    return Notice(row.ends_at, f"{WHY[VictimKind(row.kind)]}. Save its work. {then}")
+
+
+def waits_again(gpr: Gpr, request: PageRequest) -> str:
+    """Since when and why, of one that has run before; empty for others."""
+    if gpr.state != S.QUEUED or not gpr.run:
+        return ""
+    moves = Event.objects.filter(Q(new=S.EXITING) | Q(old=S.EXITING, new=S.QUEUED), gpr_id=gpr.pk, kind="gpr.transition")
+    last = list(moves.order_by("-id")[:2])
+    if len(last) < 2:
+        return ""
+    back, left = last
+    evicted = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.EVICTED, outcome_at=left.at).first()
+    say, rest = says(request), words.duration(gpr.remaining_s)
+    ended = f"{STRICT_ENDS[EndReason(left.reason)]} at {say(left.at)}" + (f": {WAS[VictimKind(evicted.kind)]}" if evicted else "")
+    return f"{ended}. It waits again since {say(back.at)}, for the {rest} that are left."

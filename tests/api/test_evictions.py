@@ -1,0 +1,100 @@
+"""`evictions/` and the notice on a GPR: both sides read their own, and learn nothing of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.test import override_settings
+
+from egs.clock import db_now
+from gpr.models import Gpr
+from tests import factories
+from tests.api.conftest import Caller, World, assert_problem
+
+
+@pytest.fixture(autouse=True)
+def rules() -> Iterator[None]:
+    with override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60):
+        yield
+
+
+@pytest.fixture
+def sides(world: World) -> tuple[Gpr, Gpr]:
+    """The owner's has notice, the outsider's starts by it."""
+    return factories.noticed(world.slice, world.people.owner, world.foreign_slice, world.people.outsider)
+
+
+def rows(caller: Caller, query: str = "") -> list[dict[str, Any]]:
+    response = caller.get(f"evictions/{query}")
+    assert response.status_code == 200, response.content
+    found: list[dict[str, Any]] = response.json()["results"]
+    return found
+
+
+def test_the_victim_s_side_sees_its_own_and_nothing_of_whom_it_is_for(
+    owner: Caller, teammate: Caller, world: World, sides: tuple[Gpr, Gpr]
+) -> None:
+    victim, beneficiary = sides
+    for caller in (owner, teammate):
+        (row,) = rows(caller)
+        assert [row[name] for name in ("gpr_id", "gpr", "start_at", "instead_at", "victim_count")] == [None] * 5
+        (told,) = row["victims"]
+        assert (told["gpr_id"], told["gpr"], told["kind"], told["outcome"]) == (str(victim.pk), "victim", "priority", "NOTICED")
+        for path in ("evictions/", "gprs/", f"gprs/{victim.pk}/", "events/"):
+            text = caller.get(path).content.decode()
+            assert not {name for name in ("canary", "outsider", str(beneficiary.pk), str(world.foreign_slice.pk)) if name in text}, path
+
+
+def test_the_other_side_sees_what_it_wins_and_how_many_pay_for_it(outsider: Caller, world: World, sides: tuple[Gpr, Gpr]) -> None:
+    victim, beneficiary = sides
+    (row,) = rows(outsider)
+
+    assert (row["gpr_id"], row["gpr"], row["victim_count"], row["victims"]) == (str(beneficiary.pk), "canary", 1, [])
+    assert row["start_at"] < row["instead_at"]
+    for path in ("evictions/", "gprs/", f"gprs/{beneficiary.pk}/", "events/"):
+        text = outsider.get(path).content.decode()
+        assert not {name for name in ('"vision"', str(victim.pk), str(world.slice.pk)) if name in text}, path
+
+
+def test_an_administrator_sees_both_sides(admin: Caller, sides: tuple[Gpr, Gpr]) -> None:
+    (row,) = rows(admin)
+
+    assert (row["gpr"], row["victim_count"], row["victims"][0]["gpr"]) == ("canary", 1, "victim")
+
+
+def test_a_gpr_carries_its_notice_while_it_has_it(owner: Caller, outsider: Caller, sides: tuple[Gpr, Gpr]) -> None:
+    victim, beneficiary = sides
+    assert victim.ends_at is not None
+
+    notice = owner.get(f"gprs/{victim.pk}/").json()["eviction_notice"]
+
+    why = "a request of higher priority that may evict needs its GPUs"
+    assert notice == {"ends_at": victim.ends_at.isoformat().replace("+00:00", "Z"), "kind": "priority", "why": why}
+    assert owner.get("gprs/").json()["results"][0]["eviction_notice"] == notice
+    assert outsider.get(f"gprs/{beneficiary.pk}/").json()["eviction_notice"] is None
+    owner.post(f"gprs/{victim.pk}/release/")
+    assert owner.get(f"gprs/{victim.pk}/").json()["eviction_notice"] is None
+    assert rows(owner)[0]["victims"][0]["outcome"] == "LEFT"
+
+
+def test_filters_narrow_them(owner: Caller, outsider: Caller, admin: Caller, sides: tuple[Gpr, Gpr]) -> None:
+    victim, beneficiary = sides
+    soon = quote((db_now() + timedelta(hours=1)).isoformat())
+    for caller, query, count in [
+        (owner, "?gpr=victim", 1),
+        (owner, f"?gpr={victim.pk}", 1),
+        (owner, "?gpr=canary", 0),  # not known to him
+        (owner, f"?gpr={beneficiary.pk}", 0),
+        (outsider, "?gpr=canary", 1),
+        (outsider, "?gpr=victim", 0),
+        (admin, "?gpr=victim", 1),
+        (admin, "?gpr=canary", 1),
+        (admin, f"?since={soon}", 0),
+        (admin, "?since=2020-01-01T00:00:00Z", 1),
+    ]:
+        assert len(rows(caller, query)) == count, query
+    assert_problem(admin.get("evictions/?slice=vision"), 400, "invalid_input")

@@ -1,0 +1,104 @@
+"""What the members of a workspace see of an eviction of theirs: where, in which words, and nothing of whom it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client, override_settings
+
+from egs.clock import db_now
+from gpr.models import EndReason, Gpr, GprState, VictimKind
+from gpr.services.decisions import gpr_evict
+from gpr.services.ending import exit_begin
+from portal_user.pages.notices import WAS
+from tests import factories
+from tests.pages.user_world import WORKSPACE, World, make_world, text
+from worker_agent.protocol import Phase
+
+pytestmark = pytest.mark.django_db
+FOREIGN = ("canary", "outsider")
+
+
+@pytest.fixture(autouse=True)
+def rules() -> Iterator[None]:
+    with override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60):
+        yield
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def owner(world: World) -> Client:
+    return world.client("owner")
+
+
+def noticed(world: World, **changes: bool) -> Gpr:
+    victim, _ = factories.noticed(world.slice, world.people.owner, world.foreign, world.people.outsider, **changes)
+    return victim
+
+
+def evicted(gpr: Gpr) -> None:
+    factories.observe(gpr, Phase.RELEASED)
+    assert gpr.state == GprState.QUEUED
+
+
+def test_the_page_says_when_why_and_when_the_rest_would_start(world: World, owner: Client) -> None:
+    victim = noticed(world)
+
+    for markup in (text(owner.get(f"/gprs/{victim.pk}/")), text(owner.get(f"/gprs/{victim.pk}/?part=now"))):
+        assert 'id="gpr-notice"' in markup
+        assert "Will be evicted" in markup
+        assert "in 10 min" in markup
+        assert "a request of higher priority that may evict needs its GPUs. Save its work. The 23 h 50 min that are left would" in markup
+        assert "Extend" not in markup  # it would be refused
+        assert not [name for name in FOREIGN if name in markup]
+
+
+def test_the_list_says_it_as_well(world: World, owner: Client) -> None:
+    noticed(world)
+
+    markup = text(owner.get(WORKSPACE))
+
+    assert '<div class="late why clip" title="Will be evicted at ' in markup
+    assert "(in 10 min): a request of higher priority that may evict needs its GPUs." in markup
+    assert not [name for name in FOREIGN if name in markup]
+
+
+def test_who_does_not_wait_again_is_told_so(world: World, owner: Client) -> None:
+    victim = noticed(world, requeue_on_failure=False)
+
+    assert "It is not queued again, as its owner wished." in text(owner.get(f"/gprs/{victim.pk}/?part=now"))
+
+
+def test_without_notice_nothing_is_said(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner)
+
+    assert "evicted" not in text(owner.get(f"/gprs/{gpr.pk}/?part=now"))
+    assert "waits again" not in text(owner.get(f"/gprs/{gpr.pk}/?part=why"))
+
+
+def test_when_it_waits_again_the_page_says_since_when_and_why(world: World, owner: Client) -> None:
+    victim = noticed(world)
+    exit_begin(gpr=victim, reason=EndReason.EVICTED, now=db_now())
+    evicted(victim)
+
+    markup = text(owner.get(f"/gprs/{victim.pk}/?part=why"))
+
+    assert "Evicted at " in markup
+    assert f": {WAS[VictimKind.PRIORITY]}. It waits again since " in markup
+    assert not [name for name in FOREIGN if name in markup]
+
+
+def test_one_that_an_administrator_evicted_has_no_right_named_for_it(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner)
+    gpr_evict(gpr=gpr, actor=world.people.admin, why="Repair.", now=db_now())
+    evicted(gpr)
+
+    markup = text(owner.get(f"/gprs/{gpr.pk}/?part=why"))
+
+    assert "It waits again since " in markup
+    assert not [why for why in WAS.values() if why in markup]
