@@ -6,7 +6,7 @@ not fit beside those before it borrows. So it is always clear which boxes are bo
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -109,8 +109,11 @@ class Rights:
     def _fill(self, key: tuple[str, str], shares: list[_Share], held: Iterable[_Share] = ()) -> list[_Share]:
         """Rank these, beside those of `held` that are before them in order; answers those that are within the guarantee."""
         room, granted = self._guaranteed.get(key, 0), []
+        ahead = deque(sorted(held, key=lambda share: share.order))
+        before: list[_Share] = []
         for share in sorted(shares, key=lambda share: share.order):
-            before = [other for other in held if other.order < share.order]
+            while ahead and ahead[0].order < share.order:
+                before.append(ahead.popleft())
             since_s = _since_s(before, room - share.gpus)
             if since_s is not None:
                 granted.append(share)
@@ -126,6 +129,8 @@ def _since_s(held: list[_Share], room: int) -> int | None:
     """From when on those that are still held take no more than this room; None: it is none."""
     if room < 0:
         return None
+    if sum(share.gpus for share in held) <= room:
+        return 0
     for share in sorted(held, key=lambda share: -share.end_s):
         room -= share.gpus
         if room < 0:

@@ -16,8 +16,9 @@ from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
 from journal.models import Event
 from slices.models import Slice
+from slices.quotas import quota_create
 from slices.services import SlicePolicy, slice_set_policy
-from tests.builders import make_slice
+from tests.builders import SHAPE, make_slice
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
 
 pytestmark = pytest.mark.django_db
@@ -192,3 +193,28 @@ def test_an_edit_that_would_evict_needs_approval_as_well_and_what_was_granted_st
     gpr_approve(gpr=fresh(plain), actor=stage.admin, now=stage.after(1))
     gpr_edit(gpr=fresh(plain), actor=stage.owner, spec=spec_of(fresh(plain), name="renamed"), now=stage.now)
     assert fresh(plain).state == S.QUEUED
+
+
+def test_whoever_is_entitled_takes_back_what_another_project_borrows(stage: Stage, other: Slice) -> None:
+    """Nobody may evict by priority here, and the borrower's is even higher."""
+    quota_create(owner=other.project, shape=SHAPE, change={"guaranteed_gpus": 4}, actor=stage.admin, now=stage.now)
+    borrower = stage.active(duration_s=DAY_S, priority=200, evictable=False)
+    stage.after(LEAST_RUN_S)
+    stage.tick()
+    entitled = stage.submit(other, priority=50)
+
+    (row,) = EvictionVictim.objects.all()
+    assert (row.gpr, row.eviction.gpr, row.kind) == (borrower, entitled, "reclaim")
+    assert fresh(borrower).ends_at == stage.now + timedelta(seconds=NOTICE_S)
+
+    stage.after(NOTICE_S)
+    stage.tick()
+    stage.say(borrower, *EXIT)
+    stage.tick()
+    assert (fresh(entitled).state, fresh(borrower).state) == (S.PROVISIONING, S.QUEUED)
+
+    # It waits to borrow again, and does not take back what was taken from it.
+    for _ in range(3):
+        stage.after(LEAST_RUN_S)
+        stage.tick()
+    assert EvictionVictim.objects.count() == 1
