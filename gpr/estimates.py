@@ -15,8 +15,8 @@ from gpr.planner.bands import Bands
 from gpr.planner.engine import offers
 from gpr.planner.plan import EvictionKind, Offer
 from gpr.planner.snapshot import Request, Snapshot
-from gpr.services.requests import candidate_of
-from gpr.snapshot import PoolKey, at
+from gpr.services.requests import candidate_of, pools_of_spec
+from gpr.snapshot import Loaded, at
 from gpr.spec import GprSpec
 
 NODES, RECLAIM = "nodes", "reclaim"  # where the GPUs of an offer come from
@@ -29,8 +29,10 @@ BORROWS = "It would borrow GPUs beyond what its project is guaranteed: they may 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A smaller request that would start sooner in the same place."""
+    """A request that would start sooner: a smaller one in the same place, or the same on other GPUs or in another cluster."""
 
+    cluster: str
+    shape: str
     nodes: int
     duration_s: int
     start_at: datetime
@@ -71,9 +73,10 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     found = _best_of_each(offers(loaded.snapshot, candidate))
     told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
     variants = _variants(spec, candidate, loaded.snapshot, found)
+    elsewhere = _elsewhere(spec, candidate, loaded, found)
     bands = bands_load()
     return [
-        _estimate(offer, loaded.pools[offer.pool], text, variants, _range(spec, offer, bands), loaded.snapshot.now_s)
+        _estimate(offer, loaded, text, _alternatives(spec, offer, variants, elsewhere, loaded.snapshot.now_s), _range(spec, offer, bands))
         for offer, text in zip(found, told, strict=True)
     ]
 
@@ -109,12 +112,36 @@ def _variant(spec: GprSpec, candidate: Request, snapshot: Snapshot, pools: tuple
     return _Variant(nodes, duration_s, {offer.pool: offer.start_s for offer in offers(snapshot, smaller)})
 
 
-def _estimate(offer: Offer, pool: PoolKey, told: Told, variants: Sequence[_Variant], likely: Range, now_s: int) -> Estimate:
-    wait_s = max(offer.start_s - now_s, 0)
+def _elsewhere(spec: GprSpec, candidate: Request, loaded: Loaded, found: Sequence[Offer]) -> list[Offer]:
+    """The same on other GPUs with as much memory, or in another cluster of the slice, where it starts sooner than wherever it was asked."""
+    now_s, soonest_s = loaded.snapshot.now_s, min((offer.start_s for offer in found), default=0)
+    if spec.is_booking or soonest_s <= now_s:
+        return []
+    memory_gib = max([loaded.pools[offer.pool].gpu_memory_gib for offer in found] + [spec.min_gpu_memory_gib or 0])
+    anywhere = replace(spec, shape="", min_gpu_memory_gib=memory_gib, node_type="", clusters=())
+    pools = tuple(id_ for id_ in pools_of_spec(anywhere, loaded) if id_ not in candidate.pools)
+    return [offer for offer in _best_of_each(offers(loaded.snapshot, replace(candidate, pools=pools))) if offer.start_s < soonest_s]
+
+
+def _alternatives(spec: GprSpec, offer: Offer, variants: Sequence[_Variant], elsewhere: Sequence[Offer], now_s: int) -> list[Alternative]:
+    smaller = [
+        Alternative(offer.cluster, offer.shape, v.nodes, v.duration_s, at(start_s), max(start_s - now_s, 0))
+        for v in variants
+        if (start_s := v.starts.get(offer.pool, offer.start_s)) < offer.start_s
+    ]
+    others = [
+        Alternative(other.cluster, other.shape, spec.nodes, spec.duration_s, at(other.start_s), max(other.start_s - now_s, 0))
+        for other in elsewhere
+    ]
+    return smaller + others
+
+
+def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alternative], likely: Range) -> Estimate:
+    wait_s = max(offer.start_s - loaded.snapshot.now_s, 0)
     return Estimate(
         cluster=offer.cluster,
         shape=offer.shape,
-        node_type=pool.node_type,
+        node_type=loaded.pools[offer.pool].node_type,
         supply=RECLAIM if offer.evictions else NODES,
         borrows=offer.borrows,
         start_at=at(offer.start_s),
@@ -124,11 +151,7 @@ def _estimate(offer: Offer, pool: PoolKey, told: Told, variants: Sequence[_Varia
         p90_s=likely.p90_s if wait_s else 0,
         basis=likely.basis,
         explanation=replace(told, sentence=" ".join([told.sentence, *_rights(offer)])),
-        alternatives=[
-            Alternative(v.nodes, v.duration_s, at(v.starts[offer.pool]), max(v.starts[offer.pool] - now_s, 0))
-            for v in variants
-            if v.starts.get(offer.pool, offer.start_s) < offer.start_s
-        ],
+        alternatives=alternatives,
     )
 
 

@@ -35,9 +35,9 @@ def make_user(name: str = "", *, is_admin: bool = False, at: datetime = NOW) -> 
     return user_create(name=name or unique("user"), now=at, is_admin=is_admin)
 
 
-def node_view(name: str, *, gpus: int = 4, **changes: Any) -> NodeView:
+def node_view(name: str, *, gpus: int = 4, memory_gib: int = 80, **changes: Any) -> NodeView:
     """Its UID and its GPUs' are named after it."""
-    seen = tuple(GpuView(uuid=f"GPU-{name}-{index}", index=index, model="H100", memory_gib=80) for index in range(gpus))
+    seen = tuple(GpuView(uuid=f"GPU-{name}-{index}", index=index, model="H100", memory_gib=memory_gib) for index in range(gpus))
     return NodeView(**{"name": name, "uid": f"uid-{name}", "shape": SHAPE, "node_type": "hgx", "gpus": seen, **changes})
 
 

@@ -65,9 +65,10 @@ def cluster(name: str = "", *, nodes: int = 2, gpus: int = 8, shape: str = SHAPE
     return made
 
 
-def add_nodes(to: Cluster, node_count: int, *, gpus: int = 8, shape: str = SHAPE) -> None:
-    known = [node_view(node.name, gpus=node.gpu_count, shape=node.shape) for node in Node.objects.filter(cluster=to)]
-    new = [node_view(f"{to.name}-{len(known) + n}", gpus=gpus, shape=shape) for n in range(node_count)]
+def add_nodes(to: Cluster, node_count: int, *, gpus: int = 8, shape: str = SHAPE, memory_gib: int = 80) -> None:
+    rows = Node.objects.filter(cluster=to)
+    known = [node_view(node.name, gpus=node.gpu_count, shape=node.shape, memory_gib=node.gpu_memory_gib) for node in rows]
+    new = [node_view(f"{to.name}-{len(known) + n}", gpus=gpus, shape=shape, memory_gib=memory_gib) for n in range(node_count)]
     inventory_store(cluster=to, nodes=known + new, now=db_now())
 
 

@@ -253,6 +253,8 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
 
 
 class AlternativeSerializer(serializers.Serializer[Any]):
+    cluster = serializers.CharField()
+    shape = serializers.CharField(help_text="As asked, or another with as much memory.")
     nodes = serializers.IntegerField()
     duration_s = serializers.IntegerField()
     start_at = serializers.DateTimeField()

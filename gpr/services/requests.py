@@ -19,7 +19,7 @@ from gpr.planner.bookings import nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request
-from gpr.snapshot import Loaded, at, snapshot_load
+from gpr.snapshot import Loaded, at, pools_for, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
 from gpr.witness import replan, shadow_cut, witness_lock
 from journal.hints import TICK, hint
@@ -173,6 +173,12 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
     refuse_what_never_fits(request, loaded)
     refuse_what_does_not_fit_then(request, loaded)
     return request, loaded
+
+
+def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
+    """Where such a request could run, by the slice's clusters and policy."""
+    names = {cluster.name for cluster in spec.clusters or spec.slice.clusters.all()}
+    return pools_for(_gpr_of(spec), names, loaded.pools)
 
 
 def refuse_what_never_fits(request: Request, loaded: Loaded) -> None:

@@ -169,27 +169,25 @@ class _Drawing:
         return StripBox("OFFER", planned_start_at=start_at, ends_at=start_at + length, promised_at=promised_at, hue=hue, mark=mark)
 
     def _swaps(self, spec: GprSpec, axis: Axis) -> Iterable[SwapRow]:
-        """For each smaller request its soonest start, where that is sooner than the soonest offer."""
-        best: dict[tuple[int, int], tuple[Alternative, Estimate]] = {}
-        for each in self.found:
-            for smaller in each.alternatives:
-                size = (smaller.nodes, smaller.duration_s)
-                if size not in best or smaller.start_at < best[size][0].start_at:
-                    best[size] = (smaller, each)
-        for smaller, where in best.values():
-            sooner_s = self.found[0].wait_s - smaller.wait_s
+        """For each change of the request its soonest start, where that is sooner than the soonest offer."""
+        best: dict[tuple[str, str, str, str], Alternative] = {}
+        for other in (other for each in self.found for other in each.alternatives):
+            change = _change(spec, other)
+            if change and (change not in best or other.start_at < best[change].start_at):
+                best[change] = other
+        for (text, instead_of, field_id, value), other in best.items():
+            sooner_s = self.found[0].wait_s - other.wait_s
             if sooner_s < SOONER_S:
                 continue
-            is_fewer = smaller.nodes < spec.nodes
-            length = self._length - timedelta(seconds=spec.duration_s - smaller.duration_s)
+            length = self._length - timedelta(seconds=spec.duration_s - other.duration_s)
             yield SwapRow(
-                change=words.plural(smaller.nodes, "node") if is_fewer else words.duration(smaller.duration_s),
-                instead_of=words.number(spec.nodes) if is_fewer else words.duration(spec.duration_s),
-                start_at=smaller.start_at,
-                strip=strip_of(self._box(smaller.start_at, length), axis, height=STRIP_PX),
-                why=f"On {where.cluster}, {where.shape}: {words.duration(sooner_s)} sooner.",
-                field_id="id_nodes" if is_fewer else "id_duration",
-                field_value=str(smaller.nodes) if is_fewer else words.duration_exact(smaller.duration_s),
+                change=text,
+                instead_of=instead_of,
+                start_at=other.start_at,
+                strip=strip_of(self._box(other.start_at, length), axis, height=STRIP_PX),
+                why=f"On {other.cluster}, {other.shape}: {words.duration(sooner_s)} sooner.",
+                field_id=field_id,
+                field_value=value,
             )
 
     def _confirm(self, spec: GprSpec, chosen: Estimate | None, *, needs_approval: bool) -> Confirm:
@@ -289,3 +287,13 @@ def _why_not(spec: GprSpec, kinds: Sequence[Stock]) -> str:
     if spec.gpus_per_node and largest < spec.gpus_per_node:
         return f"Its nodes have {words.plural(largest, 'GPU')} each; you ask for {spec.gpus_per_node}."
     return f"It has {words.plural(sum(kind.node_count for kind in kinds), 'node')}; you ask for {spec.nodes} that are alike."
+
+
+def _change(spec: GprSpec, other: Alternative) -> tuple[str, str, str, str] | None:
+    """What would be asked instead of what, and the field of the form with its new value; None for another cluster alone."""
+    if other.nodes < spec.nodes:
+        return words.plural(other.nodes, "node"), words.number(spec.nodes), "id_nodes", str(other.nodes)
+    if other.duration_s < spec.duration_s:
+        asked, instead = words.duration(spec.duration_s), words.duration(other.duration_s)
+        return instead, asked, "id_duration", words.duration_exact(other.duration_s)
+    return (other.shape, spec.shape, "id_shape", other.shape) if spec.shape and other.shape != spec.shape else None

@@ -87,6 +87,25 @@ def test_an_alternative_is_true_when_it_is_taken(owner: Caller, world: World, as
     assert abs(moment(gpr["estimate"]["start_at"]) - moment(smaller["start_at"])) < timedelta(seconds=5)
 
 
+def test_other_gpus_and_other_clusters_that_would_start_sooner_are_alternatives(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    """Both nodes are taken; there is a larger shape beside them, a smaller one, and the same in another cluster."""
+    factories.active(world.foreign_slice, world.people.outsider, nodes=2, duration_s=7200)
+    factories.add_nodes(world.cluster, 1, shape="H200-141GB", memory_gib=141)
+    factories.add_nodes(world.cluster, 1, shape="L40-48GB", memory_gib=48)
+    world.slice.clusters.add(factories.cluster("borealis"))
+
+    (offer,) = offers(owner, {**ask, "clusters": ["aurora"]})
+
+    found = {(other["cluster"], other["shape"]): other for other in offer["alternatives"] if other["nodes"] == 1}
+    assert ("aurora", "L40-48GB") not in found
+    for (cluster, shape), other in found.items():
+        assert other["wait_s"] == 0
+        gpr = owner.post("gprs/", {**ask, "shape": shape, "clusters": [cluster]}).json()
+        assert gpr["explanation"]["reason"] == "starts_now"
+        owner.delete(f"gprs/{gpr['id']}/")
+    assert {("aurora", "H200-141GB"), ("borealis", "H100-80GB")} <= found.keys()
+
+
 def test_a_shorter_box_that_fits_before_a_promise_is_an_alternative(owner: Caller, world: World, ask: dict[str, Any]) -> None:
     people = world.people
     other = factories.make_slice(world.cluster, owner=people.outsider)
