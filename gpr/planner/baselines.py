@@ -10,6 +10,7 @@ from gpr.planner.bands import Forecast
 from gpr.planner.board import Board, Started
 from gpr.planner.failures import Failure
 from gpr.planner.ground import Kind
+from gpr.planner.plan import Eviction
 from gpr.planner.snapshot import Policy, PolicyName, Pool, Request
 from gpr.planner.waiting import Turn, Waiting
 
@@ -53,6 +54,10 @@ class Fifo:
 
     def promise_s(self, request_id: str) -> int | None:
         return None
+
+    def evicted(self) -> list[Eviction]:
+        """Nobody is."""
+        return []
 
     def repromised(self) -> Set[str]:
         return frozenset()

@@ -68,6 +68,7 @@ class Board:
         self.overdue: set[str] = set()
         self.queue: dict[str, Waiting] = {}
         self.order: SortedKeyList[Waiting] = SortedKeyList(key=turn_of)
+        self.evictor_count = 0  # of those that wait, who may evict
         self._at_row: dict[int, Waiting] = {}
         self._largest = [max((node.gpu_count for node in pool.nodes), default=0) for pool in pools]
         self.most = {(quota.owner, quota.shape): quota.most for quota in quotas if quota.most is not None}
@@ -131,6 +132,7 @@ class Board:
         waiting = Waiting(request, self._row(request), self.turn(request), request.promise_s)
         self.queue[request.id] = self._at_row[waiting.row] = waiting
         self.order.add(waiting)
+        self.evictor_count += request.may_evict
         self._order = None
         return waiting
 
@@ -192,6 +194,8 @@ class Board:
     def box(self, waiting: Waiting) -> Box:
         """What stands in its slot."""
         kind, places = passes.kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
+        # Its row will be another's when it runs.
+        kind = kind._replace(pools=kind.pools.copy(), limits=kind.limits.copy(), amounts=kind.amounts.copy())
         start_s, request = self.start_s(waiting), waiting.request
         whose = request.id, request.slice, request.project, request.priority
         return Box(*whose, places, kind, start_s, start_s + request.length_s, start_s, request.evictable, is_open=True)
@@ -366,6 +370,7 @@ class Board:
         self._table.state[waiting.row] = EMPTY
         self._unused.append(waiting.row)
         self.order.remove(waiting)
+        self.evictor_count -= waiting.request.may_evict
         del self.queue[waiting.request.id], self._at_row[waiting.row]
         self._order = None
 

@@ -48,6 +48,8 @@ class Claims:
     def make(self) -> list[Eviction]:
         """In order of turn, for all that wait and would gain by it."""
         made: list[Eviction] = []
+        if not self._quotas and not self._board.evictor_count and self._policy.break_from is None:
+            return made
         tried = 0
         for waiting in tuple(self._board.order):
             if tried >= TRIES_MOST:

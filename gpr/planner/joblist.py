@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from gpr.planner.limits import most_that_fits
-from gpr.planner.snapshot import Node, Pool, Request
+from gpr.planner.snapshot import Node, Pool, Quota, Request
 
 NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")
 JOB_COLUMNS: Final = ("id", "submit_s", "reserve_s", "run_s", "nodes", "gpus_per_node", "priority")
+
+QUOTA_COLUMNS: Final = ("owner", "shape", "guaranteed_gpus", "most_gpus")
 
 WHOLE_MAX: Final = 10**11  # seconds of three thousand years, or their date
 
@@ -37,6 +39,7 @@ class Job:
     pools: tuple[str, ...]
     slice: str = ""
     idle_from_s: int | None = None  # seconds of use after which it is idle; None: never
+    may_evict: bool = False
 
 
 def read_nodes(path: Path) -> tuple[Pool, ...]:
@@ -49,15 +52,21 @@ def read_nodes(path: Path) -> tuple[Pool, ...]:
     return tuple(Pool(f"{cluster}/{shape}", cluster, shape, tuple(nodes)) for (cluster, shape), nodes in pools.items())
 
 
-def read_jobs(path: Path, pools: tuple[Pool, ...], *, early: bool) -> tuple[Job, ...]:
+def read_quotas(path: Path, pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
+    """Of projects and slices; an empty `most_gpus` is no limit. Raises BadList, also where a limit is below its guarantee."""
+    seen: set[tuple[str, str]] = set()
+    return tuple(_quota(row, {pool.shape for pool in pools}, seen) for row in _rows(path, QUOTA_COLUMNS))
+
+
+def read_jobs(path: Path, pools: tuple[Pool, ...], *, early: bool, quotas: tuple[Quota, ...] = ()) -> tuple[Job, ...]:
     """In order of submission, then of the file.
 
     Optional columns: `project`; `slice`, whose jobs run one after the other; `shape` and `clusters` (space separated), which narrow a
-    job to such pools; `idle_from_s`, from when on it uses nothing. Empty: as if the column were not there.
-    Raises BadList, also for a job that could never start, and with `early` for one that runs longer than its box.
+    job to such pools; `idle_from_s`, from when on it uses nothing; `may_evict`, 1 for one that may. Empty: as if the column were not
+    there. Raises BadList, also for a job that could never start, and with `early` for one that runs longer than its box.
     """
     seen: set[str] = set()
-    jobs = [_job(row, pools, seen, early=early) for row in _rows(path, JOB_COLUMNS)]
+    jobs = [_job(row, pools, seen, quotas, early=early) for row in _rows(path, JOB_COLUMNS)]
     return tuple(sorted(jobs, key=lambda job: job.submit_s))
 
 
@@ -127,7 +136,18 @@ def _row(where: str, values: dict[str, str | None]) -> _Row:
     return _Row(where, {name: value or "" for name, value in values.items()})
 
 
-def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], *, early: bool) -> Job:
+def _quota(row: _Row, shapes: set[str], seen: set[tuple[str, str]]) -> Quota:
+    owner, shape, guaranteed = row.text("owner"), row.text("shape"), row.whole("guaranteed_gpus", at_least=0)
+    most = row.whole("most_gpus", at_least=guaranteed) if row.optional("most_gpus") else None
+    if shape not in shapes:
+        raise BadList(f"{row.where}: no node has the shape {shape!r}.")
+    if (owner, shape) in seen:
+        raise BadList(f"{row.where}: {owner!r} has two quotas of {shape!r}.")
+    seen.add((owner, shape))
+    return Quota(owner, shape, guaranteed, most)
+
+
+def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], quotas: tuple[Quota, ...], *, early: bool) -> Job:
     job = Job(
         id=row.new_id("id", seen),
         submit_s=row.whole("submit_s", at_least=0),
@@ -140,10 +160,11 @@ def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], *, early: bool) -> 
         pools=_pools_for(row, pools),
         slice=row.optional("slice"),
         idle_from_s=row.whole("idle_from_s", at_least=0) if row.optional("idle_from_s") else None,
+        may_evict=bool(row.optional("may_evict")) and row.whole("may_evict", at_least=0) > 0,
     )
     if early and job.run_s > job.reserve_s:
         raise BadList(f"{row.where}: job {job.id} runs {job.run_s} s, longer than the {job.reserve_s} s it reserves.")
-    _check_fits(row, pools, job)
+    _check_fits(row, pools, job, quotas)
     return job
 
 
@@ -157,12 +178,12 @@ def _pools_for(row: _Row, pools: tuple[Pool, ...]) -> tuple[str, ...]:
     return found
 
 
-def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job) -> None:
-    most = most_that_fits(pools, request_of(job, rank=0, length_s=job.run_s, priority=0))
+def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job, quotas: tuple[Quota, ...]) -> None:
+    most = most_that_fits(pools, request_of(job, rank=0, length_s=job.run_s, priority=0), quotas)
     if not most.fits:
         raise BadList(
             f"{row.where}: job {job.id} can never start: it wants {job.node_count} nodes with "
-            f"{job.gpus_per_node or 'all'} GPUs each, but {most.node_count} such nodes exist "
+            f"{job.gpus_per_node or 'all'} GPUs each, but it may have {most.node_count} such nodes "
             f"(at most {most.gpus_per_node} GPUs on each of so many)."
         )
 
@@ -179,4 +200,5 @@ def request_of(job: Job, *, rank: int, length_s: int, priority: int) -> Request:
         gpus_per_node=job.gpus_per_node,
         length_s=length_s,
         pools=job.pools,
+        may_evict=job.may_evict,
     )

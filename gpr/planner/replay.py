@@ -16,20 +16,21 @@ from typing import Final, Protocol
 from gpr.planner.bands import Bands, Forecast
 from gpr.planner.baselines import Easy, Fifo, LeastWork, Sjf
 from gpr.planner.board import Board, Started
+from gpr.planner.claims import Claims
 from gpr.planner.engine import admit, forecast_of
 from gpr.planner.estimators import Estimators
 from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
 from gpr.planner.pace import Pace
-from gpr.planner.plan import Cause
+from gpr.planner.plan import Cause, Eviction
 from gpr.planner.repair import place_anew
-from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Request, Slot
+from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from gpr.planner.waiting import Turn, Waiting, turn_of
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How it went for one job, from its way into the queue to the end of its box; again for what was left when a failure killed it.
+    """How it went for one job, from its way into the queue to the end of its box; again for what was left when it was killed or evicted.
 
     `promise_s`: the start it was promised when it was queued; None where nobody promises. `forecast`: what it was told of its wait;
     None where nobody foretells, or it started at once. `estimates`: the waits that others would have told it.
@@ -53,7 +54,8 @@ class Run:
 class Replay:
     """Runs in order of start; `plan_s` is the wall time of each planning, measured by the clock that was passed in.
 
-    `killed_count`: boxes that failures ended. `repromised`: jobs whose promise a failure moved. `idle_count`: boxes taken back as idle.
+    `killed_count`: boxes that failures ended. `repromised`: jobs whose promise a failure, or a reclaim, moved. `idle_count`: boxes taken
+    back as idle. `evictions`: in order.
     """
 
     runs: tuple[Run, ...]
@@ -62,6 +64,7 @@ class Replay:
     killed_count: int
     repromised: Set[str]
     idle_count: int
+    evictions: tuple[Eviction, ...] = ()
 
 
 class Scheduler(Protocol):
@@ -74,6 +77,7 @@ class Scheduler(Protocol):
     def tick(self, now_s: int) -> list[Started]: ...
     def next_start_s(self) -> int | None: ...
     def promise_s(self, request_id: str) -> int | None: ...
+    def evicted(self) -> list[Eviction]: ...
     def repromised(self) -> Set[str]: ...
     def forecast(self, request_id: str) -> Forecast | None: ...
 
@@ -81,8 +85,10 @@ class Scheduler(Protocol):
 class Planner:
     """The planner on a board that lives on between events."""
 
-    def __init__(self, pools: tuple[Pool, ...], name: PolicyName) -> None:
-        self._board = Board(pools, now_s=0, policy=Policy(name=name))
+    def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = ()) -> None:
+        self._board = Board(pools, now_s=0, policy=Policy(name=name), quotas=quotas)
+        self._quotas = quotas
+        self._evicted: list[Eviction] = []
         self._pace = Pace(self._board, Memory()) if name == PolicyName.GUARDED else None
         self._promises: dict[str, int] = {}
         self._bands = Bands()
@@ -123,14 +129,17 @@ class Planner:
 
     def tick(self, now_s: int) -> list[Started]:
         self._board.now_s = now_s
-        if self._has_freed and self._pace is None:
+        if self._pace is None and (self._has_freed or self._quotas):
             self._board.compress()
         self._has_freed = False
         self._move_promises()
         for waiting in sorted(self._newcomers, key=turn_of):
             admit(self._board, self._pace, waiting)
+        self._claim()
+        for waiting in self._newcomers:
             if waiting.promise_s is not None:
                 self._promises[waiting.request.id] = waiting.promise_s
+                waiting.request = replace(waiting.request, promise_s=waiting.promise_s)
         started = self._board.start()
         for start in started:
             self._bands.started(start.request.id, now_s)
@@ -144,14 +153,24 @@ class Planner:
     def promise_s(self, request_id: str) -> int | None:
         return self._promises.get(request_id)
 
+    def evicted(self) -> list[Eviction]:
+        return self._evicted
+
     def repromised(self) -> Set[str]:
         return self._repromised
 
     def forecast(self, request_id: str) -> Forecast | None:
         return self._forecasts.get(request_id)
 
+    def _claim(self) -> None:
+        """Evictions, and promises that gave way to whoever is entitled."""
+        self._evicted = Claims(self._board, self._quotas).make()
+        if self._quotas:
+            self._hit = [waiting for waiting in self._board.order if waiting.displaced is not None and self._board.has_slot(waiting)]
+            self._move_promises()
+
     def _move_promises(self) -> None:
-        """Of those that a failure hit and that no longer start in time."""
+        """Of those whose slots were moved and that no longer start in time."""
         for waiting in self._hit:
             if waiting.promise_s is not None and (start_s := self._board.start_s(waiting)) > waiting.promise_s:
                 waiting.promise_s = start_s
@@ -178,7 +197,9 @@ def _by_promise(waiting: Waiting) -> tuple[int, int, Turn]:
     return waiting.turn.minus_priority, waiting.promise_s or 0, waiting.turn
 
 
-POLICIES: Final[dict[str, Callable[[tuple[Pool, ...]], Scheduler]]] = {
+# Those that know quotas.
+PLANNERS: Final = frozenset({"egs", "conservative"})
+POLICIES: Final[dict[str, Callable[..., Scheduler]]] = {
     "egs": partial(Planner, name=PolicyName.GUARDED),
     "fifo": Fifo,
     "easy": Easy,
@@ -262,6 +283,8 @@ class _Simulation:
         self._plan_s: list[float] = []
         self._failure_count = 0
         self._killed_count = 0
+        self._evictions: list[Eviction] = []
+        self._leaves_s: dict[str, int] = {}  # by id of what is to be evicted
 
     def run(self) -> Replay:
         while (now_s := self._next_event_s()) is not None:
@@ -275,11 +298,13 @@ class _Simulation:
             began = self._clock()
             started = self._scheduler.tick(now_s)
             self._plan_s.append(self._clock() - began)
+            self._give_notice(self._scheduler.evicted())
             for new in started:
                 self._start(self._jobs[new.request.id], new.slot)
         idle_count = sum(self._desk.held_s(job) < job.run_s for job in self._jobs.values())
         repromised = self._scheduler.repromised()
-        return Replay(tuple(self._runs), tuple(self._plan_s), self._failure_count, self._killed_count, repromised, idle_count)
+        counts = self._failure_count, self._killed_count, repromised, idle_count
+        return Replay(tuple(self._runs), tuple(self._plan_s), *counts, tuple(self._evictions))
 
     def _next_event_s(self) -> int | None:
         """None when all is done; nodes fail for ever."""
@@ -296,11 +321,31 @@ class _Simulation:
         while self._ends and self._ends[0][0] <= now_s:
             end_s, id_ = heapq.heappop(self._ends)
             number = self._running.get(id_)
-            if number is not None and self._runs[number].end_s == end_s:  # else it was killed before
+            if number is None:  # it was killed before
+                continue
+            if self._runs[number].end_s == end_s:
                 self._end(id_, now_s)
+            elif self._leaves_s.get(id_) == end_s:
+                self._send_back(id_, now_s)
+                self._submit(self._jobs[id_], now_s)
+
+    def _give_notice(self, evictions: Iterable[Eviction]) -> None:
+        for eviction in evictions:
+            self._evictions.append(eviction)
+            for victim in eviction.victims:
+                self._leaves_s[victim.id] = victim.frees_s
+                heapq.heappush(self._ends, (victim.frees_s, victim.id))
+
+    def _send_back(self, id_: str, now_s: int) -> None:
+        """Its box ends with something left of it."""
+        number = self._running[id_]
+        self._runs[number] = replace(self._runs[number], end_s=now_s)
+        self._done_s[id_] += now_s - self._runs[number].start_s
+        self._end(id_, now_s)
 
     def _end(self, id_: str, now_s: int) -> None:
         del self._running[id_]
+        self._leaves_s.pop(id_, None)
         self._scheduler.release(id_, now_s)
         if self._estimators is not None:
             self._estimators.ended(id_, now_s)
@@ -316,10 +361,7 @@ class _Simulation:
         now_s = failure.at_s
         killed = [id_ for id_, number in self._running.items() if failure.node in self._runs[number].nodes]
         for id_ in killed:
-            number = self._running[id_]
-            self._runs[number] = replace(self._runs[number], end_s=now_s)
-            self._done_s[id_] += now_s - self._runs[number].start_s
-            self._end(id_, now_s)
+            self._send_back(id_, now_s)
         self._failure_count += 1
         self._killed_count += len(killed)
         self._scheduler.close(failure)

@@ -36,8 +36,11 @@ def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
     for run in runs:
         wait_s[run.job] += run.wait_s
     by_priority: dict[int, list[int]] = defaultdict(list)
+    by_project: dict[str, list[int]] = defaultdict(list)
     for job, waited_s in wait_s.items():
         by_priority[job.priority].append(waited_s)
+        by_project[job.project].append(waited_s)
+    victims = [victim for eviction in replay.evictions for victim in eviction.victims]
     failures = {
         "count": replay.failure_count,
         "repromised_count": len(replay.repromised),
@@ -47,11 +50,13 @@ def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
         "jobs": len(wait_s),
         "wait_s": _spread(list(wait_s.values())),
         "wait_s_by_priority": {str(priority): {"jobs": len(waits), **_spread(waits)} for priority, waits in sorted(by_priority.items())},
+        "wait_s_by_project": {project: {"jobs": len(waits), **_spread(waits)} for project, waits in sorted(by_project.items())},
         "utilization": _used_gpu_s(runs, pools) / (makespan_s * sum(n.gpu_count for p in pools for n in p.nodes)),
         "makespan_s": makespan_s,
         "estimate": _estimate(runs),
         "estimators": _estimators([run for run in runs if run.wait_s > 0]),
         "failures": failures,
+        "evictions": {"count": len(replay.evictions), "victims": len(victims), "lost_gpu_s": sum(v.lost_gpu_s for v in victims)},
         "idle_released_count": replay.idle_count,
         "plan_s": {"mean": _mean(replay.plan_s), "p99": quantile(replay.plan_s, 0.99), "max": max(replay.plan_s)},
     }

@@ -15,9 +15,10 @@ from gpr.planner.board import Started
 from gpr.planner.engine import plan
 from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, read_jobs, read_nodes, request_of
+from gpr.planner.plan import Eviction
 from gpr.planner.replay import POLICIES, Replay, replay
 from gpr.planner.report import report, schedule_csv
-from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Request, Running, Snapshot, Window
+from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
 from tests.planner.build import ended, remembered, run, stored
 from tests.simulate.checker import check
 from tests.simulate.lists import random_jobs, write_jobs, write_nodes
@@ -31,8 +32,10 @@ SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 class Stored:
     """The planner as the allocator uses it: a snapshot at every event; slots, promises and what is remembered stored in between."""
 
-    def __init__(self, pools: tuple[Pool, ...], name: PolicyName) -> None:
+    def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = ()) -> None:
         self.pools = pools
+        self.quotas = quotas
+        self.evictions: tuple[Eviction, ...] = ()
         self.policy = Policy(name=name)
         self.memory = Memory()
         self.started_s: dict[str, int] = {}
@@ -59,8 +62,11 @@ class Stored:
         """Its window is over."""
 
     def tick(self, now_s: int) -> list[Started]:
-        snapshot = Snapshot(now_s, self.pools, tuple(self.running.values()), self.queue, policy=self.policy, memory=self.memory)
+        snapshot = Snapshot(now_s, self.pools, tuple(self.running.values()), self.queue, self.policy, self.memory, self.quotas)
         made = plan(snapshot)
+        self.evictions = made.evictions
+        for victim in (victim for eviction in made.evictions for victim in eviction.victims):
+            self.running[victim.id] = replace(self.running[victim.id], end_s=victim.frees_s)
         self.memory = remembered(snapshot, made)
         going = {placement.id for placement in made.starts}
         queue = stored(snapshot, made)
@@ -76,6 +82,9 @@ class Stored:
 
     def promise_s(self, request_id: str) -> int | None:
         return self.promises[request_id]
+
+    def evicted(self) -> list[Eviction]:
+        return list(self.evictions)
 
     def repromised(self) -> frozenset[str]:
         return frozenset()

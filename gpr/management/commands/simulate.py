@@ -16,10 +16,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from gpr.planner.estimators import Estimators
 from gpr.planner.failures import Failure, draw_failures
-from gpr.planner.joblist import BadList, Job, read_jobs, read_nodes
-from gpr.planner.replay import POLICIES, replay
+from gpr.planner.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
+from gpr.planner.replay import PLANNERS, POLICIES, Scheduler, replay
 from gpr.planner.report import report, schedule_csv, to_json, write_whole
-from gpr.planner.snapshot import Pool
+from gpr.planner.snapshot import Pool, Quota
 
 
 class Command(BaseCommand):
@@ -35,7 +35,10 @@ class Command(BaseCommand):
             type=Path,
             required=True,
             help="CSV with id, submit_s, reserve_s, run_s, nodes, gpus_per_node, priority; "
-            "and, if known, project, slice, shape, clusters (space separated), idle_from_s.",
+            "and, if known, project, slice, shape, clusters (space separated), idle_from_s, may_evict.",
+        )
+        parser.add_argument(
+            "--quotas", type=Path, metavar="Q.csv", help="CSV with owner (project or slice), shape, guaranteed_gpus, most_gpus."
         )
         parser.add_argument("--policy", choices=tuple(POLICIES), default="egs")
         parser.add_argument("--early", action="store_true", help="Book reserve_s and release at run_s.")
@@ -51,11 +54,12 @@ class Command(BaseCommand):
         self._check_outputs(options)
         try:
             pools = read_nodes(options["nodes"])
-            jobs = read_jobs(options["jobs"], pools, early=options["early"])
+            quotas = read_quotas(options["quotas"], pools) if options["quotas"] else ()
+            jobs = read_jobs(options["jobs"], pools, early=options["early"], quotas=quotas)
         except BadList as error:
             raise CommandError(str(error)) from error
         done = replay(
-            POLICIES[options["policy"]](pools),
+            _scheduler(options["policy"], pools, quotas),
             jobs,
             early=options["early"],
             ignore_priority=options["ignore_priority"],
@@ -80,6 +84,14 @@ class Command(BaseCommand):
         for path in filter(None, (options["json"], options["schedule"])):
             if not path.parent.is_dir():
                 raise CommandError(f"{path}: there is no such folder to write to.")
+
+
+def _scheduler(policy: str, pools: tuple[Pool, ...], quotas: tuple[Quota, ...]) -> Scheduler:
+    if not quotas:
+        return POLICIES[policy](pools)
+    if policy not in PLANNERS:
+        raise CommandError(f"{policy} knows no quotas. Those that do: {', '.join(sorted(PLANNERS))}.")
+    return POLICIES[policy](pools, quotas=quotas)
 
 
 def _failures(options: dict[str, Any], pools: tuple[Pool, ...], jobs: tuple[Job, ...]) -> Iterator[Failure]:
