@@ -9,7 +9,7 @@ from datetime import datetime
 from accounts.models import User
 from egs.words import utc
 from gpr.explaining import Say, Told, explain
-from gpr.forecasts import BOOKED, Range, bands_load, range_of
+from gpr.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
 from gpr.models import Gpr
 from gpr.planner.bands import Bands
 from gpr.planner.engine import offers
@@ -86,7 +86,8 @@ def _range(spec: GprSpec, offer: Offer, bands: Bands) -> Range:
     if spec.is_booking:
         wait_s = offer.forecast.promised_wait_s
         return Range(wait_s, wait_s, BOOKED, is_learned=False)
-    return range_of(bands, offer.forecast)
+    found = range_of(bands, offer.forecast)
+    return replace(found, basis=NO_HISTORY_BORROWED) if offer.borrows and not found.is_learned else found
 
 
 def _best_of_each(found: Sequence[Offer]) -> list[Offer]:

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F
 
-from egs.words import duration_exact, plural, utc
+from egs.words import duration_exact, utc
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from gpr.planner.plan import Eviction as Planned
 from gpr.planner.plan import Victim
@@ -36,11 +36,11 @@ def evictions_store(planned: Iterable[Planned], loaded: Loaded, *, now: datetime
     for one in planned:
         beneficiary = loaded.gprs[one.id]
         made = Eviction.objects.create(gpr=beneficiary, made_at=now, start_at=at(one.start_s), instead_at=at(one.instead_s))
-        noticed = [victim for victim in one.victims if _notice(made, victim, now)]
+        for victim in one.victims:
+            _notice(made, victim, now)
         event_record(
             kind="gpr.eviction_planned",
-            message=f"{plural(len(noticed), 'request')} will end early for {beneficiary.name}: it can start at {utc(made.start_at)} "
-            f"instead of {utc(made.instead_at)}.",
+            message=f"Others end early for {beneficiary.name}: it can start at {utc(made.start_at)} instead of {utc(made.instead_at)}.",
             at=now,
             gpr_id=beneficiary.pk,
             slice_id=beneficiary.slice_id,
@@ -70,11 +70,11 @@ def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
     EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=outcome, outcome_at=now)
 
 
-def _notice(made: Eviction, victim: Victim, now: datetime) -> bool:
+def _notice(made: Eviction, victim: Victim, now: datetime) -> None:
     books_end_at = at(victim.frees_s)
     ends_at = books_end_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
     if not Gpr.objects.filter(pk=victim.id, state=GprState.ACTIVE).update(ends_at=ends_at, version=F("version") + 1):
-        return False
+        return
     gpr = Gpr.objects.get(pk=victim.id)
     kind = VictimKind(victim.kind.value)
     EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
@@ -90,4 +90,3 @@ def _notice(made: Eviction, victim: Victim, now: datetime) -> bool:
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
     )
-    return True

@@ -19,6 +19,10 @@ NO_HISTORY = (
     "which no other request can delay."
 )
 BOOKED = "Booked: it starts at that time, unless a node fails or is not given back in time."
+NO_HISTORY_BORROWED = (
+    "Too few promises have come due to learn from: p50 is the start by the plan as the queue stands, p90 the promised start, "
+    "which only those can delay whom the GPUs are guaranteed to."
+)
 LEARNED = "How past promises turned out, above all those of such length and size: half had started by p50, nine of ten by p90."
 
 

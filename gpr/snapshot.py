@@ -248,12 +248,11 @@ def _return_s(now_s: int) -> int:
 
 
 def _running(pool_of_node: dict[UUID, str]) -> tuple[Running, ...]:
-    """Every GPR that holds nodes, in the states that do."""
+    """Every GPR that holds nodes, in the states that do; also where these are gone, for its slice is held all the same."""
     held = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
     boxes: dict[UUID, list[Reservation]] = defaultdict(list)
     for row in held.select_related("gpr__slice").order_by("gpr", "node"):
-        if row.node_id in pool_of_node:
-            boxes[row.gpr_id].append(row)
+        boxes[row.gpr_id].append(row)
     return tuple(_running_box(rows, pool_of_node) for rows in boxes.values())
 
 
@@ -264,7 +263,7 @@ def _running_box(rows: list[Reservation], pool_of_node: dict[UUID, str]) -> Runn
         slice=str(gpr.slice_id),
         project=str(gpr.slice.project_id),
         priority=gpr.priority,
-        pool=pool_of_node[rows[0].node_id],
+        pool=next((pool_of_node[row.node_id] for row in rows if row.node_id in pool_of_node), ""),
         nodes=tuple(str(row.node_id) for row in rows),
         gpus_per_node=gpr.gpus_per_node or 0,
         end_s=math.ceil(max(row.ends_at for row in rows).timestamp()),

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Min, QuerySet
+from django.db.models import Max, QuerySet
 from django.utils.dateparse import parse_duration
 
 from egs.errors import InvalidInput, OverPolicy
@@ -207,10 +207,13 @@ def _measures(spec: GprSpec) -> dict[str, int]:
 
 
 def _refuse_beyond_quota(spec: GprSpec) -> None:
-    """Raises OverPolicy for what could not run even with nothing else held. What exceeds a guarantee merely borrows."""
+    """Raises OverPolicy for what could not run even with nothing else held; whole nodes count as the largest, as they do for the planner.
+
+    What exceeds a guarantee merely borrows.
+    """
     limited = quotas_of(spec.slice).filter(most_gpus__isnull=False)
     limits = {quota.shape: quota for quota in limited.order_by("-most_gpus")}  # the tightest of each shape stays
-    sizes = dict(_nodes_meant(spec).order_by().values_list("shape").annotate(Min("gpu_count"))) if limits else {}
+    sizes = dict(_nodes_meant(spec).order_by().values_list("shape").annotate(Max("gpu_count"))) if limits else {}
     least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}
     over = {shape: limits[shape].most_gpus or 0 for shape in least if shape in limits and least[shape] > (limits[shape].most_gpus or 0)}
     if not over or len(over) < len(least):

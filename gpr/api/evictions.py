@@ -37,7 +37,7 @@ class EvictionSerializer(serializers.ModelSerializer[Eviction]):
     gpr = serializers.SerializerMethodField()
     start_at = serializers.SerializerMethodField(help_text="When that can start by it.")
     instead_at = serializers.SerializerMethodField(help_text="When it could have started without.")
-    victim_count = serializers.SerializerMethodField(help_text="Of all, for whom it is for.")
+    victim_count = serializers.SerializerMethodField(help_text="Where the reader may know of all of them.")
     victims = serializers.SerializerMethodField(help_text="Those that the reader may know of.")
 
     class Meta:
@@ -58,7 +58,9 @@ class EvictionSerializer(serializers.ModelSerializer[Eviction]):
         return row.instead_at if row.is_known else None
 
     def get_victim_count(self, row: Any) -> int | None:
-        return len(row.victims.all()) if row.is_known else None
+        """How many others run is not for strangers to count."""
+        victims = row.victims.all()
+        return len(victims) if row.is_known and all(victim.is_known for victim in victims) else None
 
     @extend_schema_field(VictimSerializer(many=True))
     def get_victims(self, row: Any) -> Any:

@@ -125,6 +125,11 @@ class Board:
     def gpus_of(self, box: Box) -> int:
         return len(box.places) * box.kind.gpus or int(self.ground.rooms[box.places].sum())
 
+    def ceilings_over(self, project: str, slice_: str, places: Ints) -> tuple[tuple[str, str], ...]:
+        """Whose limits hold for a box of these on these nodes: (owner, shape)."""
+        shape = self.pools[int(self.ground.pool_of[places[0]])].shape if len(places) else ""
+        return tuple((owner, shape) for owner in dict.fromkeys((project, slice_)) if (owner, shape) in self.most)
+
     # Who waits.
 
     def enroll(self, request: Request) -> Waiting:

@@ -16,11 +16,11 @@ from gpr.planner.board import Board, Box
 from gpr.planner.ground import Kind
 from gpr.planner.moves import Lifted
 from gpr.planner.plan import Cause, Eviction, EvictionKind, Victim
-from gpr.planner.rights import Rank, Rights
+from gpr.planner.rights import Rank, Right, Rights
 from gpr.planner.snapshot import Quota, Request
 from gpr.planner.waiting import Waiting
 
-# A plan tries so many at most, the first in turn; the next one goes on.
+# A plan fails for so many at most of the first in order, and for as many of the others.
 TRIES_MOST: Final = 8
 
 Harm = tuple[tuple[int, ...], int, int]
@@ -44,31 +44,49 @@ class Claims:
         self._policy = board.policy
         self._quotas = quotas
         self._rights: Rights | None = None
+        self._has_won = False
 
     def make(self) -> list[Eviction]:
-        """In order of turn, for all that wait and would gain by it."""
+        """For all that wait and would gain by it: the highest right first, then in order of turn, so that no slot is won in vain."""
         made: list[Eviction] = []
         if not self._quotas and not self._board.evictor_count and self._policy.break_from is None:
             return made
-        tried = 0
-        for waiting in tuple(self._board.order):
-            if tried >= TRIES_MOST:
+        rights = Rights(self._board, self._quotas)
+        hopeful = [waiting for waiting in self._board.order if self._may_gain(waiting, rights)]
+        failed_count = 0
+        for waiting in self._in_order(hopeful, rights):
+            if failed_count >= 2 * TRIES_MOST:
                 break
-            if not self._may_gain(waiting):
-                continue
-            tried += 1
-            eviction = self._claim(waiting)
-            if eviction is not None:
-                made.append(eviction)
+            if self._gains(waiting):
+                eviction = self._claim(waiting)
+                made += [eviction] if eviction is not None else []
+                failed_count += not self._has_won
         return made
 
-    def _may_gain(self, waiting: Waiting) -> bool:
-        """Would it wait for longer than it takes to evict anybody, and has it a right to anything?"""
+    def _in_order(self, hopeful: list[Waiting], rights: Rights) -> list[Waiting]:
+        """Some from the front; then, as those may be without hope time and again, from another place at every second."""
+        ranked = sorted(hopeful, key=lambda waiting: (-self._best_rank(waiting, rights), waiting.turn))
+        front, rest = ranked[:TRIES_MOST], ranked[TRIES_MOST:]
+        place = self._board.now_s * TRIES_MOST % len(rest) if rest else 0
+        return front + rest[place:] + rest[:place]
+
+    def _best_rank(self, waiting: Waiting, rights: Rights) -> int:
+        before_s = self._before_s(waiting)
+        return max(rights.of_waiting(waiting.request, shape, before_s).beside for shape in self._board.gpus_by_shape(waiting.request))
+
+    def _may_gain(self, waiting: Waiting, rights: Rights) -> bool:
+        """Has it a right to anything that is there? A few looks, for there may be many."""
         request = waiting.request
-        has_right = bool(self._quotas) or request.may_evict or self._breaks(request)
-        if not has_right or request.is_fixed or not self._board.has_slot(waiting):
+        if request.is_fixed or not self._gains(waiting):
             return False
-        return self._before_s(waiting) > self._board.soonest_s(request)
+        if request.may_evict or self._breaks(request):
+            return True
+        before_s = self._before_s(waiting)
+        return any(rights.has_claim(request, shape, before_s) for shape in self._board.gpus_by_shape(request))
+
+    def _gains(self, waiting: Waiting) -> bool:
+        """Would it wait for longer than it takes to evict anybody?"""
+        return self._board.has_slot(waiting) and self._before_s(waiting) > self._board.soonest_s(waiting.request)
 
     def _before_s(self, waiting: Waiting) -> int:
         return self._board.start_s(waiting) - self._policy.claim_gain_s
@@ -81,13 +99,13 @@ class Claims:
         """In the first shape in which it gains; the eviction if one is needed for that."""
         board, request = self._board, waiting.request
         self._rights = self._rights or Rights(board, self._quotas)
-        old_s = board.start_s(waiting)
+        self._has_won, old_s = False, board.start_s(waiting)
         for shape in dict.fromkeys(board.gpus_by_shape(request)):
             victims = self._claim_in(waiting, shape, self._rights)
             if board.start_s(waiting) < old_s:
-                self._rights = None
-                if request.promise_s is None:
-                    waiting.promise_s = board.start_s(waiting)
+                self._rights, self._has_won = None, True
+                # What others end for is promised, so that nothing puts it off again without a cause.
+                waiting.promise_s = board.start_s(waiting)
                 return Eviction(request.id, victims, board.start_s(waiting), old_s) if victims else None
         return None
 
@@ -95,7 +113,7 @@ class Claims:
         """Move its slot up into this shape if it can be; answers who has to end for that."""
         board, request, before_s = self._board, waiting.request, self._before_s(waiting)
         own = rights.of_waiting(request, shape, before_s)
-        since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own > Rank.BORROWS else 0)
+        since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0)
         pools = tuple(id_ for id_ in request.pools if id_ in board.pool_numbers and self._shape(id_) == shape)
         candidates = self._candidates(rights, request, own, pools)
         yielding = self._yielding(rights, waiting, own, pools)
@@ -114,7 +132,7 @@ class Claims:
         lifted.put_back(partial(self._cause, request))
         return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
 
-    def _candidates(self, rights: Rights, request: Request, own: Rank, pools: tuple[str, ...]) -> list[_Candidate]:
+    def _candidates(self, rights: Rights, request: Request, own: Right, pools: tuple[str, ...]) -> list[_Candidate]:
         board, found = self._board, []
         numbers = {board.pool_numbers[id_] for id_ in pools}
         for box in board.running.values():
@@ -127,7 +145,7 @@ class Claims:
                 found.append(_Candidate(box, why, frees_s, lost_gpu_s))
         return found
 
-    def _yielding(self, rights: Rights, waiting: Waiting, own: Rank, pools: tuple[str, ...]) -> list[Waiting]:
+    def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: tuple[str, ...]) -> list[Waiting]:
         """Who waits, and gives way to it: by quota those that would borrow, by the policy also those of lower priority."""
         request, found = waiting.request, []
         end_s = self._board.start_s(waiting) + request.length_s
@@ -135,8 +153,8 @@ class Claims:
             slot = None if other is waiting or other.request.is_fixed else self._board.slot(other)
             if slot is None or slot.pool not in pools or slot.start_s >= end_s:
                 continue
-            rank = rights.of_waiting(other.request, self._shape(slot.pool), slot.start_s)
-            is_broken = self._breaks(request) and other.request.priority < request.priority and rank <= own
+            rank = rights.of_waiting(other.request, self._shape(slot.pool), slot.start_s).beside
+            is_broken = self._breaks(request) and other.request.priority < request.priority and rank <= max(own)
             if is_broken or rights.may_reclaim(request, own, other.request.project, other.request.slice, rank):
                 found.append(other)
         return found
@@ -149,7 +167,10 @@ class Claims:
         return Cause.PRIORITY if is_broken else Cause.RECLAIM, request.id
 
     def _evict(self, kind: Kind, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
-        """End those that harm least, so that the box starts as early as it could if all ended; none when that is not before `before_s`."""
+        """End those that harm least, so that the box starts about as early as it could if all ended, and before `before_s`; or none.
+
+        About: a start that is later by less than what nobody would be evicted for may cost less harm.
+        """
         for each in candidates:
             self._board.set_end(each.box.id, each.frees_s)
         found = self._board.earliest(kind, since_s, before_s) if since_s < before_s else None
@@ -157,7 +178,8 @@ class Claims:
             self._board.set_end(each.box.id, each.box.end_s)
         if found is None:
             return []
-        chosen = min((self._least(kind, ranked, found[0]) for ranked in self._rankings(candidates)), key=_harm)
+        until_s = min(found[0] + self._policy.claim_gain_s, before_s)
+        chosen = min((self._least(kind, ranked, since_s, until_s) for ranked in self._rankings(candidates)), key=_harm)
         for each in chosen:
             self._board.set_end(each.box.id, each.frees_s)
         return chosen
@@ -175,7 +197,7 @@ class Claims:
         ]
         return [sorted(candidates, key=key) for key in keys]
 
-    def _least(self, kind: Kind, ranked: list[_Candidate], start_s: int) -> list[_Candidate]:
+    def _least(self, kind: Kind, ranked: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
         """The shortest beginning of the ranking that is enough, less all that can be spared, the most harmful first.
 
         No other choice spares the highest priorities better: room only grows with each box that ends. O(log n + those chosen) fits.
@@ -183,23 +205,23 @@ class Claims:
         low, high = 0, len(ranked)
         while low < high:
             middle = (low + high) // 2
-            if self._starts(kind, ranked[:middle], start_s):
+            if self._starts(kind, ranked[:middle], since_s, until_s):
                 high = middle
             else:
                 low = middle + 1
         chosen = ranked[:high]
         for each in reversed(ranked[:high]):
             fewer = [other for other in chosen if other is not each]
-            if self._starts(kind, fewer, start_s):
+            if self._starts(kind, fewer, since_s, until_s):
                 chosen = fewer
         return chosen
 
-    def _starts(self, kind: Kind, ended: Iterable[_Candidate], start_s: int) -> bool:
-        """Could it start then if these boxes ended?"""
+    def _starts(self, kind: Kind, ended: Iterable[_Candidate], since_s: int, until_s: int) -> bool:
+        """Could it start in `[since_s, until_s)` if these boxes ended?"""
         ended = list(ended)
         for each in ended:
             self._board.set_end(each.box.id, each.frees_s)
-        found = self._board.earliest(kind, start_s, start_s + 1) is not None
+        found = self._board.earliest(kind, since_s, until_s) is not None
         for each in ended:
             self._board.set_end(each.box.id, each.box.end_s)
         return found

@@ -19,11 +19,11 @@ from gpr.planner.limits import most_that_fits
 from gpr.planner.lines import NEVER_S
 from gpr.planner.moves import move
 from gpr.planner.pace import Pace
-from gpr.planner.plan import Cause, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
+from gpr.planner.plan import Cause, Eviction, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
 from gpr.planner.reasons import Reasons
 from gpr.planner.repair import place_anew, restore
 from gpr.planner.rights import Rank, Rights
-from gpr.planner.snapshot import Arrival, PolicyName, Request, Shadow, Slot, Snapshot
+from gpr.planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow, Slot, Snapshot
 from gpr.planner.waiting import Waiting, turn_of
 
 
@@ -38,9 +38,10 @@ def plan(snapshot: Snapshot) -> Plan:
     board, newcomers = _board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
-    if snapshot.moved is not None:
-        move(board, snapshot.moved)
-    evictions = Claims(board, snapshot.quotas).make()
+    evictions = claim(board, snapshot.quotas, snapshot.moved)
+    for waiting in unpromised:
+        if board.has_slot(waiting):
+            waiting.promise_s = board.start_s(waiting)  # others may have taken what it had at first: that was never told
     expected = board.expected()
     reasons = Reasons(board, expected)
     placements = tuple(_placement(board, waiting, expected, reasons, snapshot) for waiting in board.order)
@@ -82,6 +83,16 @@ def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
     waiting.promise_s = start_s
     board.place(waiting, start_s, board.choose(kind, pool, start_s))
     return shadow
+
+
+def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> list[Eviction]:
+    """What an administrator moved, then what those who are entitled take. Slots and ends of boxes change on the board."""
+    if moved is not None:
+        move(board, moved)
+    evictions = Claims(board, quotas).make()
+    if board.policy.name == PolicyName.CONSERVATIVE and (evictions or moved):
+        board.compress()
+    return evictions
 
 
 def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
@@ -133,13 +144,20 @@ def _placement(board: Board, waiting: Waiting, expected: Mapping[str, Slot], rea
     starts_now = start.start_s <= snapshot.now_s
     slot = start if starts_now else board.slot(waiting)
     moved = _move_of(waiting, board.start_s(waiting), snapshot.policy.promise_tolerance_s)
-    promise_s = moved.new_s if moved is not None else waiting.promise_s
+    promise_s = moved.new_s if moved is not None else _promise_s(waiting, board.start_s(waiting))
     told = reasons.explain(request, start)
     return Placement(request.id, slot, start.start_s, promise_s, starts_now, told, moved, waiting.turn.share, waiting.turn.key)
 
 
+def _promise_s(waiting: Waiting, start_s: int) -> int | None:
+    """As it was, or earlier where this plan gives it more; a newcomer's is its slot."""
+    old_s = waiting.request.promise_s
+    return start_s if old_s is None else min(old_s, max(waiting.promise_s or start_s, start_s))
+
+
 def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | None:
-    promise_s = waiting.promise_s
+    """Of what was promised before this plan: what has never been told cannot be broken."""
+    promise_s = waiting.request.promise_s
     if promise_s is None or start_s <= promise_s + tolerance_s:
         return None
     cause, cause_id = waiting.displaced or (Cause.CHANGED, waiting.request.id)
@@ -153,12 +171,12 @@ def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
     settle(board, newcomers, snapshot)
     if not board.has_slot(waiting):
         return None
-    evictions = Claims(board, snapshot.quotas).make()
+    evictions = claim(board, snapshot.quotas)
     expected = board.expected()
     start = expected[candidate_id]
     pool = next(pool for pool in snapshot.pools if pool.id == start.pool)
     explanation = Reasons(board, expected).explain(waiting.request, start)
     forecast = forecast_of(board, waiting, start.start_s)
     own = tuple(eviction for eviction in evictions if eviction.id == candidate_id)
-    borrows = Rights(board, snapshot.quotas).of_waiting(waiting.request, pool.shape, start.start_s) == Rank.BORROWS
+    borrows = Rights(board, snapshot.quotas).of_waiting(waiting.request, pool.shape, start.start_s).within == Rank.BORROWS
     return Offer(pool.id, pool.cluster, pool.shape, start.start_s, board.start_s(waiting), start, explanation, forecast, own, borrows)

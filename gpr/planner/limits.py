@@ -32,22 +32,23 @@ def most_that_fits(pools: Iterable[Pool], request: Request, quotas: Iterable[Quo
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """GPUs of the nodes of a pool, most first, and how many the request may hold at once."""
+    """GPUs of the nodes of a pool, most first, and how many the request may hold at once; None: no limit."""
 
     sizes: tuple[int, ...]
-    most: int
+    most: int | None
 
     @classmethod
     def of(cls, pool: Pool, request: Request, quotas: Iterable[Quota]) -> _Room:
         sizes = sorted((node.gpu_count for node in pool.nodes if node.gpu_count > 0), reverse=True)
         owners = {request.project, request.slice}
         ceilings = (q.most for q in quotas if q.most is not None and q.owner in owners and q.shape == pool.shape)
-        return cls(tuple(sizes), min(ceilings, default=sum(sizes)))
+        return cls(tuple(sizes), min(ceilings, default=None))
 
     def node_count(self, gpus_per_node: int) -> int:
         """Of whole nodes each counts as the largest."""
-        return min(sum(size >= gpus_per_node for size in self.sizes), self.most // (max(gpus_per_node, 0) or self.sizes[0]))
+        count = sum(size >= gpus_per_node for size in self.sizes)
+        return count if self.most is None else min(count, self.most // (max(gpus_per_node, 0) or self.sizes[0]))
 
     def gpus_per_node(self, node_count: int) -> int:
         count = max(1, min(node_count, len(self.sizes)))
-        return min(self.sizes[count - 1], self.most // count)
+        return self.sizes[count - 1] if self.most is None else min(self.sizes[count - 1], self.most // count)

@@ -33,6 +33,7 @@ class Cause(StrEnum):
     CHANGED = "changed"  # the request itself was edited
     LATE_TICK = "late_tick"  # nobody planned when it was due, so it and those behind it start later
     RECLAIM = "reclaim"  # it would have borrowed GPUs to which another is entitled
+    QUOTA = "quota"  # its project or its slice may hold no more then
     ADMIN = "admin"  # an administrator moved it, or another before it
     PRIORITY = "priority"  # by the policy one of a much higher priority may move it
 

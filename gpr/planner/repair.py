@@ -128,10 +128,11 @@ OVERDUE = 0
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """A box on nodes and in its slice over time."""
+    """A box on nodes, in its slice and below ceilings over time."""
 
     id: str
     slice: str
+    ceilings: tuple[tuple[str, str], ...]
     places: Ints
     start_s: int
     end_s: int
@@ -139,12 +140,13 @@ class _Stay:
     @classmethod
     def of(cls, board: Board, waiting: Waiting, start_s: int, places: Ints) -> _Stay:
         request = waiting.request
-        return cls(request.id, request.slice, places, start_s, start_s + request.length_s)
+        ceilings = board.ceilings_over(request.project, request.slice, places)
+        return cls(request.id, request.slice, ceilings, places, start_s, start_s + request.length_s)
 
     @property
     def keys(self) -> list[object]:
         """Where it can be in the way."""
-        return [*(int(node) for node in self.places), *([self.slice] if self.slice else [])]
+        return [*(int(node) for node in self.places), *([self.slice] if self.slice else []), *self.ceilings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,13 @@ class _Obstacles:
                 if window.start_s < stay.end_s and window.end_s > stay.start_s:
                     announced = (Cause.MAINTENANCE, window.maintenance)
                     return announced if window.maintenance else (Cause.NODE_FAILURE, self._board.node_ids[node])
+        if stay.ceilings and not self._is_on_nodes(stay, in_way):
+            return Cause.QUOTA, worst.stay.id if worst is not None else ""
         return worst.cause if worst is not None else (Cause.CHANGED, stay.id)
+
+    def _is_on_nodes(self, stay: _Stay, in_way: list[_Rival]) -> bool:
+        own = set(stay.places.tolist())
+        return any(rival.stay.slice == stay.slice or not own.isdisjoint(rival.stay.places.tolist()) for rival in in_way)
 
     def add(self, waiting: Waiting) -> None:
         """A slot that was placed since."""
@@ -192,7 +200,8 @@ class _Obstacles:
         rivals: dict[object, list[_Rival]] = defaultdict(list)
         for box in self._board.running.values():
             is_overdue = box.id in self._board.overdue
-            stay = _Stay(box.id, box.slice, box.places, box.start_s, box.end_s)
+            ceilings = self._board.ceilings_over(box.project, box.slice, box.places)
+            stay = _Stay(box.id, box.slice, ceilings, box.places, box.start_s, box.end_s)
             for key in stay.keys:
                 rivals[key].append(_Rival(stay, OVERDUE if is_overdue else 2, (Cause.OVERRUN, box.id)))
         for waiting in self._board.order:

@@ -16,8 +16,7 @@ from typing import Final, Protocol
 from gpr.planner.bands import Bands, Forecast
 from gpr.planner.baselines import Easy, Fifo, LeastWork, Sjf
 from gpr.planner.board import Board, Started
-from gpr.planner.claims import Claims
-from gpr.planner.engine import admit, forecast_of
+from gpr.planner.engine import admit, claim, forecast_of
 from gpr.planner.estimators import Estimators
 from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
@@ -137,6 +136,8 @@ class Planner:
             admit(self._board, self._pace, waiting)
         self._claim()
         for waiting in self._newcomers:
+            if self._board.has_slot(waiting):
+                waiting.promise_s = self._board.start_s(waiting)
             if waiting.promise_s is not None:
                 self._promises[waiting.request.id] = waiting.promise_s
                 waiting.request = replace(waiting.request, promise_s=waiting.promise_s)
@@ -164,7 +165,7 @@ class Planner:
 
     def _claim(self) -> None:
         """Evictions, and promises that gave way to whoever is entitled."""
-        self._evicted = Claims(self._board, self._quotas).make()
+        self._evicted = claim(self._board, self._quotas)
         if self._quotas:
             self._hit = [waiting for waiting in self._board.order if waiting.displaced is not None and self._board.has_slot(waiting)]
             self._move_promises()

@@ -1,18 +1,18 @@
 """Who is within its guarantee and who borrows, and so who may take from whom.
 
 A project's boxes fill its guarantee in order: those within their own slice's guarantee first, then by priority, the older first; what does
-not fit beside those before it borrows. So it is always clear which boxes are borrowed.
+not fit beside those before it borrows. So it is always clear which boxes are borrowed. Who waits is entitled if it fits beside all of them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from gpr.planner.board import Board, Box
-from gpr.planner.lines import FOREVER_S
 from gpr.planner.plan import EvictionKind
 from gpr.planner.snapshot import Quota, Request
 
@@ -25,12 +25,23 @@ class Rank(IntEnum):
     OF_SLICE = 2  # within both
 
 
+class Right(NamedTuple):
+    """Of one that waits. `beside`: beside all that its project holds, whatever that is; `within`: by the order within its project, where
+    it may take the place of those behind it.
+    """
+
+    beside: Rank
+    within: Rank
+
+
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A box that wants its part of a guarantee, until `end_s`. `order`: not of its slice, minus priority, waits, age, id."""
+    """A box that wants its part of a guarantee over `[start_s, end_s)`. `order`: not of its slice, minus priority, waits, age, id."""
 
     gpus: int
+    start_s: int
     end_s: int
+    slice: str
     order: tuple[bool, int, bool, int, str]
 
     @property
@@ -48,26 +59,37 @@ class Rights:
     def __init__(self, board: Board, quotas: Iterable[Quota]) -> None:
         self._board = board
         self._guaranteed = {(quota.owner, quota.shape): quota.guaranteed for quota in quotas}
-        self._shapes = {shape for _, shape in self._guaranteed}
+        self._shapes = {shape for (_, shape), gpus in self._guaranteed.items() if gpus > 0}
         self._ranks: dict[tuple[str, str], tuple[Rank, int]] = {}
+        self._within: dict[tuple[str, str], Rank] = {}
+        self._borrowers: dict[str, set[str]] = defaultdict(set)
         if self._shapes:
-            held = {key: self._fill(key, shares) for key, shares in self._running().items()}
+            running = self._running()
+            for key, shares in running.items():
+                self._fill_running(key, shares)
             for key, shares in self._waiting().items():
-                self._fill(key, shares, held.get(key, ()))
+                self._fill_waiting(key, shares, running.get(key, []))
 
     def of_running(self, box: Box) -> Rank:
         return self._ranks.get((box.id, self._board.shape_of(box)), NOTHING_GUARANTEED)[0]
 
-    def of_waiting(self, request: Request, shape: str, at_s: int) -> Rank:
-        """If it started then in this shape, beside those of its project that are before it in turn, and that run and have not ended."""
+    def of_waiting(self, request: Request, shape: str, at_s: int) -> Right:
+        """If it started then in this shape."""
         rank, since_s = self._ranks.get((request.id, shape), NOTHING_GUARANTEED)
-        return rank if since_s <= at_s else Rank.BORROWS
+        return Right(rank if since_s <= at_s else Rank.BORROWS, self._within.get((request.id, shape), Rank.OF_PROJECT))
 
     def since_s(self, request: Request, shape: str) -> int:
         """From when on it has its rank; before it only borrows."""
         return self._ranks.get((request.id, shape), NOTHING_GUARANTEED)[1]
 
-    def claim(self, request: Request, own: Rank, box: Box) -> EvictionKind | None:
+    def has_claim(self, request: Request, shape: str, at_s: int) -> bool:
+        """Could there be anybody to reclaim from? A quick look; the answer may be yes where there is nobody."""
+        own = self.of_waiting(request, shape, at_s)
+        if own.beside > Rank.BORROWS and self._borrowers[shape] - {request.project}:
+            return True
+        return own.within == Rank.OF_SLICE and self._is_of_slice(request.slice, shape, 1)
+
+    def claim(self, request: Request, own: Right, box: Box) -> EvictionKind | None:
         """By what right the request may end this box; None: by none.
 
         The rank and then the priority of whoever is evicted are lower than those of whom it is evicted for, so nobody is ever evicted
@@ -76,15 +98,16 @@ class Rights:
         other = self.of_running(box)
         if self.may_reclaim(request, own, box.project, box.slice, other):
             return EvictionKind.RECLAIM
-        if request.may_evict and box.evictable and box.priority < request.priority and other <= own:
+        rank = own.within if box.project == request.project else own.beside
+        if request.may_evict and box.evictable and box.priority < request.priority and other <= rank:
             return EvictionKind.PRIORITY
         return None
 
-    def may_reclaim(self, request: Request, own: Rank, project: str, slice_: str, other: Rank) -> bool:
+    def may_reclaim(self, request: Request, own: Right, project: str, slice_: str, other: Rank) -> bool:
         """Entitled to it, and the other only borrows it: from the project, or within one project from the slice."""
         if project != request.project:
-            return own > Rank.BORROWS and other == Rank.BORROWS
-        return slice_ != request.slice and own == Rank.OF_SLICE and other < Rank.OF_SLICE
+            return own.beside > Rank.BORROWS and other == Rank.BORROWS
+        return slice_ != request.slice and own.within == Rank.OF_SLICE and other < Rank.OF_SLICE
 
     def _running(self) -> Shares:
         wanted: Shares = defaultdict(list)
@@ -93,33 +116,56 @@ class Rights:
             if shape in self._shapes:
                 gpus = self._board.gpus_of(box)
                 order = (not self._is_of_slice(box.slice, shape, gpus), -box.priority, False, box.began_s, box.id)
-                wanted[box.project, shape].append(_Share(gpus, box.end_s, order))
+                wanted[box.project, shape].append(_Share(gpus, box.start_s, box.end_s, box.slice or box.id, order))
         return wanted
 
     def _waiting(self) -> Shares:
         wanted: Shares = defaultdict(list)
         for place, waiting in enumerate(self._board.order):
             request = waiting.request
+            if not self._board.has_slot(waiting):
+                continue
+            start_s, slice_ = self._board.start_s(waiting), request.slice or request.id
             for shape, gpus in self._board.gpus_by_shape(request).items():
                 if shape in self._shapes:
                     order = (not self._is_of_slice(request.slice, shape, gpus), -request.priority, True, place, request.id)
-                    wanted[request.project, shape].append(_Share(gpus, FOREVER_S, order))
+                    wanted[request.project, shape].append(_Share(gpus, start_s, start_s + request.length_s, slice_, order))
         return wanted
 
-    def _fill(self, key: tuple[str, str], shares: list[_Share], held: Iterable[_Share] = ()) -> list[_Share]:
-        """Rank these, beside those of `held` that are before them in order; answers those that are within the guarantee."""
-        room, granted = self._guaranteed.get(key, 0), []
-        ahead = deque(sorted(held, key=lambda share: share.order))
-        before: list[_Share] = []
+    def _fill_running(self, key: tuple[str, str], shares: list[_Share]) -> None:
+        """In order, whoever still fits is within the guarantee."""
+        for share, fits in self._fitting(key, shares):
+            self._rank(key, share, share.rank if fits else Rank.BORROWS, 0)
+
+    def _fitting(self, key: tuple[str, str], shares: list[_Share]) -> Iterator[tuple[_Share, bool]]:
+        room = self._guaranteed.get(key, 0)
         for share in sorted(shares, key=lambda share: share.order):
-            while ahead and ahead[0].order < share.order:
-                before.append(ahead.popleft())
-            since_s = _since_s(before, room - share.gpus)
+            fits = share.gpus <= room
+            room -= share.gpus if fits else 0
+            yield share, fits
+
+    def _fill_waiting(self, key: tuple[str, str], shares: list[_Share], held: list[_Share]) -> None:
+        """In order, beside all that the project holds, in whatever order that is: nobody gets more than its guarantee back by asking for
+        it at a higher priority. Of those that wait, who is to start no later counts, and of each slice the largest: it runs one at a time.
+        """
+        for share, fits in self._fitting(key, [*held, *shares]):
+            self._within[share.order[-1], key[1]] = share.rank if fits else Rank.BORROWS
+        room = self._guaranteed.get(key, 0)
+        granted: list[_Share] = []
+        for share in sorted(shares, key=lambda share: share.order):
+            largest: dict[str, int] = {}
+            for other in granted:
+                if other.start_s <= share.start_s and other.slice != share.slice:
+                    largest[other.slice] = max(other.gpus, largest.get(other.slice, 0))
+            since_s = _since_s(held, room - share.gpus - sum(largest.values()))
             if since_s is not None:
                 granted.append(share)
-                room -= share.gpus
-            self._ranks[share.order[-1], key[1]] = (Rank.BORROWS, 0) if since_s is None else (share.rank, since_s)
-        return granted
+            self._rank(key, share, Rank.BORROWS if since_s is None else share.rank, since_s or 0)
+
+    def _rank(self, key: tuple[str, str], share: _Share, rank: Rank, since_s: int) -> None:
+        self._ranks[share.order[-1], key[1]] = rank, since_s
+        if rank == Rank.BORROWS:
+            self._borrowers[key[1]].add(key[0])
 
     def _is_of_slice(self, slice_: str, shape: str, gpus: int) -> bool:
         return gpus <= self._guaranteed.get((slice_, shape), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import structlog
 from django.conf import settings
@@ -173,10 +173,10 @@ def _check(ask: SeriesAsk, now: datetime) -> None:
 
 
 def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError):
-        raise InvalidInput({"zone": ["Name a time zone as Europe/Berlin or UTC."]}) from None
+    # `localtime` is the server's, whatever that is.
+    if name == "localtime" or name not in available_timezones():
+        raise InvalidInput({"zone": ["Name a time zone as Europe/Berlin or UTC."]})
+    return ZoneInfo(name)
 
 
 def _tell(series: BookingSeries, kind: str, text: str, actor: User | None, now: datetime, severity: Severity = Severity.INFO) -> None:

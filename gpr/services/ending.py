@@ -173,7 +173,11 @@ def refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
 def refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     """Plan with the longer box on a copy: nobody may start later than promised who would not without it. Raises Conflict."""
     loaded = snapshot_load(now=now)
-    longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))
-    late = {placement.id for placement in plan(loaded.snapshot).placements if placement.is_late}
-    if any(placement.is_late and placement.id not in late for placement in plan(longer).placements):
+    before, after = plan(loaded.snapshot), plan(loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp())))
+    late = {placement.id for placement in before.placements if placement.is_late}
+    if any(placement.is_late and placement.id not in late for placement in after.placements):
         raise Conflict("Others have been promised these GPUs from its end on. Extend it by less, or file a new request.")
+    if {victim.id for eviction in after.evictions for victim in eviction.victims} - {
+        victim.id for eviction in before.evictions for victim in eviction.victims
+    }:
+        raise Conflict("Others are entitled to these GPUs from its end on: somebody would be evicted for it. File a new request.")

@@ -102,15 +102,15 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
 
 
 def _band(gpr: Gpr) -> QuerySet[Gpr]:
-    """All others of its priority that wait, in order."""
-    return Gpr.objects.filter(state=GprState.QUEUED, priority=gpr.priority).exclude(pk=gpr.pk).order_by(*QUEUE_ORDER)
+    """All others of its priority that wait, in order. A booking waits for its time, not for its turn."""
+    return Gpr.objects.filter(state=GprState.QUEUED, priority=gpr.priority, is_booking=False).exclude(pk=gpr.pk).order_by(*QUEUE_ORDER)
 
 
 def _middle(one: Gpr, other: Gpr) -> datetime:
-    """Raises Conflict for two that were filed in the same microsecond: nothing is between them."""
+    """Raises Conflict for two without a microsecond between them."""
     middle = _at(one) + (_at(other) - _at(one)) / 2
     if not _at(one) < middle < _at(other):
-        raise Conflict("The two that it would stand between were filed at the same moment. Move it to the front or the back instead.")
+        raise Conflict("There is no room between those two any more. Move one of them first, or this one to the front or the back.")
     return middle
 
 

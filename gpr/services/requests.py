@@ -94,6 +94,8 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         raise InvalidInput(
             {"duration_s": [f"{duration_exact(gpr.duration_s - gpr.remaining_s)} of it have been used already: ask for more."]}
         )
+    if is_new_ask:
+        changes |= no_place(gpr)  # an administrator put there what it was before
     gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons, "allowed_shapes": spec.slice.shapes})
     gpr.clusters.set(spec.clusters)
     event_record(
@@ -103,7 +105,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         actor=actor,
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
-        data={"changed": sorted(changes)},
+        data={"changed": sorted(changes.keys() & set(PLAIN_FIELDS))},
     )
     if is_new_ask:
         to_its_queue(gpr, reasons=reasons, actor=actor, now=now)

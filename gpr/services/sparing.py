@@ -1,9 +1,14 @@
-"""Whoever has notice for nothing is spared: the beneficiary was canceled, or started elsewhere, before the notice was over."""
+"""Whoever has notice for nothing is spared: the beneficiary was canceled or changed, or starts elsewhere, before the notice is over."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Set
 from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
@@ -11,23 +16,49 @@ from django.db.models import F
 from egs.errors import Conflict
 from egs.words import utc
 from gpr.models import EvictionVictim, Gpr, GprState, VictimOutcome
-from gpr.services.ending import refuse_if_it_hurts, refuse_into_maintenance
+from gpr.services.ending import EXTENSION_ACK_S, refuse_if_it_hurts, refuse_into_maintenance
 from gpr.witness import witness_lock
+from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import reservations_set_window
 from journal.hints import TICK, hint
 from journal.services import event_record
 
+log = structlog.get_logger(__name__)
+
+REVIEWS_MOST: Final = 4  # in a tick
+HELD = Reservation.objects.filter(state=ReservationState.HELD)
+
 
 def notices_review(*, now: datetime) -> None:
-    """Give back their windows to those that need not end any more. One query where there are none."""
+    """Give back their windows to those that need not end any more. Two queries where all is well.
+
+    Each is planned for, so some at a time; one that cannot be reviewed must not stop the others, nor the tick.
+    """
     noticed = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, is_final=False)
-    for victim in noticed.exclude(eviction__gpr__state=GprState.QUEUED).select_related("gpr__slice"):
-        _review(victim, now)
+    victims = list(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
+    nodes: dict[UUID, set[str]] = defaultdict(set)
+    for gpr_id, node_id in HELD.filter(gpr__in=[victim.gpr_id for victim in victims]).values_list("gpr", "node"):
+        nodes[gpr_id].add(str(node_id))
+    for victim in [victim for victim in victims if not _is_needed(victim, nodes[victim.gpr_id])][:REVIEWS_MOST]:
+        try:
+            _review(victim, now)
+        except Exception:
+            log.exception("review_failed", gpr_id=str(victim.gpr_id))
+
+
+def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
+    """Does the beneficiary still wait for these nodes, to start about when it was to?"""
+    beneficiary = victim.eviction.gpr
+    promise = getattr(beneficiary, "promise", None)
+    if beneficiary.state != GprState.QUEUED or promise is None:
+        return False
+    is_later = promise.slot_start_at > victim.eviction.start_at + timedelta(seconds=settings.EGS_EVICTION_GAIN_S)
+    return not is_later and not nodes.isdisjoint(promise.slot_nodes)
 
 
 @transaction.atomic
 def _review(victim: EvictionVictim, now: datetime) -> None:
-    """Once: when others have been promised its GPUs meanwhile it ends for them."""
+    """Once: when others have been promised its GPUs meanwhile it ends for them, and when its agent may not hear of it in time."""
     witness_lock()
     gpr = Gpr.objects.get(pk=victim.gpr_id)
     if gpr.state != GprState.ACTIVE or gpr.active_at is None:
@@ -35,6 +66,8 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
     ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
     books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
     try:
+        if (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S:
+            raise Conflict("Its agent may not hear of it in time.")
         refuse_into_maintenance(gpr, books_end_at, now)
         refuse_if_it_hurts(gpr, books_end_at, now)
     except Conflict:

@@ -35,6 +35,7 @@ CAUSE_WORDS = {
     Cause.LATE_TICK: "the allocator did not run when it was due",
     Cause.RECLAIM: "it would have borrowed GPUs that are guaranteed to {name}",
     Cause.PRIORITY: "{name} of much higher priority came",
+    Cause.QUOTA: "the quota of its workspace or project allows no more then",
     Cause.ADMIN: "an administrator moved it, or {name} before it",
 }
 # In their words another GPR is named.

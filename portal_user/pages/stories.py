@@ -23,6 +23,7 @@ CAUSE_WORDS = {
     Cause.CHANGED: "the request was changed",
     Cause.LATE_TICK: "the planner was late",
     Cause.RECLAIM: "another workspace was entitled to the GPUs that it would have borrowed",
+    Cause.QUOTA: "its workspace or project may hold no more GPUs then",
     Cause.ADMIN: "an administrator moved it, or another before it",
     Cause.PRIORITY: "a request of much higher priority came",
 }

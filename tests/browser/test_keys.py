@@ -24,7 +24,7 @@ ZOOM_IN, ZOOM_OUT, MOVE = {"+": "Zoom in"}, {"-": "Zoom out"}, {"[": "Earlier", 
 
 ADMIN_PAGES = {
     "/admin/queue/": {**ADMIN, **ROWS, "f": "Filter"},
-    "/admin/queue/{first}/": {**ADMIN, "p": "Set priority", "d": "Reject"},
+    "/admin/queue/{first}/": {**ADMIN, "p": "Set priority", "m": "Move", "d": "Reject"},
     "/admin/queue/{long}/": {**ADMIN, "a": "Approve", "p": "Set priority", "d": "Reject"},
     "/admin/queue/{runs}/": {**ADMIN, "e": "Evict"},
     "/admin/queue/{first}/priority/": {**ADMIN, **FORM},

@@ -75,12 +75,13 @@ def test_up_to_the_most_it_is_queued_without_approval_however_little_is_guarante
     assert stage.submit(nodes=3).state == GprState.QUEUED
 
 
-def test_the_smallest_nodes_count_where_whole_ones_are_asked_for(stage: Stage) -> None:
-    """It may never run on the others, but it could run."""
+def test_the_largest_nodes_count_where_whole_ones_are_asked_for(stage: Stage) -> None:
+    """It might be given one."""
     inventory_store(cluster=stage.cluster, nodes=[node_view("small", gpus=4), node_view("large", gpus=8)], now=NOW)
     allow(stage.slice, 4)
 
-    assert stage.submit(nodes=1).state == GprState.QUEUED
+    assert refusal(stage, nodes=1).extra["most"] == 4
+    assert stage.submit(nodes=1, gpus_per_node=4).state == GprState.QUEUED
 
 
 def test_one_that_leaves_the_shape_open_needs_one_that_is_allowed(stage: Stage) -> None:
