@@ -11,6 +11,7 @@ from django.test import override_settings
 
 from egs.errors import Conflict
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimOutcome
+from gpr.services import sparing
 from gpr.services.decisions import gpr_approve
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
@@ -218,3 +219,66 @@ def test_whoever_is_entitled_takes_back_what_another_project_borrows(stage: Stag
         stage.after(LEAST_RUN_S)
         stage.tick()
     assert EvictionVictim.objects.count() == 1
+
+
+def test_nobody_is_spared_so_late_that_its_agent_may_not_hear_of_it(stage: Stage, other: Slice) -> None:
+    """It would close by its own clock, and that would look like a failed node."""
+    victim, beneficiary = noticed(stage, other)
+    gpr_cancel(gpr=fresh(beneficiary), actor=stage.owner, now=stage.after(NOTICE_S - 2))
+    stage.tick()
+
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.NOTICED
+    stage.after(3)
+    stage.tick()
+    assert fresh(victim).end_reason == EndReason.EVICTED
+
+
+def test_it_is_spared_when_the_other_asks_for_something_else_now(stage: Stage, other: Slice) -> None:
+    victim, beneficiary = noticed(stage, other)
+    later = spec_of(fresh(beneficiary), earliest_start_at=stage.now + timedelta(days=30))
+    gpr_edit(gpr=fresh(beneficiary), actor=stage.owner, spec=later, now=stage.after(5))
+    stage.tick()
+
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.SPARED
+    assert fresh(victim).state == S.ACTIVE
+
+
+def test_one_that_cannot_be_reviewed_stops_neither_the_others_nor_the_tick(
+    stage: Stage, other: Slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, beneficiary = noticed(stage, other)
+    gpr_cancel(gpr=fresh(beneficiary), actor=stage.owner, now=stage.after(5))
+
+    def broken(*args: object) -> None:
+        raise RuntimeError("poison")
+
+    monkeypatch.setattr(sparing, "refuse_if_it_hurts", broken)
+    assert stage.tick().queued_count == 0
+
+
+def test_an_extension_that_somebody_would_be_evicted_for_is_refused(stage: Stage, other: Slice) -> None:
+    with override_settings(EGS_EVICTION_GAIN_S=600):
+        own = stage.active(duration_s=2300, priority=50)
+        stage.after(LEAST_RUN_S)
+        stage.tick()
+        quota_create(owner=other.project, shape=SHAPE, change={"guaranteed_gpus": 4}, actor=stage.admin, now=stage.now)
+        stage.submit(other, priority=50)
+        assert not EvictionVictim.objects.exists()  # it ends soon enough by itself
+
+        with pytest.raises(Conflict, match="entitled"):
+            gpr_extend(gpr=fresh(own), extra_s=7200, actor=stage.owner, now=stage.now)
+
+
+def test_a_workspace_whose_nodes_are_gone_holds_them_all_the_same(stage: Stage) -> None:
+    """Until its agent lets go nothing else of it can start: then it must not be planned for now."""
+    two = Stage(nodes=2)
+    own = two.active(duration_s=DAY_S)
+    (row,) = two.held(own)
+    waits = two.submit(duration_s=3600)
+    two.lose(row.node)
+    two.after(1)
+
+    report = two.tick()
+
+    assert report.skipped == {}
+    assert fresh(waits).explanation["reason"] == "waits_for_slice"

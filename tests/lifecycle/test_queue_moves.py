@@ -13,6 +13,7 @@ from gpr.previews import preview_move
 from gpr.selectors import queue_positions, queue_visible_to
 from gpr.services.decisions import gpr_set_priority
 from gpr.services.moving import MoveTo, gpr_move
+from gpr.services.requests import gpr_edit, spec_of
 from journal.models import Event
 from tests.builders import make_slice
 from tests.lifecycle.stage import Stage, fresh
@@ -148,3 +149,21 @@ def test_the_preview_says_what_the_move_then_does(stage: Stage) -> None:
     assert (preview.old_place, preview.new_place) == (3, 1)
     assert preview.own.new_start_at == fresh(three).planned_start_at
     assert {shift.gpr: shift.new_start_at for shift in preview.others}[one] == fresh(one).planned_start_at
+
+
+def test_an_edit_to_another_request_ends_the_move(stage: Stage) -> None:
+    """It was that small request which the administrator put first."""
+    one, two = queued(stage, 1, 2)
+    move(stage, two, MoveTo.FIRST)
+    gpr_edit(gpr=fresh(two), actor=stage.owner, spec=spec_of(fresh(two), duration_s=20 * HOUR_S), now=stage.after(1))
+    stage.tick()
+    assert order(stage) == [one, two]
+
+
+def test_a_booking_is_nobody_to_pass(stage: Stage) -> None:
+    booked_at = stage.now + timedelta(days=5)
+    slice_ = make_slice(stage.cluster, owner=stage.owner)
+    stage.submit(slice_, duration_s=60, is_booking=True, earliest_start_at=booked_at)
+    (one,) = queued(stage, 1)
+    with pytest.raises(Conflict, match="first of its priority"):
+        move(stage, one, MoveTo.UP)

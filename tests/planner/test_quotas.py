@@ -194,6 +194,67 @@ def test_a_ceiling_below_what_is_held_takes_nothing_away_but_lets_nothing_new_in
     assert made.evictions == ()
 
 
+def test_those_without_hope_do_not_stand_in_the_way_of_who_has_a_right() -> None:
+    """However many there are, and however high their priority."""
+    boxes = tuple(held(f"a{i}", "A", f"p{i}", since=-7200 + i) for i in range(4))
+    hopeless = tuple(asked(f"x{i}", "A", priority=110) for i in range(40))
+    made = plan(Snapshot(0, (NODES,), boxes, (*hopeless, asked("b", "B")), POLICY, quotas=HALF_EACH))
+
+    assert victims(made) == {"b": {"a3"}}
+
+
+def test_nobody_gets_more_than_its_guarantee_by_asking_again_at_a_higher_priority() -> None:
+    boxes = (
+        *(held(f"b{i}", "B", f"p{i}", priority=50) for i in range(2)),
+        *(held(f"c{i}", "C", f"p{i}", priority=200) for i in (2, 3)),
+    )
+    made = plan(Snapshot(0, (NODES,), boxes, (asked("more", "B", count=2, priority=51),), POLICY, quotas=(Quota("B", "shape-p", 20),)))
+
+    assert made.evictions == ()
+
+
+def test_what_cannot_run_at_the_same_time_does_not_use_up_the_guarantee() -> None:
+    """Two of one slice that runs one at a time, and one that starts in weeks, are before the sibling in turn."""
+    boxes = tuple(held(f"a{i}", "A", f"p{i}", since=-7200 + i) for i in range(4))
+    serial = tuple(replace(asked(f"s{i}", "B", length=3600 + i), slice="S") for i in range(2))
+    later = replace(asked("later", "B", length=60), earliest_start_s=20 * DAY_S)
+    made = plan(Snapshot(0, (NODES,), boxes, (*serial, later, asked("sibling", "B")), POLICY, quotas=HALF_EACH))
+
+    assert victims(made).keys() == {"s0", "sibling"}
+
+
+def test_a_limit_without_a_guarantee_makes_nobody_a_borrower() -> None:
+    snapshot = Snapshot(0, (NODES,), (), (), POLICY, quotas=(Quota("Z", "shape-p", 0, 10),))
+
+    assert [offer.borrows for offer in offers(snapshot, asked("q", "A"))] == [False]
+
+
+def test_a_little_later_is_better_than_much_more_harm() -> None:
+    """The box that has just begun is free ten seconds after the one with a day's work."""
+    quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 10))
+    young = held("young", "A", "p0", since=-(POLICY.least_run_s - POLICY.notice_s - 10), priority=1)
+    old = held("old", "A", "p1", since=-80_000, priority=300)
+    made = plan(Snapshot(0, (pool(2, 10),), (young, old), (asked("b", "B"),), POLICY, quotas=quotas))
+
+    assert victims(made) == {"b": {"young"}}
+
+
+def test_a_slot_that_others_end_for_is_promised() -> None:
+    """It had a late promise already; from now on nothing puts it off to that again."""
+    quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 10))
+    late = replace(waiting("b", DAY_S, "p0", length=DAY_S), project="B")
+    made = plan(Snapshot(0, (pool(1, 10),), (held("a", "A", "p0"),), (late,), POLICY, quotas=quotas))
+
+    assert placements(made)["b"].promise_s == POLICY.notice_s + POLICY.exit_s
+
+
+def test_what_a_new_ceiling_puts_off_is_told_so() -> None:
+    own = replace(waiting("q", 100, "p1", length=50), project="A")
+    snapshot = Snapshot(0, (pool(2, 10),), (held("a", "A", "p0"),), (own,), POLICY, quotas=(Quota("A", "shape-p", 0, 10),))
+
+    assert moves(snapshot)["q"].cause == Cause.QUOTA
+
+
 @st.composite
 def limited(draw: st.DrawFn) -> Snapshot:
     """Small snapshots of two projects with ceilings and guarantees."""
