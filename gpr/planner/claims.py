@@ -1,8 +1,8 @@
 """Ending boxes before their time: who is entitled takes back what others borrow, and by priority who may evict takes from who may be.
 
-Whoever is evicted has notice, and has run for a while; it waits again with the time that is left. Of all ways to start the beneficiary as
-soon as can be had, the least harm: the lowest priorities, then the least work lost, then the fewest boxes. First of all slots of those
-that still wait give way, for that loses no work.
+Whoever is evicted has notice, and has run for a while; it waits again with the time that is left. Of all ways to start the beneficiary
+about as soon as can be had, the least harm: the lowest priorities, then the least work lost, then the fewest boxes. First of all slots
+of those that still wait give way, for that loses no work.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from gpr.planner.rights import Rank, Right, Rights
 from gpr.planner.snapshot import Quota, Request
 from gpr.planner.waiting import Waiting
 
-# A plan fails for so many at most of the first in order, and for as many of the others.
-TRIES_MOST: Final = 8
+# Of those who claim a plan looks at so many from the front of their order, and at others until so many have failed or won: the next
+# plan goes on.
+FRONT_COUNT: Final = 8
+OUTCOMES_MOST: Final = 16
 
 Harm = tuple[tuple[int, ...], int, int]
 
@@ -51,23 +53,24 @@ class Claims:
         made: list[Eviction] = []
         if not self._quotas and not self._board.evictor_count and self._policy.break_from is None:
             return made
-        rights = Rights(self._board, self._quotas)
+        rights = self._rights = Rights(self._board, self._quotas)
         hopeful = [waiting for waiting in self._board.order if self._may_gain(waiting, rights)]
-        failed_count = 0
+        failed_count = won_count = 0
         for waiting in self._in_order(hopeful, rights):
-            if failed_count >= 2 * TRIES_MOST:
+            if max(failed_count, won_count) >= OUTCOMES_MOST:
                 break
             if self._gains(waiting):
                 eviction = self._claim(waiting)
                 made += [eviction] if eviction is not None else []
+                won_count += self._has_won
                 failed_count += not self._has_won
         return made
 
     def _in_order(self, hopeful: list[Waiting], rights: Rights) -> list[Waiting]:
         """Some from the front; then, as those may be without hope time and again, from another place at every second."""
         ranked = sorted(hopeful, key=lambda waiting: (-self._best_rank(waiting, rights), waiting.turn))
-        front, rest = ranked[:TRIES_MOST], ranked[TRIES_MOST:]
-        place = self._board.now_s * TRIES_MOST % len(rest) if rest else 0
+        front, rest = ranked[:FRONT_COUNT], ranked[FRONT_COUNT:]
+        place = self._board.now_s * FRONT_COUNT % len(rest) if rest else 0
         return front + rest[place:] + rest[:place]
 
     def _best_rank(self, waiting: Waiting, rights: Rights) -> int:
