@@ -93,7 +93,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "gprs/<pk>/reject/"): Row(for_admin(200), {"why": "No."}, gpr=asking),
     ("POST", "gprs/<pk>/evict/"): Row(for_admin(200), {"why": "No."}, gpr=factories.active),
     ("POST", "gprs/<pk>/priority/"): Row(for_admin(200), {"priority": 5}),
-    ("POST", "gprs/<pk>/move/"): Row(for_admin(200), {"to": "up"}),
+    ("POST", "gprs/<pk>/move/"): Row(for_admin(409), {"to": "up"}),  # it is the first of its priority
     ("GET", "gprs/<gpr_pk>/steps/"): Row(SEE, gpr=factories.active),
     ("GET", "queue/"): Row(LIST),
     ("GET", "evictions/"): Row(LIST),
