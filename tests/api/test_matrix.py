@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -70,7 +70,7 @@ class Row:
 
 ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
 
-SOON = db_now() + timedelta(days=7)
+SOON = datetime.now(UTC) + timedelta(days=7)
 DAILY = {"first_start_at": SOON.isoformat(), "rule": "daily", "count": 2}
 MAINTENANCE = {"cluster": "aurora", "starts_at": SOON.isoformat(), "ends_at": (SOON + timedelta(hours=1)).isoformat(), "reason": "Disks."}
 
