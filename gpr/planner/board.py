@@ -178,6 +178,9 @@ class Board:
         """Of its slot."""
         return int(self._table.slot_s[waiting.row])
 
+    def pool_of_slot(self, waiting: Waiting) -> int:
+        return int(self.ground.pool_of[places_of(self._table, waiting.row)[0]])
+
     def slot(self, waiting: Waiting) -> Slot | None:
         return self._slot(self._table, waiting) if self.has_slot(waiting) else None
 

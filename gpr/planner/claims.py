@@ -23,7 +23,7 @@ from gpr.planner.waiting import Waiting
 # Of those who claim a plan looks at so many from the front of their order, and at others until so many have failed or won: the next
 # plan goes on.
 FRONT_COUNT: Final = 8
-OUTCOMES_MOST: Final = 16
+OUTCOMES_MOST: Final = 8
 
 Harm = tuple[tuple[int, ...], int, int]
 
@@ -45,7 +45,6 @@ class Claims:
         self._board = board
         self._policy = board.policy
         self._quotas = quotas
-        self._rights: Rights | None = None
         self._has_won = False
 
     def make(self) -> list[Eviction]:
@@ -53,14 +52,14 @@ class Claims:
         made: list[Eviction] = []
         if not self._quotas and not self._board.evictor_count and self._policy.break_from is None:
             return made
-        rights = self._rights = Rights(self._board, self._quotas)
+        rights = Rights(self._board, self._quotas)
         hopeful = [waiting for waiting in self._board.order if self._may_gain(waiting, rights)]
         failed_count = won_count = 0
         for waiting in self._in_order(hopeful, rights):
             if max(failed_count, won_count) >= OUTCOMES_MOST:
                 break
             if self._gains(waiting):
-                eviction = self._claim(waiting)
+                eviction = self._claim(waiting, rights)
                 made += [eviction] if eviction is not None else []
                 won_count += self._has_won
                 failed_count += not self._has_won
@@ -98,15 +97,16 @@ class Claims:
         """May it move promises of lower priority? Only when it comes, so that none is moved again and again."""
         return self._policy.break_from is not None and request.priority >= self._policy.break_from and request.promise_s is None
 
-    def _claim(self, waiting: Waiting) -> Eviction | None:
+    def _claim(self, waiting: Waiting, rights: Rights) -> Eviction | None:
         """In the first shape in which it gains; the eviction if one is needed for that."""
         board, request = self._board, waiting.request
-        self._rights = self._rights or Rights(board, self._quotas)
         self._has_won, old_s = False, board.start_s(waiting)
         for shape in dict.fromkeys(board.gpus_by_shape(request)):
-            victims = self._claim_in(waiting, shape, self._rights)
+            victims = self._claim_in(waiting, shape, rights)
             if board.start_s(waiting) < old_s:
-                self._rights, self._has_won = None, True
+                self._has_won = True
+                for project in {request.project, *(board.running[victim.id].project for victim in victims)}:
+                    rights.renew(project)
                 # What others end for is promised, so that nothing puts it off again without a cause.
                 waiting.promise_s = board.start_s(waiting)
                 return Eviction(request.id, victims, board.start_s(waiting), old_s) if victims else None
@@ -150,14 +150,16 @@ class Claims:
 
     def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: tuple[str, ...]) -> list[Waiting]:
         """Who waits, and gives way to it: by quota those that would borrow, by the policy also those of lower priority."""
-        request, found = waiting.request, []
-        end_s = self._board.start_s(waiting) + request.length_s
-        for other in self._board.order:
-            slot = None if other is waiting or other.request.is_fixed else self._board.slot(other)
-            if slot is None or slot.pool not in pools or slot.start_s >= end_s:
+        board, request, found = self._board, waiting.request, []
+        end_s, numbers = board.start_s(waiting) + request.length_s, {board.pool_numbers[id_] for id_ in pools}
+        breaks = self._breaks(request)
+        for other in board.order:
+            if other is waiting or other.request.is_fixed or not board.has_slot(other) or (start_s := board.start_s(other)) >= end_s:
                 continue
-            rank = rights.of_waiting(other.request, self._shape(slot.pool), slot.start_s).beside
-            is_broken = self._breaks(request) and other.request.priority < request.priority and rank <= max(own)
+            if (pool := board.pool_of_slot(other)) not in numbers:
+                continue
+            rank = rights.of_waiting(other.request, board.pools[pool].shape, start_s).beside
+            is_broken = breaks and other.request.priority < request.priority and rank <= max(own)
             if is_broken or rights.may_reclaim(request, own, other.request.project, other.request.slice, rank):
                 found.append(other)
         return found

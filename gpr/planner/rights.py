@@ -6,15 +6,18 @@ not fit beside those before it borrows. So it is always clear which boxes are bo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import accumulate
 from typing import NamedTuple
 
 from gpr.planner.board import Board, Box
 from gpr.planner.plan import EvictionKind
 from gpr.planner.snapshot import Quota, Request
+from gpr.planner.waiting import Waiting
 
 
 class Rank(IntEnum):
@@ -50,7 +53,7 @@ class _Share:
 
 
 NOTHING_GUARANTEED = Rank.OF_PROJECT, 0
-Shares = dict[tuple[str, str], list[_Share]]
+Shares = dict[str, list[_Share]]  # by shape
 
 
 class Rights:
@@ -63,12 +66,27 @@ class Rights:
         self._ranks: dict[tuple[str, str], tuple[Rank, int]] = {}
         self._within: dict[tuple[str, str], Rank] = {}
         self._borrowers: dict[str, set[str]] = defaultdict(set)
+        self._boxes: dict[str, list[Box]] = defaultdict(list)
+        self._queue: dict[str, list[tuple[int, Waiting]]] = defaultdict(list)
         if self._shapes:
-            running = self._running()
-            for key, shares in running.items():
-                self._fill_running(key, shares)
-            for key, shares in self._waiting().items():
-                self._fill_waiting(key, shares, running.get(key, []))
+            for box in board.running.values():
+                self._boxes[box.project].append(box)
+            for place, waiting in enumerate(board.order):
+                self._queue[waiting.request.project].append((place, waiting))
+            for project in {*self._boxes, *self._queue}:
+                self.renew(project)
+
+    def renew(self, project: str) -> None:
+        """Its boxes or its slots have changed."""
+        if not self._shapes:
+            return
+        running, waiting = self._running(project), self._waiting(project)
+        for shape in self._shapes:
+            self._borrowers[shape].discard(project)
+        for shape, shares in running.items():
+            self._fill_running((project, shape), shares)
+        for shape, shares in waiting.items():
+            self._fill_waiting((project, shape), shares, running.get(shape, []))
 
     def of_running(self, box: Box) -> Rank:
         return self._ranks.get((box.id, self._board.shape_of(box)), NOTHING_GUARANTEED)[0]
@@ -92,8 +110,8 @@ class Rights:
     def claim(self, request: Request, own: Right, box: Box) -> EvictionKind | None:
         """By what right the request may end this box; None: by none.
 
-        The rank and then the priority of whoever is evicted are lower than those of whom it is evicted for, so nobody is ever evicted
-        for one that was evicted for it.
+        The rank and then the priority of whoever is evicted are lower than those of whom it is evicted for: as things stand nobody can
+        evict who evicted it. Ranks change when others of the projects come and go.
         """
         other = self.of_running(box)
         if self.may_reclaim(request, own, box.project, box.slice, other):
@@ -109,19 +127,20 @@ class Rights:
             return own.beside > Rank.BORROWS and other == Rank.BORROWS
         return slice_ != request.slice and own.within == Rank.OF_SLICE and other < Rank.OF_SLICE
 
-    def _running(self) -> Shares:
+    def _running(self, project: str) -> Shares:
         wanted: Shares = defaultdict(list)
-        for box in self._board.running.values():
+        for old in self._boxes[project]:
+            box = self._board.running[old.id]
             shape = self._board.shape_of(box)
             if shape in self._shapes:
                 gpus = self._board.gpus_of(box)
                 order = (not self._is_of_slice(box.slice, shape, gpus), -box.priority, False, box.began_s, box.id)
-                wanted[box.project, shape].append(_Share(gpus, box.start_s, box.end_s, box.slice or box.id, order))
+                wanted[shape].append(_Share(gpus, box.start_s, box.end_s, box.slice or box.id, order))
         return wanted
 
-    def _waiting(self) -> Shares:
+    def _waiting(self, project: str) -> Shares:
         wanted: Shares = defaultdict(list)
-        for place, waiting in enumerate(self._board.order):
+        for place, waiting in self._queue[project]:
             request = waiting.request
             if not self._board.has_slot(waiting):
                 continue
@@ -129,7 +148,7 @@ class Rights:
             for shape, gpus in self._board.gpus_by_shape(request).items():
                 if shape in self._shapes:
                     order = (not self._is_of_slice(request.slice, shape, gpus), -request.priority, True, place, request.id)
-                    wanted[request.project, shape].append(_Share(gpus, start_s, start_s + request.length_s, slice_, order))
+                    wanted[shape].append(_Share(gpus, start_s, start_s + request.length_s, slice_, order))
         return wanted
 
     def _fill_running(self, key: tuple[str, str], shares: list[_Share]) -> None:
@@ -152,12 +171,13 @@ class Rights:
             self._within[share.order[-1], key[1]] = share.rank if fits else Rank.BORROWS
         room = self._guaranteed.get(key, 0)
         granted: list[_Share] = []
+        ending = _Ending(held)
         for share in sorted(shares, key=lambda share: share.order):
             largest: dict[str, int] = {}
-            for other in granted:
+            for other in granted if share.gpus <= room else ():
                 if other.start_s <= share.start_s and other.slice != share.slice:
                     largest[other.slice] = max(other.gpus, largest.get(other.slice, 0))
-            since_s = _since_s(held, room - share.gpus - sum(largest.values()))
+            since_s = ending.since_s(room - share.gpus - sum(largest.values()))
             if since_s is not None:
                 granted.append(share)
             self._rank(key, share, Rank.BORROWS if since_s is None else share.rank, since_s or 0)
@@ -171,14 +191,17 @@ class Rights:
         return gpus <= self._guaranteed.get((slice_, shape), 0)
 
 
-def _since_s(held: list[_Share], room: int) -> int | None:
-    """From when on those that are still held take no more than this room; None: it is none."""
-    if room < 0:
-        return None
-    if sum(share.gpus for share in held) <= room:
-        return 0
-    for share in sorted(held, key=lambda share: -share.end_s):
-        room -= share.gpus
+class _Ending:
+    """What is held, and how it becomes less."""
+
+    def __init__(self, held: Iterable[_Share]) -> None:
+        last_first = sorted(held, key=lambda share: -share.end_s)
+        self._ends_s = [share.end_s for share in last_first]
+        self._gpus = list(accumulate(share.gpus for share in last_first))
+
+    def since_s(self, room: int) -> int | None:
+        """From when on what is still held takes no more than this room; None: it is none."""
         if room < 0:
-            return share.end_s
-    return 0
+            return None
+        fitting = bisect_right(self._gpus, room)
+        return self._ends_s[fitting] if fitting < len(self._ends_s) else 0
