@@ -18,7 +18,7 @@ from bench.figures import Figure
 from gpr.planner.board import Board
 from gpr.planner.engine import admit, offers, plan
 from gpr.planner.pace import Pace
-from gpr.planner.repair import restore
+from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot
 
 SIZES = ((1_000, 500), (10_000, 5_000), (20_000, 10_000))
@@ -55,8 +55,8 @@ def _case(queue_count: int, node_count: int) -> list[Figure]:
     fresh = _snapshot(queue_count, node_count)
     nothing_s = _seconds(partial(plan, fresh), runs=1)
     stored = _with_slots(fresh)
-    restart_s = _seconds(partial(_restart, stored), runs=3)
-    desk = _Desk(board := _restart(stored), Pace(board, stored.memory))
+    restart_s = _seconds(partial(board_of, stored), runs=3)
+    desk = _Desk(board := board_of(stored)[0], Pace(board, stored.memory))
     board.start()
     measured = {
         "a plan from nothing": nothing_s,
@@ -80,14 +80,6 @@ def _case(queue_count: int, node_count: int) -> list[Figure]:
         "planner-speed", f"{case}: planned from nothing", "jobs/s", queue_count / nothing_s, "Slurm", SLURM_PLANNED_PER_S, ">= 10 x"
     )
     return [*figures, planned]
-
-
-def _restart(stored: Snapshot) -> Board:
-    board = Board(stored.pools, now_s=stored.now_s, policy=stored.policy)
-    for running in stored.running:
-        board.hold(running)
-    restore(board, stored.queue)
-    return board
 
 
 def _offer(desk: _Desk, dice: random.Random) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpr.planner.board import Board
 from gpr.planner.ground import Kind
-from gpr.planner.repair import restore
+from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Request, Snapshot
 
 # People book by the minute: other times are looked for on whole ones.
@@ -28,10 +28,7 @@ def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
 
     Cost as for one newcomer in `plan`, and again for each place that is not on a whole minute.
     """
-    board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy)
-    for running in snapshot.running:
-        board.hold(running)
-    restore(board, (request for request in snapshot.queue if request.id != booking.id))
+    board, _ = board_of(replace(snapshot, queue=tuple(request for request in snapshot.queue if request.id != booking.id)))
     kind, asked_s = board.kind(booking), booking.earliest_start_s
     fits = asked_s >= board.now_s and board.earliest(kind, asked_s, asked_s + 1) is not None
     return Nearest(fits, _last_before(board, kind, asked_s, since_s), _first_after(board, kind, max(asked_s + 1, since_s)))

@@ -21,7 +21,7 @@ from gpr.planner.moves import move
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Eviction, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
 from gpr.planner.reasons import Reasons
-from gpr.planner.repair import place_anew, restore
+from gpr.planner.repair import board_of, place_anew
 from gpr.planner.rights import Rank, Rights
 from gpr.planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow, Slot, Snapshot
 from gpr.planner.waiting import Waiting, turn_of
@@ -35,7 +35,7 @@ def plan(snapshot: Snapshot) -> Plan:
     Errors: none. What can never start is a placement without a slot.
     Cost: about linear in the snapshot while nothing is new or broken; else some looks at all nodes for each that is.
     """
-    board, newcomers = _board_of(snapshot)
+    board, newcomers = board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
     evictions = claim(board, snapshot.quotas, snapshot.moved)
@@ -127,13 +127,6 @@ def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot) -> Rememb
     return Remembered(tuple(arrivals), tuple(shadows), *pace.sums) if pace is not None and arrivals else None
 
 
-def _board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
-    board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
-    for running in snapshot.running:
-        board.hold(running)
-    return board, restore(board, snapshot.queue)
-
-
 def _placement(board: Board, waiting: Waiting, expected: Mapping[str, Slot], reasons: Reasons, snapshot: Snapshot) -> Placement:
     request, start = waiting.request, expected.get(waiting.request.id)
     if start is None:
@@ -166,7 +159,7 @@ def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | 
 
 def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
     """The candidate is in the queue, without a slot."""
-    board, newcomers = _board_of(snapshot)
+    board, newcomers = board_of(snapshot)
     waiting = board.queue[candidate_id]
     settle(board, newcomers, snapshot)
     if not board.has_slot(waiting):

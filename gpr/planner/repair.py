@@ -16,11 +16,19 @@ from dataclasses import dataclass
 from gpr.planner.board import Board
 from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
-from gpr.planner.snapshot import PolicyName, Request, Slot
+from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot
 from gpr.planner.waiting import Waiting
 
 
-def restore(board: Board, queue: Iterable[Request]) -> list[Waiting]:
+def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
+    """All that is known on a board, as it is planned on; and those that have no slot yet."""
+    board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
+    for running in snapshot.running:
+        board.hold(running)
+    return board, _restore(board, snapshot.queue)
+
+
+def _restore(board: Board, queue: Iterable[Request]) -> list[Waiting]:
     """Enroll all, and place those that have a stored slot, there if it is possible. Running boxes must be on the board already.
 
     Answers those that have no slot yet. Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpr.planner.bookings import GRID_S, nearest
 from gpr.planner.engine import offers, plan
 from gpr.planner.plan import Cause, Reason
-from gpr.planner.snapshot import Policy, Snapshot, Window
+from gpr.planner.snapshot import Policy, Quota, Snapshot, Window
 from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import NOW_S, requests, snapshots
 from tests.planner.oracle import problems
@@ -114,3 +114,16 @@ def test_what_is_called_nearest_would_fit(snapshot: Snapshot, drawn: object, ahe
             again = replace(booking, earliest_start_s=start_s)
             assert start_s % GRID_S == 0
             assert placements(plan(replace(before, queue=(*before.queue, again))))["booked"].start_s == start_s
+
+
+@EITHER
+def test_the_nearest_times_are_below_the_ceilings_too(policy: Policy) -> None:
+    """There are idle nodes enough; its project may not hold another one while the first runs."""
+    busy = (running("r", "p0", end=1790),)
+    booking = replace(request("b1", earliest=1500, length=120), is_fixed=True)
+    snapshot = Snapshot(1000, (pool(3),), busy, (), policy, quotas=(Quota("x", "shape-p", 0, 8),))
+
+    found = nearest(snapshot, booking, since_s=1000)
+
+    assert (found.fits, found.before_s, found.after_s) == (False, None, 1800)
+    assert placements(plan(replace(snapshot, queue=(booking,))))["b1"].slot is None
