@@ -39,9 +39,6 @@ def plan(snapshot: Snapshot) -> Plan:
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
     evictions = claim(board, snapshot.quotas, snapshot.moved)
-    for waiting in unpromised:
-        if board.has_slot(waiting):
-            waiting.promise_s = board.start_s(waiting)  # others may have taken what it had at first: that was never told
     expected = board.expected()
     reasons = Reasons(board, expected)
     placements = tuple(_placement(board, waiting, expected, reasons, snapshot) for waiting in board.order)
@@ -79,9 +76,8 @@ def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
         bound_s, shadow = pace.promise(request, kind, found[0])
         found = board.earliest(kind, bound_s) or found
         pace.promised(request, found[0])
-    start_s, pool = found
-    waiting.promise_s = start_s
-    board.place(waiting, start_s, board.choose(kind, pool, start_s))
+    waiting.promise_s = found[0]
+    board.place_at(waiting, kind, found)
     return shadow
 
 
@@ -97,8 +93,8 @@ def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -
 
 def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
     """What is to be foretold of one that waits, its bounds not yet known: so it is the promise."""
-    request, promise_s = waiting.request, board.start_s(waiting) if waiting.promise_s is None else waiting.promise_s
-    promised_wait_s = max(promise_s - board.now_s, 0)
+    request = waiting.request
+    promised_wait_s = max(board.start_s(waiting) - board.now_s, 0)
     gpu_count = board.gpu_s(request) // max(request.length_s, 1)
     expected_wait_s = max(expected_s - board.now_s, 0)
     bounds_s = (promised_wait_s, promised_wait_s)
