@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpr.planner.ground import NO_INTS, NO_LIMITS, Ground, Kind, take
+from gpr.planner.ground import NO_INTS, Ground, anywhere, take
 from gpr.planner.lines import FOREVER_S, NONE, Ints, new_lines
 from gpr.planner.passes import Table
 from gpr.planner.snapshot import Pool
@@ -30,7 +30,7 @@ def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
     for number, node in enumerate(nodes):
         for window in node.closed if node.gpu_count else ():
             start_s, end_s = within(window.start_s), within(window.end_s)
-            kind = Kind(1, node.gpu_count, end_s - start_s, NO_INTS, NO_LIMITS, NO_LIMITS)
+            kind = anywhere(1, node.gpu_count, end_s - start_s)
             take(ground, np.array([number], np.int64), kind, start_s, end_s, 1)
     return ground
 
@@ -55,6 +55,7 @@ def new_table(rows: int, pool_count: int) -> Table:
         earliest_s=column(),
         slot_s=column(),
         pools=columns(pool_count),
+        handicaps_s=np.zeros((rows, pool_count), np.int64),
         group=column(),
         limits=columns(pool_count, LIMITS_MOST),
         amounts=columns(pool_count, LIMITS_MOST),

@@ -209,21 +209,26 @@ class Board:
         """What stands in its slot."""
         kind, places = passes.kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
         # Its row will be another's when it runs.
-        kind = kind._replace(pools=kind.pools.copy(), limits=kind.limits.copy(), amounts=kind.amounts.copy())
+        kind = Kind(*kind[:3], *(array.copy() for array in kind[3:]))
         start_s, request = self.start_s(waiting), waiting.request
         whose = request.id, request.slice, request.project, request.priority
         return Box(*whose, places, kind, start_s, start_s + request.length_s, start_s, request.evictable, is_open=True)
 
     # Where there is room.
 
-    def kind(self, request: Request) -> Kind:
-        """As the compiled functions want it. What is beyond all pools has none, and no numbers that could not be counted with."""
+    def kind(self, request: Request, pools: list[int] | None = None) -> Kind:
+        """As the compiled functions want it, in some of its pools only if these are given.
+
+        What is beyond all pools has none, and no numbers that could not be counted with.
+        """
         length_s = max(1, within(request.length_s))
         if not (0 < request.node_count <= len(self.node_ids) and 0 <= request.gpus_per_node <= max(self._largest)):
-            return Kind(0, 0, length_s, NO_INTS, NO_POOLS, NO_POOLS)
-        pools = self.pools_of(request)
+            return Kind(0, 0, length_s, NO_INTS, NO_INTS, NO_POOLS, NO_POOLS)
+        pools = self.pools_of(request) if pools is None else pools
         limits, amounts = self._limits_of(request, pools, [self._gpus_in(request, pool) for pool in pools])
-        return Kind(request.node_count, request.gpus_per_node, length_s, np.array(pools, np.int64), limits, amounts)
+        handicaps_s = [within(request.handicap_s(self.pools[pool].id)) for pool in pools]
+        sizes = request.node_count, request.gpus_per_node, length_s
+        return Kind(*sizes, np.array(pools, np.int64), np.array(handicaps_s, np.int64), limits, amounts)
 
     def soonest_s(self, request: Request) -> int:
         return max(self.now_s, request.earliest_start_s)
@@ -329,7 +334,7 @@ class Board:
         pool = self.pool_at(places)
         pools = [] if pool is None else [pool]
         limits, amounts = self._limits_of(running, pools, [self._gpus_on(places, running.gpus_per_node)])
-        return Kind(len(places), running.gpus_per_node, length_s, np.array(pools, np.int64), limits, amounts)
+        return Kind(len(places), running.gpus_per_node, length_s, np.array(pools, np.int64), NO_INTS, limits, amounts)
 
     def _limits_of(self, box: Request | Running, pools: list[int], gpus: list[int]) -> tuple[Ints, Ints]:
         """By pool: a slice runs one box at a time, and quotas hold; without a slice a request waits for nobody of its own."""
@@ -383,6 +388,7 @@ class Board:
             array[row, :] = NONE
             array[row, : len(values)] = values
         pools = len(kind.pools)
+        table.handicaps_s[row, :pools] = kind.handicaps_s
         table.limits[row, :pools], table.amounts[row, :pools] = kind.limits[:pools], kind.amounts[:pools]
         table.group[row] = self._group(kind)
         self._reserve_places(kind.nodes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -121,8 +121,7 @@ class Claims:
         yielding = self._yielding(rights, waiting, own, pools)
         if not candidates and not yielding:
             return ()
-        kind = board.kind(replace(request, pools=tuple(board.pools[pool].id for pool in pools)))
-        old = board.box(waiting)
+        kind, old = board.kind(request, pools), board.box(waiting)
         board.lift(waiting)
         lifted = Lifted(board, yielding)
         found = board.earliest(kind, since_s, before_s)
@@ -132,7 +131,7 @@ class Claims:
         lifted.put_back(partial(self._cause, request))
         return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
 
-    def _candidates(self, rights: Rights, request: Request, own: Right, pools: Sequence[int]) -> list[_Candidate]:
+    def _candidates(self, rights: Rights, request: Request, own: Right, pools: list[int]) -> list[_Candidate]:
         board, found = self._board, []
         for box in board.running.values():
             if not box.is_open or box.id in board.overdue or board.pool_at(box.places) not in pools:
@@ -144,7 +143,7 @@ class Claims:
                 found.append(_Candidate(box, why, frees_s, lost_gpu_s))
         return found
 
-    def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: Sequence[int]) -> list[Waiting]:
+    def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: list[int]) -> list[Waiting]:
         """Who waits, and gives way to it: by quota those that would borrow, by the policy also those of lower priority."""
         board, request, found = self._board, waiting.request, []
         end_s = board.start_s(waiting) + request.length_s

@@ -51,16 +51,18 @@ def plan(snapshot: Snapshot) -> Plan:
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
     """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
 
-    Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack. A request in
+    Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack; handicaps count
+    for the order. A request in
     the queue with the candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and
     cost as for `plan`, which shares the code.
     """
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
     found = (
-        _offer(replace(snapshot, queue=(*others, replace(candidate, pools=(pool,)))), candidate.id)
+        _offer(replace(snapshot, queue=(*others, replace(candidate, pools=(pool,), handicaps_s=()))), candidate.id)
         for pool in dict.fromkeys(candidate.pools)
     )
-    return tuple(sorted((offer for offer in found if offer is not None), key=lambda offer: (offer.start_s, offer.promise_s)))
+    made = (offer for offer in found if offer is not None)
+    return tuple(sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s)))
 
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
