@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from accounts.models import User
-from egs.words import utc
+from egs.words import duration_exact, utc
 from gpr.explaining import Say, Told, explain
 from gpr.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
 from gpr.models import Gpr
@@ -24,6 +24,7 @@ AFTER = {
     EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
     EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",
 }
+AWAY = "It is not in {home}, the home of its workspace: unless you choose it, it is used only where that saves more than {gain}."
 BORROWS = "It would borrow GPUs beyond what its project is guaranteed: they may be taken back, after notice."
 
 
@@ -76,7 +77,13 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     elsewhere = _elsewhere(spec, candidate, loaded, found)
     bands = bands_load()
     return [
-        _estimate(offer, loaded, text, _alternatives(spec, offer, variants, elsewhere, loaded.snapshot.now_s), _range(spec, offer, bands))
+        _estimate(
+            offer,
+            loaded,
+            _told_more(text, [*_rights(offer), *_away(spec, candidate, offer)]),
+            _alternatives(spec, offer, variants, elsewhere, loaded.snapshot.now_s),
+            _range(spec, offer, bands),
+        )
         for offer, text in zip(found, told, strict=True)
     ]
 
@@ -151,9 +158,18 @@ def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alter
         p50_s=likely.p50_s if wait_s else 0,
         p90_s=likely.p90_s if wait_s else 0,
         basis=likely.basis,
-        explanation=replace(told, sentence=" ".join([told.sentence, *_rights(offer)])),
+        explanation=told,
         alternatives=alternatives,
     )
+
+
+def _told_more(told: Told, sentences: Sequence[str]) -> Told:
+    return replace(told, sentence=" ".join([told.sentence, *sentences]))
+
+
+def _away(spec: GprSpec, candidate: Request, offer: Offer) -> Iterator[str]:
+    if spec.slice.home is not None and (gain_s := candidate.handicap_s(offer.pool)):
+        yield AWAY.format(home=spec.slice.home.name, gain=duration_exact(gain_s))
 
 
 def _rights(offer: Offer) -> Iterator[str]:

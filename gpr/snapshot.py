@@ -61,7 +61,7 @@ class Loaded:
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
         names = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}
-        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares)
+        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares, self.pools)
 
     def with_running_end(self, gpr_id: str, end_s: int) -> Snapshot:
         """A copy in which this box ends at another time."""
@@ -92,7 +92,9 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     promises = {str(p.pk): p for p in Promise.objects.filter(gpr__state=GprState.QUEUED)}
     running, quotas = _running(pool_of_node), _quotas()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
-    queue = tuple(_request(gpr, rank, pools_allowed(gpr, keys), promises.get(str(gpr.pk)), shares) for rank, gpr in enumerate(waiting))
+    queue = tuple(
+        _request(gpr, rank, pools_allowed(gpr, keys), promises.get(str(gpr.pk)), shares, keys) for rank, gpr in enumerate(waiting)
+    )
     snapshot = Snapshot(
         now_s=now_s,
         pools=pools,
@@ -169,7 +171,7 @@ def _second(moment: datetime | None) -> int:
 
 def gprs_waiting() -> QuerySet[Gpr]:
     """In the order of age, which breaks ties among equals."""
-    waiting = Gpr.objects.filter(state=GprState.QUEUED).select_related("slice").prefetch_related("clusters", "slice__clusters")
+    waiting = Gpr.objects.filter(state=GprState.QUEUED).select_related("slice__home").prefetch_related("clusters", "slice__clusters")
     return waiting.order_by("turn_at", "pk")
 
 
@@ -181,6 +183,13 @@ def pools_allowed(gpr: Gpr, pools: dict[str, PoolKey]) -> tuple[str, ...]:
 def pools_for(gpr: Gpr, clusters: set[str], pools: dict[str, PoolKey]) -> tuple[str, ...]:
     """The pools in these clusters that suit the GPR, which need not be saved yet."""
     return tuple(id_ for id_, key in pools.items() if key.cluster in clusters and _suits(gpr, key))
+
+
+def handicaps(gpr: Gpr, pools: tuple[str, ...], keys: Mapping[str, PoolKey]) -> tuple[tuple[str, int], ...]:
+    """Away from home, where it could be at home as well."""
+    home = gpr.slice.home
+    away = tuple(id_ for id_ in pools if home is not None and keys[id_].cluster != home.name)
+    return tuple((id_, gpr.slice.burst_gain_s) for id_ in away) if len(away) < len(pools) else ()
 
 
 def length_s(gpr: Gpr) -> int:
@@ -278,7 +287,9 @@ def _quotas() -> tuple[Quota, ...]:
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 
 
-def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | None, shares: Mapping[str, int]) -> Request:
+def _request(
+    gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | None, shares: Mapping[str, int], keys: Mapping[str, PoolKey]
+) -> Request:
     slot = None
     if promise is not None and promise.slot_nodes:
         start_s = math.floor(promise.slot_start_at.timestamp())
@@ -302,6 +313,7 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         may_evict=gpr.may_evict,
         evictable=gpr.evictable,
         place=place_of(gpr),
+        handicaps=handicaps(gpr, pools, keys),
     )
 
 

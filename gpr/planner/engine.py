@@ -58,7 +58,7 @@ def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
     """
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
     found = (
-        _offer(replace(snapshot, queue=(*others, replace(candidate, pools=(pool,), handicaps_s=()))), candidate.id)
+        _offer(replace(snapshot, queue=(*others, replace(candidate, pools=(pool,)))), candidate.id)
         for pool in dict.fromkeys(candidate.pools)
     )
     made = (offer for offer in found if offer is not None)

@@ -60,8 +60,8 @@ class Request:
     `slice` holds one box at a time; empty: none that it shares with others. `share`: of equals in priority who has the least is first.
     `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority that are
     `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
-    `handicaps_s`, of each pool, or empty: a start there counts as if it were so much later. So a pool that costs extra, or is far from the
-    data, is used only where that saves more time than its handicap.
+    `handicaps`, in seconds by pool: a start there counts as if it were so much later. So a pool that costs extra, or is far from the data,
+    is used only where that saves more time than its handicap.
     """
 
     id: str
@@ -81,11 +81,11 @@ class Request:
     may_evict: bool = False
     evictable: bool = True
     place: Place | None = None
-    handicaps_s: tuple[int, ...] = ()
+    handicaps: tuple[tuple[str, int], ...] = ()
 
     def handicap_s(self, pool: str) -> int:
-        """Of one of its pools."""
-        return self.handicaps_s[self.pools.index(pool)] if self.handicaps_s and not self.is_fixed else 0
+        """A booking, whose time is fixed, has none."""
+        return 0 if self.is_fixed else dict(self.handicaps).get(pool, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from gpr.planner.engine import plan
 from gpr.planner.limits import Most, most_that_fits
 from gpr.planner.plan import Reason
 from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window
-from tests.planner.build import CONSERVATIVE, EITHER, placements, pool, request, running, settled, stand, starts
+from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, placements, pool, request, running, settled, stand, starts
 
 
 @EITHER
@@ -186,3 +186,42 @@ def test_what_no_pool_could_hold_even_when_empty_never_fits(wanted: Request, mos
         explanation = placement.explanation
         assert (explanation.reason, explanation.most_node_count) == (Reason.NEVER_FITS, most.node_count)
         assert (placement.promise_s, explanation.most_gpus_per_node) == (None, most.gpus_per_node)
+
+
+def _between(*, gain: int) -> Snapshot:
+    """Pool p is busy for 300 s more, pool q is free but costs so much."""
+    waiting = replace(request("a", pools=("p", "q")), handicaps=(("q", gain),))
+    return Snapshot(1000, (pool(1), pool(1, id="q")), (running("r", "p0", end=1300),), (waiting,), policy=GUARDED)
+
+
+def test_a_pool_with_a_handicap_is_used_where_it_saves_more_than_that() -> None:
+    made = plan(_between(gain=299))
+
+    (placement,) = made.starts
+    assert placement.slot == stand(1000, "q0", pool="q")
+
+
+def test_it_is_not_used_where_it_saves_no_more_however_long_it_stays_free() -> None:
+    world = settled(_between(gain=300))
+
+    assert starts(plan(world)) == {"a": 1300}
+    assert starts(plan(replace(world, now_s=1001))) == {"a": 1300}
+
+
+def test_who_waits_for_a_better_liked_pool_goes_to_the_other_when_that_place_is_lost() -> None:
+    """The node of its slot is closed for long: now the handicap is worth it."""
+    world = settled(_between(gain=300))
+    closed = pool(1, closed={0: (Window(1000, 9000),)})
+
+    made = plan(replace(world, now_s=1010, pools=(closed, pool(1, id="q"))))
+
+    (placement,) = made.starts
+    assert placement.slot == stand(1010, "q0", pool="q")
+
+
+def test_handicaps_mean_nothing_to_a_booking() -> None:
+    booked = replace(_between(gain=10**6).queue[0], is_fixed=True, earliest_start_s=1100)
+
+    (placement,) = plan(replace(_between(gain=0), queue=(booked,))).placements
+
+    assert placement.slot == stand(1100, "q0", pool="q")

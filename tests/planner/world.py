@@ -86,7 +86,7 @@ class World:
             length_s=dice.randint(2, 14),
             pools=wanted,
             earliest_start_s=dice.choice([0, 0, 0, self.now_s + 6]),
-            handicaps_s=dice.choice([(), (0, 4, 12)[: len(wanted)]]),
+            handicaps=dice.choice([(), ((wanted[-1], dice.choice([4, 12])),)]),
         )
         self.count += 1
         self.queue += (new,)
