@@ -45,6 +45,14 @@ class EndReason(models.TextChoices):
     ADMIN = "ADMIN", "Released by an administrator"
 
 
+class Nearness(models.TextChoices):
+    """What all nodes of a request must be of; they are put as near together as can be anyway. The planner's codes."""
+
+    ANY = "", "Anywhere"
+    RACK = "rack", "One rack"
+    NVLINK = "nvlink", "One NVLink domain"
+
+
 class Gpr(models.Model):
     """A box in time: nodes x GPUs x duration, with a strict end."""
 
@@ -68,6 +76,7 @@ class Gpr(models.Model):
     is_booking = models.BooleanField(default=False, help_text="It starts at `earliest_start_at`, or is refused.")
     node_type = models.CharField(max_length=63, blank=True)
     rdma = models.BooleanField(default=False)
+    within = models.CharField(max_length=6, blank=True, choices=Nearness.choices)
     idle_timeout_s = models.PositiveBigIntegerField(null=True, blank=True)
     evictable = models.BooleanField(default=True)
     may_evict = models.BooleanField(default=False)

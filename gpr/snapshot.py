@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 
 from gpr.fairness import shares_of, usage_load
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
-from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window
+from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window, Within
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, agent_is_live
@@ -226,7 +226,15 @@ def _pools(
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
         back_s = cluster_back_s[row.cluster_id] if is_usable(row) and not row.has_sick_gpu else _return_s(now_s)
         closed = (*(() if back_s <= now_s else (Window(now_s, back_s),)), *announced[row.cluster_id], *announced[row.pk])
-        nodes[key].append(PlannerNode(id=str(row.pk), gpu_count=row.gpu_count, closed=closed))
+        nodes[key].append(
+            PlannerNode(
+                id=str(row.pk),
+                gpu_count=row.gpu_count,
+                closed=closed,
+                rack=f"{cluster.name}/{row.zone}/{row.rack}" if row.rack else "",
+                nvlink_domain=f"{cluster.name}/{row.nvlink_domain}" if row.nvlink_domain else "",
+            )
+        )
         pool_of_node[row.pk] = key.id
     keys = sorted(nodes, key=lambda key: key.id)
     pools = tuple(Pool(id=k.id, cluster=k.cluster, shape=k.shape, nodes=tuple(nodes[k])) for k in keys)
@@ -314,6 +322,7 @@ def _request(
         evictable=gpr.evictable,
         place=place_of(gpr),
         handicaps=handicaps(gpr, pools, keys),
+        within=Within(gpr.within),
     )
 
 

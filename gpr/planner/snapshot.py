@@ -17,11 +17,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that boxes may stand on. `closed` are stretches in which none may: maintenance, or sick until repaired."""
+    """A node that boxes may stand on. `closed` are stretches in which none may: maintenance, or sick until repaired.
+
+    `rack`, `nvlink_domain`: names, unique over all pools; empty where that is not known.
+    """
 
     id: str
     gpu_count: int
     closed: tuple[Window, ...] = ()
+    rack: str = ""
+    nvlink_domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,14 @@ class Place:
     key: int
 
 
+class Within(StrEnum):
+    """How near together the nodes of a gang must be. Stable codes. They are put as near as can be anyway."""
+
+    ANY = ""
+    RACK = "rack"
+    NVLINK = "nvlink"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A GPR that waits.
@@ -61,7 +74,7 @@ class Request:
     `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority that are
     `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
     `handicaps`, in seconds by pool: a start there counts as if it were so much later. So a pool that costs extra, or is far from the data,
-    is used only where that saves more time than its handicap.
+    is used only where that saves more time than its handicap. `within`: what all of its nodes must be of.
     """
 
     id: str
@@ -82,6 +95,7 @@ class Request:
     evictable: bool = True
     place: Place | None = None
     handicaps: tuple[tuple[str, int], ...] = ()
+    within: Within = Within.ANY
 
     def handicap_s(self, pool: str) -> int:
         """A booking, whose time is fixed, has none."""

@@ -32,7 +32,7 @@ CREATION_ROUTE = "gprs"
 # A change of one of these is another request to the planner; of any other, the promise stands.
 PLANNED_FIELDS = frozenset(
     {
-        *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "priority"),
+        *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "within", "priority"),
         *("earliest_start_at", "is_booking", "may_evict"),
     }
 )

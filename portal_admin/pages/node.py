@@ -112,6 +112,7 @@ def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
         Pair("Shape", node.shape, words.plural(node.gpu_count, "GPU")),
         Pair("Node type", node.node_type),
         Pair("Zone, rack", ", ".join(part for part in (node.zone, node.rack) if part)),
+        *((Pair("NVLink domain", node.nvlink_domain),) if node.nvlink_domain else ()),
         Pair("RDMA", "yes" if node.rdma else "no"),
         Pair("Epoch", str(node.epoch), "rises with every box"),
         Pair("Last reported", told(node.seen_at), "by its agent"),

@@ -220,6 +220,8 @@ def _asked(gpr: Gpr) -> Iterable[Pair]:
     yield Pair("Clusters", ", ".join(clusters) or "any of the workspace")
     if gpr.node_type:
         yield Pair("Node type", gpr.node_type)
+    if gpr.within:
+        yield Pair("All nodes in", gpr.get_within_display())
     yield Pair("RDMA", "only nodes with it" if gpr.rdma else "not needed")
     yield Pair("Idle release", f"after {words.duration(gpr.idle_timeout_s)}" if gpr.idle_timeout_s else "never")
     yield Pair("Evictable", "yes" if gpr.evictable else "no")

@@ -9,7 +9,7 @@ import pytest
 from gpr.planner.engine import plan
 from gpr.planner.limits import Most, most_that_fits
 from gpr.planner.plan import Reason
-from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window
+from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window, Within
 from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, placements, pool, request, running, settled, stand, starts
 
 
@@ -225,3 +225,57 @@ def test_handicaps_mean_nothing_to_a_booking() -> None:
     (placement,) = plan(replace(_between(gain=0), queue=(booked,))).placements
 
     assert placement.slot == stand(1100, "q0", pool="q")
+
+
+def _racks(*racks: str) -> Pool:
+    return replace(pool(len(racks)), nodes=tuple(Node(f"p{i}", 8, rack=rack) for i, rack in enumerate(racks)))
+
+
+def test_a_gang_stands_in_one_rack_where_it_can_and_in_the_one_that_it_fills() -> None:
+    """Of two racks with room it takes the smaller, so that a larger gang still finds the other."""
+    made = plan(Snapshot(1000, (_racks("a", "b", "a", "b", "a"),), queue=(request("gang", count=2),), policy=GUARDED))
+
+    assert made.placements[0].slot == stand(1000, "p1", "p3")
+
+
+def test_a_gang_that_no_rack_can_hold_stands_in_as_few_as_can_be() -> None:
+    made = plan(Snapshot(1000, (_racks("a", "b", "c", "a", "b", "a"),), queue=(request("gang", count=4),), policy=GUARDED))
+
+    assert made.placements[0].slot == stand(1000, "p0", "p2", "p3", "p5")
+
+
+def test_whoever_wants_one_rack_waits_for_one_though_other_nodes_are_free() -> None:
+    busy = (running("r", "p0", end=1300), running("s", "p1", end=1500))
+    gang = replace(request("gang", count=2), within=Within.RACK)
+
+    made = plan(Snapshot(1000, (_racks("a", "b", "a", "b"),), busy, (gang, request("one", slice="other")), policy=GUARDED))
+
+    assert starts(made) == {"gang": 1300, "one": 1000}
+    assert placements(made)["gang"].slot == stand(1300, "p0", "p2")
+
+
+def test_an_nvlink_domain_is_nearer_than_a_rack() -> None:
+    nodes = tuple(Node(f"p{i}", 8, rack="a", nvlink_domain=domain) for i, domain in enumerate(["", "x", "", "x"]))
+
+    made = plan(Snapshot(1000, (replace(pool(1), nodes=nodes),), queue=(request("gang", count=2),), policy=GUARDED))
+
+    assert made.placements[0].slot == stand(1000, "p1", "p3")
+
+
+def test_what_no_rack_can_ever_hold_is_told_with_the_most_that_one_could() -> None:
+    """Nodes whose rack nobody knows are in none with others."""
+    gang = replace(request("gang", count=3), within=Within.RACK)
+
+    (placement,) = plan(Snapshot(1000, (_racks("a", "", "a", "", ""),), queue=(gang,), policy=GUARDED)).placements
+
+    assert (placement.slot, placement.explanation.reason) == (None, Reason.NEVER_FITS)
+    assert placement.explanation.most_node_count == 2
+
+
+def test_a_stored_slot_in_two_racks_moves_when_its_owner_wants_one() -> None:
+    spread = replace(request("gang", count=2, promise=1400, slot=stand(1400, "p0", "p1")), within=Within.RACK)
+
+    made = plan(Snapshot(1000, (_racks("a", "b", "a"),), (running("r", "p0", end=1200),), (spread,), policy=GUARDED))
+
+    assert starts(made) == {"gang": 1200}
+    assert made.placements[0].moved is None
