@@ -380,6 +380,10 @@ class AllocatorRecord(models.Model):
     tick_count = models.PositiveBigIntegerField(default=0)
     kept_count = models.PositiveBigIntegerField(default=0, help_text="Starts by the time first promised.")
     late_count = models.PositiveBigIntegerField(default=0, help_text="Starts after it.")
+    planned_event_id = models.BigIntegerField(null=True, blank=True, help_text="The last event that the last plan knew.")
+    rests_until_at = models.DateTimeField(
+        null=True, blank=True, help_text="Until then only an event makes another plan; null: the next tick does."
+    )
 
     def __str__(self) -> str:
         return "what the allocator did"

@@ -18,7 +18,7 @@ from gpr.planner.ground import Kind
 from gpr.planner.moves import Lifted, place_or_back
 from gpr.planner.plan import Cause, Eviction, EvictionKind, Victim
 from gpr.planner.rights import Rank, Right, Rights
-from gpr.planner.snapshot import Quota, Request
+from gpr.planner.snapshot import Quota, Request, Snapshot
 from gpr.planner.waiting import Waiting
 
 # Of those who claim a plan looks at so many from the front of their order, and at others until so many have failed or won: the next
@@ -37,6 +37,12 @@ class _Candidate:
     why: EvictionKind
     frees_s: int
     lost_gpu_s: int
+
+
+def may_claim(snapshot: Snapshot) -> bool:
+    """Could anybody in the queue have a right to what others hold?"""
+    has_rights = bool(snapshot.quotas) or snapshot.policy.break_from is not None
+    return any(has_rights or request.may_evict for request in snapshot.queue)
 
 
 class Claims:
