@@ -13,7 +13,7 @@ from gpr.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_
 from gpr.models import Gpr
 from gpr.planner.bands import Bands
 from gpr.planner.engine import offers
-from gpr.planner.plan import EvictionKind, Offer
+from gpr.planner.plan import EvictionKind, Offer, victims_of
 from gpr.planner.snapshot import Request, Snapshot
 from gpr.services.requests import candidate_of, pools_of_spec
 from gpr.snapshot import Loaded, at
@@ -158,7 +158,7 @@ def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alter
 
 def _rights(offer: Offer) -> Iterator[str]:
     """What it rests on, and what it has no right to, in sentences without names."""
-    for kind in sorted({victim.kind for eviction in offer.evictions for victim in eviction.victims}):
+    for kind in sorted({victim.kind for victim in victims_of(offer.evictions)}):
         yield AFTER[kind]
     if offer.borrows:
         yield BORROWS

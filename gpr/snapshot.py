@@ -188,6 +188,16 @@ def length_s(gpr: Gpr) -> int:
     return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
 
 
+def books_end(ends_at: datetime) -> datetime:
+    """When the nodes of a box that ends then are free again by the books: its exit has had its time."""
+    return ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+
+
+def end_by_books(freed_at: datetime) -> datetime:
+    """When a box is to end whose nodes are to be free then: the other way round."""
+    return freed_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+
+
 def at(moment_s: int) -> datetime:
     """A planner's second as a time."""
     return datetime.fromtimestamp(moment_s, UTC)

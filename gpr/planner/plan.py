@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -133,6 +134,11 @@ class Eviction:
     victims: tuple[Victim, ...]
     start_s: int
     instead_s: int
+
+
+def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:
+    """All boxes that end early for anybody, in order."""
+    return [victim for eviction in evictions for victim in eviction.victims]
 
 
 @dataclass(frozen=True, slots=True)

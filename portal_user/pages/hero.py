@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
-from django.conf import settings
-
 from egs.pages import words
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, shown_state, window_end
 from egs.pages.parts import Fact
 from egs.pages.strip import Strip, hero_of
 from gpr.models import ENDED, Gpr, GprState
+from gpr.snapshot import books_end
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
 from portal_user.pages.notices import Notice
@@ -83,7 +82,7 @@ def _time(gpr: Gpr, seen: Seen) -> tuple[str, str, datetime | None]:
         return words.left(gpr.ends_at, now=now), "will be evicted at" if seen.notice else "ends", gpr.ends_at
     if gpr.state == S.EXITING:
         back = sum(node.state == ReservationState.RELEASED for node in seen.nodes)
-        clean_at = gpr.state_changed_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+        clean_at = books_end(gpr.state_changed_at)
         big = f"Clean in about {words.duration((clean_at - now).total_seconds())}" if clean_at > now else "Being cleaned"
         return big, f"{back} of {words.plural(len(seen.nodes), 'node')} back; since", gpr.state_changed_at
     return words.STATE_WORDS[gpr.state], f"{ending(gpr, seen.event)} Over since", gpr.ended_at
