@@ -8,6 +8,7 @@ from datetime import datetime
 
 from accounts.models import User
 from egs.words import utc
+from gpr.borrowing import WOULD_BORROW
 from gpr.explaining import Say, Told, explain
 from gpr.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
 from gpr.models import Gpr
@@ -24,7 +25,6 @@ AFTER = {
     EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
     EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",
 }
-BORROWS = "It would borrow GPUs beyond what its project is guaranteed: they may be taken back, after notice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,4 +161,4 @@ def _rights(offer: Offer) -> Iterator[str]:
     for kind in sorted({victim.kind for victim in victims_of(offer.evictions)}):
         yield AFTER[kind]
     if offer.borrows:
-        yield BORROWS
+        yield WOULD_BORROW

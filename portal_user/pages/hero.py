@@ -49,6 +49,7 @@ class Seen:
     nodes: Sequence[Reservation] = ()
     panels: Sequence[StepPanel] = ()
     notice: Notice | None = None
+    borrows: bool = False
 
 
 def hero(gpr: Gpr, seen: Seen) -> Hero:
@@ -115,8 +116,9 @@ def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
             _range(gpr, axis),
             _waited(gpr, seen, axis),
             _had(gpr),
+            _borrowed(seen),
         ]
-    facts = [_promise(gpr), _waited(gpr, seen, axis), _provisioning(gpr, seen)]
+    facts = [_promise(gpr), _waited(gpr, seen, axis), _provisioning(gpr, seen), _borrowed(seen)]
     return facts if gpr.state == S.PROVISIONING else [_used(gpr, seen), *facts]
 
 
@@ -146,6 +148,11 @@ def _had(gpr: Gpr) -> Fact:
     """Of one that waits again for the rest of its time."""
     had_s = gpr.duration_s - gpr.remaining_s
     return Fact("Still to run", words.duration(gpr.remaining_s) if had_s else "", f"of {words.duration(gpr.duration_s)}")
+
+
+def _borrowed(seen: Seen) -> Fact:
+    """Known beforehand, and while it runs."""
+    return Fact("GPUs", "borrowed" if seen.borrows else "", "beyond its project's guarantee: may be taken back, after notice")
 
 
 def _promise(gpr: Gpr) -> Fact:
