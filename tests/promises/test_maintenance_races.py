@@ -20,7 +20,7 @@ from django.db import connection
 
 from egs.clock import db_now
 from gpr import allocator
-from gpr.allocator import tick
+from gpr.allocator import TickReport, tick
 from gpr.models import Gpr, GprState
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel
@@ -90,7 +90,8 @@ def noted(told: list[set[str]], admin: Caller, cluster: Cluster, place: str) -> 
 def test_an_announcement_that_comes_while_a_box_starts_waits_for_it_and_names_it(
     place: str, cluster: Cluster, people: People, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpr, told = waiting(cluster, people), []
+    gpr = waiting(cluster, people)
+    told: list[set[str]] = []
     other = Other(noted(told, admin, cluster, place))
     stopped_after(monkeypatch, allocator, "reservations_hold", other)
 
@@ -107,7 +108,8 @@ def test_a_start_that_comes_while_a_maintenance_is_announced_waits_for_it_and_is
     place: str, cluster: Cluster, people: People, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The allocator had planned without it. The next plan knows it, and starts the box behind it."""
-    gpr, reports = waiting(cluster, people), []
+    gpr = waiting(cluster, people)
+    reports: list[TickReport | None] = []
     other = Other(lambda: reports.append(tick(now=db_now())))
     stopped_after(monkeypatch, maintenance_module, "_tell", other)
 
