@@ -32,7 +32,7 @@ from gpr.planner.snapshot import Slot
 from gpr.services.bookings import series_care
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.services.sparing import notices_review
-from gpr.snapshot import Loaded, at, length_s
+from gpr.snapshot import Loaded, at, books_end, length_s
 from gpr.witness import explanation_data, replan
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
@@ -198,8 +198,7 @@ def _activate(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
         message=f"{gpr.name} is provisioned until {utc(ends_at)}.",
         changes={"active_at": active_at, "ends_at": ends_at, "entry_attempts": 0},
     )
-    books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
-    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end(ends_at))
     return True
 
 
@@ -227,7 +226,7 @@ def _tell_marks(gpr: Gpr, now: datetime) -> bool:
 
 def _tell_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
     """Once, when an exit takes longer than was booked for it: whoever waits, and an administrator, must know."""
-    if gpr.explanation or now <= gpr.state_changed_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S):
+    if gpr.explanation or now <= books_end(gpr.state_changed_at):
         return
     late = [row.node.name for row in rows if row.state == ReservationState.HELD]
     told = explanation_data(Explanation(Reason.NODES_NOT_BACK))

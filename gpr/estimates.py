@@ -8,12 +8,13 @@ from datetime import datetime
 
 from accounts.models import User
 from egs.words import duration_exact, utc
+from gpr.borrowing import WOULD_BORROW
 from gpr.explaining import Say, Told, explain
 from gpr.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
 from gpr.models import Gpr
 from gpr.planner.bands import Bands
 from gpr.planner.engine import offers
-from gpr.planner.plan import EvictionKind, Offer
+from gpr.planner.plan import EvictionKind, Offer, victims_of
 from gpr.planner.snapshot import Request, Snapshot
 from gpr.services.requests import candidate_of, pools_of_spec
 from gpr.snapshot import Loaded, at
@@ -25,7 +26,6 @@ AFTER = {
     EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",
 }
 AWAY = "It is not in {home}, the home of its workspace: unless you choose it, it is used only where that saves more than {gain}."
-BORROWS = "It would borrow GPUs beyond what its project is guaranteed: they may be taken back, after notice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _away(spec: GprSpec, candidate: Request, offer: Offer) -> Iterator[str]:
 
 def _rights(offer: Offer) -> Iterator[str]:
     """What it rests on, and what it has no right to, in sentences without names."""
-    for kind in sorted({victim.kind for eviction in offer.evictions for victim in eviction.victims}):
+    for kind in sorted({victim.kind for victim in victims_of(offer.evictions)}):
         yield AFTER[kind]
     if offer.borrows:
-        yield BORROWS
+        yield WOULD_BORROW

@@ -90,7 +90,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     keys, pools = _pools(clusters, pool_of_node, now, now_s)
     waiting = list(gprs_waiting())
     promises = {str(p.pk): p for p in Promise.objects.filter(gpr__state=GprState.QUEUED)}
-    running, quotas = _running(pool_of_node), _quotas()
+    running, quotas = boxes_of(rows_held(), pool_of_node), quotas_load()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
     queue = tuple(
         _request(gpr, rank, pools_allowed(gpr, keys), promises.get(str(gpr.pk)), shares, keys) for rank, gpr in enumerate(waiting)
@@ -197,6 +197,16 @@ def length_s(gpr: Gpr) -> int:
     return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
 
 
+def books_end(ends_at: datetime) -> datetime:
+    """When the nodes of a box that ends then are free again by the books: its exit has had its time."""
+    return ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+
+
+def end_by_books(freed_at: datetime) -> datetime:
+    """When a box is to end whose nodes are to be free then: the other way round."""
+    return freed_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+
+
 def at(moment_s: int) -> datetime:
     """A planner's second as a time."""
     return datetime.fromtimestamp(moment_s, UTC)
@@ -264,16 +274,21 @@ def _return_s(now_s: int) -> int:
     return (now_s // RETURN_S + 2) * RETURN_S
 
 
-def _running(pool_of_node: dict[UUID, str]) -> tuple[Running, ...]:
-    """Every GPR that holds nodes, in the states that do; also where these are gone, for its slice is held all the same."""
+def rows_held() -> QuerySet[Reservation]:
+    """Of every GPR in the states that hold nodes."""
     held = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
+    return held.select_related("gpr__slice").order_by("gpr", "node")
+
+
+def boxes_of(held: Iterable[Reservation], pool_of_node: Mapping[UUID, str]) -> tuple[Running, ...]:
+    """One for each GPR; also where its nodes are gone, for its slice is held all the same."""
     boxes: dict[UUID, list[Reservation]] = defaultdict(list)
-    for row in held.select_related("gpr__slice").order_by("gpr", "node"):
+    for row in held:
         boxes[row.gpr_id].append(row)
     return tuple(_running_box(rows, pool_of_node) for rows in boxes.values())
 
 
-def _running_box(rows: list[Reservation], pool_of_node: dict[UUID, str]) -> Running:
+def _running_box(rows: list[Reservation], pool_of_node: Mapping[UUID, str]) -> Running:
     gpr = rows[0].gpr
     return Running(
         id=str(gpr.pk),
@@ -290,7 +305,7 @@ def _running_box(rows: list[Reservation], pool_of_node: dict[UUID, str]) -> Runn
     )
 
 
-def _quotas() -> tuple[Quota, ...]:
+def quotas_load() -> tuple[Quota, ...]:
     rows = QuotaRow.objects.order_by("pk").values_list(Coalesce("slice", "project"), "shape", "guaranteed_gpus", "most_gpus")
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 

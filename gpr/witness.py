@@ -87,7 +87,7 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
 def _tell(gpr: Gpr, placement: Placement) -> bool:
     """Set what pages show; False when it is so already."""
     start_at = at(placement.start_s) if placement.start_s is not None else None
-    explanation = explanation_data(placement.explanation)
+    explanation = explanation_data(placement.explanation) | {"borrows": placement.borrows}
     told = (start_at, explanation, placement.turn_share, placement.turn_key)
     if (gpr.planned_start_at, gpr.explanation, gpr.turn_share, gpr.turn_key) == told:
         return False

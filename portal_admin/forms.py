@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django import forms
 
+from egs.errors import InvalidInput
 from egs.pages.fields import PlainTextField
 from gpr.services.moving import MoveTo
 from inventory.selectors import shapes_known
@@ -133,6 +134,12 @@ class MaintenanceForm(forms.Form):
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
+
+
+def add_errors(form: forms.Form, error: InvalidInput) -> None:
+    """What a service refused, each where it belongs."""
+    for name, texts in error.extra["errors"].items():
+        form.add_error(name, list(texts))
 
 
 def rebound(form: forms.Form, **changes: Any) -> forms.Form:

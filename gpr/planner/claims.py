@@ -46,19 +46,20 @@ def may_claim(snapshot: Snapshot) -> bool:
 
 
 class Claims:
-    """What those who wait may take from others. Changes the board: boxes end earlier, slots move."""
+    """What those who wait may take from others. Changes the board: boxes end earlier, slots move. `rights` follow."""
 
     def __init__(self, board: Board, quotas: Sequence[Quota]) -> None:
         self._board = board
         self._policy = board.policy
         self._quotas = quotas
+        self.rights = Rights(board, quotas)
 
     def make(self) -> list[Eviction]:
         """For all that wait and would gain by it: the highest right first, then in order of turn, so that no slot is won in vain."""
         made: list[Eviction] = []
         if not self._quotas and not self._board.evictor_count and self._policy.break_from is None:
             return made
-        rights = Rights(self._board, self._quotas)
+        rights = self.rights
         hopeful = [waiting for waiting in self._board.order if self._may_gain(waiting, rights)]
         failed_count = won_count = 0
         for waiting in self._in_order(hopeful, rights):

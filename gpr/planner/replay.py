@@ -177,7 +177,7 @@ class Planner:
 
     def _claim(self) -> None:
         """Evictions, and promises that gave way to whoever is entitled."""
-        self._evicted = claim(self._board, self._quotas)
+        self._evicted, _ = claim(self._board, self._quotas)
         if self._quotas:
             self._hit = [waiting for waiting in self._board.order if waiting.displaced is not None and self._board.has_slot(waiting)]
             self._move_promises()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gpr.planner.estimators import ESTIMATORS
 from gpr.planner.joblist import Job
+from gpr.planner.plan import victims_of
 from gpr.planner.replay import Replay, Run
 from gpr.planner.snapshot import Pool
 
@@ -42,7 +43,7 @@ def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
     for job, waited_s in wait_s.items():
         by_priority[job.priority].append(waited_s)
         by_project[job.project].append(waited_s)
-    victims = [victim for eviction in replay.evictions for victim in eviction.victims]
+    victims = victims_of(replay.evictions)
     failures = {
         "count": replay.failure_count,
         "repromised_count": len(replay.repromised),

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from egs.pages import words
 from egs.pages.access import PageRequest
-from egs.pages.paging import page_of, url_with
+from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import ListFoot
 from egs.pages.shell import Shell
 from gpr.models import EvictionVictim, Gpr, VictimKind, VictimOutcome
@@ -100,10 +100,7 @@ class EvictionsPage:
         return cls(
             shell=admin_shell(request, page="queue"),
             rows=tuple(EvictionLine.of(row) for row in page.rows),
-            foot=ListFoot(
-                previous_url=url_with(url, {}, cursor=page.previous) if page.previous else "",
-                next_url=url_with(url, {}, cursor=page.next) if page.next else "",
-            ),
+            foot=foot_of(page, url),
             url=url_with(url, {"cursor": request.GET.get("cursor", "")}, part="rows"),
         )
 

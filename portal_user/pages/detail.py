@@ -15,6 +15,7 @@ from egs.pages.access import PageRequest, says
 from egs.pages.gpr_box import ask_of, promise_of, shown_state
 from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from egs.pages.shell import Shell, WorkspaceMark
+from gpr.borrowing import borrowers_among
 from gpr.explaining import Told, explain_gprs
 from gpr.models import ENDED, Gpr, GprState, PromiseMove
 from gpr.planner.plan import Cause
@@ -166,7 +167,8 @@ def _told(gpr: Gpr, request: PageRequest) -> Told | None:
 
 def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel], warning: Notice | None) -> Hero:
     position, event = queue_positions([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
-    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning))
+    borrows = gpr.pk in borrowers_among([gpr], now=request.now)
+    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning, borrows))
 
 
 def _node_row(row: Reservation) -> NodeRow:
