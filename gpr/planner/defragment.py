@@ -21,6 +21,7 @@ import numpy as np
 from gpr.planner.board import Board, Box
 from gpr.planner.ground import Kind
 from gpr.planner.lines import NEVER_S, Ints
+from gpr.planner.plan import Eviction, EvictionKind, Victim
 from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Request, Running, Slot, Snapshot
 from gpr.planner.waiting import Waiting
@@ -67,6 +68,12 @@ class Proposal:
     def start_s(self) -> int:
         return self.slot.start_s
 
+    @property
+    def eviction(self) -> Eviction:
+        """What it takes from whom."""
+        victims = tuple(Victim(move.id, EvictionKind.DEFRAGMENT, move.frees_s, move.lost_gpu_s) for move in self.moves)
+        return Eviction(self.id, victims, self.start_s, self.instead_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -77,8 +84,8 @@ class Room:
     proposal: Proposal | None
 
 
-def proposals(snapshot: Snapshot) -> tuple[Proposal, ...]:
-    """For those that wait for whole nodes, or for half of a node and more: at most one each, least cost first.
+def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
+    """For those that wait for whole nodes, or for half of a node and more, or `only` for this one: at most one each, least cost first.
 
     Each starts sooner by `policy.claim_gain_s` at least, and is worth its cost. Of all sets of moves it is the one whose value is the
     furthest above its cost, where there are few boxes to choose from; else the best of those that empty the cheapest nodes. Each
@@ -93,7 +100,7 @@ def proposals(snapshot: Snapshot) -> tuple[Proposal, ...]:
     emptied = mover.emptied(snapshot)
     found: list[Proposal] = []
     searched_count = 0
-    for waiting in list(islice(_large(board), CONSIDERED_MOST)):
+    for waiting in list(islice(_large(board, only), CONSIDERED_MOST)):
         request, old = waiting.request, board.box(waiting)
         board.lift(waiting)
         instead_s = _instead_s(board, request, expected[request.id].start_s)
@@ -121,10 +128,22 @@ def room_for(snapshot: Snapshot, booking: Request) -> Room:
     return Room(fits=False, instead_s=later[0], proposal=search.best())
 
 
-def _large(board: Board) -> Iterator[Waiting]:
+def agreed(snapshot: Snapshot, proposal: Proposal) -> Snapshot:
+    """As it is with this proposal: its boxes end early, and its request is promised its slot."""
+    frees_s = {move.id: move.frees_s for move in proposal.moves}
+    running = tuple(replace(box, end_s=frees_s.get(box.id, box.end_s)) for box in snapshot.running)
+    queue = tuple(_stands(request, proposal) if request.id == proposal.id else request for request in snapshot.queue)
+    return replace(snapshot, running=running, queue=queue)
+
+
+def _stands(request: Request, proposal: Proposal) -> Request:
+    return replace(request, slot=proposal.slot, promise_s=proposal.start_s)
+
+
+def _large(board: Board, only: str) -> Iterator[Waiting]:
     """In order of turn, those in whose way parts of nodes could be that have room elsewhere."""
     largest = {pool.id: max((node.gpu_count for node in pool.nodes), default=0) for pool in board.pools}
-    for waiting in board.order:
+    for waiting in [board.queue[only]] if only in board.queue else [] if only else board.order:
         gpus = waiting.request.gpus_per_node
         if board.has_slot(waiting) and (gpus == 0 or 2 * gpus >= max((largest.get(id_, 0) for id_ in waiting.request.pools), default=0)):
             yield waiting

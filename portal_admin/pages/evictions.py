@@ -20,7 +20,11 @@ from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
 
 ORDER = ("-made_at", "id")
-KINDS = {VictimKind.RECLAIM: "borrowed its GPUs", VictimKind.PRIORITY: "of lower priority"}
+KINDS = {
+    VictimKind.RECLAIM: "borrowed its GPUs",
+    VictimKind.PRIORITY: "of lower priority",
+    VictimKind.DEFRAGMENT: "moved to free whole nodes",
+}
 OUTCOMES = {
     VictimOutcome.NOTICED: "will be evicted",
     VictimOutcome.EVICTED: "evicted",
