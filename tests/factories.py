@@ -125,7 +125,7 @@ def noticed(victim_of: Slice, owner: User, to: Slice, by: User, **changes: Any) 
     return victim, beneficiary
 
 
-def scattered(at: Cluster, by: User, to: Slice) -> tuple[Gpr, Gpr]:
+def scattered(at: Cluster, by: User, to: Slice, waiter: User) -> tuple[Gpr, Gpr]:
     """On two nodes of eight GPUs: one that could move from the first to the second, and one of `to` that waits for a whole node.
 
     The rules are the test's to set.
@@ -137,7 +137,7 @@ def scattered(at: Cluster, by: User, to: Slice) -> tuple[Gpr, Gpr]:
     gpr_release(gpr=leaves, actor=by, now=db_now())
     for phase in (Phase.EXITING, Phase.RELEASED):
         observe(leaves, phase)
-    waits = gpr(to, by, name="whole-node", nodes=1, duration_s=4 * 3600)
+    waits = gpr(to, waiter, name="whole-node", nodes=1, duration_s=4 * 3600)
     tick(now=db_now())
     for row in (stays, moves, waits):
         row.refresh_from_db()

@@ -86,7 +86,7 @@ class EvictionLine:
             start_at=row.start_at,
             won_s=(row.instead_at - row.start_at).total_seconds(),
             victims=tuple(VictimLine.of(victim) for victim in victims),
-            lost=_gpu_hours(lost_gpu_s),
+            lost=gpu_hours(lost_gpu_s),
         )
 
 
@@ -112,7 +112,7 @@ class EvictionsPage:
         )
 
 
-def _gpu_hours(gpu_s: int) -> str:
+def gpu_hours(gpu_s: int) -> str:
     """With a decimal while it tells something."""
     hours = gpu_s / words.HOUR_S
     return words.number(round(hours)) if hours >= 10 or not gpu_s else f"{hours:.1f}"

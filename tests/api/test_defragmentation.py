@@ -25,7 +25,7 @@ def rules() -> Iterator[None]:
 @pytest.fixture
 def sides(world: World) -> tuple[Gpr, Gpr]:
     """The owner's could move, the outsider's waits for a whole node."""
-    return factories.scattered(world.cluster, world.people.owner, world.slice)
+    return factories.scattered(world.cluster, world.people.owner, world.foreign_slice, world.people.outsider)
 
 
 def listed(caller: Caller) -> list[dict[str, Any]]:
