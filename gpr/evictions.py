@@ -25,7 +25,7 @@ from journal.services import event_record
 WHY = {
     VictimKind.RECLAIM: "its GPUs are borrowed, and whom they are guaranteed to wants them back",
     VictimKind.PRIORITY: "a request of higher priority that may evict needs its GPUs",
-    VictimKind.DEFRAGMENT: "an administrator frees whole nodes, of which it holds a part, and others have room for it",
+    VictimKind.DEFRAGMENT: "an administrator moves it: it holds a part of what is to be free as whole nodes, and others have room for it",
 }
 
 

@@ -1,7 +1,8 @@
 """Making room on purpose: which running boxes to move so that whole nodes come free together, for one that waits or for a wanted booking.
 
-A move is an eviction of a part-node box whose place for the rest of its time is known: in its own pool, beside everybody's slots and
-below all limits. Nothing is moved here: these are proposals for an administrator, with what they cost and what they are worth.
+A move is an eviction of a part-node box whose place for the rest of its time is known: on other nodes of its pool, beside everybody's
+slots and below all limits. Who would only wait for the same nodes is not moved. Nothing is done here: these are proposals for an
+administrator, with what they cost and what they are worth.
 
 Cost: GPU-seconds that the moved boxes have run, all lost if they saved nothing, and the time in which their GPUs do not work for them,
 from the end of the notice until their window is open again. Value: GPUs of the beneficiary times the seconds that it starts sooner than
@@ -32,6 +33,8 @@ SEARCHED_MOST: Final = 8
 # With so few boxes all sets of them are tried; else the cheapest nodes at so many moments.
 EXACT_MOST: Final = 10
 MOMENTS_MOST: Final = 6
+# So often without those for whom there turned out to be no other place.
+ROUNDS_MOST: Final = 3
 # Nobody would agree to more.
 MOVES_MOST: Final = 32
 
@@ -91,8 +94,9 @@ def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
     furthest above its cost, where there are few boxes to choose from; else the best of those that empty the cheapest nodes. Each
     stands for itself: with one of them done the others have to be asked for anew.
     Units, shapes and errors as for `plan`; requests without a slot have no proposal, and no slot moves but the beneficiary's.
-    Cost: `plan` without newcomers; a first place for each of CONSIDERED_MOST requests; for each of SEARCHED_MOST a change of each movable
-    box, a look at each node for MOMENTS_MOST moments, and some first places for each of at most MOVES_MOST moves, in turn without each.
+    Cost: `plan` without newcomers; a first place for each of CONSIDERED_MOST requests; for each of SEARCHED_MOST, up to ROUNDS_MOST times,
+    a change of each movable box, a look at each node for MOMENTS_MOST moments, and first places for each of at most MOVES_MOST moves, in
+    turn without each.
     """
     board, _ = board_of(snapshot)
     expected = board.expected()
@@ -248,18 +252,28 @@ class _Search:
         self._kind = mover.board.kind(waiting.request)
         self._since_s, self._before_s, self._instead_s = since_s, before_s, instead_s
         self._candidates = mover.for_request(waiting.request, before_s)
+        self._stuck: set[str] = set()  # for whom no other place was found
 
     def best(self) -> Proposal | None:
         """None when none is worth its cost."""
+        best = self._round()
+        for _ in range(ROUNDS_MOST - 1):
+            if best is not None or not self._stuck:
+                break
+            self._candidates = [each for each in self._candidates if each.box.id not in self._stuck]
+            best = self._round()
+        return best.proposal if best is not None and best.rank[0] <= 0 else None
+
+    def _round(self) -> _Found | None:
+        """Those that could be cheapest first, until no other can be better."""
+        self._stuck.clear()
         first_s, sets = self._sets()
         value_most, best = self._gpus_most() * (self._instead_s - first_s), None
-        # Those that could be cheapest first, until no other can be better.
         for least_gpu_s, chosen in sorted(((_least_gpu_s(chosen), chosen) for chosen in sets), key=lambda pair: pair[0]):
             if least_gpu_s - value_most > (0 if best is None else best.rank[0]):
                 break
             best = self._better(best, chosen)
-        best = best and self._spared(best)
-        return best.proposal if best is not None and best.rank[0] <= 0 else None
+        return best and self._spared(best)
 
     def _sets(self) -> tuple[int, list[_Chosen]]:
         """The soonest start of all, and which boxes to move: all sets of few, of many those on the cheapest nodes at some moments."""
@@ -334,7 +348,7 @@ class _Search:
         return needed
 
     def _try(self, chosen: _Chosen) -> _Found | None:
-        """The proposal to move just these, the board being as it was afterwards; None: it does not start by it, or one has no place."""
+        """The proposal to move just these; the board is as it was then. None: it does not start by it, or one has no other place."""
         board, placed = self._board, []
         self._end(chosen)
         for waiting, kind, since_s, before_s in self._wanted(chosen):
@@ -344,11 +358,16 @@ class _Search:
             board.place(waiting, found[0], board.choose(kind, found[1], found[0]))
             placed.append(waiting)
         is_whole = len(placed) == len(chosen) + 1
-        made = _Found(chosen, self._proposal(chosen)) if is_whole else None
+        stuck = {each.box.id for each in chosen if not self._is_elsewhere(each)} if is_whole else set()
+        made = _Found(chosen, self._proposal(chosen)) if is_whole and not stuck else None
+        self._stuck |= stuck
         for waiting in placed:
             board.lift(waiting)
         self._end_not(chosen)
         return made
+
+    def _is_elsewhere(self, each: _Candidate) -> bool:
+        return set(each.box.places.tolist()) != set(self._board.box(each.again).places.tolist())
 
     def _wanted(self, chosen: _Chosen) -> Iterable[tuple[Waiting, Kind, int, int]]:
         """The beneficiary first, then in order of turn."""

@@ -76,6 +76,10 @@ class DefragmentationPage:
     rows: tuple[SuggestionLine, ...]
     read_only: str  # why there are no acts
 
+    @property
+    def has_acts(self) -> bool:
+        return not self.read_only
+
     @classmethod
     def build(cls, request: PageRequest) -> DefragmentationPage:
         rows = tuple(SuggestionLine.of(made) for made in suggestions(now=request.now))
@@ -91,13 +95,13 @@ class RoomPage:
     answer: tuple[str, str]
     rows: tuple[SuggestionLine, ...]
     refused: str
-    read_only: str
+    has_acts: bool = False
 
     @classmethod
     def build(cls, request: PageRequest, form: RoomForm, told: RoomAnswer | None, refused: str = "") -> RoomPage:
         rows = (SuggestionLine.of(told.suggestion),) if told and told.suggestion else ()
         shell = admin_shell(request, page="queue")
-        return cls(shell, form, _answer(told, request) if told else ("", ""), rows, refused, why_not_write(request))
+        return cls(shell, form, _answer(told, request) if told else ("", ""), rows, refused)
 
 
 def effects_of(gpr: Gpr, made: Suggestion, request: PageRequest) -> Effects:
@@ -121,7 +125,8 @@ def _leaving(each: Moving) -> Reaching:
 def _answer(told: RoomAnswer, request: PageRequest) -> tuple[str, str]:
     if told.fits:
         return "It fits at that time as it is.", "Nobody has to be moved: book it."
-    does_not = f"It does not fit at that time as it is, but {says(request)(told.instead_at)}." if told.instead_at else "It fits at no time."
+    when = f"the next time is {says(request)(told.instead_at)}" if told.instead_at else "there is no later time either"
+    does_not = f"It does not fit at that time as it is; {when}."
     if told.suggestion is None:
         return does_not, "No moves would be worth what they cost, or nobody may be moved who is in its way."
     return does_not, "These moves would make room. File it as a request that starts not before then, and its proposal is among the others."

@@ -106,7 +106,7 @@ def _question(request: PageRequest, gpr: Gpr, made: Suggestion, form: forms.Form
     told = refusal_of(refused) if refused else None
     return Question(
         title=f"Make room for {gpr.name}?",
-        text=f"{about(gpr)}. These have notice, and wait again for what is left of their time:",
+        text=f"{about(gpr)}. Those named below have notice, and wait again for what is left of their time.",
         verb="Make room",
         url=reverse("admin-defragmentation-apply", args=[gpr.pk]),
         back_url=reverse("admin-defragmentation"),

@@ -120,7 +120,7 @@ def test_a_wanted_booking_is_answered_with_its_moves_and_no_act(admin: Client, w
 
     answered = text(admin.get(BOOKING, typed()))
 
-    assert "It does not fit at that time as it is, but" in answered
+    assert "It does not fit at that time as it is; the next time is" in answered
     assert ">scattered<" in answered
     assert "Make room</a>" not in answered
     assert not Eviction.objects.exists()

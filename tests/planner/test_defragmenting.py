@@ -120,6 +120,13 @@ def test_a_moved_box_comes_behind_a_slot_that_another_was_promised() -> None:
     assert made.moves[0].restarts_s == NOW_S + NOTICE_S + 3 * HOUR_S
 
 
+def test_who_would_only_wait_for_its_own_node_is_not_moved() -> None:
+    """Worth it or not: there is no other node for it."""
+    alone = replace(scattered(0), pools=(pool(1, 10),))
+
+    assert proposals(asking(alone, request("b", length=HOUR_S))) == ()
+
+
 def test_no_ceiling_is_passed_by_moved_boxes() -> None:
     """With its way in and out a moved box ends later than it would have, when another of its project is promised all that this may hold."""
     ask, promised = request("b", gpus=8, length=4 * HOUR_S), waiting("d", NOW_S + 10 * HOUR_S, "p2", "p3", gpus=9, length=HOUR_S)
@@ -244,6 +251,8 @@ def way_of(snapshot: Snapshot, asks: Request, moved: tuple[Running, ...], instea
         back = again(box, policy)
         place = oracle.earliest(back)
         assert place is not None
+        if set(place.nodes) == set(box.nodes):
+            return None
         oracle.boxes.append(of_slot(back, place))
         gpus = len(box.nodes) * box.gpus_per_node
         cost += gpus * (T_S - box.started_s + place.start_s + policy.entry_s - frees(box, policy) + policy.exit_s)
