@@ -21,6 +21,7 @@ from gpr.snapshot import Loaded, at
 from gpr.spec import GprSpec
 
 NODES, RECLAIM = "nodes", "reclaim"  # where the GPUs of an offer come from
+# Nobody is offered what only an administrator may do.
 AFTER = {
     EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
     EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",

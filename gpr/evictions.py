@@ -1,4 +1,4 @@
-"""Evictions that the planner decided, made true: windows end early, owners have notice, and what came of each is kept.
+"""Evictions that were decided, made true: windows end early, owners have notice, and what came of each is kept.
 
 Stored in the transaction that stores the plan, for the beneficiary's slot rests on it.
 """
@@ -24,6 +24,7 @@ from journal.services import event_record
 WHY = {
     VictimKind.RECLAIM: "its GPUs are borrowed, and whom they are guaranteed to wants them back",
     VictimKind.PRIORITY: "a request of higher priority that may evict needs its GPUs",
+    VictimKind.DEFRAGMENT: "an administrator moves it: it holds a part of what is to be free as whole nodes, and others have room for it",
 }
 
 

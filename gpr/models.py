@@ -265,6 +265,7 @@ class VictimKind(models.TextChoices):
 
     RECLAIM = "reclaim", "Its GPUs were borrowed, and are wanted by whom they are guaranteed to"
     PRIORITY = "priority", "It may be evicted, and a request of higher priority may evict"
+    DEFRAGMENT = "defrag", "It stands on parts of nodes, and an administrator moves it to free whole ones"
 
 
 class VictimOutcome(models.TextChoices):

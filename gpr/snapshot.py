@@ -121,6 +121,7 @@ def policy() -> Policy:
         notice_s=settings.EGS_EVICTION_NOTICE_S,
         least_run_s=settings.EGS_EVICTION_LEAST_RUN_S,
         exit_s=settings.EGS_EXIT_ALLOWANCE_S,
+        entry_s=settings.EGS_ENTRY_ALLOWANCE_S,
         claim_gain_s=settings.EGS_EVICTION_GAIN_S,
         break_from=settings.EGS_BREAK_PROMISES_FROM or None,
         slack=SLACK,
@@ -302,6 +303,7 @@ def _running_box(rows: list[Reservation], pool_of_node: Mapping[UUID, str]) -> R
         started_s=_second(gpr.provisioning_at),
         evictable=gpr.evictable,
         is_open=gpr.state == GprState.ACTIVE,
+        is_movable=gpr.requeue_on_failure and not gpr.is_booking,
     )
 
 

@@ -40,7 +40,7 @@ def replan(*, now: datetime, moved: Moved | None = None) -> tuple[Plan, Loaded]:
     witness_lock()
     loaded = snapshot_load(now=now)
     made = plan(replace(loaded.snapshot, moved=moved))
-    _store(made, loaded, now)
+    plan_store(made, loaded, now)
     return made, loaded
 
 
@@ -55,7 +55,8 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
+def plan_store(made: Plan, loaded: Loaded, now: datetime) -> None:
+    """The caller holds the witness, since before he loaded."""
     new: list[Promise] = []
     changed: list[Promise] = []
     told: list[Gpr] = []

@@ -44,6 +44,7 @@ class EvictionKind(StrEnum):
 
     RECLAIM = "reclaim"  # it borrowed the GPUs, and whoever is entitled to them wants them
     PRIORITY = "priority"  # it is evictable, and one of higher priority may evict
+    DEFRAGMENT = "defrag"  # an administrator moves it, so that whole nodes come free
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class Running:
 
     An overrun (`end_s <= now_s`, not yet released) still holds its GPUs; the planner expects them back a moment from now.
     `evictable`: a request that may evict, of higher priority, may end it before its time. `is_open`: its window is open; on the way in or
-    out it cannot be ended early.
+    out it cannot be ended early. `is_movable`: ended early it would wait again, and it did not book its very time and place.
     """
 
     id: str
@@ -122,6 +122,7 @@ class Running:
     started_s: int = 0
     evictable: bool = True
     is_open: bool = True
+    is_movable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +172,9 @@ class Policy:
     So an overrun counts as busy until its end plus the first multiple of that which lies in the future: those who wait for it
     are told anew once in that time, not every second.
     `promise_tolerance_s`: a slot that is late by no more is no broken promise, so none is moved for it. Ticks are not exact.
-    A box that is evicted has `notice_s` from now on, and has run for `least_run_s` then; `exit_s` later its GPUs are free. Nobody is
-    evicted, and no promise moved, for a gain of less than `claim_gain_s`. `break_from`: from this priority on a newcomer moves promises of
-    lower ones; None: no priority does.
+    A box that is evicted has `notice_s` from now on, and has run for `least_run_s` then; `exit_s` later its GPUs are free. The window of
+    one that starts is open after `entry_s`. Nobody is evicted, and no promise moved, for a gain of less than `claim_gain_s`. `break_from`:
+    from this priority on a newcomer moves promises of lower ones; None: no priority does.
     """
 
     name: PolicyName = PolicyName.GUARDED
@@ -182,6 +183,7 @@ class Policy:
     notice_s: int = 600
     least_run_s: int = 1800
     exit_s: int = 0
+    entry_s: int = 0
     claim_gain_s: int = 600
     break_from: int | None = None
     slack: Slack = field(default_factory=Slack)

@@ -20,7 +20,11 @@ from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
 
 ORDER = ("-made_at", "id")
-KINDS = {VictimKind.RECLAIM: "borrowed its GPUs", VictimKind.PRIORITY: "of lower priority"}
+KINDS = {
+    VictimKind.RECLAIM: "borrowed its GPUs",
+    VictimKind.PRIORITY: "of lower priority",
+    VictimKind.DEFRAGMENT: "moved to free whole nodes",
+}
 OUTCOMES = {
     VictimOutcome.NOTICED: "will be evicted",
     VictimOutcome.EVICTED: "evicted",
@@ -82,7 +86,7 @@ class EvictionLine:
             start_at=row.start_at,
             won_s=(row.instead_at - row.start_at).total_seconds(),
             victims=tuple(VictimLine.of(victim) for victim in victims),
-            lost=_gpu_hours(lost_gpu_s),
+            lost=gpu_hours(lost_gpu_s),
         )
 
 
@@ -105,7 +109,7 @@ class EvictionsPage:
         )
 
 
-def _gpu_hours(gpu_s: int) -> str:
+def gpu_hours(gpu_s: int) -> str:
     """With a decimal while it tells something."""
     hours = gpu_s / words.HOUR_S
     return words.number(round(hours)) if hours >= 10 or not gpu_s else f"{hours:.1f}"
