@@ -28,6 +28,7 @@ class SlicePolicy:
     duration_max_s: int | None = None
     priority_approval: int | None = None
     may_evict: bool | None = None
+    may_order: bool | None = None
     shapes: list[str] | None = None
 
 
