@@ -137,7 +137,7 @@ def _variants(spec: GprSpec, candidate: Request, snapshot: Snapshot, found: Sequ
 
 def _variant(spec: GprSpec, candidate: Request, snapshot: Snapshot, pools: tuple[str, ...], nodes: int, duration_s: int) -> _Variant:
     length_s = candidate.length_s - spec.duration_s + duration_s
-    smaller = replace(candidate, node_count=nodes, length_s=length_s, pools=pools)
+    smaller = replace(candidate.only(pools), node_count=nodes, length_s=length_s)
     return _Variant(nodes, duration_s, _by_place(offers(snapshot, smaller)))
 
 
@@ -149,8 +149,7 @@ def _elsewhere(spec: GprSpec, candidate: Request, loaded: Loaded, found: Sequenc
     memory_gib = max([loaded.pools[offer.pool].gpu_memory_gib for offer in found] + [spec.min_gpu_memory_gib or 0])
     anywhere = replace(spec, shape="", min_gpu_memory_gib=memory_gib, node_type="", clusters=())
     pools = tuple(id_ for id_ in pools_of_spec(anywhere, loaded) if id_ not in candidate.pools)
-    other = replace(candidate, pools=pools, orders=tuple(id_ for id_ in pools if loaded.pools[id_].supply))
-    return [offer for offer in _best_of_each(offers(loaded.snapshot, other)) if offer.start_s < soonest_s]
+    return [offer for offer in _best_of_each(offers(loaded.snapshot, loaded.elsewhere(candidate, pools))) if offer.start_s < soonest_s]
 
 
 def _alternatives(

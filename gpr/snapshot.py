@@ -77,6 +77,11 @@ class Loaded:
         names = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}
         return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares, self.places)
 
+    def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
+        """The candidate in other pools than its own."""
+        orders = tuple(id_ for id_ in pools if self.pools[id_].supply)
+        return replace(candidate, pools=pools, orders=orders, handicaps_s=_handicaps_s(pools, self.places))
+
     def supply(self, supply_id: str) -> Supply:
         """That is named in an offer."""
         return next(supply for supply in self.places.books.supplies if str(supply.pk) == supply_id)
@@ -337,6 +342,7 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         evictable=gpr.evictable,
         place=place_of(gpr),
         orders=orders,
+        handicaps_s=_handicaps_s(pools, places),
     )
 
 
@@ -346,6 +352,12 @@ def _stored_slot(promise: Promise, places: Places) -> Slot:
     if pool not in places.keys or places.keys[pool].supply:
         pool = places.pool_of_node.get(UUID(nodes[0]), pool)
     return Slot(pool=pool, start_s=math.floor(promise.slot_start_at.timestamp()), nodes=nodes)
+
+
+def _handicaps_s(pools: tuple[str, ...], places: Places) -> tuple[int, ...]:
+    """Nobody stands on what was ordered for another, or holds it up, for less than what would be ordered for himself; empty: nothing is."""
+    gains = {pool_id(supply): supply.gain_s for supply in places.books.supplies}
+    return tuple(gains.get(id_, 0) for id_ in pools) if gains.keys() & set(pools) else ()
 
 
 def _orders(gpr: Gpr, pools: tuple[str, ...], places: Places) -> tuple[str, ...]:

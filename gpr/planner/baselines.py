@@ -83,13 +83,13 @@ class Fifo:
         found = self._board.earliest(queued.kind, now_s, now_s + 1)
         if found is None:
             return None
-        waiting = self._reserve(queued, *found)
+        waiting = self._reserve(queued, found)
         (started,) = self._board.start()
         return started if started.request is waiting.request else None
 
-    def _reserve(self, queued: _Queued, start_s: int, pool: int) -> Waiting:
+    def _reserve(self, queued: _Queued, found: tuple[int, int]) -> Waiting:
         waiting = self._board.enroll(queued.request)
-        self._board.place(waiting, start_s, self._board.choose(queued.kind, pool, start_s))
+        self._board.place_at(waiting, queued.kind, found)
         return waiting
 
 
@@ -119,7 +119,7 @@ class Easy(Fifo):
         found = self._board.earliest(self._queue[0].kind, now_s) if self._queue else None
         if found is None:
             return started
-        reservation = self._reserve(self._queue[0], *found)
+        reservation = self._reserve(self._queue[0], found)
         started += self._backfill()
         self._board.withdraw(reservation)
         return started

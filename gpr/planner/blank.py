@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpr.planner.ground import NO_INTS, NO_LIMITS, Ground, Kind, take
+from gpr.planner.ground import NO_INTS, Ground, anywhere, take
 from gpr.planner.lines import FOREVER_S, NONE, Ints, new_lines
 from gpr.planner.passes import Table
 from gpr.planner.snapshot import Pool
@@ -37,7 +37,7 @@ def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
 
 def close(ground: Ground, places: Ints, gpus: int, start_s: int, end_s: int, sign: int = 1) -> None:
     """Take so many GPUs of each of these nodes away (`sign` 1), or give them (-1)."""
-    take(ground, places, Kind(len(places), gpus, end_s - start_s, NO_INTS, NO_LIMITS, NO_LIMITS), start_s, end_s, sign)
+    take(ground, places, anywhere(len(places), gpus, end_s - start_s), start_s, end_s, sign)
 
 
 def within(at_s: int) -> int:
@@ -60,6 +60,7 @@ def new_table(rows: int, pool_count: int) -> Table:
         earliest_s=column(),
         slot_s=column(),
         pools=columns(pool_count),
+        handicaps_s=np.zeros((rows, pool_count), np.int64),
         group=column(),
         limits=columns(pool_count, LIMITS_MOST),
         amounts=columns(pool_count, LIMITS_MOST),

@@ -114,20 +114,19 @@ class Board:
         take(self.ground, box.places, box.kind, min(end_s, box.end_s), max(end_s, box.end_s), 1 if end_s > box.end_s else -1)
         self.running[box_id] = replace(box, end_s=end_s)
 
-    def pool_of(self, box: Box) -> int | None:
-        """None when all its nodes are gone."""
-        return int(self.ground.pool_of[box.places[0]]) if len(box.places) else None
+    def pool_at(self, places: Ints) -> int | None:
+        """Of these nodes; None where there are none, as of a box whose nodes are all gone."""
+        return int(self.ground.pool_of[places[0]]) if len(places) else None
 
     def shape_of(self, box: Box) -> str:
-        pool = self.pool_of(box)
-        return "" if pool is None else self.pools[pool].shape
+        return self._shape_at(box.places)
 
     def gpus_of(self, box: Box) -> int:
-        return len(box.places) * box.kind.gpus or int(self.ground.rooms[box.places].sum())
+        return self._gpus_on(box.places, box.kind.gpus)
 
     def ceilings_over(self, project: str, slice_: str, places: Ints) -> tuple[tuple[str, str], ...]:
         """Whose limits hold for a box of these on these nodes: (owner, shape)."""
-        shape = self.pools[int(self.ground.pool_of[places[0]])].shape if len(places) else ""
+        shape = self._shape_at(places)
         return tuple((owner, shape) for owner in dict.fromkeys((project, slice_)) if (owner, shape) in self.most)
 
     # Who waits.
@@ -147,17 +146,19 @@ class Board:
 
     def gpu_s(self, request: Request) -> int:
         """The work of its box in GPU-seconds; for whole nodes on the largest that it may use."""
-        largest = (self._largest[self.pool_numbers[id_]] for id_ in request.pools if id_ in self.pool_numbers)
-        return request.node_count * (request.gpus_per_node or max(largest, default=0)) * request.length_s
+        largest = max((self._largest[pool] for pool in self.pools_of(request)), default=0)
+        return request.node_count * (request.gpus_per_node or largest) * request.length_s
+
+    def pools_of(self, request: Request) -> list[int]:
+        """Those of its pools that are there, best liked first."""
+        return [self.pool_numbers[id_] for id_ in dict.fromkeys(request.pools) if id_ in self.pool_numbers]
 
     def gpus_by_shape(self, request: Request) -> dict[str, int]:
         """How many GPUs it would hold; of whole nodes the largest count."""
         found: dict[str, int] = {}
-        for id_ in request.pools:
-            pool = self.pool_numbers.get(id_)
-            if pool is not None:
-                gpus = request.node_count * (request.gpus_per_node or self._largest[pool])
-                found[self.pools[pool].shape] = max(gpus, found.get(self.pools[pool].shape, 0))
+        for pool in self.pools_of(request):
+            shape = self.pools[pool].shape
+            found[shape] = max(self._gpus_in(request, pool), found.get(shape, 0))
         return found
 
     def withdraw(self, waiting: Waiting) -> None:
@@ -193,6 +194,11 @@ class Board:
         passes.put(self.ground, table, waiting.row, 1)
         table.state[waiting.row] = WAITING
 
+    def place_at(self, waiting: Waiting, kind: Kind, found: tuple[int, int]) -> None:
+        """Give it the slot that was found for this kind, (start, pool), on the nodes that suit best."""
+        start_s, pool = found
+        self.place(waiting, start_s, self.choose(kind, pool, start_s))
+
     def lift(self, waiting: Waiting) -> None:
         """Take its slot away."""
         self._spare(int(self._table.nodes[waiting.row]))
@@ -203,22 +209,26 @@ class Board:
         """What stands in its slot."""
         kind, places = passes.kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
         # Its row will be another's when it runs.
-        kind = kind._replace(pools=kind.pools.copy(), limits=kind.limits.copy(), amounts=kind.amounts.copy())
+        kind = Kind(*kind[:3], *(array.copy() for array in kind[3:]))
         start_s, request = self.start_s(waiting), waiting.request
         whose = request.id, request.slice, request.project, request.priority
         return Box(*whose, places, kind, start_s, start_s + request.length_s, start_s, request.evictable, is_open=True)
 
     # Where there is room.
 
-    def kind(self, request: Request) -> Kind:
-        """As the compiled functions want it. What is beyond all pools has none, and no numbers that could not be counted with."""
+    def kind(self, request: Request, pools: list[int] | None = None) -> Kind:
+        """As the compiled functions want it, in some of its pools only if these are given.
+
+        What is beyond all pools has none, and no numbers that could not be counted with.
+        """
         length_s = max(1, within(request.length_s))
         if not (0 < request.node_count <= len(self.node_ids) and 0 <= request.gpus_per_node <= max(self._largest)):
-            return Kind(0, 0, length_s, NO_INTS, NO_POOLS, NO_POOLS)
-        pools = [self.pool_numbers[id_] for id_ in dict.fromkeys(request.pools) if id_ in self.pool_numbers]
-        gpus = [request.node_count * (request.gpus_per_node or self._largest[pool]) for pool in pools]
-        limits, amounts = self._limits_of(request, pools, gpus)
-        return Kind(request.node_count, request.gpus_per_node, length_s, np.array(pools, np.int64), limits, amounts)
+            return Kind(0, 0, length_s, NO_INTS, NO_INTS, NO_POOLS, NO_POOLS)
+        pools = self.pools_of(request) if pools is None else pools
+        limits, amounts = self._limits_of(request, pools, [self._gpus_in(request, pool) for pool in pools])
+        handicaps_s = [within(request.handicap_s(self.pools[pool].id)) for pool in pools]
+        sizes = request.node_count, request.gpus_per_node, length_s
+        return Kind(*sizes, np.array(pools, np.int64), np.array(handicaps_s, np.int64), limits, amounts)
 
     def soonest_s(self, request: Request) -> int:
         return max(self.now_s, request.earliest_start_s)
@@ -300,6 +310,17 @@ class Board:
 
     # Inside.
 
+    def _shape_at(self, places: Ints) -> str:
+        pool = self.pool_at(places)
+        return "" if pool is None else self.pools[pool].shape
+
+    def _gpus_on(self, places: Ints, gpus_per_node: int) -> int:
+        return len(places) * gpus_per_node or int(self.ground.rooms[places].sum())
+
+    def _gpus_in(self, request: Request, pool: int) -> int:
+        """Of whole nodes as if each were the largest."""
+        return request.node_count * (request.gpus_per_node or self._largest[pool])
+
     def _started(self, waiting: Waiting) -> Started:
         slot, request = self._slot(self._table, waiting), waiting.request
         self.running[request.id] = self.box(waiting)
@@ -310,10 +331,10 @@ class Board:
         return self.slot_at(places_of(table, waiting.row), int(table.slot_s[waiting.row]))
 
     def _held(self, running: Running, places: Ints, length_s: int) -> Kind:
-        pools = [int(self.ground.pool_of[places[0]])] if len(places) else []
-        gpus = len(places) * running.gpus_per_node or int(self.ground.rooms[places].sum())
-        limits, amounts = self._limits_of(running, pools, [gpus])
-        return Kind(len(places), running.gpus_per_node, length_s, np.array(pools, np.int64), limits, amounts)
+        pool = self.pool_at(places)
+        pools = [] if pool is None else [pool]
+        limits, amounts = self._limits_of(running, pools, [self._gpus_on(places, running.gpus_per_node)])
+        return Kind(len(places), running.gpus_per_node, length_s, np.array(pools, np.int64), NO_INTS, limits, amounts)
 
     def _limits_of(self, box: Request | Running, pools: list[int], gpus: list[int]) -> tuple[Ints, Ints]:
         """By pool: a slice runs one box at a time, and quotas hold; without a slice a request waits for nobody of its own."""
@@ -367,6 +388,7 @@ class Board:
             array[row, :] = NONE
             array[row, : len(values)] = values
         pools = len(kind.pools)
+        table.handicaps_s[row, :pools] = kind.handicaps_s
         table.limits[row, :pools], table.amounts[row, :pools] = kind.limits[:pools], kind.amounts[:pools]
         table.group[row] = self._group(kind)
         self._reserve_places(kind.nodes)

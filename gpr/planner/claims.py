@@ -7,14 +7,15 @@ of those that still wait give way, for that loses no work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from gpr.planner.board import Board, Box
 from gpr.planner.ground import Kind
-from gpr.planner.moves import Lifted
+from gpr.planner.moves import Lifted, place_or_back
 from gpr.planner.plan import Cause, Eviction, EvictionKind, Victim
 from gpr.planner.rights import Rank, Right, Rights
 from gpr.planner.snapshot import Quota, Request
@@ -25,7 +26,7 @@ from gpr.planner.waiting import Waiting
 FRONT_COUNT: Final = 8
 OUTCOMES_MOST: Final = 8
 
-Harm = tuple[tuple[int, ...], int, int]
+Harm = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,6 @@ class Claims:
         self._board = board
         self._policy = board.policy
         self._quotas = quotas
-        self._has_won = False
 
     def make(self) -> list[Eviction]:
         """For all that wait and would gain by it: the highest right first, then in order of turn, so that no slot is won in vain."""
@@ -59,10 +59,10 @@ class Claims:
             if max(failed_count, won_count) >= OUTCOMES_MOST:
                 break
             if self._gains(waiting):
-                eviction = self._claim(waiting, rights)
-                made += [eviction] if eviction is not None else []
-                won_count += self._has_won
-                failed_count += not self._has_won
+                won = self._claim(waiting, rights)
+                made += [won] if won is not None and won.victims else []
+                won_count += won is not None
+                failed_count += won is None
         return made
 
     def _in_order(self, hopeful: list[Waiting], rights: Rights) -> list[Waiting]:
@@ -98,18 +98,17 @@ class Claims:
         return self._policy.break_from is not None and request.priority >= self._policy.break_from and request.promise_s is None
 
     def _claim(self, waiting: Waiting, rights: Rights) -> Eviction | None:
-        """In the first shape in which it gains; the eviction if one is needed for that."""
+        """In the first shape in which it gains; without victims when it is enough that others who wait give way."""
         board, request = self._board, waiting.request
-        self._has_won, old_s = False, board.start_s(waiting)
-        for shape in dict.fromkeys(board.gpus_by_shape(request)):
+        old_s = board.start_s(waiting)
+        for shape in board.gpus_by_shape(request):
             victims = self._claim_in(waiting, shape, rights)
-            if board.start_s(waiting) < old_s:
-                self._has_won = True
+            start_s = board.start_s(waiting)
+            if start_s < old_s:
                 for project in {request.project, *(board.running[victim.id].project for victim in victims)}:
                     rights.renew(project)
-                # What others end for is promised, so that nothing puts it off again without a cause.
-                waiting.promise_s = board.start_s(waiting)
-                return Eviction(request.id, victims, board.start_s(waiting), old_s) if victims else None
+                waiting.promise_s = start_s  # what others end for is promised, so that nothing puts it off without a cause
+                return Eviction(request.id, victims, start_s, old_s)
         return None
 
     def _claim_in(self, waiting: Waiting, shape: str, rights: Rights) -> tuple[Victim, ...]:
@@ -117,29 +116,25 @@ class Claims:
         board, request, before_s = self._board, waiting.request, self._before_s(waiting)
         own = rights.of_waiting(request, shape, before_s)
         since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0)
-        pools = tuple(id_ for id_ in request.pools if id_ in board.pool_numbers and self._shape(id_) == shape)
+        pools = [pool for pool in board.pools_of(request) if board.pools[pool].shape == shape]
         candidates = self._candidates(rights, request, own, pools)
         yielding = self._yielding(rights, waiting, own, pools)
         if not candidates and not yielding:
             return ()
-        kind, old = board.kind(replace(request, pools=pools)), board.box(waiting)
+        kind, old = board.kind(request, pools), board.box(waiting)
         board.lift(waiting)
         lifted = Lifted(board, yielding)
         found = board.earliest(kind, since_s, before_s)
         evicted = self._evict(kind, candidates, since_s, before_s if found is None else found[0] - self._policy.claim_gain_s)
         found = board.earliest(kind, since_s, before_s) if evicted else found
-        if found is None:
-            board.place(waiting, old.start_s, old.places)
-        else:
-            board.place(waiting, found[0], board.choose(kind, found[1], found[0]))
+        place_or_back(board, waiting, kind, found, old)
         lifted.put_back(partial(self._cause, request))
         return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
 
-    def _candidates(self, rights: Rights, request: Request, own: Right, pools: tuple[str, ...]) -> list[_Candidate]:
+    def _candidates(self, rights: Rights, request: Request, own: Right, pools: list[int]) -> list[_Candidate]:
         board, found = self._board, []
-        numbers = {board.pool_numbers[id_] for id_ in pools}
         for box in board.running.values():
-            if not box.is_open or box.id in board.overdue or board.pool_of(box) not in numbers:
+            if not box.is_open or box.id in board.overdue or board.pool_at(box.places) not in pools:
                 continue
             frees_s = max(board.now_s + self._policy.notice_s, box.began_s + self._policy.least_run_s) + self._policy.exit_s
             why = rights.claim(request, own, box) if frees_s < box.end_s else None
@@ -148,39 +143,35 @@ class Claims:
                 found.append(_Candidate(box, why, frees_s, lost_gpu_s))
         return found
 
-    def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: tuple[str, ...]) -> list[Waiting]:
+    def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: list[int]) -> list[Waiting]:
         """Who waits, and gives way to it: by quota those that would borrow, by the policy also those of lower priority."""
         board, request, found = self._board, waiting.request, []
-        end_s, numbers = board.start_s(waiting) + request.length_s, {board.pool_numbers[id_] for id_ in pools}
-        breaks = self._breaks(request)
+        end_s = board.start_s(waiting) + request.length_s
         for other in board.order:
             if other is waiting or other.request.is_fixed or not board.has_slot(other) or (start_s := board.start_s(other)) >= end_s:
                 continue
-            if (pool := board.pool_of_slot(other)) not in numbers:
+            pool = board.pool_of_slot(other)
+            if pool not in pools:
                 continue
             rank = rights.of_waiting(other.request, board.pools[pool].shape, start_s).beside
-            is_broken = breaks and other.request.priority < request.priority and rank <= max(own)
+            is_broken = self._is_broken(request, other) and rank <= max(own)
             if is_broken or rights.may_reclaim(request, own, other.request.project, other.request.slice, rank):
                 found.append(other)
         return found
 
-    def _shape(self, pool: str) -> str:
-        return self._board.pools[self._board.pool_numbers[pool]].shape
+    def _is_broken(self, request: Request, other: Waiting) -> bool:
+        return other.request.priority < request.priority and self._breaks(request)
 
     def _cause(self, request: Request, other: Waiting) -> tuple[Cause, str]:
-        is_broken = self._breaks(request) and other.request.priority < request.priority
-        return Cause.PRIORITY if is_broken else Cause.RECLAIM, request.id
+        return Cause.PRIORITY if self._is_broken(request, other) else Cause.RECLAIM, request.id
 
     def _evict(self, kind: Kind, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
         """End those that harm least, so that the box starts about as early as it could if all ended, and before `before_s`; or none.
 
         About: a start that is later by less than what nobody would be evicted for may cost less harm.
         """
-        for each in candidates:
-            self._board.set_end(each.box.id, each.frees_s)
-        found = self._board.earliest(kind, since_s, before_s) if since_s < before_s else None
-        for each in candidates:
-            self._board.set_end(each.box.id, each.box.end_s)
+        with self._ended(candidates):
+            found = self._board.earliest(kind, since_s, before_s) if since_s < before_s else None
         if found is None:
             return []
         until_s = min(found[0] + self._policy.claim_gain_s, before_s)
@@ -221,18 +212,21 @@ class Claims:
                 chosen = fewer
         return chosen
 
-    def _starts(self, kind: Kind, ended: Iterable[_Candidate], since_s: int, until_s: int) -> bool:
+    def _starts(self, kind: Kind, ended: Sequence[_Candidate], since_s: int, until_s: int) -> bool:
         """Could it start in `[since_s, until_s)` if these boxes ended?"""
-        ended = list(ended)
-        for each in ended:
+        with self._ended(ended):
+            return self._board.earliest(kind, since_s, until_s) is not None
+
+    @contextmanager
+    def _ended(self, boxes: Sequence[_Candidate]) -> Iterator[None]:
+        """As if these ended early."""
+        for each in boxes:
             self._board.set_end(each.box.id, each.frees_s)
-        found = self._board.earliest(kind, since_s, until_s) is not None
-        for each in ended:
+        yield
+        for each in boxes:
             self._board.set_end(each.box.id, each.box.end_s)
-        return found
 
 
 def _harm(chosen: list[_Candidate]) -> Harm:
-    """The highest priorities first, then the work lost, then how many."""
-    priorities = tuple(sorted((each.box.priority for each in chosen), reverse=True))
-    return priorities[:1], sum(each.lost_gpu_s for each in chosen), len(chosen)
+    """The highest priority, then the work lost, then how many."""
+    return max((each.box.priority for each in chosen), default=0), sum(each.lost_gpu_s for each in chosen), len(chosen)

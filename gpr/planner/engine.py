@@ -40,9 +40,6 @@ def plan(snapshot: Snapshot) -> Plan:
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
     evictions = claim(board, snapshot.quotas, snapshot.moved)
-    for waiting in unpromised:
-        if board.has_slot(waiting):
-            waiting.promise_s = board.start_s(waiting)  # others may have taken what it had at first: that was never told
     expected = draw(board, board.expected(), {eviction.id for eviction in evictions})
     reasons = Reasons(board, expected)
     placements = tuple(_placement(board, waiting, expected, reasons, snapshot) for waiting in board.order)
@@ -55,13 +52,15 @@ def plan(snapshot: Snapshot) -> Plan:
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
     """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
 
-    Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack. A request in
+    Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack; handicaps count
+    for the order. A request in
     the queue with the candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and
     cost as for `plan`, which shares the code.
     """
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
     found = (_offer(replace(snapshot, queue=(*others, alone)), candidate.id) for alone in _in_each_pool(snapshot, candidate))
-    return tuple(sorted((offer for offer in found if offer is not None), key=lambda offer: (offer.start_s, offer.promise_s)))
+    made = (offer for offer in found if offer is not None)
+    return tuple(sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s)))
 
 
 def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
@@ -72,7 +71,7 @@ def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
     for pool in pools.values():
         beside = (other for other in pools.values() if other.supply is None and (other.cluster, other.shape) == (pool.cluster, pool.shape))
         alike = tuple(other.id for other in beside) if pool.supply is not None else ()
-        yield replace(candidate, pools=(*alike, pool.id))
+        yield candidate.only((*alike, pool.id))
 
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
@@ -88,9 +87,8 @@ def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
         bound_s, shadow = pace.promise(request, kind, found[0])
         found = board.earliest(kind, bound_s) or found
         pace.promised(request, found[0])
-    start_s, pool = found
-    waiting.promise_s = start_s
-    board.place(waiting, start_s, board.choose(kind, pool, start_s))
+    waiting.promise_s = found[0]
+    board.place_at(waiting, kind, found)
     return shadow
 
 
@@ -106,8 +104,8 @@ def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -
 
 def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
     """What is to be foretold of one that waits, its bounds not yet known: so it is the promise."""
-    request, promise_s = waiting.request, board.start_s(waiting) if waiting.promise_s is None else waiting.promise_s
-    promised_wait_s = max(promise_s - board.now_s, 0)
+    request = waiting.request
+    promised_wait_s = max(board.start_s(waiting) - board.now_s, 0)
     gpu_count = board.gpu_s(request) // max(request.length_s, 1)
     expected_wait_s = max(expected_s - board.now_s, 0)
     bounds_s = (promised_wait_s, promised_wait_s)

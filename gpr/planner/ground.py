@@ -43,19 +43,26 @@ class Ground(NamedTuple):
 class Kind(NamedTuple):
     """What a request asks for. `gpus` 0: all of each node. `pools`: best liked first.
 
-    In pool `pools[i]` it takes `amounts[i, k]` of limit `limits[i, k]`, which is NONE behind the last.
+    A start in pool `pools[i]` counts as if it were `handicaps_s[i]` later. There it takes `amounts[i, k]` of limit `limits[i, k]`, which
+    is NONE behind the last.
     """
 
     nodes: int
     gpus: int
     length_s: int
     pools: Ints
+    handicaps_s: Ints
     limits: Ints
     amounts: Ints
 
 
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_LIMITS: Ints = np.empty((0, 0), np.int64)
+
+
+def anywhere(nodes: int, gpus: int, length_s: int) -> Kind:
+    """A box that is put where it is said, below no limits."""
+    return Kind(nodes, gpus, length_s, NO_INTS, NO_INTS, NO_LIMITS, NO_LIMITS)
 
 
 def copy_ground(ground: Ground) -> Ground:
@@ -175,16 +182,25 @@ def first_within_limits(ground: Ground, kind: Kind, i: int, since_s: int, before
 def earliest(ground: Ground, kind: Kind, since_s: int, before_s: int) -> tuple[int, int]:
     """(start, pool) of the first place in `[since_s, before_s)`, or (NEVER_S, NONE).
 
-    Of several pools the one where it starts soonest, then the one that the request likes better.
+    Of several pools the one where it starts soonest, its handicap counted, then the one that the request likes better.
     Source: conservative backfill's earliest fit (Mu'alem and Feitelson, IEEE TPDS 2001), on nodes instead of counts.
     Cost: one look at each step of each node of the pools; for gangs once more for each moment that is tried.
     """
-    best_s, best_pool = before_s, NONE
+    best_s, best_pool, counts_s = NEVER_S, NONE, NEVER_S
     for i in range(len(kind.pools)):
-        start_s = first_within_limits(ground, kind, i, since_s, best_s)
-        if start_s < best_s:
-            best_s, best_pool = start_s, kind.pools[i]
-    return (best_s, best_pool) if best_pool != NONE else (NEVER_S, NONE)
+        start_s = first_within_limits(ground, kind, i, since_s, min(before_s, counts_s - kind.handicaps_s[i]))
+        if start_s < NEVER_S:
+            best_s, best_pool, counts_s = start_s, kind.pools[i], start_s + kind.handicaps_s[i]
+    return best_s, best_pool
+
+
+@compiled
+def counts_s(kind: Kind, pool: int, start_s: int) -> int:
+    """What a start in this pool of its pools counts for: with its handicap."""
+    for i in range(len(kind.pools)):
+        if kind.pools[i] == pool:
+            return start_s + int(kind.handicaps_s[i])
+    return start_s
 
 
 @compiled
@@ -307,10 +323,10 @@ def last_within_limits(ground: Ground, kind: Kind, i: int, since_s: int, until_s
 
 @compiled
 def latest(ground: Ground, kind: Kind, since_s: int, until_s: int) -> tuple[int, int]:
-    """(start, pool) of the last place in `[since_s, until_s]`, or (NONE, NONE)."""
-    best_s, best_pool = NONE, NONE
+    """(start, pool) of the last place in `[since_s, until_s]`, or (NONE, NONE): as `earliest`, from the other end."""
+    best_s, best_pool, counts_s = NONE, NONE, -NEVER_S
     for i in range(len(kind.pools)):
-        start_s = last_within_limits(ground, kind, i, max(since_s, best_s + 1), until_s)
-        if start_s > best_s:
-            best_s, best_pool = start_s, kind.pools[i]
+        start_s = last_within_limits(ground, kind, i, max(since_s, counts_s + 1 + kind.handicaps_s[i]), until_s)
+        if start_s != NONE:
+            best_s, best_pool, counts_s = start_s, kind.pools[i], start_s - kind.handicaps_s[i]
     return best_s, best_pool

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gpr.planner.board import Board
+from gpr.planner.board import Board, Box
+from gpr.planner.ground import Kind
 from gpr.planner.plan import Cause
 from gpr.planner.repair import place_anew
 from gpr.planner.snapshot import Moved
-from gpr.planner.waiting import Waiting
+from gpr.planner.waiting import Waiting, by_promise
 
 
 class Lifted:
@@ -32,7 +33,7 @@ class Lifted:
                 board.place(each, box.start_s, box.places)
             else:
                 moved.append(each)
-        for each in sorted(moved, key=lambda each: (each.turn.minus_priority, each.promise_s or 0, each.turn)):
+        for each in sorted(moved, key=by_promise):
             each.displaced = cause(each)
             place_anew(board, each)
 
@@ -48,35 +49,34 @@ def move(board: Board, moved: Moved) -> None:
         _move_down(board, waiting, board.start_s(behind))
 
 
-def _move_up(board: Board, waiting: Waiting) -> None:
-    """As early as those before it in turn allow; those behind it give way."""
-    request, old = waiting.request, board.box(waiting)
-    board.lift(waiting)
-    lifted = Lifted(board, _behind(board, waiting, old.end_s))
-    found = board.earliest(board.kind(request), board.soonest_s(request), old.start_s)
+def place_or_back(board: Board, waiting: Waiting, kind: Kind, found: tuple[int, int] | None, old: Box) -> None:
+    """Into the place that was found, or where it was."""
     if found is None:
         board.place(waiting, old.start_s, old.places)
     else:
-        start_s, pool = found
-        board.place(waiting, start_s, board.choose(board.kind(request), pool, start_s))
-        waiting.promise_s = start_s if waiting.promise_s is None else min(waiting.promise_s, start_s)
+        board.place_at(waiting, kind, found)
+
+
+def _move_up(board: Board, waiting: Waiting) -> None:
+    """As early as those before it in turn allow; those behind it give way."""
+    request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
+    board.lift(waiting)
+    lifted = Lifted(board, _behind(board, waiting, old.end_s))
+    found = board.earliest(kind, board.soonest_s(request), old.start_s)
+    place_or_back(board, waiting, kind, found, old)
+    if found is not None:
+        waiting.promise_s = found[0] if waiting.promise_s is None else min(waiting.promise_s, found[0])
     lifted.put_back(lambda _: (Cause.ADMIN, request.id))
 
 
 def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
     """No earlier than the one that it was moved behind."""
-    request, old = waiting.request, board.box(waiting)
+    request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
     if since_s <= old.start_s:
         return
     board.lift(waiting)
     waiting.displaced = Cause.ADMIN, request.id
-    kind = board.kind(request)
-    found = board.earliest(kind, since_s)
-    if found is None:
-        board.place(waiting, old.start_s, old.places)
-    else:
-        start_s, pool = found
-        board.place(waiting, start_s, board.choose(kind, pool, start_s))
+    place_or_back(board, waiting, kind, board.earliest(kind, since_s), old)
 
 
 def _behind(board: Board, waiting: Waiting, end_s: int) -> list[Waiting]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from gpr.planner.blank import ground_of
 from gpr.planner.board import Board, Box
-from gpr.planner.ground import NO_INTS, NO_LIMITS, Ground, Kind, put_first, take
+from gpr.planner.ground import NO_LIMITS, Ground, Kind, anywhere, put_first, take
 from gpr.planner.lines import Ints, with_spare
 from gpr.planner.snapshot import Arrival, Memory, Request, Shadow
 
@@ -38,7 +38,7 @@ class _Queue:
 
     def change(self, places: Ints, gpus: int, start_s: int, end_s: int, sign: int) -> None:
         self._spare(len(places))
-        take(self.ground, places, Kind(len(places), gpus, end_s - start_s, NO_INTS, NO_LIMITS, NO_LIMITS), start_s, end_s, sign)
+        take(self.ground, places, anywhere(len(places), gpus, end_s - start_s), start_s, end_s, sign)
 
     def _spare(self, node_count: int) -> None:
         self.ground = self.ground._replace(nodes=with_spare(self.ground.nodes, 2 * node_count + 2))

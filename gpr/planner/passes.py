@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from gpr.planner.ground import Ground, Kind, choose, earliest, limits_allow, need_of, room_at, snuggest, take
+from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow, need_of, room_at, snuggest, take
 from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, free_until, least_free, next_step_s, rises
 
 # What a row of the table is.
@@ -23,7 +23,7 @@ STARTED: Final = 3  # its slot has become its box
 class Table(NamedTuple):
     """The queue, a row for each request. Unused places of `pools`, `limits` and `lines` are NONE.
 
-    `limits[j, i]` and `amounts[j, i]` are of its pool `pools[j, i]`; `lines[j]` are all of these limits, each once.
+    `handicaps_s[j, i]`, `limits[j, i]` and `amounts[j, i]` are of its pool `pools[j, i]`; `lines[j]` are all of these limits, each once.
     Its slot is `places[first_place[j]:first_place[j] + nodes[j]]` from `slot_s[j]` on.
     Those of a group have the same pools, nodes and GPUs per node: they differ in length only.
     """
@@ -35,6 +35,7 @@ class Table(NamedTuple):
     earliest_s: Ints
     slot_s: Ints
     pools: Ints
+    handicaps_s: Ints
     group: Ints
     limits: Ints
     amounts: Ints
@@ -78,8 +79,8 @@ def used(array: Ints) -> Ints:
 @compiled
 def kind_of(table: Table, j: int) -> Kind:
     pools = used(table.pools[j])
-    limits, amounts = table.limits[j, : len(pools)], table.amounts[j, : len(pools)]
-    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], pools, limits, amounts)
+    handicaps_s, limits, amounts = table.handicaps_s[j, : len(pools)], table.limits[j, : len(pools)], table.amounts[j, : len(pools)]
+    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], pools, handicaps_s, limits, amounts)
 
 
 @compiled
@@ -186,6 +187,13 @@ def choose_now(ground: Ground, now: Now, k: int, kind: Kind, at_s: int) -> Ints:
 
 
 @compiled
+def is_better_elsewhere(ground: Ground, kind: Kind, i: int, at_s: int) -> bool:
+    """Does a start now in its pool `i` count for less than a later one in a pool that it likes better?"""
+    handicap_s = int(kind.handicaps_s[i])
+    return handicap_s > 0 and earliest(ground, kind, at_s, at_s + handicap_s + 1)[1] != int(kind.pools[i])
+
+
+@compiled
 def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s: int) -> tuple[bool, bool]:
     """Start it if it has room beside all other slots; else nothing changes. Answers whether it did, and whether that left room."""
     kind = kind_of(table, j)
@@ -196,13 +204,16 @@ def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
         put(ground, table, j, -1)
         for node in slot:
             is_better |= look_again(ground, now, node, at_s)
-    watch.is_limited[j] = False
+    watch.is_limited[j] = watch.is_torn[j] = False
     for i in range(len(kind.pools)):
         if not limits_allow(ground, kind, i, at_s):
             watch.is_limited[j] = True
             continue
         chosen = choose_now(ground, now, now.levels[table.group[j], i], kind, at_s)
         if len(chosen) == kind.nodes:
+            if is_better_elsewhere(ground, kind, i, at_s):
+                watch.is_torn[j] = True
+                continue
             places_of(table, j)[:] = chosen
             table.slot_s[j] = at_s
             table.state[j] = STARTED
@@ -235,7 +246,8 @@ class Watch(NamedTuple):
     `near[near_first[i]:near_first[i + 1]]` have their slots on node `i`, or share limit `i` less all nodes. `peers` likewise are the
     rows of each group, and `shortest_s` is no longer than any of their lengths. `turn[j]` is the place of a row in the order.
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
-    `is_near[j]`: when last looked at, some nodes of its slot were free. `is_limited[j]`: a limit was in its way.
+    `is_near[j]`: when last looked at, some nodes of its slot were free. `is_limited[j]`: a limit was in its way. `is_torn[j]`: it had
+    room in a pool, but waits for one that it likes better.
     """
 
     near: Ints
@@ -248,6 +260,7 @@ class Watch(NamedTuple):
     is_touched: Bools
     is_near: Bools
     is_limited: Bools
+    is_torn: Bools
     touched_count: Ints
 
 
@@ -284,9 +297,9 @@ def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
     touched, is_touched = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_)
     touched[: len(order)] = order
     is_touched[order] = True
-    is_near, is_limited = np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_)
+    is_near, is_limited, is_torn = np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_)
     count = np.array([len(order)])
-    return Watch(near, near_first, peers, peers_first, shortest_s, turn, touched, is_touched, is_near, is_limited, count)
+    return Watch(near, near_first, peers, peers_first, shortest_s, turn, touched, is_touched, is_near, is_limited, is_torn, count)
 
 
 @compiled
@@ -301,6 +314,14 @@ def touch_limited(watch: Watch, table: Table, i: int) -> None:
     """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else."""
     for j in watch.near[watch.near_first[i] : watch.near_first[i + 1]]:
         if watch.is_limited[j]:
+            touch_row(watch, table, j)
+
+
+@compiled
+def touch_torn(watch: Watch, table: Table) -> None:
+    """The room that they wait for may have been taken."""
+    for j in range(len(watch.is_torn)):
+        if watch.is_torn[j]:
             touch_row(watch, table, j)
 
 
@@ -357,6 +378,7 @@ def start_others(ground: Ground, now: Now, table: Table, watch: Watch, at_s: int
             touch_groups(now, table, watch, at_s)
         for line in used(table.lines[j]):
             touch_limited(watch, table, len(ground.rooms) + line)
+        touch_torn(watch, table)
         for m in watch.touched[: watch.touched_count[0]]:
             heapq.heappush(turns, (watch.turn[m], m))
         watch.touched_count[0] = 0
@@ -447,7 +469,7 @@ def compress(ground: Ground, table: Table, order: Ints, at_s: int) -> None:
             put(ground, table, j, -1)
             kind = kind_of(table, j)
             start_s, pool = earliest(ground, kind, since_s, table.slot_s[j])
-            if pool != NONE:
+            if pool != NONE and counts_s(kind, pool, start_s) < counts_s(kind, ground.pool_of[places_of(table, j)[0]], table.slot_s[j]):
                 places_of(table, j)[:] = choose(ground, pool, kind, start_s)
                 table.slot_s[j] = start_s
                 goes_on = True

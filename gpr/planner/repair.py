@@ -60,8 +60,7 @@ def place_anew(board: Board, waiting: Waiting) -> None:
         found = board.latest(kind, since_s, waiting.promise_s)
     found = found or board.earliest(kind, since_s)
     if found is not None:
-        start_s, pool = found
-        board.place(waiting, start_s, board.choose(kind, pool, start_s))
+        board.place_at(waiting, kind, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from gpr.planner.engine import admit, claim, forecast_of
 from gpr.planner.estimators import Estimators
 from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
+from gpr.planner.moves import Lifted
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Eviction
-from gpr.planner.repair import place_anew
 from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Slot
-from gpr.planner.waiting import Turn, Waiting, turn_of
+from gpr.planner.waiting import Waiting, turn_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +113,9 @@ class Planner:
         board = self._board
         board.now_s = failure.at_s
         hit = [waiting for waiting in board.order if _is_hit(board.slot(waiting), failure)]
-        for waiting in hit:
-            board.lift(waiting)
+        lifted = Lifted(board, hit)
         board.hold(failure.outage)
-        for waiting in sorted(hit, key=_by_promise):
-            waiting.displaced = Cause.NODE_FAILURE, failure.node
-            place_anew(board, waiting)
+        lifted.put_back(lambda _: (Cause.NODE_FAILURE, failure.node))
         self._hit += hit
         self._has_freed = True
 
@@ -191,11 +188,6 @@ class Planner:
 
 def _is_hit(slot: Slot | None, failure: Failure) -> bool:
     return slot is not None and failure.node in slot.nodes and slot.start_s < failure.until_s
-
-
-def _by_promise(waiting: Waiting) -> tuple[int, int, Turn]:
-    """The best promise first, as when a stored plan is mended."""
-    return waiting.turn.minus_priority, waiting.promise_s or 0, waiting.turn
 
 
 # Those that know quotas.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -79,6 +79,8 @@ class Request:
     `slice` holds one box at a time; empty: none that it shares with others. `share`: of equals in priority who has the least is first.
     `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority that are
     `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
+    `handicaps_s`, of each pool, or empty: a start there counts as if it were so much later. So a pool that costs extra, or is far from the
+    data, is used only where that saves more time than its handicap.
     `orders`: those of its pools in which more nodes may be ordered for it.
     """
 
@@ -100,6 +102,17 @@ class Request:
     evictable: bool = True
     place: Place | None = None
     orders: tuple[str, ...] = ()
+    handicaps_s: tuple[int, ...] = ()
+
+    def handicap_s(self, pool: str) -> int:
+        """Of one of its pools."""
+        return self.handicaps_s[self.pools.index(pool)] if self.handicaps_s and not self.is_fixed else 0
+
+    def only(self, pools: tuple[str, ...]) -> Request:
+        """The same in some of its pools; in one alone no handicap counts."""
+        is_one = len(pools) == 1 or not self.handicaps_s
+        handicaps_s = () if is_one else tuple(self.handicaps_s[self.pools.index(pool)] for pool in pools)
+        return replace(self, pools=pools, handicaps_s=handicaps_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ the other in order of turn; what none of them takes is as before. An order takes
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -127,7 +127,7 @@ def _place_in(board: Board, waiting: Waiting, pool: str, before_s: int) -> tuple
     old = board.box(waiting) if board.has_slot(waiting) else None
     if old is not None:
         board.lift(waiting)
-    kind = board.kind(replace(waiting.request, pools=(pool,)))
+    kind = board.kind(waiting.request, [board.pool_numbers[pool]])
     found = board.earliest(kind, board.soonest_s(waiting.request), before_s)
     places = None if found is None else board.choose(kind, found[1], found[0])
     if old is not None:

@@ -40,3 +40,8 @@ class Waiting:
 
 def turn_of(waiting: Waiting) -> Turn:
     return waiting.turn
+
+
+def by_promise(waiting: Waiting) -> tuple[int, int, Turn]:
+    """The order in which slots that were lost are found anew: the best promise first."""
+    return waiting.turn.minus_priority, waiting.promise_s or 0, waiting.turn

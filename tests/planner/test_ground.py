@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from gpr.planner.blank import ground_of
 from gpr.planner.ground import (
-    NO_LIMITS,
     Ground,
     Kind,
+    anywhere,
     choose,
     copy_ground,
     earliest,
@@ -79,9 +79,10 @@ class Field:
     def fitting(self, pool: int, kind: Kind, start_s: int) -> list[int]:
         return [node for node in self.members(pool) if self.has_room((node,), kind, start_s)]
 
-    def pool_at(self, kind: Kind, start_s: int) -> int | None:
-        """The best liked one that has room then."""
-        return next((int(pool) for pool in kind.pools if len(self.fitting(pool, kind, start_s)) >= kind.nodes), None)
+    def places(self, kind: Kind, times: range) -> list[tuple[int, int, int]]:
+        """(start, place of its pool in its order, pool): wherever and whenever it has room."""
+        pools = [(i, int(pool)) for i, pool in enumerate(kind.pools)]
+        return [(at, i, pool) for at in times for i, pool in pools if len(self.fitting(pool, kind, at)) >= kind.nodes]
 
     def cost(self, node: int, kind: Kind, start_s: int) -> tuple[int, int, int]:
         end_s, need = start_s + kind.length_s, self.need(node, kind)
@@ -99,7 +100,8 @@ def kinds(draw: st.DrawFn, pool_count: int) -> Kind:
     limits = [draw(st.sampled_from([(-1, -1), (0, -1), (1, -1), (0, 1)])) for _ in pools]
     amounts = [tuple(draw(st.integers(1, 3)) if limit == 1 else 1 for limit in row) for row in limits]
     sizes = draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(1, 9))
-    return Kind(*sizes, ints(tuple(pools)), np.array(limits, np.int64), np.array(amounts, np.int64))
+    handicaps = draw(st.lists(st.sampled_from([0, 0, 3, 7]), min_size=len(pools), max_size=len(pools)))
+    return Kind(*sizes, ints(tuple(pools)), ints(handicaps), np.array(limits, np.int64), np.array(amounts, np.int64))
 
 
 @st.composite
@@ -132,22 +134,26 @@ def cases(draw: st.DrawFn) -> tuple[Field, Kind]:
 
 @MANY
 @given(cases(), st.integers(0, 30), st.integers(0, 50))
-def test_the_earliest_place_is_the_first_second_and_of_its_pools_the_best_liked(
+def test_the_earliest_place_is_the_first_second_with_its_handicap_and_of_its_pools_the_best_liked(
     case: tuple[Field, Kind], since_s: int, before_s: int
 ) -> None:
     made, kind = case
-    expected = next(((at, p) for at in range(since_s, before_s) if (p := made.pool_at(kind, at)) is not None), (NEVER_S, NONE))
+    places = made.places(kind, range(since_s, before_s))
+    best = min(places, key=lambda place: (place[0] + kind.handicaps_s[place[1]], place[1]), default=(NEVER_S, NONE, NONE))
 
-    assert earliest(made.ground, kind, since_s, before_s) == expected
+    assert earliest(made.ground, kind, since_s, before_s) == (best[0], best[2])
 
 
 @MANY
 @given(cases(), st.integers(0, 30), st.integers(0, 50))
-def test_the_latest_place_is_the_last_second_and_of_its_pools_the_best_liked(case: tuple[Field, Kind], since_s: int, until_s: int) -> None:
+def test_the_latest_place_is_the_last_second_less_its_handicap_and_of_its_pools_the_best_liked(
+    case: tuple[Field, Kind], since_s: int, until_s: int
+) -> None:
     made, kind = case
-    expected = next(((at, p) for at in range(until_s, since_s - 1, -1) if (p := made.pool_at(kind, at)) is not None), (NONE, NONE))
+    places = made.places(kind, range(since_s, until_s + 1))
+    best = min(places, key=lambda place: (kind.handicaps_s[place[1]] - place[0], place[1]), default=(NONE, NONE, NONE))
 
-    assert latest(made.ground, kind, since_s, until_s) == expected
+    assert latest(made.ground, kind, since_s, until_s) == (best[0], best[2])
 
 
 @MANY
@@ -235,7 +241,7 @@ def test_boxes_that_held_a_node_which_has_no_gpus_left_do_not_make_room_there() 
     """Three boxes of one GPU, all GPUs gone: what they hold is little, and nobody fits."""
     ground = ground_of((Pool("p", "c", "s", (Node("a", 0), Node("b", 8))),), 0)
     ground = ground._replace(nodes=with_spare(ground.nodes, 20))
-    held = Kind(1, 1, 50, ints((0,)), NO_LIMITS, NO_LIMITS)
+    held = anywhere(1, 1, 50)._replace(pools=ints((0,)))
     for _ in range(3):
         take(ground, ints((0,)), held, 0, 50, 1)
 

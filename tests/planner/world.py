@@ -74,6 +74,7 @@ class World:
     def submit(self) -> Request:
         dice = self.dice
         id_ = f"r{self.count}"
+        wanted = dice.choice([("p",), ("p", "q"), ("q", "p")])
         new = Request(
             id=id_,
             slice=dice.choice(["a", "b", "", id_]),
@@ -83,8 +84,9 @@ class World:
             node_count=dice.choice([1, 1, 1, 2]),
             gpus_per_node=dice.choice([0, 1, 2, 3]),
             length_s=dice.randint(2, 14),
-            pools=dice.choice([("p",), ("p", "q"), ("q", "p")]),
+            pools=wanted,
             earliest_start_s=dice.choice([0, 0, 0, self.now_s + 6]),
+            handicaps_s=dice.choice([(), (0, 4, 12)[: len(wanted)]]),
         )
         self.count += 1
         self.queue += (new,)
