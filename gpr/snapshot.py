@@ -47,7 +47,7 @@ class PoolKey:
     @property
     def id(self) -> str:
         if self.supply:
-            return f"supply/{self.supply}"
+            return pool_id(self.supply)
         return f"{self.cluster}/{self.shape}/{self.node_type or '-'}/{self.gpu_memory_gib}{'/rdma' if self.rdma else ''}"
 
 
@@ -250,7 +250,7 @@ def _pools(
     keys = {key.id: key for key in sorted(nodes, key=lambda key: key.id)}
     pools = [Pool(id=id_, cluster=key.cluster, shape=key.shape, nodes=tuple(nodes[key])) for id_, key in keys.items()]
     # Last: of equal starts that on a node that is there is liked better.
-    keys |= {pool_id(s): PoolKey(s.cluster.name, s.shape, "", s.gpu_memory_gib, rdma=False, supply=str(s.pk)) for s in books.supplies}
+    keys |= {pool_id(s.pk): PoolKey(s.cluster.name, s.shape, "", s.gpu_memory_gib, rdma=False, supply=str(s.pk)) for s in books.supplies}
     return keys, (*pools, *supply_pools(books, arrived, announced, now))
 
 
@@ -356,7 +356,7 @@ def _stored_slot(promise: Promise, places: Places) -> Slot:
 
 def _handicaps_s(pools: tuple[str, ...], places: Places) -> tuple[int, ...]:
     """Nobody stands on what was ordered for another, or holds it up, for less than what would be ordered for himself; empty: nothing is."""
-    gains = {pool_id(supply): supply.gain_s for supply in places.books.supplies}
+    gains = {pool_id(supply.pk): supply.gain_s for supply in places.books.supplies}
     return tuple(gains.get(id_, 0) for id_ in pools) if gains.keys() & set(pools) else ()
 
 

@@ -26,6 +26,8 @@ from inventory.services.supplies import NewOrder, orders_keep, orders_place
 
 # A supply whose order failed is not asked again for so long: what could not be had a moment ago cannot be had now either.
 REST: Final = timedelta(minutes=15)
+# Of the ids of their pools; no cluster is called so.
+POOL_PREFIX: Final = "+supply/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,8 @@ class SupplyBooks:
         return tuple(self.node_of.get(id_, id_) for id_ in slot_nodes)
 
 
-def pool_id(supply: Supply) -> str:
-    return f"supply/{supply.pk}"
+def pool_id(supply_id: UUID | str) -> str:
+    return f"{POOL_PREFIX}{supply_id}"
 
 
 def supplies_load(promises: Iterable[Promise], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
@@ -79,6 +81,14 @@ def supplies_load(promises: Iterable[Promise], *, now: datetime, now_s: int, gra
     )
 
 
+def orders_under(promise: Promise | None) -> list[SupplyOrder]:
+    """Those that are to come, of the nodes that a slot stands on; no query where it stands on nodes that are there."""
+    if promise is None or not promise.slot_pool.startswith(POOL_PREFIX):
+        return []
+    rows = SupplyOrder.objects.filter(pk__in=promise.slot_nodes, state=SupplyOrderState.ORDERED).select_related("supply")
+    return list(rows.order_by("supply__name", "expected_at", "pk"))
+
+
 def supply_pools(books: SupplyBooks, arrived: Mapping[str, list[Node]], closures: Mapping[UUID, list[Window]], now: datetime) -> list[Pool]:
     """One for each supply: nodes that have come but are kept there (`arrived`, by pool), that are ordered, and that could be."""
     pools = []
@@ -88,8 +98,8 @@ def supply_pools(books: SupplyBooks, arrived: Mapping[str, list[Node]], closures
         ordered = (Node(str(order.pk), supply.gpus_per_node, (books.due[str(order.pk)], *closed)) for order in orders)
         unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, books, now)]
         growth = PlannerSupply(str(supply.pk), supply.lead_time_s, supply.gain_s, frozenset(node.id for node in unordered))
-        nodes = (*arrived.get(pool_id(supply), ()), *ordered, *unordered)
-        pools.append(Pool(pool_id(supply), supply.cluster.name, supply.shape, nodes, growth))
+        nodes = (*arrived.get(pool_id(supply.pk), ()), *ordered, *unordered)
+        pools.append(Pool(pool_id(supply.pk), supply.cluster.name, supply.shape, nodes, growth))
     return pools
 
 
@@ -127,7 +137,7 @@ def _kept(promises: Iterable[Promise], orders: Iterable[SupplyOrder], node_of: M
     alike = {str(o.node_id): (o.node.node_type, o.node.gpu_memory_gib, o.node.rdma) for o in orders if o.node is not None}
     slots: dict[str, list[set[str]]] = defaultdict(list)
     for promise in promises:
-        if promise.slot_pool.startswith("supply/"):
+        if promise.slot_pool.startswith(POOL_PREFIX):
             slots[promise.slot_pool].append({node_of.get(id_, id_) for id_ in promise.slot_nodes})
     kept: dict[UUID, str] = {}
     for pool, sets in slots.items():

@@ -168,11 +168,12 @@ def supply_for(actor: User, reference: str) -> Supply:
 
 
 def supplies_known_to(actor: User) -> QuerySet[Supply]:
-    """With `open_count` and `arrived_count`: its orders that are to come, and those whose nodes are there."""
-    rows = Supply.objects.select_related("cluster").annotate(
+    """With how many of its nodes are to come (`open_count`), how many are there (`arrived_count`), and how many are left."""
+    rows: QuerySet[Any] = Supply.objects.select_related("cluster").annotate(
         open_count=Count("orders", distinct=True, filter=Q(orders__state=SupplyOrderState.ORDERED)),
         arrived_count=Count("orders__node", distinct=True, filter=Q(orders__state=SupplyOrderState.ARRIVED, orders__node__gone_at=None)),
     )
+    rows = rows.annotate(possible_count=Greatest(F("node_count") - F("open_count") - F("arrived_count"), 0))
     return rows if actor.is_admin else rows.none()
 
 

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from django import forms
 
-from egs.pages.fields import PlainTextField
+from egs.pages.fields import PlainTextField, SpanField
 from gpr.services.moving import MoveTo
+from inventory.models import SupplyKind
 from inventory.selectors import shapes_known
 from slices.models import PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
@@ -129,6 +130,31 @@ class MaintenanceForm(forms.Form):
     starts_at = _moment("Closed from")
     ends_at = _moment("Open again at", "90 d later at most.")
     reason = PlainTextField(label="Reason", max_length=200, help_text="Shown to all whose workspaces may use the cluster.")
+
+    def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
+
+
+class SupplyTermsForm(OptionalReasonForm):
+    """Services say how much of each may be."""
+
+    name = PlainTextField(label="Name", max_length=63, help_text="Shown in offers.")
+    node_count = forms.IntegerField(label="Nodes", min_value=1, max_value=GPUS_MAX, help_text="How many more it can give in all.")
+    lead_time = SpanField(label="Lead time", max_length=40, initial="20 min", help_text="From the order to the node.")
+    gain = SpanField(
+        label="Least gain", max_length=40, initial="10 min", help_text="Nothing is ordered for a start that is not sooner by so much."
+    )
+
+
+class SupplyForm(SupplyTermsForm):
+    cluster = forms.ChoiceField(label="Cluster")
+    kind = forms.ChoiceField(label="Kind", choices=SupplyKind.choices)
+    shape = PlainTextField(label="Shape", max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
+    gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=1, max_value=GPUS_MAX, initial=8)
+    gpu_memory_gib = forms.IntegerField(label="GPU memory", min_value=1, max_value=GPUS_MAX, help_text="GiB of each, at least.")
+    why = None  # type: ignore[assignment]  # a new one says by itself what it is for
+    field_order = ("cluster", "name", "kind", "shape", "gpus_per_node", "gpu_memory_gib", "node_count", "lead_time", "gain")
 
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -18,7 +18,7 @@ from rest_framework.exceptions import APIException
 
 from egs.errors import BookingDoesNotFit, EgsError, InvalidInput, OverPolicy
 from egs.pages import words
-from egs.pages.fields import PlainTextField
+from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
 from egs.pages.refusals import refusal_of
 from egs.rest.fields import FreeForm
 from egs.rest.parsers import json_strict
@@ -29,7 +29,6 @@ from gpr.spec import GprSpec
 from inventory.models import Cluster
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
-DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
 NUMBER_MAX = 2**31 - 1
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # Of a service's field, that of the form which shows its errors.
@@ -45,19 +44,6 @@ FORM_FIELDS = {
 FIELD_OF: dict[type[EgsError], str] = {OverPolicy: "duration", BookingDoesNotFit: "earliest_start_at"}
 FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
 SAME_FIELDS = ("name", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "earliest_start_at", "node_type", *FLAGS)
-
-
-class SpanField(forms.CharField):
-    """A length of time as people write it; seconds."""
-
-    def clean(self, value: Any) -> int | None:
-        text = super().clean(value)
-        if not text:
-            return None
-        try:
-            return words.duration_parse(text)
-        except ValueError:
-            raise forms.ValidationError(DURATION_HINT) from None
 
 
 class _Unseen(forms.Field):

@@ -7,7 +7,10 @@ from typing import Any
 from django import forms
 from rest_framework.exceptions import APIException
 
+from egs.pages import words
 from egs.rest.fields import Text
+
+DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
 
 
 class PlainTextField(forms.CharField):
@@ -19,3 +22,16 @@ class PlainTextField(forms.CharField):
             return str(Text(allow_blank=True).run_validation(text))
         except APIException:
             raise forms.ValidationError("Must not hold control or invisible characters.") from None
+
+
+class SpanField(forms.CharField):
+    """A length of time as people write it; seconds."""
+
+    def clean(self, value: Any) -> int | None:
+        text = super().clean(value)
+        if not text:
+            return None
+        try:
+            return words.duration_parse(text)
+        except ValueError:
+            raise forms.ValidationError(DURATION_HINT) from None

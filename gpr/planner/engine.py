@@ -53,9 +53,9 @@ def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
     """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
 
     Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack; handicaps count
-    for the order. A request in
-    the queue with the candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and
-    cost as for `plan`, which shares the code.
+    for the order. A pool that can grow has an offer only where something would be ordered in it. A request in the queue with the
+    candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and cost as for `plan`,
+    which shares the code.
     """
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
     found = (_offer(replace(snapshot, queue=(*others, alone)), candidate.id) for alone in _in_each_pool(snapshot, candidate))
@@ -67,7 +67,8 @@ def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
     """The candidate in each of its pools alone; where more nodes can be ordered, beside the others that are alike, for it is only then that
     the order has to gain something.
     """
-    pools = {pool.id: pool for pool in snapshot.pools if pool.id in candidate.pools}
+    by_id = {pool.id: pool for pool in snapshot.pools}
+    pools = {id_: by_id[id_] for id_ in candidate.pools if id_ in by_id}
     for pool in pools.values():
         beside = (other for other in pools.values() if other.supply is None and (other.cluster, other.shape) == (pool.cluster, pool.shape))
         alike = tuple(other.id for other in beside) if pool.supply is not None else ()

@@ -36,7 +36,7 @@ from journal.models import Severity
 from journal.services import event_record
 
 MEMORY_MAX_GIB = 100_000
-WHY_MAX_CHARS = 200
+ORDER_WHY_MAX_CHARS = 200
 
 
 class SupplyChange(TypedDict, total=False):
@@ -165,7 +165,7 @@ def _end_or_refuse(order: SupplyOrder, to: SupplyOrderState, actor: User, why: s
 def _end(order: SupplyOrder, to: SupplyOrderState, actor: User | None, why: str, now: datetime) -> bool:
     """False when it was not open any more."""
     rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
-    if not rows.update(state=to, ended_at=now, ended_by=actor, why=why[:WHY_MAX_CHARS]):
+    if not rows.update(state=to, ended_at=now, ended_by=actor, why=why[:ORDER_WHY_MAX_CHARS]):
         return False
     verb = "was canceled" if to == SupplyOrderState.CANCELED else "failed"
     text = f"The order of a node from {order.supply.name} for {order.gpr.name} {verb}: {why}"
