@@ -14,9 +14,10 @@ from gpr.allocator import advance, tick
 from gpr.models import Gpr
 from gpr.services.requests import gpr_submit
 from gpr.spec import GprSpec
-from inventory.models import Cluster, Node, Reservation, ReservationState
+from inventory.models import Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
 from inventory.services.nodes import inventory_store
 from inventory.services.reservations import reservation_observe
+from inventory.services.supplies import supply_create
 from slices.models import Project, Slice
 from tests import builders
 from tests.builders import SHAPE, node_view, unique
@@ -122,3 +123,17 @@ def noticed(victim_of: Slice, owner: User, to: Slice, by: User, **changes: Any) 
     beneficiary = gpr(to, by, name="canary", nodes=2, priority=150, may_evict=True)
     victim.refresh_from_db()
     return victim, beneficiary
+
+
+def supply(of: Cluster, **changes: Any) -> Supply:
+    """Two nodes of eight GPUs, in twenty minutes, for a gain of ten."""
+    given: dict[str, Any] = {"name": unique("supply"), "kind": SupplyKind.NODE_POOL, "shape": SHAPE, "gpus_per_node": 8}
+    given |= {"gpu_memory_gib": 80, "node_count": 2, "lead_time_s": 1200, "gain_s": 600, "cluster": of}
+    return supply_create(supply=Supply(**{**given, **changes}), actor=user(unique("buyer"), is_admin=True), now=db_now())
+
+
+def supply_order(of: Cluster, for_gpr: Gpr) -> SupplyOrder:
+    """A bare row: no slot stands on it."""
+    now, source = db_now(), supply(of)
+    expected_at = now + timedelta(seconds=source.lead_time_s)
+    return SupplyOrder.objects.create(supply=source, gpr=for_gpr, ordered_at=now, expected_at=expected_at)

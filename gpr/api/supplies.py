@@ -5,7 +5,7 @@ On this floor because an order says for whom it is. Whoever makes a node pool gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -44,6 +44,7 @@ from inventory.services.supplies import (
     supply_create,
 )
 
+ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "cancel", "fail"})
 CHANGEABLE = ("name", "node_count", "lead_time_s", "gain_s", "is_enabled")
 
 
@@ -120,13 +121,19 @@ class SupplyPagination(CreatedPagination):
     ordering = ("created_at", "id")
 
 
-class SupplyViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
+class ForAdmins(ApiViewSet[Any]):
+    """Others learn of supplies by what they are offered."""
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action in ACTIONS else super().get_permissions()
+
+
+class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
     queryset = Supply.objects.none()
     serializer_class = SupplySerializer
     filterset_class = SupplyFilter
     pagination_class = SupplyPagination
     lookup_url_kwarg = "ref"
-    permission_classes = (IsAdmin,)
 
     def get_queryset(self) -> QuerySet[Supply]:
         return supplies_known_to(actor_of(self.request))
@@ -162,12 +169,11 @@ class SupplyOrderPagination(CreatedPagination):
     ordering = ("-ordered_at", "id")
 
 
-class SupplyOrderViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
+class SupplyOrderViewSet(mixins.ListModelMixin, ForAdmins):
     queryset = SupplyOrder.objects.none()
     serializer_class = SupplyOrderSerializer
     filterset_class = SupplyOrderFilter
     pagination_class = SupplyOrderPagination
-    permission_classes = (IsAdmin,)
 
     def get_queryset(self) -> QuerySet[SupplyOrder]:
         return supply_orders_known_to(actor_of(self.request))
