@@ -210,14 +210,9 @@ def place(world: World) -> dict[str, str]:
     series = series_create(actor=world.people.owner, ask=asked, now=db_now())
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
     supply = factories.supply(world.cluster)
-    names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk), "order": str(order.pk)}
-    return {
-        **names,
-        "supplies": order.supply.name,
-        "tokens": str(token.pk),
-        "maintenance": str(closed.pk),
-        "booking-series": str(series.pk),
-    }
+    names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
+    names |= {"supplies": supply.name, "tokens": str(token.pk)}
+    return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 
 @pytest.fixture
