@@ -11,11 +11,15 @@ import pytest
 from egs.errors import CanNeverStart
 from gpr.estimates import gpr_estimate
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.planner.plan import Cause
+from gpr.planner import engine
+from gpr.planner.plan import Cause, Plan
+from gpr.planner.snapshot import Snapshot
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel, gpr_submit
 from gpr.supplies import REST
 from inventory.models import Node, Supply, SupplyKind, SupplyOrder, SupplyOrderState
+from inventory.services.clusters import cluster_set_enabled
+from inventory.services.maintenance import window_announce, window_draft
 from inventory.services.supplies import order_cancel, order_fail, supply_change, supply_create
 from journal.models import Event
 from slices.models import Slice
@@ -418,3 +422,70 @@ def test_when_a_node_that_came_is_gone_the_supply_can_give_another() -> None:
 
     assert sorted(states()) == [State.ARRIVED, State.ORDERED]
     assert set(SupplyOrder.objects.values_list("supply", flat=True)) == {made.pk}
+
+
+def test_a_node_that_comes_while_a_plan_is_made_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = busy_stage()
+    supply(stage)
+    gpr = stage.submit(ordering_slice(stage))
+    real = engine.plan
+
+    def plan_late(snapshot: Snapshot) -> Plan:
+        made = real(snapshot)
+        if State.ARRIVED not in states():
+            report(stage, node_view("spot-1"))
+        return made
+
+    monkeypatch.setattr("gpr.witness.plan", plan_late)
+    stage.after(60)
+    assert stage.tick().started == []
+
+    assert states() == [State.ARRIVED]
+    assert stage.tick().started == [gpr.pk]
+    assert not PromiseMove.objects.exists()
+
+
+def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = busy_stage()
+    supply(stage)
+    gpr = stage.submit(ordering_slice(stage))
+    order, real = SupplyOrder.objects.get(), engine.plan
+
+    def plan_late(snapshot: Snapshot) -> Plan:
+        made = real(snapshot)
+        if states() == [State.ORDERED]:
+            order_cancel(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
+        return made
+
+    monkeypatch.setattr("gpr.witness.plan", plan_late)
+    stage.tick()
+    stage.tick()
+
+    move = PromiseMove.objects.get(gpr=gpr)
+    assert (move.cause, move.cause_id) == (Cause.SUPPLY, str(order.pk))
+
+
+def test_in_a_cluster_that_is_disabled_nothing_is_ordered_and_what_is_ordered_is_waited_for() -> None:
+    stage = busy_stage()
+    supply(stage)
+    gpr = stage.submit(ordering_slice(stage))
+    before = promised(gpr)
+
+    cluster_set_enabled(cluster=stage.cluster, is_enabled=False, actor=stage.admin, now=stage.now)
+    stage.tick()
+    stage.submit(ordering_slice(stage), name="second")
+
+    assert states() == [State.ORDERED]
+    assert promised(gpr) == before
+
+
+def test_while_nodes_are_closed_for_maintenance_none_is_ordered_into_it() -> None:
+    stage = busy_stage()
+    supply(stage)
+    begins_at = stage.now + timedelta(minutes=10)
+    given: dict[str, Any] = {"starts_at": begins_at, "ends_at": begins_at + timedelta(hours=3), "reason": "Power."}
+    window_announce(window=window_draft(cluster=stage.cluster, node=None, now=stage.now, **given), actor=stage.admin, now=stage.now)
+
+    gpr = stage.submit(ordering_slice(stage))
+
+    assert promised(gpr) >= given["ends_at"]
