@@ -1,4 +1,4 @@
-"""What the planner is told of supplies: which nodes are ordered, which could be, and which have come; and what its plan orders.
+"""What the planner is told of supplies: which nodes are ordered, which could be, and which have come.
 
 A slot that stands on ordered nodes names the orders. When a node has come, the loader reads its order's id as the node's: nothing stored
 has to change, so it makes no difference whether a plan was being made meanwhile.
@@ -16,13 +16,11 @@ from uuid import UUID, uuid5
 
 from django.db.models import Count, Max, Q
 
-from gpr.models import Gpr, GprState, Promise
-from gpr.planner.plan import Plan
+from gpr.models import GprState, Promise
 from gpr.planner.snapshot import Node, Pool, Window
 from gpr.planner.snapshot import Supply as PlannerSupply
 from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from inventory.selectors import cluster_is_open
-from inventory.services.supplies import NewOrder, orders_keep, orders_place
 
 # A supply whose order failed is not asked again for so long: what could not be had a moment ago cannot be had now either.
 REST: Final = timedelta(minutes=15)
@@ -63,7 +61,7 @@ def supplies_load(promises: Iterable[Promise], *, now: datetime, now_s: int, gra
     if not supplies:
         return SupplyBooks()
     is_alive = Q(state=SupplyOrderState.ORDERED) | Q(state=SupplyOrderState.ARRIVED, node__gone_at=None)
-    orders = list(SupplyOrder.objects.filter(is_alive).select_related("node").order_by("expected_at", "pk"))
+    orders = list(SupplyOrder.objects.filter(is_alive).select_related("supply", "gpr", "node").order_by("expected_at", "pk"))
     open_orders = tuple(order for order in orders if order.state == SupplyOrderState.ORDERED)
     node_of = {str(order.pk): str(order.node_id) for order in orders if order.node_id is not None}
     due = {str(order.pk): _due(order, now_s, grace_s) for order in open_orders}
@@ -81,14 +79,6 @@ def supplies_load(promises: Iterable[Promise], *, now: datetime, now_s: int, gra
     )
 
 
-def orders_under(promise: Promise | None) -> list[SupplyOrder]:
-    """Those that are to come, of the nodes that a slot stands on; no query where it stands on nodes that are there."""
-    if promise is None or not promise.slot_pool.startswith(POOL_PREFIX):
-        return []
-    rows = SupplyOrder.objects.filter(pk__in=promise.slot_nodes, state=SupplyOrderState.ORDERED).select_related("supply")
-    return list(rows.order_by("supply__name", "expected_at", "pk"))
-
-
 def supply_pools(books: SupplyBooks, arrived: Mapping[str, list[Node]], closures: Mapping[UUID, list[Window]], now: datetime) -> list[Pool]:
     """One for each supply: nodes that have come but are kept there (`arrived`, by pool), that are ordered, and that could be."""
     pools = []
@@ -101,23 +91,6 @@ def supply_pools(books: SupplyBooks, arrived: Mapping[str, list[Node]], closures
         nodes = (*arrived.get(pool_id(supply.pk), ()), *ordered, *unordered)
         pools.append(Pool(pool_id(supply.pk), supply.cluster.name, supply.shape, nodes, growth))
     return pools
-
-
-def orders_follow(made: Plan, gprs: Mapping[str, Gpr], pools: Iterable[Pool], *, ordered_at: datetime, now: datetime) -> None:
-    """Order what slots of this plan stand on, and cancel what none stands on any more. The caller holds the witness."""
-    supplies = [pool.supply for pool in pools if pool.supply is not None]
-    if not supplies:
-        return
-    supply_of = {id_: supply for supply in supplies for id_ in supply.unordered}
-    wanted: dict[str, NewOrder] = {}
-    slots = [(placement.slot, gprs[placement.id]) for placement in made.placements if placement.slot is not None]
-    for slot, gpr in sorted(slots, key=lambda pair: pair[0].start_s):
-        expected_at = ordered_at + timedelta(seconds=slot.start_s - made.now_s)
-        for id_ in slot.nodes:
-            if id_ in supply_of and id_ not in wanted:
-                wanted[id_] = NewOrder(UUID(id_), UUID(supply_of[id_].id), gpr.pk, gpr.name, gpr.slice_id, expected_at)
-    orders_keep(needed={UUID(id_) for slot, _ in slots for id_ in slot.nodes}, now=now)
-    orders_place(orders=list(wanted.values()), ordered_at=ordered_at, now=now)
 
 
 def _due(order: SupplyOrder, now_s: int, grace_s: int) -> Window:

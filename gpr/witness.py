@@ -17,6 +17,7 @@ from gpr.evictions import evictions_store
 from gpr.fairness import usage_add
 from gpr.forecasts import Range, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
+from gpr.orders import orders_follow
 from gpr.planner.engine import plan
 from gpr.planner.pace import ENDS_FADING
 from gpr.planner.plan import Explanation, Placement, Plan, Remembered
@@ -24,7 +25,6 @@ from gpr.planner.plan import PromiseMove as Move
 from gpr.planner.snapshot import Moved, Slot
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.snapshot import SLACK, Loaded, at, snapshot_load
-from gpr.supplies import orders_follow
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
@@ -79,7 +79,7 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
     if made.remembered is not None:
         _remember(made.remembered, now)
     evictions_store(made.evictions, loaded, now=now)
-    orders_follow(made, loaded.gprs, loaded.snapshot.pools, ordered_at=at(made.now_s), now=now)
+    orders_follow(made, loaded, now=now)
     if told or new or changed:
         hint(PLAN)
     for slice_id in {gpr.slice_id for gpr in told}:

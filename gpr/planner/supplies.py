@@ -20,8 +20,9 @@ from gpr.planner.repair import place_anew
 from gpr.planner.snapshot import Slot, Supply, Window
 from gpr.planner.waiting import Waiting
 
-# In one plan: after each the queue is played anew, as others start sooner where its slot was.
+# In one plan: after each the queue is played anew, as others start sooner where its slot was. With long queues it is one in a plan.
 DRAWS_MOST: Final = 8
+PLAYED_MOST: Final = 8_000  # requests, in all these plays
 
 
 def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozenset()) -> Mapping[str, Slot]:
@@ -31,7 +32,7 @@ def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozense
     Cost: nothing where nothing can be ordered; else a look at those pools for each that may, and a play of the queue for each that does.
     """
     sources = {pool.id: _Source(board, number, pool.supply) for number, pool in enumerate(board.pools) if pool.supply is not None}
-    for _ in range(DRAWS_MOST):
+    for _ in range(max(1, min(DRAWS_MOST, PLAYED_MOST // max(len(board.order), 1)))):
         if not any(len(source.left) for source in sources.values()) or not _draw_one(board, expected, barred, sources):
             return expected
         _place_the_rest(board)
@@ -89,9 +90,13 @@ class _Found:
 
 def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sources: Mapping[str, _Source]) -> bool:
     """For the first that gains by it; those first that have no other place at all."""
+    least_s = min(source.comes_s + source.supply.gain_s for source in sources.values())
+    may = (waiting for waiting in board.order if waiting.request.orders and waiting.request.id not in barred)
+    hopeful = [waiting for waiting in may if (slot := expected.get(waiting.request.id)) is None or slot.start_s >= least_s]
+    if not hopeful:
+        return False
     for source in sources.values():
         source.open(board)
-    hopeful = (waiting for waiting in board.order if waiting.request.orders and waiting.request.id not in barred)
     in_order = sorted(hopeful, key=lambda waiting: waiting.request.id in expected)
     found = next(filter(None, (_place(board, waiting, expected, sources) for waiting in in_order)), None)
     for source in sources.values():

@@ -98,6 +98,8 @@ def terms(supply: Supply) -> str:
 @transaction.atomic
 def orders_place(*, orders: Sequence[NewOrder], ordered_at: datetime, now: datetime) -> None:
     """The caller stores slots on them in the same transaction."""
+    if not orders:
+        return
     SupplyOrder.objects.bulk_create(
         SupplyOrder(pk=o.id, supply_id=o.supply_id, gpr_id=o.gpr_id, ordered_at=ordered_at, expected_at=o.expected_at) for o in orders
     )
@@ -120,9 +122,9 @@ def orders_place(*, orders: Sequence[NewOrder], ordered_at: datetime, now: datet
 
 
 @transaction.atomic
-def orders_keep(*, needed: Collection[UUID], now: datetime) -> None:
-    """Cancel all open orders but these: no slot stands on them any more."""
-    for order in _open().exclude(pk__in=needed):
+def orders_drop(*, orders: Iterable[SupplyOrder], now: datetime) -> None:
+    """Cancel these, as far as they are still open: no slot stands on them any more."""
+    for order in orders:
         _end(order, SupplyOrderState.CANCELED, None, "Nothing is planned on it any more.", now)
 
 

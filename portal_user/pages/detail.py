@@ -18,9 +18,9 @@ from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.explaining import Told, explain_gprs
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
+from gpr.orders import orders_under
 from gpr.planner.plan import Cause
 from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to, queue_positions
-from gpr.supplies import orders_under
 from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_user.pages.hero import Hero, Seen, hero

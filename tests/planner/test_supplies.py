@@ -141,13 +141,15 @@ class GrowingWorld(World):
         assert supply is not None
         by_id, requests = placements(made), {r.id: r for r in snapshot.queue}
         without = placements(plan(replace(snapshot, queue=tuple(replace(r, orders=()) for r in snapshot.queue))))
-        drawn = {id_ for id_, placed in by_id.items() if placed.slot != without[id_].slot}
+        moved = {id_ for id_, placed in by_id.items() if placed.slot != without[id_].slot and not placed.starts_now}
+        drawn = {id_ for id_ in moved if requests[id_].orders and not without[id_].starts_now}
         ordered = {node for p in by_id.values() if p.slot for node in p.slot.nodes} & supply.unordered
         opened = replace(snapshot, pools=(*snapshot.pools[:-1], self._as_if_ordered(snapshot.pools[-1], supply)))
         faults = [fault for fault in problems(opened, made) if not ("tightened" in fault and fault.split(":")[0] in drawn)]
         assert faults == []
         assert all(p.moved is None for p in made.placements)
-        assert all(requests[id_].orders for id_ in drawn)
+        # Others may start now in their stead, or not; nobody is promised anything else for it.
+        assert all(by_id[id_].promise_s == without[id_].promise_s for id_ in by_id if id_ not in drawn)
         # Nobody starts on what is not there.
         there = {node.id for pool in snapshot.pools[:-1] for node in pool.nodes} | set(self.arrived)
         assert all(p.slot is not None and there >= set(p.slot.nodes) for p in made.starts)
