@@ -15,6 +15,7 @@ from gpr.api.evictions import EvictionViewSet
 from gpr.api.gprs import GprStepViewSet, GprViewSet, QueueViewSet
 from gpr.api.maintenance import MaintenanceViewSet
 from gpr.api.quotas import QuotaViewSet
+from gpr.api.supplies import SupplyOrderViewSet, SupplyViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from slices.api import MemberViewSet, MeViewSet, NamespaceViewSet, ProjectViewSet, SliceViewSet
 
@@ -34,6 +35,8 @@ router.register("shapes", ShapeViewSet, basename="shape")
 router.register("schedule", ScheduleViewSet, basename="schedule")
 router.register("booking-series", BookingSeriesViewSet, basename="booking-series")
 router.register("maintenance", MaintenanceViewSet, basename="maintenance")
+router.register("supplies", SupplyViewSet, basename="supply")
+router.register("supply-orders", SupplyOrderViewSet, basename="supply-order")
 router.register("evictions", EvictionViewSet, basename="eviction")
 router.register("defragmentation", DefragmentationViewSet, basename="defragmentation")
 router.register("events", EventViewSet, basename="event")

@@ -171,6 +171,9 @@ SPECTACULAR_SETTINGS = {
         "ReservationStateEnum": "inventory.models.ReservationState",
         "AvailabilityEnum": "inventory.selectors.Availability",
         "MaintenanceStateEnum": "inventory.models.MaintenanceState",
+        "KindEnum": "gpr.models.VictimKind",
+        "SupplyKindEnum": "inventory.models.SupplyKind",
+        "SupplyOrderStateEnum": "inventory.models.SupplyOrderState",
     },
 }
 

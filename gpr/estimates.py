@@ -20,7 +20,7 @@ from gpr.services.requests import candidate_of, pools_of_spec
 from gpr.snapshot import Loaded, at
 from gpr.spec import GprSpec
 
-NODES, RECLAIM = "nodes", "reclaim"  # where the GPUs of an offer come from
+NODES, RECLAIM, ORDER = "nodes", "reclaim", "order"  # where the GPUs of an offer come from
 # Nobody is offered what only an administrator may do.
 AFTER = {
     EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
@@ -30,8 +30,26 @@ AWAY = "It is not in {home}, the home of its workspace: unless you choose it, it
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """The supply of ordered nodes."""
+
+    name: str
+    lead_time_s: int
+
+    @classmethod
+    def of(cls, offer: Offer, loaded: Loaded) -> Order | None:
+        if not offer.supply:
+            return None
+        supply = loaded.supply(offer.supply)
+        return cls(supply.name, supply.lead_time_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
-    """A request that would start sooner: a smaller one in the same place, or the same on other GPUs or in another cluster."""
+    """A request that would start sooner: a smaller one in the same place, or the same on other GPUs or in another cluster.
+
+    `order`: what would be ordered for it.
+    """
 
     cluster: str
     shape: str
@@ -39,16 +57,21 @@ class Alternative:
     duration_s: int
     start_at: datetime
     wait_s: int
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A start that can be had now. Waits are seconds from now. `borrows`: it may be evicted for whom the GPUs are guaranteed to."""
+    """A start that can be had now. Waits are seconds from now. `borrows`: it may be evicted for whom the GPUs are guaranteed to.
+
+    `order`: the supply that nodes would be ordered from, or have been; None where it starts on what is there.
+    """
 
     cluster: str
     shape: str
     node_type: str
     supply: str
+    order: Order | None
     borrows: bool
     start_at: datetime
     wait_s: int
@@ -62,11 +85,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """A smaller request, and what it would get, by pool."""
+    """A smaller request, and what it would get, by cluster and shape."""
 
     nodes: int
     duration_s: int
-    starts: Mapping[str, int]
+    offers: Mapping[tuple[str, str], Offer]
 
 
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, say: Say = utc) -> list[Estimate]:
@@ -82,7 +105,7 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
             offer,
             loaded,
             _told_more(text, [*_rights(offer), *_away(spec, candidate, offer)]),
-            _alternatives(spec, offer, variants, elsewhere, loaded.snapshot.now_s),
+            _alternatives(spec, offer, variants, elsewhere, loaded),
             _range(spec, offer, bands),
         )
         for offer, text in zip(found, told, strict=True)
@@ -100,25 +123,30 @@ def _range(spec: GprSpec, offer: Offer, bands: Bands) -> Range:
 
 def _best_of_each(found: Sequence[Offer]) -> list[Offer]:
     """Pools of one cluster and shape differ in node type or network; whoever does not ask for one gets the soonest."""
+    return list(_by_place(found).values())
+
+
+def _by_place(found: Sequence[Offer]) -> dict[tuple[str, str], Offer]:
     best: dict[tuple[str, str], Offer] = {}
     for offer in found:
         best.setdefault((offer.cluster, offer.shape), offer)
-    return list(best.values())
+    return best
 
 
 def _variants(spec: GprSpec, candidate: Request, snapshot: Snapshot, found: Sequence[Offer]) -> list[_Variant]:
     """Half the nodes, and half the time, wherever the request itself would wait; a booking waits for its time alone."""
     if spec.is_booking:
         return []
-    pools = tuple(offer.pool for offer in found if offer.start_s > snapshot.now_s)
+    late = {(offer.cluster, offer.shape) for offer in found if offer.start_s > snapshot.now_s}
+    pools = tuple(pool.id for pool in snapshot.pools if pool.id in candidate.pools and (pool.cluster, pool.shape) in late)
     sizes = [(spec.nodes // 2, spec.duration_s), (spec.nodes, spec.duration_s // 2)]
     return [_variant(spec, candidate, snapshot, pools, *size) for size in sizes if pools and min(size) >= 1]
 
 
 def _variant(spec: GprSpec, candidate: Request, snapshot: Snapshot, pools: tuple[str, ...], nodes: int, duration_s: int) -> _Variant:
     length_s = candidate.length_s - spec.duration_s + duration_s
-    smaller = replace(candidate, node_count=nodes, length_s=length_s, pools=pools)
-    return _Variant(nodes, duration_s, {offer.pool: offer.start_s for offer in offers(snapshot, smaller)})
+    smaller = replace(candidate, pools=pools, node_count=nodes, length_s=length_s)
+    return _Variant(nodes, duration_s, _by_place(offers(snapshot, smaller)))
 
 
 def _elsewhere(spec: GprSpec, candidate: Request, loaded: Loaded, found: Sequence[Offer]) -> list[Offer]:
@@ -129,20 +157,20 @@ def _elsewhere(spec: GprSpec, candidate: Request, loaded: Loaded, found: Sequenc
     memory_gib = max([loaded.pools[offer.pool].gpu_memory_gib for offer in found] + [spec.min_gpu_memory_gib or 0])
     anywhere = replace(spec, shape="", min_gpu_memory_gib=memory_gib, node_type="", clusters=())
     pools = tuple(id_ for id_ in pools_of_spec(anywhere, loaded) if id_ not in candidate.pools)
-    return [offer for offer in _best_of_each(offers(loaded.snapshot, replace(candidate, pools=pools))) if offer.start_s < soonest_s]
+    return [offer for offer in _best_of_each(offers(loaded.snapshot, loaded.elsewhere(candidate, pools))) if offer.start_s < soonest_s]
 
 
-def _alternatives(spec: GprSpec, offer: Offer, variants: Sequence[_Variant], elsewhere: Sequence[Offer], now_s: int) -> list[Alternative]:
-    smaller = [
-        Alternative(offer.cluster, offer.shape, v.nodes, v.duration_s, at(start_s), max(start_s - now_s, 0))
-        for v in variants
-        if (start_s := v.starts.get(offer.pool, offer.start_s)) < offer.start_s
-    ]
-    others = [
-        Alternative(other.cluster, other.shape, spec.nodes, spec.duration_s, at(other.start_s), max(other.start_s - now_s, 0))
-        for other in elsewhere
-    ]
-    return smaller + others
+def _alternatives(
+    spec: GprSpec, offer: Offer, variants: Sequence[_Variant], elsewhere: Sequence[Offer], loaded: Loaded
+) -> list[Alternative]:
+    smaller = ((each, each.offers.get((offer.cluster, offer.shape))) for each in variants)
+    sooner = [_alternative(o, v.nodes, v.duration_s, loaded) for v, o in smaller if o is not None and o.start_s < offer.start_s]
+    return sooner + [_alternative(other, spec.nodes, spec.duration_s, loaded) for other in elsewhere]
+
+
+def _alternative(offer: Offer, nodes: int, duration_s: int, loaded: Loaded) -> Alternative:
+    wait_s = max(offer.start_s - loaded.snapshot.now_s, 0)
+    return Alternative(offer.cluster, offer.shape, nodes, duration_s, at(offer.start_s), wait_s, Order.of(offer, loaded))
 
 
 def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alternative], likely: Range) -> Estimate:
@@ -151,7 +179,8 @@ def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alter
         cluster=offer.cluster,
         shape=offer.shape,
         node_type=loaded.pools[offer.pool].node_type,
-        supply=RECLAIM if offer.evictions else NODES,
+        supply=RECLAIM if offer.evictions else ORDER if offer.supply else NODES,
+        order=Order.of(offer, loaded),
         borrows=offer.borrows,
         start_at=at(offer.start_s),
         wait_s=wait_s,

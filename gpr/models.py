@@ -209,7 +209,7 @@ class BookingOccurrence(models.Model):
 class Promise(models.Model):
     """What a waiting GPR was promised, and the slot in the stored plan that the promise rests on (gpr/planner).
 
-    Every queued GPR that can start has one. `slot_nodes` are node ids.
+    Every queued GPR that can start has one. `slot_nodes` are ids of nodes, or of orders of nodes (gpr/supplies.py).
     """
 
     gpr = models.OneToOneField(Gpr, primary_key=True, on_delete=models.CASCADE, related_name="promise")

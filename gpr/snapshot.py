@@ -19,7 +19,8 @@ from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
 from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window, Within
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
-from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, agent_is_live
+from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
+from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, Supply, agent_is_live
 from inventory.selectors import cluster_is_open, maintenance_ahead
 from inventory.services.reservations import is_usable
 from slices.models import Quota as QuotaRow
@@ -34,17 +35,29 @@ SLACK = Slack()
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """What makes nodes alike. Its text is the pool's id."""
+    """What makes nodes alike. Its text is the pool's id. `supply`: the id of that whose nodes these are to be; one pool each."""
 
     cluster: str
     shape: str
     node_type: str
     gpu_memory_gib: int
     rdma: bool
+    supply: str = ""
 
     @property
     def id(self) -> str:
+        if self.supply:
+            return pool_id(self.supply)
         return f"{self.cluster}/{self.shape}/{self.node_type or '-'}/{self.gpu_memory_gib}{'/rdma' if self.rdma else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where requests may stand, and what is known of nodes that are to come."""
+
+    keys: Mapping[str, PoolKey]
+    pool_of_node: Mapping[UUID, str]
+    books: SupplyBooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +70,21 @@ class Loaded:
     promises: dict[str, Promise]
     cluster_ids: dict[str, UUID]
     shares: dict[str, int]
+    places: Places
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
         names = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}
-        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares, self.pools)
+        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares, self.places)
+
+    def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
+        """The candidate in other pools than its own."""
+        orders = tuple(id_ for id_ in pools if self.pools[id_].supply)
+        return replace(candidate, pools=pools, orders=orders, handicaps=_gains(pools, self.places))
+
+    def supply(self, supply_id: str) -> Supply:
+        """That is named in an offer."""
+        return next(supply for supply in self.places.books.supplies if str(supply.pk) == supply_id)
 
     def with_running_end(self, gpr_id: str, end_s: int) -> Snapshot:
         """A copy in which this box ends at another time."""
@@ -87,14 +110,14 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     now_s = math.floor(now.timestamp())
     clusters = {c.pk: c for c in Cluster.objects.select_related("agent")}
     pool_of_node: dict[UUID, str] = {}
-    keys, pools = _pools(clusters, pool_of_node, now, now_s)
     waiting = list(gprs_waiting())
     promises = {str(p.pk): p for p in Promise.objects.filter(gpr__state=GprState.QUEUED)}
-    running, quotas = boxes_of(rows_held(), pool_of_node), quotas_load()
+    books = supplies_load(promises.values(), now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
+    keys, pools = _pools(clusters, pool_of_node, books, now, now_s)
+    running, quotas, places = boxes_of(rows_held(), pool_of_node), quotas_load(), Places(keys, pool_of_node, books)
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
-    queue = tuple(
-        _request(gpr, rank, pools_allowed(gpr, keys), promises.get(str(gpr.pk)), shares, keys) for rank, gpr in enumerate(waiting)
-    )
+    allowed = ((gpr, pools_allowed(gpr, keys), promises.get(str(gpr.pk))) for gpr in waiting)
+    queue = tuple(_request(gpr, rank, own, promise, shares, places) for rank, (gpr, own, promise) in enumerate(allowed))
     snapshot = Snapshot(
         now_s=now_s,
         pools=pools,
@@ -111,6 +134,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         promises=promises,
         cluster_ids={cluster.name: cluster.pk for cluster in clusters.values()},
         shares=shares,
+        places=places,
     )
 
 
@@ -186,13 +210,6 @@ def pools_for(gpr: Gpr, clusters: set[str], pools: dict[str, PoolKey]) -> tuple[
     return tuple(id_ for id_, key in pools.items() if key.cluster in clusters and _suits(gpr, key))
 
 
-def handicaps(gpr: Gpr, pools: tuple[str, ...], keys: Mapping[str, PoolKey]) -> tuple[tuple[str, int], ...]:
-    """Away from home, where it could be at home as well."""
-    home = gpr.slice.home
-    away = tuple(id_ for id_ in pools if home is not None and keys[id_].cluster != home.name)
-    return tuple((id_, gpr.slice.burst_gain_s) for id_ in away) if len(away) < len(pools) else ()
-
-
 def length_s(gpr: Gpr) -> int:
     """The whole box: entry, what is left of the duration, exit."""
     return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
@@ -221,35 +238,45 @@ def _suits(gpr: Gpr, key: PoolKey) -> bool:
         and (gpr.min_gpu_memory_gib or 0) <= key.gpu_memory_gib
         and gpr.node_type in {"", key.node_type}
         and (key.rdma or not gpr.rdma)
+        and (not key.supply or gpr.slice.may_order)
     )
 
 
 def _pools(
-    clusters: dict[UUID, Cluster], pool_of_node: dict[UUID, str], now: datetime, now_s: int
+    clusters: dict[UUID, Cluster], pool_of_node: dict[UUID, str], books: SupplyBooks, now: datetime, now_s: int
 ) -> tuple[dict[str, PoolKey], tuple[Pool, ...]]:
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=clusters).annotate(has_sick_gpu=Exists(sick))
     nodes: dict[PoolKey, list[PlannerNode]] = defaultdict(list)
+    arrived: dict[str, list[PlannerNode]] = defaultdict(list)
     announced = _announced(now)
     cluster_back_s = {cluster.pk: _cluster_back_s(cluster, now, now_s) for cluster in clusters.values()}
     for row in rows.order_by("name", "pk"):
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
-        back_s = cluster_back_s[row.cluster_id] if is_usable(row) and not row.has_sick_gpu else _return_s(now_s)
-        closed = (*(() if back_s <= now_s else (Window(now_s, back_s),)), *announced[row.cluster_id], *announced[row.pk])
-        nodes[key].append(
-            PlannerNode(
-                id=str(row.pk),
-                gpu_count=row.gpu_count,
-                closed=closed,
-                rack=f"{cluster.name}/{row.zone}/{row.rack}" if row.rack else "",
-                nvlink_domain=f"{cluster.name}/{row.nvlink_domain}" if row.nvlink_domain else "",
-            )
+        away = _away(row, cluster_back_s[row.cluster_id], books, now_s)
+        node = PlannerNode(
+            id=str(row.pk),
+            gpu_count=row.gpu_count,
+            closed=(*away, *announced[row.cluster_id], *announced[row.pk]),
+            rack=f"{cluster.name}/{row.zone}/{row.rack}" if row.rack else "",
+            nvlink_domain=f"{cluster.name}/{row.nvlink_domain}" if row.nvlink_domain else "",
         )
-        pool_of_node[row.pk] = key.id
-    keys = sorted(nodes, key=lambda key: key.id)
-    pools = tuple(Pool(id=k.id, cluster=k.cluster, shape=k.shape, nodes=tuple(nodes[k])) for k in keys)
-    return {key.id: key for key in keys}, pools
+        pool_of_node[row.pk] = books.kept.get(row.pk, key.id)
+        (arrived[books.kept[row.pk]] if row.pk in books.kept else nodes[key]).append(node)
+    keys = {key.id: key for key in sorted(nodes, key=lambda key: key.id)}
+    pools = [Pool(id=id_, cluster=key.cluster, shape=key.shape, nodes=tuple(nodes[key])) for id_, key in keys.items()]
+    # Last: of equal starts that on a node that is there is liked better.
+    keys |= {pool_id(s.pk): PoolKey(s.cluster.name, s.shape, "", s.gpu_memory_gib, rdma=False, supply=str(s.pk)) for s in books.supplies}
+    return keys, (*pools, *supply_pools(books, arrived, announced, now))
+
+
+def _away(row: Any, cluster_back_s: int, books: SupplyBooks, now_s: int) -> tuple[Window, ...]:
+    """How long nothing may start on this node, if so. One that has just come is ready when it was expected."""
+    if is_usable(row) and not row.has_sick_gpu:
+        return () if cluster_back_s <= now_s else (Window(now_s, cluster_back_s),)
+    due = books.due.get(str(row.pk))
+    return (due,) if due is not None and row.cordoned_at is None else (Window(now_s, _return_s(now_s)),)
 
 
 def window_of(row: MaintenanceWindow) -> Window:
@@ -312,13 +339,12 @@ def quotas_load() -> tuple[Quota, ...]:
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 
 
-def _request(
-    gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | None, shares: Mapping[str, int], keys: Mapping[str, PoolKey]
-) -> Request:
-    slot = None
-    if promise is not None and promise.slot_nodes:
-        start_s = math.floor(promise.slot_start_at.timestamp())
-        slot = Slot(pool=promise.slot_pool, start_s=start_s, nodes=tuple(promise.slot_nodes))
+def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | None, shares: Mapping[str, int], places: Places) -> Request:
+    slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
+    # A booking is met by what is there, and whoever stands on ordered nodes stays there whatever its policy says now.
+    orders = () if gpr.is_booking and gpr.run == 0 else _orders(gpr, pools, places)
+    if slot is not None and slot.pool not in pools and slot.pool in places.keys and places.keys[slot.pool].supply:
+        pools = (*pools, slot.pool)
     return Request(
         id=str(gpr.pk),
         slice=str(gpr.slice_id),
@@ -338,9 +364,38 @@ def _request(
         may_evict=gpr.may_evict,
         evictable=gpr.evictable,
         place=place_of(gpr),
-        handicaps=handicaps(gpr, pools, keys),
         within=Within(gpr.within),
+        orders=orders,
+        handicaps=_handicaps(gpr, pools, places),
     )
+
+
+def _stored_slot(promise: Promise, places: Places) -> Slot:
+    """Nodes that have come are in another pool than that of their supply, if all of its slots can move there."""
+    nodes, pool = places.books.nodes_of(promise.slot_nodes), promise.slot_pool
+    if pool not in places.keys or places.keys[pool].supply:
+        pool = places.pool_of_node.get(UUID(nodes[0]), pool)
+    return Slot(pool=pool, start_s=math.floor(promise.slot_start_at.timestamp()), nodes=nodes)
+
+
+def _handicaps(gpr: Gpr, pools: tuple[str, ...], places: Places) -> tuple[tuple[str, int], ...]:
+    """Away from home, where it could be at home as well; and on what can be ordered."""
+    home, gains = gpr.slice.home, dict(_gains(pools, places))
+    away = {id_ for id_ in pools if home is not None and places.keys[id_].cluster != home.name}
+    far_s = dict.fromkeys(away, gpr.slice.burst_gain_s) if len(away) < len(pools) else {}
+    return tuple((id_, gains.get(id_, 0) + far_s.get(id_, 0)) for id_ in pools if id_ in gains or id_ in far_s)
+
+
+def _gains(pools: tuple[str, ...], places: Places) -> tuple[tuple[str, int], ...]:
+    """Nobody stands on what was ordered for another, or holds it up, for less than what would be ordered for himself."""
+    gains = {pool_id(supply.pk): supply.gain_s for supply in places.books.supplies}
+    return tuple((id_, gains[id_]) for id_ in pools if id_ in gains)
+
+
+def _orders(gpr: Gpr, pools: tuple[str, ...], places: Places) -> tuple[str, ...]:
+    """Those in which more may be ordered for it."""
+    growing = ((id_, places.keys[id_].supply) for id_ in pools if places.keys[id_].supply)
+    return tuple(id_ for id_, supply in growing if (gpr.pk, UUID(supply)) not in places.books.refused)
 
 
 def place_of(gpr: Gpr) -> Place | None:

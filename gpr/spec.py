@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_duration
 
 from egs.errors import InvalidInput, OverPolicy
 from egs.words import duration_exact, number, plural
-from inventory.models import Cluster, Node
+from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 from slices.quotas import whose
 from slices.selectors import quotas_of
@@ -140,10 +140,16 @@ def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[s
 
 
 def shapes_of(slice_: Slice) -> list[str]:
-    """What the slice's clusters have and its policy allows."""
+    """What the slice's clusters have, or can order for it, and its policy allows."""
     rows = Node.objects.filter(cluster__in=slice_.clusters.all(), gone_at=None)
-    shapes = sorted(set(rows.values_list("shape", flat=True)))
+    shapes = sorted({*rows.values_list("shape", flat=True), *supplies_of(slice_).values_list("shape", flat=True)})
     return [shape for shape in shapes if not slice_.shapes or shape in slice_.shapes]
+
+
+def supplies_of(slice_: Slice) -> QuerySet[Supply]:
+    """What nodes may be ordered from for its GPRs."""
+    rows = Supply.objects.filter(cluster__in=slice_.clusters.all(), is_enabled=True)
+    return rows if slice_.may_order else rows.none()
 
 
 def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> list[tuple[str, str]]:
@@ -237,7 +243,9 @@ def _within(most: int, gpus_per_node: int) -> str:
 
 def _largest_gpu_count(spec: GprSpec) -> int:
     """Whole nodes: count the largest that may be meant."""
-    return max(_nodes_meant(spec).values_list("gpu_count", flat=True), default=1)
+    there = _nodes_meant(spec).values_list("gpu_count", flat=True)
+    to_come = supplies_of(spec.slice).filter(shape=spec.shape).values_list("gpus_per_node", flat=True)
+    return max([*there, *to_come], default=1)
 
 
 def _nodes_meant(spec: GprSpec) -> QuerySet[Node]:

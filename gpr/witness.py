@@ -17,6 +17,7 @@ from gpr.evictions import evictions_store
 from gpr.fairness import usage_add
 from gpr.forecasts import Range, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
+from gpr.orders import orders_follow
 from gpr.planner.engine import plan
 from gpr.planner.pace import ENDS_FADING
 from gpr.planner.plan import Explanation, Placement, Plan, Remembered
@@ -79,6 +80,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime) -> None:
     if made.remembered is not None:
         _remember(made.remembered, now)
     evictions_store(made.evictions, loaded, now=now)
+    orders_follow(made, loaded, now=now)
     if told or new or changed:
         hint(PLAN)
     for slice_id in {gpr.slice_id for gpr in told}:

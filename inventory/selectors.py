@@ -20,7 +20,19 @@ from django.db.models.functions import Coalesce, Greatest
 from accounts.models import User
 from egs.errors import NotFound
 from egs.rest.references import one_by_reference
-from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, ReservedGpu, agent_is_live
+from inventory.models import (
+    Cluster,
+    Gpu,
+    MaintenanceWindow,
+    Node,
+    Reservation,
+    ReservationState,
+    ReservedGpu,
+    Supply,
+    SupplyOrder,
+    SupplyOrderState,
+    agent_is_live,
+)
 
 
 class Availability(TextChoices):
@@ -93,8 +105,8 @@ def _nodes_in(clusters: QuerySet[Cluster], now: datetime) -> QuerySet[Node]:
 
 
 def shapes_known() -> set[str]:
-    """Of all nodes that ever were: a policy may speak of those that are away."""
-    return set(Node.objects.values_list("shape", flat=True).distinct())
+    """Of all nodes that ever were, or can be ordered: a policy may speak of those that are away."""
+    return {*Node.objects.values_list("shape", flat=True).distinct(), *Supply.objects.values_list("shape", flat=True).distinct()}
 
 
 def gpus_of_shape(shape: str) -> int:
@@ -148,6 +160,36 @@ def maintenance_for(actor: User, window_id: str | UUID) -> MaintenanceWindow:
     if window is None:
         raise NotFound("maintenance")
     return window
+
+
+def supply_for(actor: User, reference: str) -> Supply:
+    """Supplies are for administrators: others see what they get of them. NotFound also for them."""
+    return one_by_reference(supplies_known_to(actor), reference, what="supply")
+
+
+def supplies_known_to(actor: User) -> QuerySet[Supply]:
+    """With how many of its nodes are to come (`open_count`), how many are there (`arrived_count`), and how many are left."""
+    rows: QuerySet[Any] = Supply.objects.select_related("cluster").annotate(
+        open_count=Count("orders", distinct=True, filter=Q(orders__state=SupplyOrderState.ORDERED)),
+        arrived_count=Count("orders__node", distinct=True, filter=Q(orders__state=SupplyOrderState.ARRIVED, orders__node__gone_at=None)),
+    )
+    rows = rows.annotate(possible_count=Greatest(F("node_count") - F("open_count") - F("arrived_count"), 0))
+    return rows if actor.is_admin else rows.none()
+
+
+def supply_orders_known_to(actor: User) -> QuerySet[SupplyOrder]:
+    rows = SupplyOrder.objects.select_related("supply__cluster", "gpr__slice", "node", "ended_by")
+    return rows if actor.is_admin else rows.none()
+
+
+def supply_order_for(actor: User, order_id: str | UUID) -> SupplyOrder:
+    try:
+        order = supply_orders_known_to(actor).filter(pk=UUID(str(order_id))).first()
+    except ValueError:
+        order = None
+    if order is None:
+        raise NotFound("order")
+    return order
 
 
 def maintenance_ahead(now: datetime) -> QuerySet[MaintenanceWindow]:

@@ -12,6 +12,7 @@ from django import forms
 from egs.errors import InvalidInput
 from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
 from gpr.services.moving import MoveTo
+from inventory.models import SupplyKind
 from inventory.selectors import shapes_known
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
@@ -171,6 +172,31 @@ class AgreementForm(ReasonForm):
     """To the proposal as it was shown."""
 
     fingerprint = forms.CharField(widget=forms.HiddenInput, max_length=64)
+
+
+class SupplyTermsForm(OptionalReasonForm):
+    """Services say how much of each may be."""
+
+    name = PlainTextField(label="Name", max_length=63, help_text="Shown in offers.")
+    node_count = forms.IntegerField(label="Nodes", min_value=1, max_value=GPUS_MAX, help_text="How many more it can give in all.")
+    lead_time = SpanField(label="Lead time", max_length=40, initial="20 min", help_text="From the order to the node.")
+    gain = SpanField(
+        label="Least gain", max_length=40, initial="10 min", help_text="Nothing is ordered for a start that is not sooner by so much."
+    )
+
+
+class SupplyForm(SupplyTermsForm):
+    cluster = forms.ChoiceField(label="Cluster")
+    kind = forms.ChoiceField(label="Kind", choices=SupplyKind.choices)
+    shape = PlainTextField(label="Shape", max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
+    gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=1, max_value=GPUS_MAX, initial=8)
+    gpu_memory_gib = forms.IntegerField(label="GPU memory", min_value=1, max_value=GPUS_MAX, help_text="GiB of each, at least.")
+    why = None  # type: ignore[assignment]  # a new one says by itself what it is for
+    field_order = ("cluster", "name", "kind", "shape", "gpus_per_node", "gpu_memory_gib", "node_count", "lead_time", "gain")
+
+    def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
 
 
 def rebound(form: forms.Form, **changes: Any) -> forms.Form:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import acts, clusters, defragmentation, evictions, inventory, maintenance, queue, quotas, schedule
+from portal_admin.views import acts, clusters, defragmentation, evictions, inventory, maintenance, queue, quotas, schedule, supplies
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -33,6 +33,13 @@ urlpatterns: list[URLPattern] = [
     path("maintenance/", maintenance.maintenance, name="admin-maintenance"),
     path("maintenance/announce/", maintenance.announce, name="admin-maintenance-announce"),
     path("maintenance/<uuid:pk>/cancel/", maintenance.cancel, name="admin-maintenance-cancel"),
+    path("supplies/", supplies.supplies, name="admin-supplies"),
+    path("supplies/create/", supplies.create, name="admin-supply-create"),
+    path("supplies/<uuid:pk>/", supplies.change, name="admin-supply"),
+    path("supplies/<uuid:pk>/enable/", supplies.enable, name="admin-supply-enable"),
+    path("supplies/<uuid:pk>/disable/", supplies.disable, name="admin-supply-disable"),
+    path("supplies/orders/<uuid:pk>/cancel/", supplies.cancel_order, name="admin-supply-order-cancel"),
+    path("supplies/orders/<uuid:pk>/fail/", supplies.fail_order, name="admin-supply-order-fail"),
     path("quotas/", quotas.quotas, name="admin-quotas"),
     path("quotas/create/", quotas.create, name="admin-quota-create"),
     path("quotas/<uuid:pk>/", quotas.change, name="admin-quota"),

@@ -41,8 +41,8 @@ from slices.services import (
     slice_set_policy,
 )
 
-POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval", "may_evict", "shapes"]
-POLICY_FIELDS += ["burst_gain_s"]
+POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval", "may_evict"]
+POLICY_FIELDS += ["may_order", "shapes", "burst_gain_s"]
 COUNT_MAX = 2**31 - 1
 DNS_LABEL = r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z"
 
@@ -128,6 +128,7 @@ class SlicePolicyChange(StrictSerializer):
     duration_max_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
     priority_approval = WholeNumber(min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, required=False)
     may_evict = Flag(required=False, help_text="Whether its GPRs may evict others of lower priority without approval.")
+    may_order = Flag(required=False, help_text="Whether nodes may be ordered for its GPRs from supplies, at their cost.")
     shapes = serializers.ListField(child=Text(max_length=63), allow_empty=True, max_length=100, required=False)
     burst_gain_s = WholeNumber(
         min_value=0,

@@ -44,6 +44,7 @@ class Slice(models.Model):
     duration_max_s = models.PositiveBigIntegerField(default=90 * 86_400, help_text="Longer is refused.")
     priority_approval = models.PositiveIntegerField(default=200, help_text="A higher priority needs approval.")
     may_evict = models.BooleanField(default=False, help_text="Its GPRs may evict others of lower priority without approval.")
+    may_order = models.BooleanField(default=False, help_text="Nodes may be ordered for its GPRs from supplies, at their cost.")
     shapes = models.JSONField(default=list, help_text="Shapes it may ask for; empty means all.")
     home = models.ForeignKey(
         Cluster,

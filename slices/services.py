@@ -29,6 +29,7 @@ class SlicePolicy:
     priority_approval: int | None = None
     may_evict: bool | None = None
     burst_gain_s: int | None = None
+    may_order: bool | None = None
     shapes: list[str] | None = None
 
 

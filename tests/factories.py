@@ -15,9 +15,10 @@ from gpr.models import Gpr
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_submit
 from gpr.spec import GprSpec
-from inventory.models import Cluster, Node, Reservation, ReservationState
+from inventory.models import Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
 from inventory.services.nodes import inventory_store
 from inventory.services.reservations import reservation_observe
+from inventory.services.supplies import supply_create
 from slices.models import Project, Slice
 from tests import builders
 from tests.builders import SHAPE, node_view, unique
@@ -142,3 +143,17 @@ def scattered(at: Cluster, by: User, to: Slice, waiter: User) -> tuple[Gpr, Gpr]
     for row in (stays, moves, waits):
         row.refresh_from_db()
     return moves, waits
+
+
+def supply(of: Cluster, **changes: Any) -> Supply:
+    """Two nodes of eight GPUs, in twenty minutes, for a gain of ten."""
+    given: dict[str, Any] = {"name": unique("supply"), "kind": SupplyKind.NODE_POOL, "shape": SHAPE, "gpus_per_node": 8}
+    given |= {"gpu_memory_gib": 80, "node_count": 2, "lead_time_s": 1200, "gain_s": 600, "cluster": of}
+    return supply_create(supply=Supply(**{**given, **changes}), actor=user(unique("buyer"), is_admin=True), now=db_now())
+
+
+def supply_order(of: Cluster, for_gpr: Gpr) -> SupplyOrder:
+    """A bare row: no slot stands on it."""
+    now, source = db_now(), supply(of)
+    expected_at = now + timedelta(seconds=source.lead_time_s)
+    return SupplyOrder.objects.create(supply=source, gpr=for_gpr, ordered_at=now, expected_at=expected_at)

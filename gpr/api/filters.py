@@ -1,4 +1,4 @@
-"""What lists of GPRs, quotas and Events can be narrowed to."""
+"""What lists of GPRs, quotas, supplies and Events can be narrowed to."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from egs.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
 from egs.rest.references import is_object
 from gpr.models import ENDED, Eviction, EvictionVictim, GprState
 from gpr.selectors import gprs_visible_to
+from inventory.models import SupplyOrderState
 from inventory.selectors import clusters_visible_to, nodes_known_to
 from journal.models import Event, Severity
 from slices.models import PRIORITY_MAX, PRIORITY_MIN, Quota
@@ -94,3 +95,15 @@ class MaintenanceFilter(filters.FilterSet):
     # `from` is a word of Python's.
     vars()["from"] = Moment("ends_at", lookup_expr="gt", label="Ends after this time.")
     to = Moment("starts_at", lookup_expr="lt", label="Starts before this time.")
+
+
+class SupplyFilter(filters.FilterSet):
+    cluster = ReferenceFilter("cluster")
+    shape = filters.CharFilter()
+
+
+class SupplyOrderFilter(filters.FilterSet):
+    supply = ReferenceFilter("supply")
+    cluster = ReferenceFilter("supply__cluster")
+    gpr = ReferenceFilter("gpr")
+    state = Words(choices=SupplyOrderState.choices)

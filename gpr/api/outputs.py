@@ -13,7 +13,7 @@ from rest_framework import serializers
 
 from accounts.models import User
 from gpr.borrowing import borrowers_among
-from gpr.estimates import NODES, RECLAIM, Estimate
+from gpr.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.evictions import WHY, notices_of
 from gpr.explaining import Told, explain_gprs
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
@@ -175,7 +175,9 @@ class PromiseMoveSerializer(serializers.Serializer[Any]):
     old_start_at = serializers.DateTimeField()
     new_start_at = serializers.DateTimeField()
     cause = serializers.ChoiceField(choices=[(cause.value, cause.value) for cause in Cause])
-    cause_id = serializers.CharField(allow_null=True, help_text="The GPR, node or maintenance behind it, if the reader may know of it.")
+    cause_id = serializers.CharField(
+        allow_null=True, help_text="The GPR, node, maintenance or order behind it, if the reader may know of it."
+    )
 
 
 class GprDetailSerializer(GprSerializer):
@@ -189,7 +191,7 @@ class GprDetailSerializer(GprSerializer):
     def get_promise_moves(self, gpr: Gpr) -> Any:
         moves = list(gpr.promise_moves.all())
         # A node is nobody's secret, nor what closes it: the slot was in a cluster that this slice may use.
-        of_gprs = [move for move in moves if move.cause not in {Cause.NODE_FAILURE, Cause.MAINTENANCE}]
+        of_gprs = [move for move in moves if move.cause not in {Cause.NODE_FAILURE, Cause.MAINTENANCE, Cause.SUPPLY}]
         known = names_visible_to(self.context["actor"], {move.cause_id for move in of_gprs})
         for move in of_gprs:
             if move.cause_id not in known:
@@ -261,6 +263,11 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
         return ToldSerializer(told).data if told else None
 
 
+class OrderSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="Of the supply.")
+    lead_time_s = serializers.IntegerField(help_text="From the order to the node.")
+
+
 class AlternativeSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField()
     shape = serializers.CharField(help_text="As asked, or another with as much memory.")
@@ -268,13 +275,18 @@ class AlternativeSerializer(serializers.Serializer[Any]):
     duration_s = serializers.IntegerField()
     start_at = serializers.DateTimeField()
     wait_s = serializers.IntegerField()
+    order = OrderSerializer(allow_null=True, help_text="What nodes would be ordered from for it.")
 
 
 class OfferSerializer(serializers.Serializer[Estimate]):
     cluster = serializers.CharField()
     shape = serializers.CharField()
     node_type = serializers.CharField()
-    supply = serializers.ChoiceField(choices=[NODES, RECLAIM], help_text="`reclaim`: it starts after others have been evicted for it.")
+    supply = serializers.ChoiceField(
+        choices=[NODES, RECLAIM, ORDER],
+        help_text="`reclaim`: it starts after others have been evicted for it. `order`: on nodes that are ordered.",
+    )
+    order = OrderSerializer(allow_null=True, help_text="What its nodes are ordered from; null: they are there.")
     borrows = serializers.BooleanField(help_text=BORROWS_HELP)
     start_at = serializers.DateTimeField()
     wait_s = serializers.IntegerField()

@@ -16,7 +16,8 @@ NO_POOLS: Ints = np.empty((0, LIMITS_MOST), np.int64)
 
 def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
     nodes = [node for pool in pools for node in pool.nodes]
-    rooms = np.array([node.gpu_count for node in nodes], np.int64)
+    unordered = {id_ for pool in pools if pool.supply is not None for id_ in pool.supply.unordered}
+    rooms = np.array([0 if node.id in unordered else node.gpu_count for node in nodes], np.int64)
     counts = [len(pool.nodes) for pool in pools]
     window_count = sum(len(node.closed) for node in nodes)
     part_of = np.array([_parts([node.nvlink_domain for node in nodes]), _parts([node.rack for node in nodes])], np.int64)
@@ -33,8 +34,7 @@ def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
     for number, node in enumerate(nodes):
         for window in node.closed if node.gpu_count else ():
             start_s, end_s = within(window.start_s), within(window.end_s)
-            kind = anywhere(1, node.gpu_count, end_s - start_s)
-            take(ground, np.array([number], np.int64), kind, start_s, end_s, 1)
+            close(ground, np.array([number], np.int64), node.gpu_count, start_s, end_s)
     return ground
 
 
@@ -42,6 +42,11 @@ def _parts(names: list[str]) -> list[int]:
     """Parts by number; NONE where there is no name."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(filter(None, names)))}
     return [numbers.get(name, NONE) for name in names]
+
+
+def close(ground: Ground, places: Ints, gpus: int, start_s: int, end_s: int, sign: int = 1) -> None:
+    """Take so many GPUs of each of these nodes away (`sign` 1), or give them (-1)."""
+    take(ground, places, anywhere(len(places), gpus, end_s - start_s), start_s, end_s, sign)
 
 
 def within(at_s: int) -> int:

@@ -9,7 +9,7 @@ could help, with its cause. With slack 0 and slots that move up instead it is co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpr.planner.bands import Forecast
@@ -24,6 +24,7 @@ from gpr.planner.reasons import Reasons
 from gpr.planner.repair import board_of, place_anew
 from gpr.planner.rights import Rank, Rights
 from gpr.planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow, Slot, Snapshot
+from gpr.planner.supplies import draw
 from gpr.planner.waiting import Waiting, turn_of
 
 
@@ -39,7 +40,7 @@ def plan(snapshot: Snapshot) -> Plan:
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
     evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
-    expected = board.expected()
+    expected = draw(board, board.expected(), {eviction.id for eviction in evictions})
     reasons = Reasons(board, expected)
     placements = tuple(_placement(board, waiting, expected, reasons, rights, snapshot) for waiting in board.order)
     starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
@@ -52,17 +53,26 @@ def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
     """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
 
     Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack; handicaps count
-    for the order. A request in
-    the queue with the candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and
-    cost as for `plan`, which shares the code.
+    for the order. A pool that can grow has an offer only where something would be ordered in it. A request in the queue with the
+    candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and cost as for `plan`,
+    which shares the code.
     """
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
-    found = (
-        _offer(replace(snapshot, queue=(*others, replace(candidate, pools=(pool,)))), candidate.id)
-        for pool in dict.fromkeys(candidate.pools)
-    )
+    found = (_offer(replace(snapshot, queue=(*others, alone)), candidate.id) for alone in _in_each_pool(snapshot, candidate))
     made = (offer for offer in found if offer is not None)
     return tuple(sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s)))
+
+
+def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
+    """The candidate in each of its pools alone; where more nodes can be ordered, beside the others that are alike, for it is only then that
+    the order has to gain something.
+    """
+    by_id = {pool.id: pool for pool in snapshot.pools}
+    pools = {id_: by_id[id_] for id_ in candidate.pools if id_ in by_id}
+    for pool in pools.values():
+        beside = (other for other in pools.values() if other.supply is None and (other.cluster, other.shape) == (pool.cluster, pool.shape))
+        alike = tuple(other.id for other in beside) if pool.supply is not None else ()
+        yield replace(candidate, pools=(*alike, pool.id))
 
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
@@ -169,18 +179,30 @@ def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | 
 
 
 def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
-    """The candidate is in the queue, without a slot."""
+    """The candidate is in the queue, without a slot; the last of its pools is the one that is asked about."""
     board, newcomers = board_of(snapshot)
     waiting = board.queue[candidate_id]
     settle(board, newcomers, snapshot)
+    evictions, rights = claim(board, snapshot.quotas)
+    expected = draw(board, board.expected(), {eviction.id for eviction in evictions})
     if not board.has_slot(waiting):
         return None
-    evictions, rights = claim(board, snapshot.quotas)
-    expected = board.expected()
+    supply = board.pools[board.pool_of_slot(waiting)].supply
+    if supply is None and board.pools[board.pool_numbers[waiting.request.pools[-1]]].supply is not None:
+        return None  # nothing would be ordered
     start = expected[candidate_id]
-    pool = next(pool for pool in snapshot.pools if pool.id == start.pool)
-    explanation = Reasons(board, expected).explain(waiting.request, start)
-    forecast = forecast_of(board, waiting, start.start_s)
+    pool = board.pools[board.pool_numbers[start.pool]]
     own = tuple(eviction for eviction in evictions if eviction.id == candidate_id)
-    borrows = _borrows(board, rights, waiting.request, start)
-    return Offer(pool.id, pool.cluster, pool.shape, start.start_s, board.start_s(waiting), start, explanation, forecast, own, borrows)
+    return Offer(
+        pool=pool.id,
+        cluster=pool.cluster,
+        shape=pool.shape,
+        start_s=start.start_s,
+        promise_s=board.start_s(waiting),
+        slot=start,
+        explanation=Reasons(board, expected).explain(waiting.request, start),
+        forecast=forecast_of(board, waiting, start.start_s),
+        evictions=own,
+        borrows=_borrows(board, rights, waiting.request, start),
+        supply=supply.id if supply is not None else "",
+    )

@@ -35,6 +35,8 @@ def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf, say_at: S
             )
         case Reason.WAITS_FOR_MAINTENANCE:
             return "It waits for the end of an announced maintenance: its box would not be over before the nodes are closed."
+        case Reason.WAITS_FOR_ORDER:
+            return "It waits for nodes that have been ordered; it starts when they have come."
         case Reason.NODES_NOT_BACK:
             return "Its time is over, but its nodes are not back yet. If its agent is gone, an administrator can free them by force."
         case Reason.WAITS_FOR_GPUS:

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     WAITS_FOR_START_TIME = "waits_for_start_time"  # its own earliest start
     WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed, and nobody knows for how long
     WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # nodes are closed, as announced
+    WAITS_FOR_ORDER = "waits_for_order"  # nodes that have been ordered, and are to come
     NODES_NOT_BACK = "nodes_not_back"  # not of the plan: its time is over, and its agent has not let all nodes go
     NEVER_FITS = "never_fits"  # no pool could hold it even when empty, or it is above a ceiling
     DOES_NOT_FIT_THEN = "does_not_fit_then"  # a booking whose time is taken
@@ -37,6 +38,7 @@ class Cause(StrEnum):
     QUOTA = "quota"  # its project or its slice may hold no more then
     ADMIN = "admin"  # an administrator moved it, or another before it
     PRIORITY = "priority"  # by the policy one of a much higher priority may move it
+    SUPPLY = "supply"  # the nodes that were to come did not come
 
 
 class EvictionKind(StrEnum):
@@ -73,7 +75,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class PromiseMove:
-    """A promise that could not be kept, moved, and why. `cause_id` is the box, node or maintenance behind it."""
+    """A promise that could not be kept, moved, and why. `cause_id` is the box, node, maintenance or order behind it."""
 
     old_s: int
     new_s: int
@@ -168,7 +170,7 @@ class Offer:
     """A start that the planner can give now, in one pool: `start_s` as the queue stands, `promise_s` at the latest.
 
     `forecast`: what to ask past promises about, its bounds not known yet. `evictions`: what would be ended early for it. `borrows`: as of
-    its placement.
+    its placement. `supply`: the id of that whose ordered nodes it would stand on.
     """
 
     pool: str
@@ -181,3 +183,4 @@ class Offer:
     forecast: Forecast
     evictions: tuple[Eviction, ...] = ()
     borrows: bool = False
+    supply: str = ""

@@ -11,7 +11,7 @@ from typing import Final
 from gpr.planner.board import Board
 from gpr.planner.lines import FOREVER_S
 from gpr.planner.plan import Blocker, Explanation, Reason
-from gpr.planner.snapshot import Request, Slot
+from gpr.planner.snapshot import Request, Slot, Window
 
 BLOCKERS_MAX: Final = 5
 
@@ -73,7 +73,7 @@ class Reasons:
             ids |= self._last_enders(node_id, soonest_s, slot.start_s, request.id)
             for window in self._board.closed[node_id]:
                 if max(soonest_s, opened_s) < min(window.end_s, FOREVER_S) <= slot.start_s:
-                    opened_s, closure = window.end_s, Reason.WAITS_FOR_MAINTENANCE if window.maintenance else Reason.WAITS_FOR_NODES
+                    opened_s, closure = window.end_s, _closure(window)
         last_s = max((self._blockers[id_].until_s for id_ in ids), default=0)
         return (closure if opened_s > last_s else Reason.WAITS_FOR_GPUS), ids
 
@@ -132,6 +132,12 @@ class Reasons:
 
     def _ahead_count(self, request: Request, slot: Slot) -> int:
         return self._ahead.get(request.id, 0)
+
+
+def _closure(window: Window) -> Reason:
+    if window.order:
+        return Reason.WAITS_FOR_ORDER
+    return Reason.WAITS_FOR_MAINTENANCE if window.maintenance else Reason.WAITS_FOR_NODES
 
 
 class _Ceiling:

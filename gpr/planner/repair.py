@@ -17,7 +17,7 @@ from gpr.planner.board import LEVELS, Board
 from gpr.planner.ground import is_near
 from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
-from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot
+from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window
 from gpr.planner.waiting import Waiting
 
 
@@ -91,17 +91,22 @@ def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | N
     for node_id in slot.nodes:
         node = board.node_numbers.get(node_id)
         if node is None or pool is None or board.ground.pool_of[node] != pool:
-            return Cause.NODE_FAILURE, node_id
+            return _cause_of_loss(board, pool), node_id
         if not 0 < (request.gpus_per_node or board.ground.rooms[node]) <= board.ground.rooms[node]:
             return changed
     is_far = not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within])
     return changed if is_far or slot.start_s < request.earliest_start_s else None
 
 
+def _cause_of_loss(board: Board, pool: int | None) -> Cause:
+    """Of a node that is not there: it failed, or it was ordered and will not come."""
+    return Cause.NODE_FAILURE if pool is None or board.pools[pool].supply is None else Cause.SUPPLY
+
+
 def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     """Place these where they were stored, or shove them back; answers those that are lost."""
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
-    shove_s = max(late_s, board.policy.overrun_grace_s if board.overdue else 0)
+    shove_s = max(late_s, board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
     obstacles = _Obstacles(board)
     if shove_s > 0:
@@ -112,6 +117,11 @@ def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
         waiting = stored.waiting
         waiting.displaced = obstacles.cause(_Stay.of(board, waiting, stored.slot.start_s, board.places(stored.slot.nodes)))
     return lost
+
+
+def _is_any_late(board: Board) -> bool:
+    """Was a node to have come by now?"""
+    return any(window.is_late for windows in board.closed.values() for window in windows)
 
 
 def _stand_one(board: Board, stored: _Stored, shove_s: int, obstacles: _Obstacles) -> bool:
@@ -133,6 +143,12 @@ def _stand_one(board: Board, stored: _Stored, shove_s: int, obstacles: _Obstacle
 
 
 OVERDUE = 0
+
+
+def _cause_of_closure(window: Window, node_id: str) -> tuple[Cause, str]:
+    if window.order:
+        return Cause.SUPPLY, window.order
+    return (Cause.MAINTENANCE, window.maintenance) if window.maintenance else (Cause.NODE_FAILURE, node_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +206,7 @@ class _Obstacles:
         for node in stay.places:
             for window in self._board.closed[self._board.node_ids[node]]:
                 if window.start_s < stay.end_s and window.end_s > stay.start_s:
-                    announced = (Cause.MAINTENANCE, window.maintenance)
-                    return announced if window.maintenance else (Cause.NODE_FAILURE, self._board.node_ids[node])
+                    return _cause_of_closure(window, self._board.node_ids[node])
         if stay.ceilings and not self._is_on_nodes(stay, in_way):
             return Cause.QUOTA, worst.stay.id if worst is not None else ""
         return worst.cause if worst is not None else (Cause.CHANGED, stay.id)

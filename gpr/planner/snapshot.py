@@ -8,11 +8,16 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time `[start_s, end_s)`. `maintenance`: the id of the announcement; empty for a closure that nobody announced."""
+    """A stretch of time `[start_s, end_s)`. `maintenance`: the id of the announcement; empty for a closure that nobody announced.
+
+    `order`: the id of the order whose node is to come at the end of it; `is_late`: it was to come before.
+    """
 
     start_s: int
     end_s: int
     maintenance: str = ""
+    order: str = ""
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +35,27 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Supply:
+    """That more nodes of a pool can be had. Ordered now they come `lead_s` from now; only for a start sooner by `gain_s` is any ordered.
+
+    `unordered`: ids of its nodes that do not exist, and that nobody has ordered: they hold nothing until they are.
+    """
+
+    id: str
+    lead_s: int
+    gain_s: int = 0
+    unordered: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """Nodes that are alike to a request: one cluster, one shape, one node type."""
+    """Nodes that are alike to a request: one cluster, one shape, one node type. `supply`: it can grow."""
 
     id: str
     cluster: str
     shape: str
     nodes: tuple[Node, ...]
+    supply: Supply | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +93,8 @@ class Request:
     `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority that are
     `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
     `handicaps`, in seconds by pool: a start there counts as if it were so much later. So a pool that costs extra, or is far from the data,
-    is used only where that saves more time than its handicap. `within`: what all of its nodes must be of.
+    is used only where that saves more time than its handicap. `within`: what all of its nodes must be of. `orders`: those of its pools in
+    which more nodes may be ordered for it.
     """
 
     id: str
@@ -96,6 +116,7 @@ class Request:
     place: Place | None = None
     handicaps: tuple[tuple[str, int], ...] = ()
     within: Within = Within.ANY
+    orders: tuple[str, ...] = ()
 
     def handicap_s(self, pool: str) -> int:
         """A booking, whose time is fixed, has none."""

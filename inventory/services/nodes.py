@@ -12,7 +12,8 @@ from django.db import transaction
 from accounts.models import User
 from egs.errors import Conflict, InvalidInput
 from egs.words import are, plural
-from inventory.models import Cluster, Gpu, Node
+from inventory.models import Cluster, Gpu, Node, SupplyKind
+from inventory.services.supplies import orders_fulfil
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -47,15 +48,24 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
     _mark_gone(cluster, [node for node in known.values() if node.uid not in seen and node.gone_at is None], now)
     _make_way(known, nodes)
     healthy = _healthy_counts(known.values())
+    empty = {node.pk for node in known.values() if node.gpu_count == 0}
+    had_some = set(Gpu.objects.filter(node__in=empty).values_list("node", flat=True)) if empty else set()
+    new: list[Node] = []
+    attached: list[Node] = []
     for view in nodes:
         old = known.get(view.uid)
         before = (old.is_ready, old.gone_at) if old else None
         node = _apply(old or Node(cluster=cluster, uid=view.uid), view, now)
         _gpus_apply(node, view.gpus, now)
+        if view.gpus and (old is None or node.pk in empty):
+            (attached if node.pk in had_some else new).append(node)
         if before != (node.is_ready, None):
             _tell_node(cluster, node, is_new=before is None, now=now)
         elif old is not None:
             _tell_gpus(node, had=healthy[node.pk], has=sum(gpu.healthy for gpu in view.gpus), now=now)
+    # GPUs of a pool's node that only come back were not ordered; a node may be there before its GPUs are.
+    orders_fulfil(cluster=cluster, nodes=new, kinds=list(SupplyKind), now=now)
+    orders_fulfil(cluster=cluster, nodes=attached, kinds=[SupplyKind.ATTACH], now=now)
     hint(TICK)
 
 

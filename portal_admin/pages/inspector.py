@@ -38,6 +38,7 @@ CAUSE_WORDS = {
     Cause.PRIORITY: "{name} of much higher priority came",
     Cause.QUOTA: "the quota of its workspace or project allows no more then",
     Cause.ADMIN: "an administrator moved it, or {name} before it",
+    Cause.SUPPLY: "nodes that were to come did not come",
 }
 # In their words another GPR is named.
 OF_GPRS = frozenset({Cause.OVERRUN, Cause.RECLAIM, Cause.PRIORITY, Cause.ADMIN})

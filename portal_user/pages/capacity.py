@@ -12,6 +12,7 @@ from django.db.models import Count
 from accounts.models import User
 from egs.pages import words
 from egs.pages.parts import Fact
+from gpr.spec import supplies_of
 from inventory.selectors import Availability, nodes_visible_to
 from slices.models import Slice
 
@@ -46,7 +47,7 @@ class ShapeStock:
 
 
 def stock_for(actor: User, *, now: datetime, slice_: Slice | None = None) -> list[Stock]:
-    """Two queries. With a slice: what it may use, by its clusters and its policy."""
+    """Two queries. With a slice: what it may use, by its clusters and its policy, and may order where none is there."""
     nodes: Any = nodes_visible_to(actor, now=now).filter(gpu_count__gt=0).prefetch_related(None)
     if slice_ is not None:
         nodes = nodes.filter(cluster__slices=slice_)
@@ -55,10 +56,20 @@ def stock_for(actor: User, *, now: datetime, slice_: Slice | None = None) -> lis
     counts: dict[tuple[Any, ...], dict[str, int]] = {}
     for *kind, availability, count in nodes.order_by(*kinds).values_list(*kinds, "availability").annotate(n=Count("pk")):
         counts.setdefault(tuple(kind), {})[availability] = count
-    return [
+    there = [
         Stock(cluster, shape, memory_gib, gpu_count, node_type, rdma, sum(found.values()), found.get(Availability.FREE, 0))
         for (cluster, shape, memory_gib, gpu_count, node_type, rdma), found in counts.items()
     ]
+    known = {(kind.cluster, kind.shape) for kind in there}
+    return there + [kind for kind in _to_order(slice_) if (kind.cluster, kind.shape) not in known]
+
+
+def _to_order(slice_: Slice | None) -> list[Stock]:
+    """Kinds that it may order; none is there yet."""
+    if slice_ is None or not slice_.may_order:
+        return []
+    rows = supplies_of(slice_).filter(shape__in=slice_.shapes) if slice_.shapes else supplies_of(slice_)
+    return [Stock(s.cluster.name, s.shape, s.gpu_memory_gib, s.gpus_per_node, "", False, 0, 0) for s in rows.select_related("cluster")]
 
 
 def shapes_in(stock: Iterable[Stock]) -> list[ShapeStock]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from uuid import UUID
 
 from django.urls import reverse
@@ -17,7 +18,8 @@ from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.borrowing import borrowers_among
 from gpr.explaining import Told, explain_gprs
-from gpr.models import ENDED, Gpr, GprState, PromiseMove
+from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
+from gpr.orders import orders_under
 from gpr.planner.plan import Cause
 from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to, queue_positions
 from inventory.models import Reservation, ReservationState, StepResult
@@ -79,12 +81,22 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Coming:
+    """Nodes that its start waits for, ordered together."""
+
+    text: str
+    expected_at: datetime
+    is_late: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Why:
-    """Why it starts when it does, whom it waits for, and how its promise moved."""
+    """Why it starts when it does, what and whom it waits for, and how its promise moved."""
 
     title: str
     sentence: str
     again: str  # of one that has run before: since when and why it waits again
+    coming: tuple[Coming, ...]
     blockers: tuple[tuple[str, str, datetime | None], ...]  # name, address, until
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
@@ -191,12 +203,21 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
         title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
         sentence=told.sentence if told else _why_plain(gpr, request),
         again=waits_again(gpr, request),
+        coming=tuple(_coming(promise, request)) if gpr.state == S.QUEUED else (),
         blockers=tuple((each.name, reverse("gpr", args=[each.id]) if each.id else "", each.until) for each in blockers),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,
         promised_at=promise.promised_start_at if promise else None,
         moves=tuple(Move(move.at, move.old_start_at, move.new_start_at, _cause(move, names)) for move in moves),
     )
+
+
+def _coming(promise: Promise | None, request: PageRequest) -> Iterable[Coming]:
+    """From which supply is nobody's secret: offers named it."""
+    for (name, expected_at), orders in groupby(orders_under(promise), key=lambda order: (order.supply.name, order.expected_at)):
+        is_late = request.now >= expected_at
+        what = f"{words.plural(len(list(orders)), 'node')} ordered from {name}"
+        yield Coming(f"{what}, late since" if is_late else f"{what}, expected", expected_at, is_late)
 
 
 def _why_plain(gpr: Gpr, request: PageRequest) -> str:

@@ -25,7 +25,7 @@ from portal_user.as_api import change_body, creation_body
 from portal_user.forms import GprForm
 from portal_user.pages.capacity import Stock
 
-SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock", "Evictions": "arrow-back-up"}
+SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock", "Evictions": "arrow-back-up", "Ordered nodes": "truck-delivery"}
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 5760, 10_080, 20_160, 43_200, 131_040, 600_000))
 STRIP_PX = 26
 SOONER_S = 60
@@ -149,7 +149,7 @@ class _Drawing:
         return entry_allowance() + timedelta(seconds=max(self.form.cleaned_data["duration"] - had_s, 1))
 
     def _offer(self, number: int, each: Estimate, chosen: Estimate | None, axis: Axis) -> OfferRow:
-        supply = "Evictions" if each.supply == RECLAIM else "Free nodes" if each.wait_s == 0 else "Planned end"
+        supply = _supply(each)
         return OfferRow(
             # The soonest is not held to its cluster: it may start elsewhere, if that comes first.
             value=_value(each) if number else "",
@@ -158,7 +158,7 @@ class _Drawing:
             start_at=each.start_at,
             strip=strip_of(self._box(each.start_at, self._length, each.promised_start_at), axis, height=STRIP_PX),
             why=each.explanation.sentence,
-            supply=supply,
+            supply=f"{supply}, {words.duration(each.order.lead_time_s)} lead" if each.order else supply,
             supply_icon=SUPPLY_ICONS[supply],
             promised_at=each.promised_start_at,
             is_checked=each is chosen if chosen else number == 0,
@@ -185,7 +185,7 @@ class _Drawing:
                 instead_of=instead_of,
                 start_at=other.start_at,
                 strip=strip_of(self._box(other.start_at, length), axis, height=STRIP_PX),
-                why=f"On {other.cluster}, {other.shape}: {words.duration(sooner_s)} sooner.",
+                why=f"On {other.cluster}, {other.shape}: {words.duration(sooner_s)} sooner{', on ordered nodes' if other.order else ''}.",
                 field_id=field_id,
                 field_value=value,
             )
@@ -252,6 +252,13 @@ def _faults(form: GprForm) -> Iterable[str]:
     for name, texts in form.errors.items():
         label, text = form.fields[name].label if name in form.fields else "", " ".join(map(str, texts))
         yield f"{label}: {text}" if label else text
+
+
+def _supply(each: Estimate) -> str:
+    """Where its GPUs come from, as its tag says."""
+    if each.order:
+        return "Ordered nodes"
+    return "Evictions" if each.supply == RECLAIM else "Free nodes" if each.wait_s == 0 else "Planned end"
 
 
 def _value(each: Estimate) -> str:

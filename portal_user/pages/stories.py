@@ -26,6 +26,7 @@ CAUSE_WORDS = {
     Cause.QUOTA: "its workspace or project may hold no more GPUs then",
     Cause.ADMIN: "an administrator moved it, or another before it",
     Cause.PRIORITY: "a request of much higher priority came",
+    Cause.SUPPLY: "nodes that were ordered for it did not come",
 }
 STRICT_ENDS = {
     EndReason.EXPIRED: "Ran its full window",

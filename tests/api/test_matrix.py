@@ -75,6 +75,9 @@ DAILY = {"first_start_at": SOON.isoformat(), "rule": "daily", "count": 2}
 ROOM = {"shape": SHAPE, "nodes": 1, "starts_at": SOON.isoformat(), "duration_s": 3600}
 MAINTENANCE = {"cluster": "aurora", "starts_at": SOON.isoformat(), "ends_at": (SOON + timedelta(hours=1)).isoformat(), "reason": "Disks."}
 
+SUPPLY = {"cluster": "aurora", "name": "spot", "kind": "NODE_POOL", "shape": SHAPE, "gpus_per_node": 8, "gpu_memory_gib": 80}
+SUPPLY |= {"node_count": 2, "lead_time_s": 1200, "gain_s": "10m"}
+
 
 def asking(*args: Any) -> Gpr:
     return factories.gpr(*args, priority=300)
@@ -143,6 +146,14 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "maintenance/preview/"): Row(for_admin(200), MAINTENANCE),
     ("GET", "maintenance/<ref>/"): Row(SEE_SHARED),
     ("DELETE", "maintenance/<ref>/"): Row(for_admin(204)),
+    ("GET", "supplies/"): Row(for_admin(200)),
+    ("POST", "supplies/"): Row(for_admin(201), SUPPLY),
+    ("GET", "supplies/<ref>/"): Row(for_admin(200)),
+    ("PATCH", "supplies/<ref>/"): Row(for_admin(200), {"is_enabled": False}),
+    ("GET", "supply-orders/"): Row(for_admin(200)),
+    ("GET", "supply-orders/<pk>/"): Row(for_admin(200)),
+    ("POST", "supply-orders/<pk>/cancel/"): Row(for_admin(200), {"why": "Too dear."}),
+    ("POST", "supply-orders/<pk>/fail/"): Row(for_admin(200), {"why": "No stock."}),
     ("GET", "events/"): Row(LIST),
     ("GET", "tokens/"): Row(LIST),
     ("POST", "tokens/"): Row(for_oneself(201), {"name": "new", "scopes": ["read"]}),
@@ -202,8 +213,10 @@ def place(world: World) -> dict[str, str]:
     asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=later, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
     series = series_create(actor=world.people.owner, ask=asked, now=db_now())
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
+    supply = factories.supply(world.cluster)
     names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
-    return {**names, "tokens": str(token.pk), "maintenance": str(closed.pk), "booking-series": str(series.pk)}
+    names |= {"supplies": supply.name, "tokens": str(token.pk)}
+    return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 
 @pytest.fixture
@@ -242,6 +255,8 @@ def test_each_persona_gets_the_answer_of_the_table(
     held = factories.held(gpr)
     kind = template.split("/", maxsplit=1)[0]
     pk = place["quota"] if kind == "quotas" else str(gpr.pk)
+    if kind == "supply-orders":
+        pk = str(factories.supply_order(world.cluster, gpr).pk)
     refs = {**place, "pk": pk, "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
     body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from egs.clock import db_now
 from gpr.models import BookingSeries, PromiseMove, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
-from inventory.models import MaintenanceWindow, StepResult
+from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
 from slices.models import Quota
 from slices.services import namespace_bind
@@ -39,6 +39,7 @@ QUIET = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+OF_ID: dict[str, Any] = {"quotas": Quota, "supply-orders": SupplyOrder}
 REFS = {"projects": "canary-project", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0", "tokens": "test"}
 
 
@@ -72,6 +73,7 @@ def gpr_id(world: World) -> str:
         reservation=row, step="drain", attempt=1, outcome=Outcome.OK, started_at=now, ended_at=now, log="log", evidence={"gpus": 8}
     )
     Quota.objects.create(slice=world.slice, shape=SHAPE, guaranteed_gpus=8, most_gpus=12, created_at=now)
+    factories.supply_order(world.cluster, waiting)
     _announce_and_book(world)
     return str(waiting.pk)
 
@@ -92,10 +94,11 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     headers = {"Authorization": f"Bearer {factories.token(world.people.admin)}"}
     places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train"}
     refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
+    refs["supplies"] = str(Supply.objects.get().pk)
     for found in schema.get_all_operations():
         operation = found.ok()
         kind = operation.path.split("/")[3]
-        own = {"id": str(Quota.objects.get().pk)} if kind == "quotas" else {}
+        own = {"id": str(OF_ID[kind].objects.get().pk)} if kind in OF_ID else {}
         exercise(operation, mode, headers, {**places, **own, "ref": refs.get(kind, "")})
 
 

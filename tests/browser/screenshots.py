@@ -49,6 +49,11 @@ ADMIN_PAGES = {
     "clusters": "/admin/clusters/",
     "maintenance": "/admin/maintenance/",
     "maintenance-announce": "/admin/maintenance/announce/?{announced}",
+    "supplies": "/admin/supplies/",
+    "supply-add": "/admin/supplies/create/",
+    "supply-order-cancel": "/admin/supplies/orders/{order}/cancel/",
+    "gpr-ordered": "/gprs/{ordered}/",
+    "create-ordered": "/workspaces/robots/create/?from={ordered}",
     "quotas": "/admin/quotas/",
     "quota-give": "/admin/quotas/create/",
     "evictions": "/admin/evictions/",
@@ -140,7 +145,7 @@ def _work(api: Api) -> dict[str, str]:
     wait_for("ACTIVE", lambda: state(active, "ACTIVE"), within_s=START_S)
     node = api.get("/nodes/")["results"][0]["id"]
     ids = {"ended": ended, "active": active, "waiting": waiting, "asking": asking, "node": str(node)}
-    return {**ids, **_ahead(api, ask)}
+    return {**ids, **_ahead(api, ask), **_orders(api, ask)}
 
 
 def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:
@@ -157,6 +162,19 @@ def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:
     typed = {"starts_at": f"{soon:%Y-%m-%dT%H:%M}", "ends_at": f"{soon + timedelta(hours=6):%Y-%m-%dT%H:%M}", "reason": "Firmware"}
     wanted = {"shape": "H100-80GB", "nodes": 2, "starts_at": typed["starts_at"], "duration": "4 h", "priority": 101}
     return {"booked": booked, "announced": urlencode({"cluster": cluster, "node": "", **typed}), "wanted": urlencode(wanted)}
+
+
+def _orders(api: Api, ask: Callable[..., str]) -> dict[str, str]:
+    """Supplies, and a request that waits for nodes of one."""
+    clusters = [cluster["name"] for cluster in api.get("/clusters/")["results"]]
+    nodes = {"shape": "H100-80GB", "gpus_per_node": 8, "gpu_memory_gib": 80, "node_count": 4, "lead_time_s": "20m", "gain_s": "10m"}
+    api.post("/supplies/", {"cluster": clusters[0], "name": "reserve-pool", "kind": "NODE_POOL", **nodes})
+    off = {"lead_time_s": "2m", "node_count": 1, "is_enabled": False}
+    api.post("/supplies/", {"cluster": clusters[-1], "name": "cdi-chassis", "kind": "ATTACH", **nodes, **off})
+    api.post("/slices/", {"name": "robots", "project": "perception", "clusters": clusters})
+    api.raw("PATCH", "/slices/robots/", {"may_order": True})
+    ordered = ask("grasp-policy", "robots", nodes=2, duration_s=2 * HOUR)
+    return {"ordered": ordered, "order": api.get("/supply-orders/")["results"][0]["id"]}
 
 
 def _booked(at: datetime) -> dict[str, object]:

@@ -41,6 +41,7 @@ PARTS = {
     "admin-defragmentation": ["rows"],
     "admin-schedule": ["head", "aurora"],
     "admin-maintenance": ["rows"],
+    "admin-supplies": ["rows"],
 }
 POST_ONLY = {"gpr-offers"}
 
@@ -68,6 +69,10 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=[series(house).pk])
     if name == "admin-maintenance-cancel":
         return reverse(name, args=[maintenance(house).pk])
+    if name.startswith("admin-supply-order-"):
+        return reverse(name, args=[factories.supply_order(house.cluster, house.waits).pk])
+    if name.startswith("admin-supply") and name != "admin-supply-create":
+        return reverse(name, args=[factories.supply(house.cluster).pk])
     if name in {"admin-quota", "admin-quota-delete"}:
         return reverse(name, args=[quota_create(owner=house.slice, shape=SHAPE, change={}, actor=None, now=db_now()).pk])
     pattern = next(page for page in PAGES if page.name == name).pattern

@@ -1,0 +1,40 @@
+"""What a plan orders, and what waits for orders."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from gpr.models import Promise
+from gpr.planner.plan import Plan
+from gpr.snapshot import Loaded, at
+from gpr.supplies import POOL_PREFIX
+from inventory.models import SupplyOrder, SupplyOrderState
+from inventory.services.supplies import NewOrder, orders_drop, orders_place
+
+
+def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:
+    """Order what slots of this plan stand on, and cancel what none stands on any more. The caller holds the witness."""
+    books = loaded.places.books
+    if not books.supplies:
+        return
+    slots = sorted(((p.slot, loaded.gprs[p.id]) for p in made.placements if p.slot is not None), key=lambda pair: pair[0].start_s)
+    supply_of = {
+        id_: supply.id for supply in (pool.supply for pool in loaded.snapshot.pools) if supply is not None for id_ in supply.unordered
+    }
+    wanted: dict[str, NewOrder] = {}
+    for slot, gpr in slots:
+        for id_ in slot.nodes if supply_of else ():
+            if id_ in supply_of and id_ not in wanted:
+                wanted[id_] = NewOrder(UUID(id_), UUID(supply_of[id_]), gpr.pk, gpr.name, gpr.slice_id, at(slot.start_s))
+    stood_on = {id_ for slot, _ in slots for id_ in slot.nodes}
+    orders_drop(orders=[order for order in books.open_orders if str(order.pk) not in stood_on], now=now)
+    orders_place(orders=list(wanted.values()), ordered_at=at(made.now_s), now=now)
+
+
+def orders_under(promise: Promise | None) -> list[SupplyOrder]:
+    """Those that are to come, of the nodes that a slot stands on; no query where it stands on nodes that are there."""
+    if promise is None or not promise.slot_pool.startswith(POOL_PREFIX):
+        return []
+    rows = SupplyOrder.objects.filter(pk__in=promise.slot_nodes, state=SupplyOrderState.ORDERED).select_related("supply")
+    return list(rows.order_by("supply__name", "expected_at", "pk"))

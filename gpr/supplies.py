@@ -1,0 +1,135 @@
+"""What the planner is told of supplies: which nodes are ordered, which could be, and which have come.
+
+A slot that stands on ordered nodes names the orders. When a node has come, the loader reads its order's id as the node's: nothing stored
+has to change, so it makes no difference whether a plan was being made meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from django.db.models import Count, Max, Q
+
+from gpr.models import GprState, Promise
+from gpr.planner.snapshot import Node, Pool, Window
+from gpr.planner.snapshot import Supply as PlannerSupply
+from inventory.models import Supply, SupplyOrder, SupplyOrderState
+from inventory.selectors import cluster_is_open
+
+# A supply whose order failed is not asked again for so long: what could not be had a moment ago cannot be had now either.
+REST: Final = timedelta(minutes=15)
+# Of the ids of their pools; no cluster is called so.
+POOL_PREFIX: Final = "+supply/"
+
+
+@dataclass(frozen=True, slots=True)
+class SupplyBooks:
+    """As of one moment. `node_of`: by the id of an order whose node is there, that node's; `there`: these nodes by supply.
+
+    `kept`: by node, the pool of the supply that it came from, while slots stand there on nodes that are still to come. `due`: by order or
+    by node that has come but was never ready, how long it is closed. `refused`: (GPR, supply) for which an administrator canceled an order.
+    """
+
+    supplies: tuple[Supply, ...] = ()
+    open_orders: tuple[SupplyOrder, ...] = ()
+    node_of: Mapping[str, str] = field(default_factory=dict)
+    there: Mapping[UUID, frozenset[UUID]] = field(default_factory=dict)
+    kept: Mapping[UUID, str] = field(default_factory=dict)
+    due: Mapping[str, Window] = field(default_factory=dict)
+    refused: frozenset[tuple[UUID, UUID]] = frozenset()
+
+    def nodes_of(self, slot_nodes: Iterable[str]) -> tuple[str, ...]:
+        """As they are called now."""
+        return tuple(self.node_of.get(id_, id_) for id_ in slot_nodes)
+
+
+def pool_id(supply_id: UUID | str) -> str:
+    return f"{POOL_PREFIX}{supply_id}"
+
+
+def supplies_load(promises: Iterable[Promise], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
+    """One query where there are no supplies, else three."""
+    failed_at = Max("orders__ended_at", filter=Q(orders__state=SupplyOrderState.FAILED))
+    rows: Any = Supply.objects.select_related("cluster__agent").annotate(order_count=Count("orders"), failed_at=failed_at)
+    supplies = tuple(rows.order_by("pk"))
+    if not supplies:
+        return SupplyBooks()
+    is_alive = Q(state=SupplyOrderState.ORDERED) | Q(state=SupplyOrderState.ARRIVED, node__gone_at=None)
+    orders = list(SupplyOrder.objects.filter(is_alive).select_related("supply", "gpr", "node").order_by("expected_at", "pk"))
+    open_orders = tuple(order for order in orders if order.state == SupplyOrderState.ORDERED)
+    node_of = {str(order.pk): str(order.node_id) for order in orders if order.node_id is not None}
+    due = {str(order.pk): _due(order, now_s, grace_s) for order in open_orders}
+    # Of those that have come: never used, so that what is not ready yet has not been ready before.
+    due |= {str(order.node_id): _due(order, now_s, grace_s) for order in orders if order.node is not None and order.node.epoch == 0}
+    refused = SupplyOrder.objects.filter(state=SupplyOrderState.CANCELED, ended_by__isnull=False, gpr__state=GprState.QUEUED)
+    return SupplyBooks(
+        supplies=supplies,
+        open_orders=open_orders,
+        node_of=node_of,
+        there={s.pk: frozenset(o.node_id for o in orders if o.node_id is not None and o.supply_id == s.pk) for s in supplies},
+        kept=_kept(promises, orders, node_of),
+        due=due,
+        refused=frozenset(refused.values_list("gpr", "supply")),
+    )
+
+
+def supply_pools(books: SupplyBooks, arrived: Mapping[str, list[Node]], closures: Mapping[UUID, list[Window]], now: datetime) -> list[Pool]:
+    """One for each supply: nodes that have come but are kept there (`arrived`, by pool), that are ordered, and that could be."""
+    pools = []
+    for supply in books.supplies:
+        orders = [order for order in books.open_orders if order.supply_id == supply.pk]
+        closed = tuple(closures[supply.cluster_id])
+        ordered = (Node(str(order.pk), supply.gpus_per_node, (books.due[str(order.pk)], *closed)) for order in orders)
+        unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, books, now)]
+        growth = PlannerSupply(str(supply.pk), supply.lead_time_s, supply.gain_s, frozenset(node.id for node in unordered))
+        nodes = (*arrived.get(pool_id(supply.pk), ()), *ordered, *unordered)
+        pools.append(Pool(pool_id(supply.pk), supply.cluster.name, supply.shape, nodes, growth))
+    return pools
+
+
+def _due(order: SupplyOrder, now_s: int, grace_s: int) -> Window:
+    """Closed until it is expected. Once that is over, until the next multiple of the grace: as a box that is not given back in time."""
+    expected_s = math.floor(order.expected_at.timestamp())
+    if expected_s > now_s:
+        return Window(now_s, expected_s, order=str(order.pk))
+    late_until_s = expected_s + grace_s * ((now_s - expected_s) // grace_s + 1)
+    return Window(now_s, late_until_s, order=str(order.pk), is_late=True)
+
+
+def _kept(promises: Iterable[Promise], orders: Iterable[SupplyOrder], node_of: Mapping[str, str]) -> dict[UUID, str]:
+    """A box stands in one pool: so nodes that have come stay in the supply's while a slot there needs others that have not.
+
+    And those that share nodes with such a slot, and so on.
+    """
+    alike = {str(o.node_id): (o.node.node_type, o.node.gpu_memory_gib, o.node.rdma) for o in orders if o.node is not None}
+    slots: dict[str, list[set[str]]] = defaultdict(list)
+    for promise in promises:
+        if promise.slot_pool.startswith(POOL_PREFIX):
+            slots[promise.slot_pool].append({node_of.get(id_, id_) for id_ in promise.slot_nodes})
+    kept: dict[UUID, str] = {}
+    for pool, sets in slots.items():
+        tied: set[str] = set()
+        grows = True
+        while grows:
+            loose = [nodes for nodes in sets if not nodes <= tied]
+            torn = [n for n in loose if n & tied or not n <= alike.keys() or len({alike[id_] for id_ in n}) > 1]
+            tied |= set().union(*torn)
+            grows = bool(torn)
+        kept |= {UUID(id_): pool for id_ in tied if id_ in alike}
+    return kept
+
+
+def _ids_to_order(supply: Any, books: SupplyBooks, now: datetime) -> list[str]:
+    """Of nodes that could be ordered now; the same until something is ordered."""
+    own = [order for order in books.open_orders if order.supply_id == supply.pk]
+    rests = supply.failed_at is not None and now < supply.failed_at + REST
+    if rests or not supply.is_enabled or not cluster_is_open(supply.cluster, now) or any(order.is_late(now) for order in own):
+        return []
+    left_count = max(supply.node_count - len(own) - len(books.there[supply.pk]), 0)
+    return [str(uuid5(supply.pk, f"{supply.order_count}/{i}")) for i in range(left_count)]

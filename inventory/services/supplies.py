@@ -1,0 +1,227 @@
+"""Supplies: more nodes that a cluster can have some time after they are ordered; and the orders, one for each node.
+
+Lives here: what administrators say of supplies, and what becomes of an order. Must not live here: when something is ordered, and for whom
+(the planner's), or making a node pool grow: whoever does that reads the orders (docs/supplies.md).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypedDict
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+
+from accounts.models import User
+from egs.errors import Conflict, IllegalTransition, InvalidInput
+from egs.words import duration_exact, number, plural, utc
+from inventory.models import (
+    SUPPLY_GAIN_MAX_S,
+    SUPPLY_GPUS_MAX,
+    SUPPLY_LEAD_MAX_S,
+    SUPPLY_NODES_MAX,
+    Cluster,
+    Node,
+    Supply,
+    SupplyKind,
+    SupplyOrder,
+    SupplyOrderState,
+)
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+
+MEMORY_MAX_GIB = 100_000
+ORDER_WHY_MAX_CHARS = 200
+
+
+class SupplyChange(TypedDict, total=False):
+    """What is left out stays as it is. What comes (kind, shape, GPUs) cannot change: orders were made for it."""
+
+    name: str
+    node_count: int
+    lead_time_s: int
+    gain_s: int
+    is_enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewOrder:
+    """One node, as the plan wants it. `id` is the node's in the plan."""
+
+    id: UUID
+    supply_id: UUID
+    gpr_id: UUID
+    gpr_name: str
+    slice_id: UUID
+    expected_at: datetime
+
+
+@transaction.atomic
+def supply_create(*, supply: Supply, actor: User, now: datetime) -> Supply:
+    """Store this new one. Raises InvalidInput for what cannot be, Conflict where the cluster has one of that name."""
+    _check(supply)
+    supply.created_at = now
+    _save(supply, is_new=True)
+    _tell_supply(supply, "created", f"Supply {supply.name} of cluster {supply.cluster.name} was added: {terms(supply)}.", actor, now)
+    return supply
+
+
+@transaction.atomic
+def supply_change(*, supply: Supply, change: SupplyChange, actor: User, now: datetime, why: str = "") -> Supply:
+    """For what is ordered from now on: orders that were made stand. Errors as in `supply_create`."""
+    found = Supply.objects.select_for_update().select_related("cluster").get(pk=supply.pk)
+    old = (found.name, terms(found))
+    for name, value in change.items():
+        setattr(found, name, value)
+    if (found.name, terms(found)) == old:
+        return found
+    _check(found)
+    _save(found, is_new=False)
+    because = f" Reason: {why}" if why else ""
+    text = f"Supply {found.name} of cluster {found.cluster.name} was changed: {terms(found)}; before it was {old[1]}.{because}"
+    _tell_supply(found, "changed", text, actor, now)
+    return found
+
+
+def terms(supply: Supply) -> str:
+    """`4 nodes of 8 x H100-80GB, 20 min lead, for a gain of 10 min`."""
+    nodes = f"{plural(supply.node_count, 'node')} of {supply.gpus_per_node} x {supply.shape}"
+    off = "" if supply.is_enabled else ", disabled"
+    return f"{nodes}, {duration_exact(supply.lead_time_s)} lead, for a gain of {duration_exact(supply.gain_s)}{off}"
+
+
+@transaction.atomic
+def orders_place(*, orders: Sequence[NewOrder], ordered_at: datetime, now: datetime) -> None:
+    """The caller stores slots on them in the same transaction."""
+    if not orders:
+        return
+    SupplyOrder.objects.bulk_create(
+        SupplyOrder(pk=o.id, supply_id=o.supply_id, gpr_id=o.gpr_id, ordered_at=ordered_at, expected_at=o.expected_at) for o in orders
+    )
+    groups: dict[tuple[UUID, UUID, datetime], list[NewOrder]] = defaultdict(list)
+    for order in orders:
+        groups[order.supply_id, order.gpr_id, order.expected_at].append(order)
+    supplies = Supply.objects.select_related("cluster").in_bulk({order.supply_id for order in orders})
+    for alike in groups.values():
+        first, supply = alike[0], supplies[alike[0].supply_id]
+        what = f"{plural(len(alike), 'node')} of {supply.gpus_per_node} x {supply.shape}"
+        event_record(
+            kind="supply.ordered",
+            message=f"{what} ordered from {supply.name} for {first.gpr_name}, expected {utc(first.expected_at)}.",
+            at=now,
+            gpr_id=first.gpr_id,
+            slice_id=first.slice_id,
+            cluster_id=supply.cluster_id,
+            data={"supply": str(supply.pk), "orders": [str(order.id) for order in alike]},
+        )
+
+
+@transaction.atomic
+def orders_drop(*, orders: Iterable[SupplyOrder], now: datetime) -> None:
+    """Cancel these, as far as they are still open: no slot stands on them any more."""
+    for order in orders:
+        _end(order, SupplyOrderState.CANCELED, None, "Nothing is planned on it any more.", now)
+
+
+@transaction.atomic
+def order_cancel(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
+    """By an administrator: nothing more is ordered from this supply for whom it was. Raises IllegalTransition when it is not open."""
+    _end_or_refuse(order, SupplyOrderState.CANCELED, actor, why, now)
+
+
+@transaction.atomic
+def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
+    """It will not come: nothing is ordered from this supply for a while. Raises IllegalTransition when it is not open."""
+    _end_or_refuse(order, SupplyOrderState.FAILED, actor, why, now)
+
+
+def orders_fulfil(*, cluster: Cluster, nodes: Iterable[Node], kinds: Collection[SupplyKind], now: datetime) -> None:
+    """Nodes whose GPUs have just come: each fulfils the order for such a node that is expected first. The caller holds their rows."""
+    for node in nodes:
+        alike = {"shape": node.shape, "gpus_per_node": node.gpu_count, "gpu_memory_gib__lte": node.gpu_memory_gib}
+        for order in _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=kinds, **alike)):
+            # Another may have ended it since: then the next one.
+            rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
+            if rows.update(state=SupplyOrderState.ARRIVED, node=node, ended_at=now):
+                text = f"Node {node.name}, ordered from {order.supply.name} for {order.gpr.name}, has come."
+                _tell_order(order, "order_arrived", text, None, now, node_id=node.pk)
+                break
+
+
+def _open() -> QuerySet[SupplyOrder]:
+    rows = SupplyOrder.objects.filter(state=SupplyOrderState.ORDERED).select_related("supply__cluster", "gpr")
+    return rows.order_by("expected_at", "ordered_at", "pk")
+
+
+def _end_or_refuse(order: SupplyOrder, to: SupplyOrderState, actor: User, why: str, now: datetime) -> None:
+    if not _end(order, to, actor, why, now):
+        order.refresh_from_db()
+        raise IllegalTransition(f"This order is not open any more: it is {order.get_state_display().lower()}.", state=order.state)
+
+
+def _end(order: SupplyOrder, to: SupplyOrderState, actor: User | None, why: str, now: datetime) -> bool:
+    """False when it was not open any more."""
+    rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
+    if not rows.update(state=to, ended_at=now, ended_by=actor, why=why[:ORDER_WHY_MAX_CHARS]):
+        return False
+    verb = "was canceled" if to == SupplyOrderState.CANCELED else "failed"
+    text = f"The order of a node from {order.supply.name} for {order.gpr.name} {verb}: {why}"
+    _tell_order(order, "order_canceled" if to == SupplyOrderState.CANCELED else "order_failed", text, actor, now)
+    return True
+
+
+def _check(supply: Supply) -> None:
+    """Raises InvalidInput with every fault."""
+    errors: dict[str, list[str]] = {}
+    for field, least, most, say in [
+        ("node_count", 1, SUPPLY_NODES_MAX, number),
+        ("gpus_per_node", 1, SUPPLY_GPUS_MAX, number),
+        ("gpu_memory_gib", 1, MEMORY_MAX_GIB, number),
+        ("lead_time_s", 1, SUPPLY_LEAD_MAX_S, duration_exact),
+        ("gain_s", 0, SUPPLY_GAIN_MAX_S, duration_exact),
+    ]:
+        if not least <= getattr(supply, field) <= most:
+            errors[field] = [f"Must be from {say(least)} to {say(most)}."]
+    for field in ("name", "shape"):
+        if not 0 < len(getattr(supply, field).strip()) <= 63:
+            errors[field] = ["Must have 1 to 63 characters."]
+    if supply.kind not in SupplyKind.values:
+        errors["kind"] = [f"Must be one of {', '.join(SupplyKind.values)}."]
+    if errors:
+        raise InvalidInput(errors)
+
+
+def _save(supply: Supply, *, is_new: bool) -> None:
+    try:
+        with transaction.atomic():
+            supply.save(force_insert=is_new)
+    except IntegrityError:
+        taken = f"Cluster {supply.cluster.name} has a supply named {supply.name} already; upper and lower case count as the same."
+        raise Conflict(f"{taken} Choose another name.") from None
+
+
+def _tell_supply(supply: Supply, verb: str, text: str, actor: User, now: datetime) -> None:
+    event_record(kind=f"supply.{verb}", message=text, at=now, actor=actor, cluster_id=supply.cluster_id, data={"supply": str(supply.pk)})
+    hint(TICK)
+
+
+def _tell_order(order: SupplyOrder, verb: str, text: str, actor: User | None, now: datetime, node_id: UUID | None = None) -> None:
+    is_bad = verb == "order_failed"
+    event_record(
+        kind=f"supply.{verb}",
+        message=text,
+        at=now,
+        actor=actor,
+        severity=Severity.WARNING if is_bad else Severity.INFO,
+        gpr_id=order.gpr_id,
+        slice_id=order.gpr.slice_id,
+        cluster_id=order.supply.cluster_id,
+        node_id=node_id,
+        data={"supply": str(order.supply_id), "orders": [str(order.pk)]},
+    )
+    hint(TICK)

@@ -1,0 +1,170 @@
+"""Supplies: the list with its orders, adding and changing a supply, and ending an order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from egs.errors import EgsError, InvalidInput
+from egs.pages import words
+from egs.pages.access import PageRequest, admin_only, needs_write
+from egs.pages.asking import UNPROCESSABLE
+from egs.pages.refusals import refusal_of
+from egs.pages.toasts import done
+from inventory.models import Supply
+from inventory.selectors import cluster_for, clusters_visible_to, supply_for, supply_order_for
+from inventory.services.supplies import SupplyChange, order_cancel, order_fail, supply_change, supply_create, terms
+from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm
+from portal_admin.pages.nav import admin_shell
+from portal_admin.pages.question import Question
+from portal_admin.pages.supplies import SuppliesPage
+from portal_admin.views.asking import ask
+
+RULES = (
+    "Nodes are ordered for requests of workspaces that may order, where they start sooner by the gain at least. "
+    "EGS keeps the list of orders; whoever makes the nodes come reads it by the API."
+)
+SPANS = {"lead_time": "lead_time_s", "gain": "gain_s"}  # fields of forms, and what services call them
+
+
+@require_GET
+@admin_only
+def supplies(request: PageRequest) -> HttpResponse:
+    """`?part=rows` as a fragment."""
+    page = SuppliesPage.build(request)
+    template = "admin/supply_rows.html" if request.GET.get("part") == "rows" else "admin/supplies.html"
+    return render(request, template, {"page": page, "shell": page.shell})
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def create(request: PageRequest) -> HttpResponse:
+    def make(cluster: str, **given: Any) -> str:
+        made = Supply(cluster=cluster_for(request.user, cluster), **_in_seconds(given))
+        return _told(supply_create(supply=made, actor=request.user, now=request.now))
+
+    names = clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
+    question = _question(request, SupplyForm(_sent(request), clusters=list(names)), "Add a supply", RULES, "Add supply")
+    return _decide(request, replace(question, url=reverse("admin-supply-create"), keep="Add nothing"), make)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def change(request: PageRequest, pk: UUID) -> HttpResponse:
+    supply = supply_for(request.user, str(pk))
+
+    def alter(why: str, **given: Any) -> str:
+        found = SupplyChange(**_in_seconds(given))  # type: ignore[typeddict-item]
+        return _told(supply_change(supply=supply, change=found, actor=request.user, now=request.now, why=why))
+
+    given = {"name": supply.name, "node_count": supply.node_count}
+    given |= {name: words.duration_exact(getattr(supply, field)) for name, field in SPANS.items()}
+    form = SupplyTermsForm(_sent(request), initial=given)
+    text = "It holds for what is ordered from now on; orders that were made stand."
+    question = _question(request, form, f"Change supply {supply.name} of {supply.cluster.name}?", text, "Change supply")
+    return _decide(request, replace(question, url=reverse("admin-supply", args=[pk])), alter)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def enable(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _switch(request, pk, "enable", "From now on nodes may be ordered from it again.", is_enabled=True)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def disable(request: PageRequest, pk: UUID) -> HttpResponse:
+    text = "Nothing more is ordered from it. Orders that were made stand: cancel them one by one, if they are to go."
+    return _switch(request, pk, "disable", text, is_enabled=False)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def cancel_order(request: PageRequest, pk: UUID) -> HttpResponse:
+    text = "Whoever was to start on it is planned elsewhere, and told why. From this supply nothing more is ordered for it."
+    return _end_order(request, pk, ("cancel", "Cancel {}?", "Cancel order", text, "The order is canceled"), order_cancel)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def fail_order(request: PageRequest, pk: UUID) -> HttpResponse:
+    text = "Whoever was to start on it is planned elsewhere, and told why. Nothing is ordered from the supply for the next 15 min."
+    return _end_order(request, pk, ("fail", "Mark {} as failed?", "Mark as failed", text, "The order is marked as failed"), order_fail)
+
+
+def _switch(request: PageRequest, pk: UUID, act: str, text: str, *, is_enabled: bool) -> HttpResponse:
+    supply = supply_for(request.user, str(pk))
+
+    def switch(why: str) -> str:
+        change = SupplyChange(is_enabled=is_enabled)
+        supply_change(supply=supply, change=change, actor=request.user, now=request.now, why=why)
+        return f"Supply {supply.name} is {act}d"
+
+    title, verb = f"{act.title()} supply {supply.name} of {supply.cluster.name}?", f"{act.title()} supply"
+    question = _question(request, OptionalReasonForm(_sent(request)), title, text, verb)
+    return _decide(request, replace(question, url=reverse(f"admin-supply-{act}", args=[pk]), is_plain=is_enabled), switch)
+
+
+def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, str], do: Callable[..., None]) -> HttpResponse:
+    act, title, verb, text, told = said
+    order = supply_order_for(request.user, pk)
+
+    def end(why: str) -> str:
+        do(order=order, actor=request.user, why=why, now=request.now)
+        return told
+
+    title = title.format(f"the order of a node from {order.supply.name} for {order.gpr.name}")
+    question = _question(request, ReasonForm(_sent(request)), title, text, verb)
+    url = reverse(f"admin-supply-order-{act}", args=[pk])
+    return _decide(request, replace(question, url=url, is_plain=False, keep="Keep the order"), end)
+
+
+def _sent(request: PageRequest) -> QueryDict | None:
+    return request.POST if request.method == "POST" else None
+
+
+def _question(request: PageRequest, form: forms.Form, title: str, text: str, verb: str) -> Question:
+    shell = admin_shell(request, page="supplies")
+    return Question(title, text, verb, url="", back_url=reverse("admin-supplies"), form=form, shell=shell, is_plain=True)
+
+
+def _decide(request: PageRequest, question: Question, do: Callable[..., str]) -> HttpResponse:
+    """Asked by GET; what was typed stays while it is refused."""
+    form = question.form
+    if not form.is_bound:
+        return ask(request, question)
+    if not form.is_valid():
+        return ask(request, question, status=UNPROCESSABLE)
+    try:
+        told = do(**form.cleaned_data)
+    except InvalidInput as error:
+        names = {field: name for name, field in SPANS.items()}
+        for field, texts in error.extra["errors"].items():
+            form.add_error(names.get(field, field), list(texts))
+        return ask(request, question, status=UNPROCESSABLE)
+    except EgsError as error:
+        refusal = refusal_of(error)
+        return ask(request, replace(question, refused=refusal.title, refused_why=refusal.detail), status=error.status)
+    return done(request, told, back_url=reverse("admin-supplies"), topics=("gpus", "queue"))
+
+
+def _in_seconds(given: dict[str, Any]) -> dict[str, Any]:
+    return {SPANS.get(name, name): value for name, value in given.items()}
+
+
+def _told(supply: Supply) -> str:
+    return f"Supply {supply.name}: {terms(supply)}"

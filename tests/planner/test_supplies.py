@@ -1,0 +1,185 @@
+"""Nodes that can be ordered: only for a start that is sooner by enough, and never at the cost of anybody else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpr.planner.engine import offers, plan
+from gpr.planner.plan import Cause, Plan, Reason
+from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window
+from gpr.planner.supplies import DRAWS_MOST
+from tests.planner.build import EITHER, moves, placements, pool, request, running, stand, starts
+from tests.planner.draw import POLICIES
+from tests.planner.oracle import problems
+from tests.planner.world import World
+
+LEAD_S, GAIN_S = 20, 10
+
+
+def growing(count: int = 2, *, gpus: int = 8, lead: int = LEAD_S, gain: int = GAIN_S, id: str = "s") -> Pool:
+    """Beside pool p: the same cluster and shape."""
+    nodes = tuple(Node(f"{id}{i}", gpus) for i in range(count))
+    return Pool(id, "cluster-p", "shape-p", nodes, Supply(f"supply-{id}", lead, gain, frozenset(node.id for node in nodes)))
+
+
+def asking(id: str, *, length: int = 100, count: int = 1, gpus: int = 0, earliest: int = 0) -> Request:
+    """May use pool p, and order in s."""
+    made = request(id, length=length, count=count, gpus=gpus, earliest=earliest, pools=("p", "s"))
+    return replace(made, orders=("s",), handicaps=(("s", GAIN_S),))
+
+
+def busy(*queue: Request, until: int = 1000, policy: Policy | None = None, grows: Pool | None = None) -> Snapshot:
+    """One node, taken until then."""
+    made = Snapshot(0, (pool(1), growing() if grows is None else grows), (running("x", "p0", end=until),), queue)
+    return made if policy is None else replace(made, policy=policy)
+
+
+@EITHER
+def test_whoever_gains_enough_stands_on_nodes_that_come_when_their_lead_time_is_over(policy: Policy) -> None:
+    (placed,) = plan(busy(asking("a"), policy=policy)).placements
+
+    assert (placed.slot, placed.promise_s, placed.starts_now) == (stand(LEAD_S, "s0", pool="s"), LEAD_S, False)
+    assert placed.explanation.reason == Reason.WAITS_FOR_ORDER
+
+
+@pytest.mark.parametrize(("until", "start"), [(LEAD_S + GAIN_S, LEAD_S), (LEAD_S + GAIN_S - 1, LEAD_S + GAIN_S - 1)])
+def test_it_is_drawn_on_for_the_gain_and_no_second_less(until: int, start: int) -> None:
+    assert starts(plan(busy(asking("a"), until=until))) == {"a": start}
+
+
+def test_what_starts_later_anyway_is_ordered_for_then() -> None:
+    (placed,) = plan(busy(asking("a", earliest=300))).placements
+
+    assert placed.slot == stand(300, "s0", pool="s")
+
+
+def test_parts_of_one_ordered_node_are_shared() -> None:
+    made = plan(busy(asking("a", gpus=4), asking("b", gpus=4), asking("c", gpus=4), grows=growing(1)))
+
+    assert starts(made) == {"a": LEAD_S, "b": LEAD_S, "c": LEAD_S + 100}
+
+
+def test_those_who_have_no_other_place_come_first_and_stand_behind_each_other() -> None:
+    only = [replace(asking(f"o{i}", length=500), pools=("s",), handicaps=()) for i in range(2)]
+
+    made = plan(busy(asking("a"), *only, grows=growing(1)))
+
+    assert starts(made) == {"o0": LEAD_S, "o1": LEAD_S + 500, "a": 1000}
+
+
+def test_what_nobody_ordered_yet_holds_nobody_who_may_not_order() -> None:
+    """A pool that can grow among its pools is not enough: neither a newcomer, nor one whose node is gone, is put there."""
+    plain = replace(asking("a"), orders=())
+    lost = replace(asking("b"), orders=(), slot=stand(5, "gone"), promise_s=5)
+
+    assert starts(plan(busy(plain, lost))) == {"b": 1000, "a": 1100}
+
+
+@EITHER
+def test_nodes_that_do_not_come_move_the_slot_with_the_cause(policy: Policy) -> None:
+    ordered = Pool("s", "cluster-p", "shape-p", (Node("s0", 8, (Window(0, 60, order="s0", is_late=True),)),), Supply("supply-s", LEAD_S))
+    waits = replace(asking("a"), slot=stand(0, "s0", pool="s"), promise_s=0)
+    late = busy(waits, grows=ordered, policy=replace(policy, overrun_grace_s=60))
+
+    assert {id_: (move.cause, move.cause_id, move.new_s) for id_, move in moves(late).items()} == {"a": (Cause.SUPPLY, "s0", 60)}
+
+    canceled = busy(waits, grows=replace(ordered, nodes=()))
+    assert {id_: (move.cause, move.cause_id, move.new_s) for id_, move in moves(canceled).items()} == {"a": (Cause.SUPPLY, "s0", 1000)}
+
+
+def test_an_offer_says_what_would_be_ordered_and_of_the_rest_what_is_there() -> None:
+    found = offers(busy(), asking("a"))
+
+    assert [(offer.pool, offer.start_s, offer.promise_s, offer.supply) for offer in found] == [
+        ("s", LEAD_S, LEAD_S, "supply-s"),
+        ("p", 1000, 1000, ""),
+    ]
+    assert [offer.supply for offer in offers(busy(until=25), asking("a"))] == [""]
+
+
+@dataclass
+class GrowingWorld(World):
+    """Pool s can grow: what a plan stands on is ordered, and comes when it was to, or before."""
+
+    expected_s: dict[str, int] = field(default_factory=dict)
+    arrived: list[str] = field(default_factory=list)
+    lead_s: int = 5
+    gain_s: int = 3
+
+    def submit(self) -> Request:
+        new = super().submit()
+        if self.dice.random() < 0.6:
+            pools = (*new.pools, "s")
+            new = replace(new, pools=pools, orders=("s",), handicaps=(("s", self.gain_s),))
+            self.queue = (*self.queue[:-1], new)
+        return new
+
+    def snapshot(self) -> Snapshot:
+        for id_, expected_s in list(self.expected_s.items()):
+            if expected_s <= self.now_s or self.dice.random() < 0.05:
+                del self.expected_s[id_]
+                self.arrived.append(id_)
+        new = [f"s{self.now_s}-{i}" for i in range(4 - len(self.expected_s) - len(self.arrived))]
+        nodes = [*(Node(id_, 4) for id_ in self.arrived), *(Node(id_, 4) for id_ in new)]
+        nodes += [Node(id_, 4, (Window(self.now_s, expected_s, order=id_),)) for id_, expected_s in self.expected_s.items()]
+        grows = Pool("s", "cs", "s", tuple(nodes), Supply("supply", self.lead_s, self.gain_s, frozenset(new)))
+        return replace(super().snapshot(), pools=(*self.pools, grows))
+
+    def tick(self) -> tuple[Snapshot, Plan]:
+        snapshot = self.snapshot()
+        made = plan(snapshot)
+        self._check(snapshot, made)
+        self._store(snapshot, made)
+        return snapshot, made
+
+    def _check(self, snapshot: Snapshot, made: Plan) -> None:
+        supply = snapshot.pools[-1].supply
+        assert supply is not None
+        by_id, requests = placements(made), {r.id: r for r in snapshot.queue}
+        without = placements(plan(replace(snapshot, queue=tuple(replace(r, orders=()) for r in snapshot.queue))))
+        moved = {id_ for id_, placed in by_id.items() if placed.slot != without[id_].slot and not placed.starts_now}
+        drawn = {id_ for id_ in moved if requests[id_].orders and not without[id_].starts_now}
+        ordered = {node for p in by_id.values() if p.slot for node in p.slot.nodes} & supply.unordered
+        opened = replace(snapshot, pools=(*snapshot.pools[:-1], self._as_if_ordered(snapshot.pools[-1], supply)))
+        faults = [fault for fault in problems(opened, made) if not ("tightened" in fault and fault.split(":")[0] in drawn)]
+        assert faults == []
+        assert all(p.moved is None for p in made.placements)
+        # Others may start now in their stead, or not; nobody is promised anything else for it.
+        assert all(by_id[id_].promise_s == without[id_].promise_s for id_ in by_id if id_ not in drawn)
+        # Nobody starts on what is not there.
+        there = {node.id for pool in snapshot.pools[:-1] for node in pool.nodes} | set(self.arrived)
+        assert all(p.slot is not None and there >= set(p.slot.nodes) for p in made.starts)
+        if len(drawn) == 1:
+            (id_,) = drawn
+            placed, before_s = by_id[id_], without[id_].start_s
+            assert placed.slot is not None
+            assert before_s is None or before_s - placed.slot.start_s >= self.gain_s
+        if len(drawn) < DRAWS_MOST:
+            left = [node for node in supply.unordered if node not in ordered]
+            hopeful = [requests[id_] for id_ in by_id if requests[id_].orders and by_id[id_].slot is not None]
+            for r in hopeful:
+                comes_s, start_s = max(snapshot.now_s + self.lead_s, r.earliest_start_s), by_id[r.id].start_s or 0
+                is_alone = r.slice in {"", r.id}
+                assert not (is_alone and len(left) >= r.node_count and r.gpus_per_node <= 4 and start_s - comes_s >= self.gain_s)
+        self.expected_s |= {
+            id_: min(p.slot.start_s for p in by_id.values() if p.slot is not None and id_ in p.slot.nodes) for id_ in ordered
+        }
+
+    def _as_if_ordered(self, grows: Pool, supply: Supply) -> Pool:
+        comes = (Window(self.now_s, self.now_s + supply.lead_s),)
+        return replace(grows, nodes=tuple(replace(n, closed=comes) if n.id in supply.unordered else n for n in grows.nodes))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(["cancel", "early"])))
+def test_no_promise_moves_for_an_order_and_what_gains_too_little_is_never_ordered(seed: int, policy: Policy, mishaps: set[str]) -> None:
+    world = GrowingWorld(seed, policy, frozenset(mishaps))
+    for _ in range(40):
+        world.step()
+
+    assert world.moves == {}
+    assert all(start_s <= world.first_promise_s[id_] for id_, start_s in world.started_s.items())
