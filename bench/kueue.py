@@ -78,14 +78,23 @@ class Played:
 def _figures(case: str, scenario: Scenario, ours: Played, kueue: Ran | None) -> list[Figure]:
     figure = partial(_figure, case)
     waits_s = {kind.name: statistics.fmean(ours.waits_s[kind.name]) for kind in scenario.kinds}
-    waits = {} if kueue is None else kueue.waits_s
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return [
+    beside_published = [
         figure("all done after", "s", ours.wall_s, PUBLISHED, scenario.published_wall_s),
         figure("all done after", "s", ours.wall_s, "nobody can be faster", scenario.ideal_wall_s),
         *(figure(f"mean wait of {kind.name} ones", "s", waits_s[kind.name], PUBLISHED, kind.published_s) for kind in scenario.kinds),
-        figure("all done after", "s", ours.wall_s, MEASURED, _of(kueue, "wall_s")),
-        *(figure(f"mean wait of {name} ones", "s", wait_s, MEASURED, waits.get(name)) for name, wait_s in waits_s.items()),
+    ]
+    beside_measured = (
+        []
+        if kueue is None
+        else [
+            figure("all done after", "s", ours.wall_s, MEASURED, kueue.wall_s),
+            *(figure(f"mean wait of {name} ones", "s", wait_s, MEASURED, kueue.waits_s.get(name)) for name, wait_s in waits_s.items()),
+        ]
+    )
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [
+        *beside_published,
+        *beside_measured,
         figure("evictions", "", ours.evictions, MEASURED, _of(kueue, "evictions")),
         figure("use of the quota", "", scenario.work_s / ours.wall_s, MEASURED, _of(kueue, "usage")),
         figure("CPU time of the process", "s", ours.cpu_s, MEASURED, _of(kueue, "cpu_s")),
