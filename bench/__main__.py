@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import fragmentation, hub, kueue, live, planner_speed, queue_drawn, queue_page, queue_quality, slurm
+from bench import fragmentation, hub, kueue, live, planner_speed, queue_drawn, queue_page, queue_quality, slurm, speed, vc_quotas
 from bench.figures import Figure, NotRun, table
 
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
@@ -20,26 +20,33 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "planner-speed": planner_speed.run,
     "slurm": slurm.run,
     "kueue": kueue.run,
+    "speed": speed.run,
+    "vc-quotas": vc_quotas.run,
     "hub": hub.run,
     "queue-page": queue_page.run,
     "live": live.run,
 }
+# They take long: only by name.
+BY_NAME: dict[str, Callable[[Path | None], list[Figure]]] = {"kueue-large-scale": kueue.run_large_scale}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all, if none is given")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all these, if none is given; and {', '.join(BY_NAME)}"
+    )
     parser.add_argument("--traces", type=Path, default=os.environ.get("EGS_TRACES"), help="folder with philly_*.csv, nodes_*.csv and openb")
     parser.add_argument("--json", type=Path, default=Path("var/bench.json"))
     options = parser.parse_args(arguments)
-    unknown = set(options.names) - set(BENCHES)
+    benches = BENCHES | BY_NAME
+    unknown = set(options.names) - set(benches)
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
 
     figures: list[Figure] = []
     for name in options.names or BENCHES:
         try:
-            figures += BENCHES[name](options.traces)
+            figures += benches[name](options.traces)
         except NotRun as why:
             sys.stdout.write(f"{name}: not run: {why}\n")
     sys.stdout.write(table(figures))

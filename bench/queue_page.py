@@ -5,63 +5,29 @@ It runs in a process and a database of its own, both gone afterwards.
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import re
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bench.figures import Figure, NotRun
+from bench.figures import Figure
+from bench.own_hub import figures_from, migrated_database, tell
 
-ROOT = Path(__file__).resolve().parent.parent
 QUEUED, RUNNING, SLICES, NODES = 10_000, 200, 500, 1_000
 RUNS, PAGES_DEEP = 60, 10
 QUEUE = "/admin/queue/"
 
 
 def run(traces: Path | None) -> list[Figure]:
-    with tempfile.TemporaryDirectory() as folder:
-        given = {"EGS_VAR_DIR": folder, "EGS_DATABASE_URL": _server(), "EGS_REDIS_URL": "", "DJANGO_SETTINGS_MODULE": "egs.settings"}
-        command = [sys.executable, "-m", "bench.queue_page"]
-        told = subprocess.run(command, cwd=ROOT, env={**os.environ, **given}, stdout=subprocess.PIPE, check=False)
-    if told.returncode:
-        raise NotRun("its process failed, see above")
-    return [Figure(**figure) for figure in json.loads(told.stdout)]
-
-
-def _server() -> str:
-    if subprocess.run(["deploy/services", "up"], cwd=ROOT, check=False).returncode:
-        raise NotRun("no PostgreSQL: deploy/services up says why")
-    exports = subprocess.run(["deploy/services", "env"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    found = re.search(r"EGS_TEST_POSTGRES_URL='?([^'\s]+)", exports)
-    if found is None:
-        raise NotRun("deploy/services names no PostgreSQL")
-    return found[1]
+    return figures_from("bench.queue_page", with_redis=False)
 
 
 def main() -> None:
-    from tests.databases import postgres_database
-
-    with postgres_database() as url:
-        os.environ["EGS_DATABASE_URL"] = url
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-        from django.db import connection
-
-        call_command("migrate", verbosity=0)
-        figures = _measure(_fill())
-        connection.close()
-    json.dump([asdict(figure) for figure in figures], sys.stdout)
+    with migrated_database():
+        tell(_measure(_fill()))
 
 
 def _fill() -> Any:

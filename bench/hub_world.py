@@ -1,0 +1,63 @@
+"""What the benchmarks on a hub of their own need in it: clusters, workspaces, and an agent that says at once what the hub waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from worker_agent.protocol import Phase
+
+if TYPE_CHECKING:
+    from inventory.models import Cluster, Reservation
+    from tests.inventory.agent import Agent
+
+ENTRY: Final = (Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE)
+EXIT: Final = (Phase.EXITING, Phase.RELEASED)
+
+
+def cluster_made(name: str, *, shape: str, node_count: int, gpus: int, now: datetime) -> tuple[Cluster, Agent]:
+    """With an agent that has been heard."""
+    from inventory.models import Gpu, Node
+    from inventory.services.clusters import cluster_create
+    from tests.inventory.agent import Agent
+
+    cluster = cluster_create(name=name, actor=None, now=now)
+    kind = {"shape": shape, "gpu_count": gpus, "gpu_memory_gib": 80, "seen_at": now}
+    names = [f"{name}-n{number:04}" for number in range(node_count)]
+    nodes = Node.objects.bulk_create(Node(cluster=cluster, name=each, uid=f"uid-{each}", **kind) for each in names)
+    Gpu.objects.bulk_create(
+        Gpu(node=node, uuid=f"GPU-{node.name}-{index}", index=index, model=shape, memory_gib=80) for node in nodes for index in range(gpus)
+    )
+    return cluster, Agent.joined(cluster, at=now)
+
+
+def rooms_made(project_name: str, count: int, cluster: Cluster, *, now: datetime, **policy: Any) -> tuple[Any, list[Any]]:
+    """The project, and so many workspaces of it: each holds one box at a time."""
+    from slices.models import Project, Slice
+
+    project = Project.objects.create(name=project_name, created_at=now)
+    first = Slice.objects.count()
+    rooms = Slice.objects.bulk_create(
+        Slice(name=f"{project_name}-{number:04}", project=project, created_at=now, number=first + number, **policy)
+        for number in range(count)
+    )
+    Slice.clusters.through.objects.bulk_create(Slice.clusters.through(slice=room, cluster=cluster) for room in rooms)
+    return project, rooms
+
+
+def statistics_renewed() -> None:
+    """As autovacuum would have done after so many rows."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+
+def agent_says(agent: Agent, rows: Sequence[Reservation], phases: Iterable[Phase], *, now: datetime) -> None:
+    """Of each of these."""
+    from tests.inventory.agent import seen
+
+    for phase in phases if rows else ():
+        given = {"active_s": now.timestamp()} if phase == Phase.ACTIVE else {}
+        agent.sync(*(seen(row, phase, **given) for row in rows), at=now)

@@ -1,0 +1,68 @@
+"""A hub for one benchmark: PostgreSQL (and Redis) of deploy/services, a database and a process of its own, gone afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.figures import Figure, NotRun
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def figures_from(*command: str, with_redis: bool) -> list[Figure]:
+    """What `python -m COMMAND` tells on such a hub. Raises NotRun."""
+    servers = _servers()
+    with tempfile.TemporaryDirectory() as folder:
+        given = {
+            "EGS_VAR_DIR": folder,
+            "EGS_DATABASE_URL": servers["POSTGRES"],
+            "EGS_REDIS_URL": servers["REDIS"] if with_redis else "",
+            "EGS_LOG_LEVEL": "ERROR",
+            "EGS_ENTRY_TIMEOUT_S": "86400",  # nothing enters meanwhile
+            "DJANGO_SETTINGS_MODULE": "egs.settings",
+        }
+        told = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env={**os.environ, **given}, stdout=subprocess.PIPE, check=False)
+    if told.returncode:
+        raise NotRun("its process failed, see above")
+    return [Figure(**figure) for figure in json.loads(told.stdout)]
+
+
+def tell(figures: Sequence[Figure]) -> None:
+    json.dump([asdict(figure) for figure in figures], sys.stdout)
+
+
+@contextmanager
+def migrated_database() -> Iterator[None]:
+    """Empty, and Django is on it, here and in processes that are started from here; once in a process."""
+    from tests.databases import postgres_database
+
+    with postgres_database() as url:
+        os.environ["EGS_DATABASE_URL"] = url
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+        from django.db import connection
+
+        call_command("migrate", verbosity=0)
+        yield
+        connection.close()
+
+
+def _servers() -> dict[str, str]:
+    if subprocess.run(["deploy/services", "up"], cwd=ROOT, check=False).returncode:
+        raise NotRun("no PostgreSQL or no Redis: deploy/services up says why")
+    exports = subprocess.run(["deploy/services", "env"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = dict(re.findall(r"EGS_TEST_(POSTGRES|REDIS)_URL='?([^'\s]+)", exports))
+    if len(found) < 2:
+        raise NotRun("deploy/services names no PostgreSQL or no Redis")
+    return found

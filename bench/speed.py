@@ -1,0 +1,95 @@
+"""Speed on the cases that others publish: filling a cluster, one large gang, a deep queue, submits per second.
+
+Each twice: the planner alone, and end to end through the services on PostgreSQL and Redis (bench/speed_hub.py). The peers' figures were
+taken on other runs, most of them with an API server: only the end-to-end ones are of that kind.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from bench.figures import Figure
+from bench.own_hub import figures_from
+from bench.speed_hub import (
+    DEEP_NODES,
+    DEEP_QUEUE,
+    FILL_HERE_S,
+    FILL_NODES,
+    GANG_NODES,
+    GPUS,
+    KAI_FILL_S,
+    KAI_GANG_S,
+    SLURM_PLANNED_PER_S,
+)
+from gpr.planner.engine import plan
+from gpr.planner.snapshot import Node, Pool, Request, Running, Snapshot
+
+PROCESSES = (1, 2, 4)
+ALONE = "planner alone"
+
+
+def run(traces: Path | None) -> list[Figure]:
+    figures = [
+        *_alone(),
+        *(figure for count in PROCESSES for figure in figures_from("bench.speed_hub", "rate", str(count), with_redis=True)),
+    ]
+    for case in ("gang", "deep", "fill"):
+        figures += figures_from("bench.speed_hub", case, with_redis=True)
+    return figures
+
+
+def _alone() -> list[Figure]:
+    plan(Snapshot(now_s=0, pools=(_pool(2),), queue=tuple(_box(i, 1, 4, 600) for i in range(5))))  # compiles
+    return [*_fill(), _gang(), *_deep()]
+
+
+def _fill() -> list[Figure]:
+    queue = tuple(_box(number, 1, 1, 86_400) for number in range(FILL_NODES * GPUS))
+    seconds = _started_s(Snapshot(now_s=0, pools=(_pool(FILL_NODES),), queue=queue))
+    case = f"{ALONE}: {FILL_NODES} x {GPUS} GPUs filled by {len(queue):,} requests for one"
+    peers = {
+        "KAI published, until bound": KAI_FILL_S,
+        **{f"{name}, two cores, another run": took_s for name, took_s in FILL_HERE_S.items()},
+    }
+    return [Figure("speed", case, "s", seconds, peer, took_s) for peer, took_s in peers.items()]
+
+
+def _gang() -> Figure:
+    seconds = _started_s(Snapshot(now_s=0, pools=(_pool(GANG_NODES),), queue=(_box(0, GANG_NODES, 0, 86_400),)))
+    return Figure("speed", f"{ALONE}: a gang of {GANG_NODES} whole nodes", "s", seconds, "KAI published, 512 pods bound", KAI_GANG_S)
+
+
+def _deep() -> list[Figure]:
+    dice, pool = random.Random(7), _pool(DEEP_NODES)
+    running = tuple(Running(f"r{n}", "", "p", 101, pool.id, (node.id,), GPUS, 86_400) for n, node in enumerate(pool.nodes))
+    queue = tuple(_box(number, dice.randint(1, 16), 0, dice.randrange(600, 36_000)) for number in range(DEEP_QUEUE))
+    began = time.perf_counter()
+    made = plan(Snapshot(now_s=0, pools=(pool,), running=running, queue=queue))
+    seconds = time.perf_counter() - began
+    planned = sum(placement.slot is not None for placement in made.placements)
+    case, peer = f"{ALONE}: {DEEP_QUEUE:,} queued on {DEEP_NODES:,} full nodes", "Slurm's backfill, another run"
+    return [
+        Figure("speed", f"{case}, planned", "", planned, peer, 1_306),
+        Figure("speed", f"{case}, all planned after", "s", seconds, peer, 4.0),
+        Figure("speed", f"{case}, planned", "jobs/s", planned / seconds, peer, SLURM_PLANNED_PER_S),
+    ]
+
+
+def _started_s(snapshot: Snapshot) -> float:
+    """Seconds for a plan in which all start now."""
+    began = time.perf_counter()
+    made = plan(snapshot)
+    seconds = time.perf_counter() - began
+    if len(made.starts) < len(snapshot.queue):
+        raise RuntimeError(f"only {len(made.starts)} of {len(snapshot.queue)} start")
+    return seconds
+
+
+def _pool(node_count: int) -> Pool:
+    return Pool("p", "c", "gpu", tuple(Node(f"n{number:05}", GPUS) for number in range(node_count)))
+
+
+def _box(number: int, nodes: int, gpus: int, length_s: int) -> Request:
+    return Request(f"q{number}", f"q{number}", "p", 101, number, nodes, gpus, length_s, ("p",))

@@ -1,0 +1,290 @@
+"""The end-to-end half of `speed`: the services on PostgreSQL and Redis, submits from several processes, a tick as in production.
+
+HTTP and a real agent are not in it. A fake agent says that nodes are open, through the hub's own side of the protocol.
+`python -m bench.speed_hub CASE` measures; `submit FIRST COUNT` is one of those who submit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from bench.figures import Figure
+from bench.hub_world import ENTRY, agent_says, cluster_made, rooms_made, statistics_renewed
+from bench.own_hub import migrated_database, tell
+
+if TYPE_CHECKING:
+    from gpr.models import Gpr
+    from tests.inventory.agent import Agent
+
+SHAPE: Final = "H100-80GB"
+GPUS: Final = 8
+RATE_NODES, RATE_SUBMITS = 64, 240
+FILL_NODES = 500
+GANG_NODES = 512
+DEEP_NODES, DEEP_QUEUE = 1_213, 3_000
+END_TO_END: Final = "end to end on PostgreSQL"
+FILL_WITHIN_S: Final = 600
+KAI_GANG_S, KAI_FILL_S = 48.7, 397.8
+# Measured on two cores, on another run.
+FILL_HERE_S: Final = {"KAI": 143.7, "kube-scheduler": 82.6}
+SBATCH_PER_S = 231.0
+SLURM_PLANNED_PER_S = 1_306 / 4.0
+
+
+def main() -> None:
+    case, *numbers = sys.argv[1], *map(int, sys.argv[2:])
+    if case == "submit":
+        _submit(*numbers)
+        return
+    with migrated_database():
+        tell(CASES[case](*numbers))
+
+
+@dataclass(slots=True)
+class _World:
+    """One cluster, and workspaces enough for one box each."""
+
+    admin: Any
+    cluster: Any
+    slices: list[Any]
+    agent: Agent
+
+
+def _world(*, nodes: int, slices: int) -> _World:
+    from accounts.services import user_create
+    from egs.clock import db_now
+
+    now = db_now()
+    admin = user_create(name="root", is_admin=True, now=now)
+    cluster, agent = cluster_made("aurora", shape=SHAPE, node_count=nodes, gpus=GPUS, now=now)
+    _, rooms = rooms_made("p", slices, cluster, now=now, nodes_approval=nodes, gpus_approval=nodes * GPUS)
+    statistics_renewed()
+    return _World(admin, cluster, rooms, agent)
+
+
+def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
+    """A gang of whole nodes, submitted."""
+    from egs.clock import db_now
+    from gpr.services.requests import gpr_submit
+    from gpr.spec import GprSpec
+
+    spec = GprSpec(name="gang", slice=slice_, nodes=nodes, duration_s=86_400, shape=SHAPE)
+    return gpr_submit(actor=world.admin, spec=spec, now=db_now())
+
+
+def _tick(world: _World) -> None:
+    """With an agent that has just been heard."""
+    from egs.clock import db_now
+    from gpr.allocator import tick
+    from inventory.models import AgentSession
+
+    AgentSession.objects.filter(cluster=world.cluster).update(last_sync_at=db_now() + timedelta(minutes=10))
+    if tick() is None:
+        raise RuntimeError("somebody else ticks")
+
+
+def _opened(world: _World) -> None:
+    """The agent says of all nodes that are held that they are open."""
+    from egs.clock import db_now
+    from inventory.models import Reservation, ReservationState
+
+    rows = list(Reservation.objects.filter(state=ReservationState.HELD, active_at=None))
+    agent_says(world.agent, rows, ENTRY, now=db_now())
+
+
+def _count(*states: str) -> int:
+    from gpr.models import Gpr
+
+    return Gpr.objects.filter(state__in=states).count()
+
+
+# The cases.
+
+
+def _rate(processes: int) -> list[Figure]:
+    """On a cluster that is full, so that all of them wait."""
+    world = _world(nodes=RATE_NODES, slices=RATE_SUBMITS + 1)
+    _whole(world, world.slices[-1], RATE_NODES)
+    _tick(world)
+    submitters = _submitters(RATE_SUBMITS, processes)
+    began = time.perf_counter()
+    _go(submitters)
+    cpu_s = sum(_cpu_s(each) for each in submitters)
+    rate = RATE_SUBMITS / (time.perf_counter() - began)
+    case = f"{END_TO_END}: submits, {processes} at once, up to {RATE_SUBMITS} queued"
+    return [
+        Figure("speed", case, "/s", rate, "sbatch, another run", SBATCH_PER_S, ">= 250"),
+        Figure("speed", f"{case}: CPU time of one, without the database's", "s", cpu_s / RATE_SUBMITS),
+    ]
+
+
+def _gang() -> list[Figure]:
+    from gpr.models import GprState
+
+    world = _world(nodes=GANG_NODES, slices=1)
+    began = time.perf_counter()
+    _whole(world, world.slices[0], GANG_NODES)
+    _tick(world)
+    held_s = time.perf_counter() - began
+    _opened(world)
+    _tick(world)
+    open_s = time.perf_counter() - began
+    if not _count(GprState.ACTIVE):
+        raise RuntimeError("the gang is not active")
+    what = f"{END_TO_END}: a gang of {GANG_NODES} whole nodes"
+    return [
+        Figure("speed", f"{what}, until all are reserved", "s", held_s, "KAI published, 512 pods bound", KAI_GANG_S),
+        Figure("speed", f"{what}, until it is active, agent answering at once", "s", open_s),
+    ]
+
+
+def _deep() -> list[Figure]:
+    """All of the queue is new to the planner."""
+    import random
+
+    from egs.clock import db_now
+    from gpr.models import Gpr, GprState, Promise
+
+    world, dice = _world(nodes=DEEP_NODES, slices=DEEP_QUEUE + 1), random.Random(7)
+    _whole(world, world.slices[-1], DEEP_NODES)
+    _tick(world)
+    now = db_now()
+    rows = []
+    for number, slice_ in enumerate(world.slices[:DEEP_QUEUE]):
+        times = {"created_at": now, "queued_at": now, "turn_at": now, "state_changed_at": now}
+        length_s = dice.randrange(600, 36_000)
+        ask = {"shape": SHAPE, "nodes": dice.randint(1, 16), "duration_s": length_s, "remaining_s": length_s}
+        rows.append(Gpr(name=f"q{number}", slice=slice_, owner=world.admin, state=GprState.QUEUED, **ask, **times))
+    Gpr.objects.bulk_create(rows)
+    statistics_renewed()
+    new_s, again_s = (_seconds_of_tick(world) for _ in range(2))
+    planned = Promise.objects.filter(gpr__state=GprState.QUEUED).count()
+    what = f"{END_TO_END}: {DEEP_QUEUE:,} queued on {DEEP_NODES:,} full nodes"
+    peer = "Slurm's backfill, another run"
+    return [
+        Figure("speed", f"{what}, planned by a tick", "", planned, peer, 1_306),
+        Figure("speed", f"{what}, the tick that plans them all", "s", new_s, peer, 4.0),
+        Figure("speed", f"{what}, planned", "jobs/s", planned / new_s, peer, SLURM_PLANNED_PER_S),
+        Figure("speed", f"{what}, the next tick", "s", again_s),
+    ]
+
+
+def _seconds_of_tick(world: _World) -> float:
+    began = time.perf_counter()
+    _tick(world)
+    return time.perf_counter() - began
+
+
+def _fill() -> list[Figure]:
+    """Two processes submit while this one ticks, as in production; it gives up in the end."""
+    from gpr.models import GprState
+
+    count = FILL_NODES * GPUS
+    world = _world(nodes=FILL_NODES, slices=count)
+    submitters = _submitters(count, 2)
+    began = time.perf_counter()
+    _go(submitters)
+    while (held := _count(GprState.PROVISIONING)) < count and time.perf_counter() - began < FILL_WITHIN_S:
+        _tick(world)
+    held_s = time.perf_counter() - began
+    what = f"{END_TO_END}: {FILL_NODES} x {GPUS} GPUs filled by {count:,} requests for one"
+    if held < count:
+        for each in submitters:
+            each.terminate()
+            each.wait()
+        return [
+            Figure("speed", f"{what}: given up, reserved after {held_s:,.0f} s", "", held, goal=f"{count}"),
+            Figure("speed", f"{what}: reserved until then", "/s", held / held_s, "KAI published, until bound", count / KAI_FILL_S),
+        ]
+    _opened(world)
+    _tick(world)
+    open_s = time.perf_counter() - began
+    if _count(GprState.ACTIVE) != count:
+        raise RuntimeError(f"{_count(GprState.ACTIVE)} of {count} are active")
+    peers = {
+        "KAI published, until bound": KAI_FILL_S,
+        **{f"{name}, two cores, another run": took_s for name, took_s in FILL_HERE_S.items()},
+    }
+    return [
+        *(Figure("speed", f"{what}, until all are reserved", "s", held_s, peer, took_s) for peer, took_s in peers.items()),
+        Figure("speed", f"{what}, until all are active, agent answering at once", "s", open_s),
+    ]
+
+
+CASES: Final[dict[str, Callable[..., list[Figure]]]] = {"rate": _rate, "gang": _gang, "deep": _deep, "fill": _fill}
+
+
+# Those who submit.
+
+
+def _submitters(count: int, processes: int) -> list[subprocess.Popen[str]]:
+    """Ready, and waiting for the word."""
+    share = count // processes
+    command = [sys.executable, "-m", "bench.speed_hub", "submit"]
+    submitters = [
+        subprocess.Popen([*command, str(i * share), str(share)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for i in range(processes)
+    ]
+    for each in submitters:
+        if each.stdout is None or each.stdout.readline() != "ready\n":
+            raise RuntimeError("a process that submits did not come up")
+    return submitters
+
+
+def _go(submitters: list[subprocess.Popen[str]]) -> None:
+    for each in submitters:
+        if each.stdin is not None:
+            each.stdin.write("go\n")
+            each.stdin.flush()
+
+
+def _cpu_s(submitter: subprocess.Popen[str]) -> float:
+    """What it used for its submits; waits for its end."""
+    told, _ = submitter.communicate()
+    if submitter.returncode:
+        raise RuntimeError("a process that submits failed")
+    return float(told)
+
+
+def _submit(first: int, count: int) -> None:
+    """One GPU for each of these workspaces."""
+    import django
+
+    django.setup()
+    from accounts.models import User
+    from egs.clock import db_now
+    from gpr.services.requests import gpr_submit
+    from gpr.spec import GprSpec
+    from slices.models import Slice
+
+    actor = User.objects.get(name="root")
+    slices = list(Slice.objects.order_by("name")[first : first + count])
+    _warm_up()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    began_s = time.process_time()
+    for slice_ in slices:
+        spec = GprSpec(name="box", slice=slice_, nodes=1, gpus_per_node=1, duration_s=86_400, shape=SHAPE)
+        gpr_submit(actor=actor, spec=spec, now=db_now())
+    sys.stdout.write(f"{time.process_time() - began_s}\n")
+
+
+def _warm_up() -> None:
+    """Loads the compiled functions, so that the time is not theirs."""
+    from gpr.planner.engine import plan
+    from gpr.planner.snapshot import Node, Pool, Request, Snapshot
+
+    pools = (Pool("p", "c", "s", (Node("n", GPUS),)),)
+    queue = tuple(Request(f"q{i}", f"q{i}", "p", 101, i, 1, GPUS, 600, ("p",)) for i in range(3))
+    plan(Snapshot(now_s=0, pools=pools, queue=queue))
+
+
+if __name__ == "__main__":
+    main()
