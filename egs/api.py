@@ -9,6 +9,7 @@ from rest_framework.routers import SimpleRouter
 from accounts.api import TokenViewSet
 from egs.rest.problems import problem, problem_response
 from gpr.api.bookings import BookingSeriesViewSet
+from gpr.api.defragmentation import DefragmentationViewSet
 from gpr.api.events import EventViewSet
 from gpr.api.evictions import EvictionViewSet
 from gpr.api.gprs import GprStepViewSet, GprViewSet, QueueViewSet
@@ -37,6 +38,7 @@ router.register("maintenance", MaintenanceViewSet, basename="maintenance")
 router.register("supplies", SupplyViewSet, basename="supply")
 router.register("supply-orders", SupplyOrderViewSet, basename="supply-order")
 router.register("evictions", EvictionViewSet, basename="eviction")
+router.register("defragmentation", DefragmentationViewSet, basename="defragmentation")
 router.register("events", EventViewSet, basename="event")
 router.register("tokens", TokenViewSet, basename="token")
 

@@ -35,14 +35,15 @@ class AllocatorThread(threading.Thread):
         listen(self._on_hint)
 
     def run(self) -> None:
+        was_kicked = True
         while not self._is_stopping:
             self._kicked.clear()
             close_old_connections()
             try:
-                tick()
+                tick(may_rest=not was_kicked)
             except Exception:
                 log.exception("tick_failed")
-            self._kicked.wait(settings.EGS_TICK_S)
+            was_kicked = self._kicked.wait(settings.EGS_TICK_S)
 
     def stop(self) -> None:
         """Ends after the present tick."""

@@ -205,6 +205,8 @@ EGS_DURATION_MAX_S = 366 * 86_400
 # What a project has used counts half after so long: among equals in priority who has used less than his share goes first.
 EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 1)
 EGS_TICK_S = 1.0
+# Where nothing happens and nothing is due, a tick plans anew after so long at the latest.
+EGS_REST_S = 10
 # An agent not heard for so long gets nothing new; after the second, its cluster is called unreachable.
 EGS_AGENT_STALE_S = 45
 EGS_AGENT_UNREACHABLE_S = 90

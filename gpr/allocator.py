@@ -25,16 +25,18 @@ from gpr.evictions import reason_at_end
 from gpr.forecasts import forecast_started
 from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState, Promise
-from gpr.planner.plan import Explanation, Reason
+from gpr.planner.claims import may_claim
+from gpr.planner.lines import FOREVER_S
+from gpr.planner.plan import Explanation, Plan, Reason
 from gpr.planner.snapshot import Slot
 from gpr.services.bookings import series_care
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.services.sparing import notices_review
-from gpr.snapshot import Loaded, at, length_s
+from gpr.snapshot import Loaded, at, books_end, length_s
 from gpr.witness import explanation_data, replan
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
-from journal.models import Severity
+from journal.models import Event, Severity
 from journal.services import event_record
 from slices.models import Namespace, Slice
 from worker_agent.protocol import Phase
@@ -58,26 +60,64 @@ class TickReport:
     queued_count: int = 0
     started: list[UUID] = field(default_factory=list)
     skipped: dict[UUID, str] = field(default_factory=dict)
+    rested: bool = False
 
 
-def tick(*, now: datetime | None = None) -> TickReport | None:
-    """One pass; None when another process is at it. `now` is given by simulations and tests only."""
+def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport | None:
+    """One pass; None when another process is at it. `now` is given by simulations and tests only.
+
+    `may_rest`: it need not plan where nothing has happened since the last plan and nothing is due.
+    """
     with single_runner("allocator") as mine:
         if not mine:
             return None
         now, began_s = now or db_now(), time.perf_counter()
-        AllocatorRecord.objects.get_or_create(singleton=True)
+        record, _ = AllocatorRecord.objects.get_or_create(singleton=True)
         report = TickReport(moved_count=advance(now=now))
         notices_review(now=now)
         series_care(now=now)
-        made, loaded = replan(now=now)
-        report.queued_count = len(made.placements)
-        for placement in made.starts:
-            if placement.slot is not None:
-                _try_start(loaded.gprs[placement.id], placement.slot, loaded, now, report)
+        if may_rest and _may_rest(record, now):
+            report.rested = True
+        else:
+            _plan_and_start(report, now)
         duration_s = time.perf_counter() - began_s
         AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
         return report
+
+
+def _plan_and_start(report: TickReport, now: datetime) -> None:
+    event_id = _last_event_id()
+    made, loaded = replan(now=now)
+    report.queued_count = len(made.placements)
+    for placement in made.starts:
+        if placement.slot is not None:
+            _try_start(loaded.gprs[placement.id], placement.slot, loaded, now, report)
+    # Events of this very plan are later than `event_id`, so after one that changed something the next tick plans again.
+    AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
+
+
+def _may_rest(record: AllocatorRecord, now: datetime) -> bool:
+    return record.rests_until_at is not None and now < record.rests_until_at and record.planned_event_id == _last_event_id()
+
+
+def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
+    """When time alone may change the plan: a start or an end is due, nodes close or open. Soon anyway, for not all is an event.
+
+    Never, where more could be taken from others: of those who may, each plan looks at some.
+    """
+    snapshot = loaded.snapshot
+    if may_claim(snapshot):
+        return None
+    times_s = [placement.start_s for placement in made.placements if placement.start_s is not None]
+    times_s += [box.end_s for box in snapshot.running]
+    windows = (window for pool in snapshot.pools for node in pool.nodes for window in node.closed)
+    times_s += [at_s for window in windows for at_s in (window.start_s, window.end_s)]
+    due_s = min((at_s for at_s in times_s if at_s > snapshot.now_s), default=FOREVER_S)
+    return at(min(due_s, snapshot.now_s + settings.EGS_REST_S))
+
+
+def _last_event_id() -> int:
+    return Event.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def advance(*, now: datetime) -> int:
@@ -158,8 +198,7 @@ def _activate(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
         message=f"{gpr.name} is provisioned until {utc(ends_at)}.",
         changes={"active_at": active_at, "ends_at": ends_at, "entry_attempts": 0},
     )
-    books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
-    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end(ends_at))
     return True
 
 
@@ -187,7 +226,7 @@ def _tell_marks(gpr: Gpr, now: datetime) -> bool:
 
 def _tell_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
     """Once, when an exit takes longer than was booked for it: whoever waits, and an administrator, must know."""
-    if gpr.explanation or now <= gpr.state_changed_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S):
+    if gpr.explanation or now <= books_end(gpr.state_changed_at):
         return
     late = [row.node.name for row in rows if row.state == ReservationState.HELD]
     told = explanation_data(Explanation(Reason.NODES_NOT_BACK))

@@ -7,24 +7,26 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from accounts.models import User
-from egs.words import utc
+from egs.words import duration_exact, utc
+from gpr.borrowing import WOULD_BORROW
 from gpr.explaining import Say, Told, explain
 from gpr.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
 from gpr.models import Gpr
 from gpr.planner.bands import Bands
 from gpr.planner.engine import offers
-from gpr.planner.plan import EvictionKind, Offer
+from gpr.planner.plan import EvictionKind, Offer, victims_of
 from gpr.planner.snapshot import Request, Snapshot
 from gpr.services.requests import candidate_of, pools_of_spec
 from gpr.snapshot import Loaded, at
 from gpr.spec import GprSpec
 
 NODES, RECLAIM, ORDER = "nodes", "reclaim", "order"  # where the GPUs of an offer come from
+# Nobody is offered what only an administrator may do.
 AFTER = {
     EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
     EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",
 }
-BORROWS = "It would borrow GPUs beyond what its project is guaranteed: they may be taken back, after notice."
+AWAY = "It is not in {home}, the home of its workspace: unless you choose it, it is used only where that saves more than {gain}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,13 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     elsewhere = _elsewhere(spec, candidate, loaded, found)
     bands = bands_load()
     return [
-        _estimate(offer, loaded, text, _alternatives(spec, offer, variants, elsewhere, loaded), _range(spec, offer, bands))
+        _estimate(
+            offer,
+            loaded,
+            _told_more(text, [*_rights(offer), *_away(spec, candidate, offer)]),
+            _alternatives(spec, offer, variants, elsewhere, loaded),
+            _range(spec, offer, bands),
+        )
         for offer, text in zip(found, told, strict=True)
     ]
 
@@ -137,7 +145,7 @@ def _variants(spec: GprSpec, candidate: Request, snapshot: Snapshot, found: Sequ
 
 def _variant(spec: GprSpec, candidate: Request, snapshot: Snapshot, pools: tuple[str, ...], nodes: int, duration_s: int) -> _Variant:
     length_s = candidate.length_s - spec.duration_s + duration_s
-    smaller = replace(candidate.only(pools), node_count=nodes, length_s=length_s)
+    smaller = replace(candidate, node_count=nodes, length_s=length_s, pools=pools)
     return _Variant(nodes, duration_s, _by_place(offers(snapshot, smaller)))
 
 
@@ -180,14 +188,24 @@ def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alter
         p50_s=likely.p50_s if wait_s else 0,
         p90_s=likely.p90_s if wait_s else 0,
         basis=likely.basis,
-        explanation=replace(told, sentence=" ".join([told.sentence, *_rights(offer)])),
+        explanation=told,
         alternatives=alternatives,
     )
 
 
+def _told_more(told: Told, sentences: Sequence[str]) -> Told:
+    return replace(told, sentence=" ".join([told.sentence, *sentences]))
+
+
+def _away(spec: GprSpec, candidate: Request, offer: Offer) -> Iterator[str]:
+    home = spec.slice.home
+    if home is not None and offer.cluster != home.name and candidate.handicap_s(offer.pool):
+        yield AWAY.format(home=home.name, gain=duration_exact(spec.slice.burst_gain_s))
+
+
 def _rights(offer: Offer) -> Iterator[str]:
     """What it rests on, and what it has no right to, in sentences without names."""
-    for kind in sorted({victim.kind for eviction in offer.evictions for victim in eviction.victims}):
+    for kind in sorted({victim.kind for victim in victims_of(offer.evictions)}):
         yield AFTER[kind]
     if offer.borrows:
-        yield BORROWS
+        yield WOULD_BORROW

@@ -1,4 +1,4 @@
-"""Evictions that the planner decided, made true: windows end early, owners have notice, and what came of each is kept.
+"""Evictions that were decided, made true: windows end early, owners have notice, and what came of each is kept.
 
 Stored in the transaction that stores the plan, for the beneficiary's slot rests on it.
 """
@@ -6,17 +6,16 @@ Stored in the transaction that stores the plan, for the beneficiary's slot rests
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import F
 
 from egs.words import duration_exact, utc
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from gpr.planner.plan import Eviction as Planned
 from gpr.planner.plan import Victim
-from gpr.snapshot import Loaded, at
+from gpr.snapshot import Loaded, at, end_by_books
 from inventory.services.reservations import reservations_set_window
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -25,6 +24,7 @@ from journal.services import event_record
 WHY = {
     VictimKind.RECLAIM: "its GPUs are borrowed, and whom they are guaranteed to wants them back",
     VictimKind.PRIORITY: "a request of higher priority that may evict needs its GPUs",
+    VictimKind.DEFRAGMENT: "an administrator moves it: it holds a part of what is to be free as whole nodes, and others have room for it",
 }
 
 
@@ -72,7 +72,7 @@ def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
 
 def _notice(made: Eviction, victim: Victim, now: datetime) -> None:
     books_end_at = at(victim.frees_s)
-    ends_at = books_end_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    ends_at = end_by_books(books_end_at)
     if not Gpr.objects.filter(pk=victim.id, state=GprState.ACTIVE).update(ends_at=ends_at, version=F("version") + 1):
         return
     gpr = Gpr.objects.get(pk=victim.id)

@@ -45,6 +45,14 @@ class EndReason(models.TextChoices):
     ADMIN = "ADMIN", "Released by an administrator"
 
 
+class Nearness(models.TextChoices):
+    """What all nodes of a request must be of; they are put as near together as can be anyway. The planner's codes."""
+
+    ANY = "", "Anywhere"
+    RACK = "rack", "One rack"
+    NVLINK = "nvlink", "One NVLink domain"
+
+
 class Gpr(models.Model):
     """A box in time: nodes x GPUs x duration, with a strict end."""
 
@@ -68,6 +76,7 @@ class Gpr(models.Model):
     is_booking = models.BooleanField(default=False, help_text="It starts at `earliest_start_at`, or is refused.")
     node_type = models.CharField(max_length=63, blank=True)
     rdma = models.BooleanField(default=False)
+    within = models.CharField(max_length=6, blank=True, choices=Nearness.choices)
     idle_timeout_s = models.PositiveBigIntegerField(null=True, blank=True)
     evictable = models.BooleanField(default=True)
     may_evict = models.BooleanField(default=False)
@@ -256,6 +265,7 @@ class VictimKind(models.TextChoices):
 
     RECLAIM = "reclaim", "Its GPUs were borrowed, and are wanted by whom they are guaranteed to"
     PRIORITY = "priority", "It may be evicted, and a request of higher priority may evict"
+    DEFRAGMENT = "defrag", "It stands on parts of nodes, and an administrator moves it to free whole ones"
 
 
 class VictimOutcome(models.TextChoices):
@@ -371,6 +381,10 @@ class AllocatorRecord(models.Model):
     tick_count = models.PositiveBigIntegerField(default=0)
     kept_count = models.PositiveBigIntegerField(default=0, help_text="Starts by the time first promised.")
     late_count = models.PositiveBigIntegerField(default=0, help_text="Starts after it.")
+    planned_event_id = models.BigIntegerField(null=True, blank=True, help_text="The last event that the last plan knew.")
+    rests_until_at = models.DateTimeField(
+        null=True, blank=True, help_text="Until then only an event makes another plan; null: the next tick does."
+    )
 
     def __str__(self) -> str:
         return "what the allocator did"

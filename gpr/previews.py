@@ -9,19 +9,17 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-
-from django.conf import settings
+from datetime import datetime
 
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
-from gpr.planner.plan import Cause, Plan
+from gpr.planner.plan import Cause, Plan, victims_of
 from gpr.planner.snapshot import Moved, Request, Snapshot
 from gpr.selectors import queue_positions
 from gpr.services.ending import goes_back, left_s
 from gpr.services.moving import MoveTo, spot_for
 from gpr.services.requests import spec_of
-from gpr.snapshot import Loaded, at, snapshot_load
+from gpr.snapshot import Loaded, at, books_end, snapshot_load
 from gpr.spec import approval_reasons
 from inventory.models import MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into
@@ -127,7 +125,7 @@ def preview_eviction(*, gpr: Gpr, now: datetime, ends_at: datetime | None = None
     """
     ends_at = ends_at or now
     loaded = snapshot_load(now=now)
-    freed_s = math.ceil((ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)).timestamp())
+    freed_s = math.ceil(books_end(ends_at).timestamp())
     snapshot = loaded.with_running_end(str(gpr.pk), freed_s)
     evicted = copy.copy(gpr)
     evicted.remaining_s, evicted.end_reason = left_s(gpr, now=ends_at), EndReason.EVICTED
@@ -167,5 +165,5 @@ def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
 
 
 def _evicted(made: Plan) -> tuple[Gpr, ...]:
-    ids = {victim.id for eviction in made.evictions for victim in eviction.victims}
+    ids = {victim.id for victim in victims_of(made.evictions)}
     return tuple(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk")) if ids else ()

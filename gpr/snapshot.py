@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 
 from gpr.fairness import shares_of, usage_load
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
-from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window
+from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window, Within
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
@@ -35,7 +35,10 @@ SLACK = Slack()
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """What makes nodes alike. Its text is the pool's id. `supply`: the id of that whose nodes these are to be; one pool each."""
+    """What makes nodes alike. Its text is the pool's id.
+
+    `supply`: the id of that whose nodes these are to be, one pool each; `gain_s`: for less nobody is put there.
+    """
 
     cluster: str
     shape: str
@@ -43,6 +46,7 @@ class PoolKey:
     gpu_memory_gib: int
     rdma: bool
     supply: str = ""
+    gain_s: int = 0
 
     @property
     def id(self) -> str:
@@ -78,9 +82,9 @@ class Loaded:
         return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares, self.places)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
-        """The candidate in other pools than its own."""
+        """The candidate in other pools than its own, as if none of them had a handicap."""
         orders = tuple(id_ for id_ in pools if self.pools[id_].supply)
-        return replace(candidate, pools=pools, orders=orders, handicaps_s=_handicaps_s(pools, self.places))
+        return replace(candidate, pools=pools, orders=orders, handicaps=())
 
     def supply(self, supply_id: str) -> Supply:
         """That is named in an offer."""
@@ -114,7 +118,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     promises = {str(p.pk): p for p in Promise.objects.filter(gpr__state=GprState.QUEUED)}
     books = supplies_load(promises.values(), now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
     keys, pools = _pools(clusters, pool_of_node, books, now, now_s)
-    running, quotas, places = _running(pool_of_node), _quotas(), Places(keys, pool_of_node, books)
+    running, quotas, places = boxes_of(rows_held(), pool_of_node), quotas_load(), Places(keys, pool_of_node, books)
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
     allowed = ((gpr, pools_allowed(gpr, keys), promises.get(str(gpr.pk))) for gpr in waiting)
     queue = tuple(_request(gpr, rank, own, promise, shares, places) for rank, (gpr, own, promise) in enumerate(allowed))
@@ -145,6 +149,7 @@ def policy() -> Policy:
         notice_s=settings.EGS_EVICTION_NOTICE_S,
         least_run_s=settings.EGS_EVICTION_LEAST_RUN_S,
         exit_s=settings.EGS_EXIT_ALLOWANCE_S,
+        entry_s=settings.EGS_ENTRY_ALLOWANCE_S,
         claim_gain_s=settings.EGS_EVICTION_GAIN_S,
         break_from=settings.EGS_BREAK_PROMISES_FROM or None,
         slack=SLACK,
@@ -195,7 +200,7 @@ def _second(moment: datetime | None) -> int:
 
 def gprs_waiting() -> QuerySet[Gpr]:
     """In the order of age, which breaks ties among equals."""
-    waiting = Gpr.objects.filter(state=GprState.QUEUED).select_related("slice").prefetch_related("clusters", "slice__clusters")
+    waiting = Gpr.objects.filter(state=GprState.QUEUED).select_related("slice__home").prefetch_related("clusters", "slice__clusters")
     return waiting.order_by("turn_at", "pk")
 
 
@@ -209,9 +214,28 @@ def pools_for(gpr: Gpr, clusters: set[str], pools: dict[str, PoolKey]) -> tuple[
     return tuple(id_ for id_, key in pools.items() if key.cluster in clusters and _suits(gpr, key))
 
 
+def handicaps(gpr: Gpr, pools: tuple[str, ...], keys: Mapping[str, PoolKey]) -> tuple[tuple[str, int], ...]:
+    """Away from home, where it could be at home as well; and on nodes that were ordered for another, what an own order has to gain."""
+    home = gpr.slice.home
+    away = {id_ for id_ in pools if home is not None and keys[id_].cluster != home.name}
+    burst_s = gpr.slice.burst_gain_s if len(away) < len(pools) else 0
+    found = ((id_, (burst_s if id_ in away else 0) + keys[id_].gain_s) for id_ in pools)
+    return tuple((id_, handicap_s) for id_, handicap_s in found if handicap_s)
+
+
 def length_s(gpr: Gpr) -> int:
     """The whole box: entry, what is left of the duration, exit."""
     return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
+
+
+def books_end(ends_at: datetime) -> datetime:
+    """When the nodes of a box that ends then are free again by the books: its exit has had its time."""
+    return ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+
+
+def end_by_books(freed_at: datetime) -> datetime:
+    """When a box is to end whose nodes are to be free then: the other way round."""
+    return freed_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
 
 
 def at(moment_s: int) -> datetime:
@@ -244,14 +268,24 @@ def _pools(
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
         away = _away(row, cluster_back_s[row.cluster_id], books, now_s)
-        node = PlannerNode(str(row.pk), row.gpu_count, (*away, *announced[row.cluster_id], *announced[row.pk]))
+        node = PlannerNode(
+            id=str(row.pk),
+            gpu_count=row.gpu_count,
+            closed=(*away, *announced[row.cluster_id], *announced[row.pk]),
+            rack=f"{cluster.name}/{row.zone}/{row.rack}" if row.rack else "",
+            nvlink_domain=f"{cluster.name}/{row.nvlink_domain}" if row.nvlink_domain else "",
+        )
         pool_of_node[row.pk] = books.kept.get(row.pk, key.id)
         (arrived[books.kept[row.pk]] if row.pk in books.kept else nodes[key]).append(node)
     keys = {key.id: key for key in sorted(nodes, key=lambda key: key.id)}
     pools = [Pool(id=id_, cluster=key.cluster, shape=key.shape, nodes=tuple(nodes[key])) for id_, key in keys.items()]
     # Last: of equal starts that on a node that is there is liked better.
-    keys |= {pool_id(s.pk): PoolKey(s.cluster.name, s.shape, "", s.gpu_memory_gib, rdma=False, supply=str(s.pk)) for s in books.supplies}
+    keys |= {pool_id(supply.pk): _key_of(supply) for supply in books.supplies}
     return keys, (*pools, *supply_pools(books, arrived, announced, now))
+
+
+def _key_of(supply: Supply) -> PoolKey:
+    return PoolKey(supply.cluster.name, supply.shape, "", supply.gpu_memory_gib, rdma=False, supply=str(supply.pk), gain_s=supply.gain_s)
 
 
 def _away(row: Any, cluster_back_s: int, books: SupplyBooks, now_s: int) -> tuple[Window, ...]:
@@ -285,16 +319,21 @@ def _return_s(now_s: int) -> int:
     return (now_s // RETURN_S + 2) * RETURN_S
 
 
-def _running(pool_of_node: dict[UUID, str]) -> tuple[Running, ...]:
-    """Every GPR that holds nodes, in the states that do; also where these are gone, for its slice is held all the same."""
+def rows_held() -> QuerySet[Reservation]:
+    """Of every GPR in the states that hold nodes."""
     held = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
+    return held.select_related("gpr__slice").order_by("gpr", "node")
+
+
+def boxes_of(held: Iterable[Reservation], pool_of_node: Mapping[UUID, str]) -> tuple[Running, ...]:
+    """One for each GPR; also where its nodes are gone, for its slice is held all the same."""
     boxes: dict[UUID, list[Reservation]] = defaultdict(list)
-    for row in held.select_related("gpr__slice").order_by("gpr", "node"):
+    for row in held:
         boxes[row.gpr_id].append(row)
     return tuple(_running_box(rows, pool_of_node) for rows in boxes.values())
 
 
-def _running_box(rows: list[Reservation], pool_of_node: dict[UUID, str]) -> Running:
+def _running_box(rows: list[Reservation], pool_of_node: Mapping[UUID, str]) -> Running:
     gpr = rows[0].gpr
     return Running(
         id=str(gpr.pk),
@@ -308,10 +347,11 @@ def _running_box(rows: list[Reservation], pool_of_node: dict[UUID, str]) -> Runn
         started_s=_second(gpr.provisioning_at),
         evictable=gpr.evictable,
         is_open=gpr.state == GprState.ACTIVE,
+        is_movable=gpr.requeue_on_failure and not gpr.is_booking,
     )
 
 
-def _quotas() -> tuple[Quota, ...]:
+def quotas_load() -> tuple[Quota, ...]:
     rows = QuotaRow.objects.order_by("pk").values_list(Coalesce("slice", "project"), "shape", "guaranteed_gpus", "most_gpus")
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 
@@ -342,7 +382,8 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         evictable=gpr.evictable,
         place=place_of(gpr),
         orders=orders,
-        handicaps_s=_handicaps_s(pools, places),
+        handicaps=handicaps(gpr, pools, places.keys),
+        within=Within(gpr.within),
     )
 
 
@@ -352,12 +393,6 @@ def _stored_slot(promise: Promise, places: Places) -> Slot:
     if pool not in places.keys or places.keys[pool].supply:
         pool = places.pool_of_node.get(UUID(nodes[0]), pool)
     return Slot(pool=pool, start_s=math.floor(promise.slot_start_at.timestamp()), nodes=nodes)
-
-
-def _handicaps_s(pools: tuple[str, ...], places: Places) -> tuple[int, ...]:
-    """Nobody stands on what was ordered for another, or holds it up, for less than what would be ordered for himself; empty: nothing is."""
-    gains = {pool_id(supply.pk): supply.gain_s for supply in places.books.supplies}
-    return tuple(gains.get(id_, 0) for id_ in pools) if gains.keys() & set(pools) else ()
 
 
 def _orders(gpr: Gpr, pools: tuple[str, ...], places: Places) -> tuple[str, ...]:

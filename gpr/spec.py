@@ -50,6 +50,7 @@ class GprSpec:
     is_booking: bool = False
     node_type: str = ""
     rdma: bool = False
+    within: str = ""
     idle_timeout_s: int | None = None
     evictable: bool = True
     may_evict: bool = False

@@ -8,5 +8,4 @@ from journal.hints import TICK_TASK, kick_taken
 
 @shared_task(name=TICK_TASK, ignore_result=True)
 def tick_task() -> None:
-    kick_taken()
-    tick()
+    tick(may_rest=not kick_taken())

@@ -41,7 +41,7 @@ def replan(*, now: datetime, moved: Moved | None = None) -> tuple[Plan, Loaded]:
     witness_lock()
     loaded = snapshot_load(now=now)
     made = plan(replace(loaded.snapshot, moved=moved))
-    _store(made, loaded, now)
+    plan_store(made, loaded, now)
     return made, loaded
 
 
@@ -56,7 +56,8 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
+def plan_store(made: Plan, loaded: Loaded, now: datetime) -> None:
+    """The caller holds the witness, since before he loaded."""
     new: list[Promise] = []
     changed: list[Promise] = []
     told: list[Gpr] = []
@@ -89,7 +90,7 @@ def _store(made: Plan, loaded: Loaded, now: datetime) -> None:
 def _tell(gpr: Gpr, placement: Placement) -> bool:
     """Set what pages show; False when it is so already."""
     start_at = at(placement.start_s) if placement.start_s is not None else None
-    explanation = explanation_data(placement.explanation)
+    explanation = explanation_data(placement.explanation) | {"borrows": placement.borrows}
     told = (start_at, explanation, placement.turn_share, placement.turn_key)
     if (gpr.planned_start_at, gpr.explanation, gpr.turn_share, gpr.turn_key) == told:
         return False

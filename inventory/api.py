@@ -188,7 +188,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     class Meta:
         model = Node
         fields = ["id", "name", "cluster_id", "cluster", "shape", "node_type", "gpu_count", "gpu_memory_gib", "gpus_free", "state"]
-        fields += ["rdma", "zone", "rack", "is_ready", "is_cordoned", "cordon_reason", "seen_at", "held_by"]
+        fields += ["rdma", "zone", "rack", "nvlink_domain", "is_ready", "is_cordoned", "cordon_reason", "seen_at", "held_by"]
         read_only_fields = fields
 
     def get_is_cordoned(self, node: Node) -> bool:

@@ -124,6 +124,7 @@ class Node(models.Model):
     rdma = models.BooleanField(default=False)
     zone = models.CharField(max_length=63, blank=True)
     rack = models.CharField(max_length=63, blank=True)
+    nvlink_domain = models.CharField(max_length=63, blank=True, help_text="Nodes whose GPUs share one NVLink fabric name the same.")
     # Fencing: +1 with every reservation that takes GPUs of it. The database refuses to lower it.
     epoch = models.BigIntegerField(default=0)
     is_ready = models.BooleanField(default=True, help_text="The cluster calls it ready.")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from uuid import UUID
 
 import redis
@@ -81,11 +80,14 @@ def _send(topic: str) -> None:
         log.warning("hint_lost", topic=topic, error=type(error).__name__)
 
 
-def kick_taken() -> None:
-    """The tick begins: changes from now on need another kick."""
-    if settings.EGS_REDIS_URL:
-        with suppress(redis.RedisError):
-            _redis().delete(KICK_KEY)
+def kick_taken() -> bool:
+    """The tick begins: changes from now on need another kick. Was it kicked? Yes, for all one knows, when Redis is away."""
+    if not settings.EGS_REDIS_URL:
+        return False
+    try:
+        return bool(_redis().delete(KICK_KEY))
+    except redis.RedisError:
+        return True
 
 
 def _deliver(topic: str) -> None:

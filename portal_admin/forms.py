@@ -9,11 +9,12 @@ from uuid import UUID
 
 from django import forms
 
-from egs.pages.fields import PlainTextField, SpanField
+from egs.errors import InvalidInput
+from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
 from gpr.services.moving import MoveTo
 from inventory.models import SupplyKind
 from inventory.selectors import shapes_known
-from slices.models import PRIORITY_MAX, PRIORITY_MIN, Project, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
 WHY_MAX_CHARS = 150
 GPUS_MAX = 2**31 - 1
@@ -159,6 +160,43 @@ class SupplyForm(SupplyTermsForm):
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
+
+
+def add_errors(form: forms.Form, error: InvalidInput) -> None:
+    """What a service refused, each where it belongs."""
+    for name, texts in error.extra["errors"].items():
+        form.add_error(name, list(texts))
+
+
+class RoomForm(forms.Form):
+    """A booking that is only asked about."""
+
+    shape = forms.ChoiceField(label="GPU")
+    cluster = forms.ChoiceField(label="Cluster", required=False)
+    nodes = forms.IntegerField(label="Nodes", min_value=1, max_value=GPUS_MAX, initial=1)
+    gpus_per_node = forms.IntegerField(
+        label="GPUs per node", required=False, min_value=1, max_value=GPUS_MAX, widget=forms.NumberInput(attrs={"placeholder": "all"})
+    )
+    starts_at = _moment("Starts at")
+    duration = SpanField(label="Duration", max_length=40, initial="1 h", help_text=DURATION_HINT)
+    priority = forms.IntegerField(
+        label="Priority",
+        min_value=PRIORITY_MIN,
+        max_value=PRIORITY_MAX,
+        initial=PRIORITY_DEFAULT,
+        help_text="Nobody of a higher one is moved for it.",
+    )
+
+    def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["shape"].choices = [(shape, shape) for shape in sorted(shapes_known())]  # type: ignore[attr-defined]
+        self.fields["cluster"].choices = [("", "Any"), *((name, name) for name in clusters)]  # type: ignore[attr-defined]
+
+
+class AgreementForm(ReasonForm):
+    """To the proposal as it was shown."""
+
+    fingerprint = forms.CharField(widget=forms.HiddenInput, max_length=64)
 
 
 def rebound(form: forms.Form, **changes: Any) -> forms.Form:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import acts, clusters, evictions, inventory, maintenance, queue, quotas, schedule, supplies
+from portal_admin.views import acts, clusters, defragmentation, evictions, inventory, maintenance, queue, quotas, schedule, supplies
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -17,6 +17,9 @@ urlpatterns: list[URLPattern] = [
     path("queue/<uuid:pk>/reject/", acts.reject, name="admin-reject"),
     path("queue/<uuid:pk>/approve/", acts.approve, name="admin-approve"),
     path("evictions/", evictions.evictions, name="admin-evictions"),
+    path("defragmentation/", defragmentation.defragmentation, name="admin-defragmentation"),
+    path("defragmentation/booking/", defragmentation.booking, name="admin-defragmentation-booking"),
+    path("defragmentation/<uuid:pk>/apply/", defragmentation.apply, name="admin-defragmentation-apply"),
     path("inventory/", inventory.inventory, name="admin-inventory"),
     path("inventory/<uuid:pk>/", inventory.node, name="admin-node"),
     path("inventory/<uuid:pk>/cordon/", inventory.cordon, name="admin-cordon"),

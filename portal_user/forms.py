@@ -22,7 +22,7 @@ from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
 from egs.pages.refusals import refusal_of
 from egs.rest.fields import FreeForm
 from egs.rest.parsers import json_strict
-from gpr.models import Gpr, RepeatRule
+from gpr.models import Gpr, Nearness, RepeatRule
 from gpr.services.bookings import SeriesAsk
 from gpr.services.requests import spec_of
 from gpr.spec import GprSpec
@@ -43,7 +43,18 @@ FORM_FIELDS = {
 # What is refused as a whole, but by one field.
 FIELD_OF: dict[type[EgsError], str] = {OverPolicy: "duration", BookingDoesNotFit: "earliest_start_at"}
 FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
-SAME_FIELDS = ("name", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "earliest_start_at", "node_type", *FLAGS)
+SAME_FIELDS = (
+    "name",
+    "shape",
+    "min_gpu_memory_gib",
+    "nodes",
+    "gpus_per_node",
+    "priority",
+    "earliest_start_at",
+    "node_type",
+    "within",
+    *FLAGS,
+)
 
 
 class _Unseen(forms.Field):
@@ -101,6 +112,7 @@ class GprForm(ServiceForm):
     clusters = forms.MultipleChoiceField(label="Clusters", required=False)
     node_type = forms.CharField(label="Node type", max_length=63, required=False)
     rdma = forms.BooleanField(label="Only nodes with RDMA", required=False)
+    within = forms.ChoiceField(label="All nodes in", choices=Nearness.choices, required=False)
     run_checks = forms.BooleanField(label="Run all entry checks", required=False, initial=True)
     idle_timeout = SpanField(label="Release when idle for", max_length=40, required=False)
     evictable = forms.BooleanField(label="May be evicted for a higher priority", required=False, initial=True)
@@ -151,6 +163,7 @@ class GprForm(ServiceForm):
             clusters=tuple(self._clusters[name] for name in names),
             earliest_start_at=data["earliest_start_at"],
             node_type=data["node_type"],
+            within=data["within"],
             idle_timeout_s=data["idle_timeout"],
             model=model,
             **{flag: data[flag] for flag in FLAGS},

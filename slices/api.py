@@ -37,11 +37,13 @@ from slices.services import (
     project_create,
     slice_create,
     slice_set_clusters,
+    slice_set_home,
     slice_set_policy,
 )
 
 POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval", "may_evict"]
 POLICY_FIELDS += ["may_order", "shapes"]
+POLICY_FIELDS += ["burst_gain_s"]
 COUNT_MAX = 2**31 - 1
 DNS_LABEL = r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z"
 
@@ -94,11 +96,12 @@ class SliceSerializer(serializers.ModelSerializer[Slice]):
     project = serializers.CharField(source="project.name")
     project_id = serializers.UUIDField()
     clusters = serializers.SerializerMethodField(help_text="Names of those where its GPRs may run.")
+    home = serializers.CharField(source="home.name", default=None, allow_null=True, help_text="The cluster that it prefers; null: none.")
     role = serializers.SerializerMethodField(help_text="The reader's own; null for an administrator who is no member.")
 
     class Meta:
         model = Slice
-        fields = ["id", "name", "project", "project_id", "clusters", "created_at", "role", *POLICY_FIELDS]
+        fields = ["id", "name", "project", "project_id", "clusters", "home", "created_at", "role", *POLICY_FIELDS]
         read_only_fields = fields
 
     def get_clusters(self, slice_: Slice) -> list[str]:
@@ -128,7 +131,14 @@ class SlicePolicyChange(StrictSerializer):
     may_evict = Flag(required=False, help_text="Whether its GPRs may evict others of lower priority without approval.")
     may_order = Flag(required=False, help_text="Whether nodes may be ordered for its GPRs from supplies, at their cost.")
     shapes = serializers.ListField(child=Text(max_length=63), allow_empty=True, max_length=100, required=False)
+    burst_gain_s = WholeNumber(
+        min_value=0,
+        max_value=settings.EGS_DURATION_MAX_S,
+        required=False,
+        help_text="Outside its home they run only where that saves more.",
+    )
     clusters = serializers.ListField(child=Reference(), allow_empty=True, max_length=100, required=False, help_text="All of them.")
+    home = Reference(required=False, allow_null=True, help_text="One of its clusters, which it prefers; null: none.")
 
 
 class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Slice]):
@@ -142,7 +152,7 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
 
     def get_queryset(self) -> QuerySet[Slice]:
         own = Prefetch("memberships", queryset=Membership.objects.filter(user=actor_of(self.request)), to_attr="own_memberships")
-        return slices_visible_to(actor_of(self.request)).select_related("project").prefetch_related("clusters", own)
+        return slices_visible_to(actor_of(self.request)).select_related("project", "home").prefetch_related("clusters", own)
 
     def get_object(self) -> Slice:
         return one_by_reference(self.get_queryset(), self.kwargs["ref"], what="slice")
@@ -164,12 +174,14 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     def partial_update(self, request: Request, ref: str) -> Response:
         """Change its policy and its clusters, for requests from now on."""
         data, actor, slice_ = self.body(SlicePolicyChange), actor_of(request), self.get_object()
-        references = data.pop("clusters", None)
+        references, homes = data.pop("clusters", None), [data.pop("home")] if "home" in data else []
         with transaction.atomic():
             slice_set_policy(slice_=slice_, policy=SlicePolicy(**data), actor=actor, now=self.now)
             if references is not None:
                 clusters = [cluster_for(actor, reference) for reference in references]
                 slice_set_clusters(slice_=slice_, clusters=clusters, actor=actor, now=self.now)
+            for home in homes:
+                slice_set_home(slice_=slice_, home=cluster_for(actor, home) if home else None, actor=actor, now=self.now)
         return Response(self.get_serializer(self.get_object()).data)
 
 

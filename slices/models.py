@@ -46,6 +46,15 @@ class Slice(models.Model):
     may_evict = models.BooleanField(default=False, help_text="Its GPRs may evict others of lower priority without approval.")
     may_order = models.BooleanField(default=False, help_text="Nodes may be ordered for its GPRs from supplies, at their cost.")
     shapes = models.JSONField(default=list, help_text="Shapes it may ask for; empty means all.")
+    home = models.ForeignKey(
+        Cluster,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The cluster where its GPRs run unless another saves much time; null: it likes all the same.",
+    )
+    burst_gain_s = models.PositiveBigIntegerField(default=1800, help_text="Outside its home they run only where that saves more time.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]

@@ -29,6 +29,7 @@ class SlicePolicy:
     priority_approval: int | None = None
     may_evict: bool | None = None
     may_order: bool | None = None
+    burst_gain_s: int | None = None
     shapes: list[str] | None = None
 
 
@@ -81,6 +82,26 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
 
 
 @transaction.atomic
+def slice_set_home(*, slice_: Slice, home: Cluster | None, actor: User, now: datetime) -> None:
+    """The cluster that it prefers, or none. Raises InvalidInput for one that it may not use."""
+    _lock(slice_)
+    if home is not None and not slice_.clusters.filter(pk=home.pk).exists():
+        raise InvalidInput({"home": [f"Workspace {slice_.name} may not use cluster {home.name}. Give it the cluster first."]})
+    if slice_.home == home:
+        return
+    slice_.home = home
+    slice_.save(update_fields=["home"])
+    event_record(
+        kind="slice.home_changed",
+        message=f"Workspace {slice_.name} is at home in cluster {home.name} now." if home else f"Workspace {slice_.name} has no home now.",
+        at=now,
+        actor=actor,
+        slice_id=slice_.pk,
+    )
+    hint(TICK)
+
+
+@transaction.atomic
 def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: User, now: datetime) -> None:
     """Where its GPRs may run from now on. Raises Conflict for one to be taken away that it still uses."""
     _lock(slice_)
@@ -90,6 +111,8 @@ def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: Use
     for cluster in had - wanted:
         _refuse_if_used(slice_, cluster)
     slice_.clusters.set(wanted)
+    if slice_.home not in wanted:
+        slice_set_home(slice_=slice_, home=None, actor=actor, now=now)
     names = ", ".join(sorted(cluster.name for cluster in wanted)) or "none"
     event_record(
         kind="slice.clusters_changed",

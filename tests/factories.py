@@ -12,6 +12,7 @@ from accounts.services import token_issue
 from egs.clock import db_now
 from gpr.allocator import advance, tick
 from gpr.models import Gpr
+from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_submit
 from gpr.spec import GprSpec
 from inventory.models import Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
@@ -137,3 +138,22 @@ def supply_order(of: Cluster, for_gpr: Gpr) -> SupplyOrder:
     now, source = db_now(), supply(of)
     expected_at = now + timedelta(seconds=source.lead_time_s)
     return SupplyOrder.objects.create(supply=source, gpr=for_gpr, ordered_at=now, expected_at=expected_at)
+
+
+def scattered(at: Cluster, by: User, to: Slice, waiter: User) -> tuple[Gpr, Gpr]:
+    """On two nodes of eight GPUs: one that could move from the first to the second, and one of `to` that waits for a whole node.
+
+    The rules are the test's to set.
+    """
+    leaves, stays, moves = (
+        active(make_slice(at, owner=by), by, name=name, nodes=1, gpus_per_node=gpus, duration_s=86_400)
+        for name, gpus in (("leaves", 6), ("stays", 4), ("scattered", 2))
+    )
+    gpr_release(gpr=leaves, actor=by, now=db_now())
+    for phase in (Phase.EXITING, Phase.RELEASED):
+        observe(leaves, phase)
+    waits = gpr(to, waiter, name="whole-node", nodes=1, duration_s=4 * 3600)
+    tick(now=db_now())
+    for row in (stays, moves, waits):
+        row.refresh_from_db()
+    return moves, waits

@@ -217,6 +217,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     rdma: bool = False
     zone: Word = ""
     rack: Word = ""
+    nvlink_domain: Word = ""
 
 
 class InventoryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="kind"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from django.db.models import Model, QuerySet
@@ -12,6 +12,7 @@ from rest_framework.exceptions import ValidationError
 
 from egs.errors import InvalidInput
 from egs.pages.access import PageRequest
+from egs.pages.parts import ListFoot
 from egs.rest.pagination import CURSOR, page_behind
 
 PAGE_ROWS = 50
@@ -34,6 +35,14 @@ def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[s
     except ValidationError:
         raise InvalidInput({CURSOR: ["There is no such page of this list. Begin at its first one."]}) from None
     return ListPage(found.rows, found.next or "", found.previous or "")
+
+
+def foot_of(page: ListPage[Any], url: str, filters: Mapping[str, str] | None = None) -> ListFoot:
+    """The ways to the pages before and behind it, under the same filters."""
+    return ListFoot(
+        previous_url=url_with(url, filters or {}, cursor=page.previous) if page.previous else "",
+        next_url=url_with(url, filters or {}, cursor=page.next) if page.next else "",
+    )
 
 
 def url_with(url: str, filters: Mapping[str, str], **changes: str) -> str:

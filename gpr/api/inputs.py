@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from accounts.models import User
 from egs.rest.fields import NUMBER_MAX, Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber
+from gpr.models import Nearness
 from gpr.services.moving import MoveTo
 from gpr.spec import GprSpec, duration_parse
 from inventory.models import Cluster
@@ -54,6 +55,11 @@ class GprChange(StrictSerializer):
     is_booking = Flag(required=False, help_text="It starts at `earliest_start_at`, or is refused with the nearest times.")
     node_type = Text(allow_blank=True, required=False, max_length=63)
     rdma = Flag(required=False)
+    within = serializers.ChoiceField(
+        choices=Nearness.choices,
+        required=False,
+        help_text="What all of its nodes must be of; they are put as near together as can be anyway.",
+    )
     idle_timeout_s = Duration(required=False, allow_null=True)
     evictable = Flag(required=False)
     may_evict = Flag(required=False)

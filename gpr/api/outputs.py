@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
+from gpr.borrowing import borrowers_among
 from gpr.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.evictions import WHY, notices_of
 from gpr.explaining import Told, explain_gprs
@@ -20,6 +21,8 @@ from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
 from gpr.selectors import names_visible_to, queue_positions
 from inventory.models import PHASES, Reservation, StepResult
+
+BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,12 @@ class GprPage:
     positions: Mapping[UUID, int]
     told: Mapping[UUID, Told]
     notices: Mapping[UUID, EvictionVictim]
+    borrowers: Set[UUID]
 
     @classmethod
     def build(cls, gprs: Sequence[Gpr], *, actor: User, now: datetime) -> GprPage:
-        return cls(now, queue_positions(gprs), explain_gprs(gprs, actor=actor, now=now), notices_of(gprs))
+        told = explain_gprs(gprs, actor=actor, now=now)
+        return cls(now, queue_positions(gprs), told, notices_of(gprs), borrowers_among(gprs, now=now))
 
 
 class ToldBlockerSerializer(serializers.Serializer[Any]):
@@ -96,17 +101,18 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     nodes_assigned = serializers.SerializerMethodField(help_text="Those that it holds now.")
     time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
     eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is.")
+    borrows = serializers.SerializerMethodField(help_text=BORROWS_HELP)
     remaining_s = serializers.IntegerField(help_text="Of its duration, what it has not had: what it waits for when it is queued again.")
 
     class Meta:
         model = Gpr
         fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node"]
-        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "is_booking", "node_type", "rdma", "idle_timeout_s"]
+        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "is_booking", "node_type", "rdma", "within", "idle_timeout_s"]
         fields += ["evictable"]
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
-        fields += ["eviction_notice"]
+        fields += ["borrows", "eviction_notice"]
         read_only_fields = fields
 
     @property
@@ -156,6 +162,9 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     def get_eviction_notice(self, gpr: Gpr) -> Any:
         row = self._page.notices.get(gpr.pk)
         return EvictionNoticeSerializer(row).data if row else None
+
+    def get_borrows(self, gpr: Gpr) -> bool:
+        return gpr.pk in self._page.borrowers
 
     def get_time_left_s(self, gpr: Gpr) -> float | None:
         return gpr.time_left_s(self._page.now)
@@ -278,7 +287,7 @@ class OfferSerializer(serializers.Serializer[Estimate]):
         help_text="`reclaim`: it starts after others have been evicted for it. `order`: on nodes that are ordered.",
     )
     order = OrderSerializer(allow_null=True, help_text="What its nodes are ordered from; null: they are there.")
-    borrows = serializers.BooleanField(help_text="Beyond what its project is guaranteed: it may be evicted, after notice.")
+    borrows = serializers.BooleanField(help_text=BORROWS_HELP)
     start_at = serializers.DateTimeField()
     wait_s = serializers.IntegerField()
     promised_start_at = serializers.DateTimeField()

@@ -59,6 +59,10 @@ class Fifo:
         """Nobody is."""
         return []
 
+    def refused(self) -> list[str]:
+        """Nobody is: they know no bookings."""
+        return []
+
     def repromised(self) -> Set[str]:
         return frozenset()
 

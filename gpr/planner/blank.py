@@ -20,6 +20,7 @@ def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
     rooms = np.array([0 if node.id in unordered else node.gpu_count for node in nodes], np.int64)
     counts = [len(pool.nodes) for pool in pools]
     window_count = sum(len(node.closed) for node in nodes)
+    part_of = np.array([_parts([node.nvlink_domain for node in nodes]), _parts([node.rack for node in nodes])], np.int64)
     ground = Ground(
         nodes=new_lines(rooms, since_s=now_s, spare=2 * (window_count + len(nodes))),
         limits=new_lines(NO_INTS, since_s=now_s, spare=2 * LIMITS_MOST),
@@ -27,6 +28,8 @@ def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
         members=np.arange(len(nodes), dtype=np.int64),
         first=np.cumsum([0, *counts]).astype(np.int64),
         pool_of=np.repeat(np.arange(len(pools)), counts).astype(np.int64),
+        part_of=part_of,
+        part_counts=part_of.max(axis=1, initial=NONE) + 1,
     )
     for number, node in enumerate(nodes):
         for window in node.closed if node.gpu_count else ():
@@ -38,6 +41,12 @@ def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
 def close(ground: Ground, places: Ints, gpus: int, start_s: int, end_s: int, sign: int = 1) -> None:
     """Take so many GPUs of each of these nodes away (`sign` 1), or give them (-1)."""
     take(ground, places, anywhere(len(places), gpus, end_s - start_s), start_s, end_s, sign)
+
+
+def _parts(names: list[str]) -> list[int]:
+    """Parts by number; NONE where there is no name."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(filter(None, names)))}
+    return [numbers.get(name, NONE) for name in names]
 
 
 def within(at_s: int) -> int:
@@ -57,6 +66,7 @@ def new_table(rows: int, pool_count: int) -> Table:
         nodes=column(),
         gpus=column(),
         length_s=column(),
+        level=column(),
         earliest_s=column(),
         slot_s=column(),
         pools=columns(pool_count),

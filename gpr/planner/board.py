@@ -17,10 +17,12 @@ from gpr.planner.blank import LIMITS_MOST, NO_POOLS, ground_of, new_table, withi
 from gpr.planner.ground import NO_INTS, Kind, choose, copy_ground, earliest, earliest_there, latest, room_at, take
 from gpr.planner.lines import NEVER_S, NONE, Ints, forget_before, with_line, with_spare
 from gpr.planner.passes import EMPTY, LOOSE, WAITING, Now, Table, new_now, places_of
-from gpr.planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
+from gpr.planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window, Within
 from gpr.planner.waiting import Turn, Waiting, turn_of
 
 ROWS_AT_FIRST = 64
+# As the ground numbers them.
+LEVELS = {Within.ANY: NONE, Within.NVLINK: 0, Within.RACK: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class Board:
         """What stands in its slot."""
         kind, places = passes.kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
         # Its row will be another's when it runs.
-        kind = Kind(*kind[:3], *(array.copy() for array in kind[3:]))
+        kind = Kind(*kind[:4], *(array.copy() for array in kind[4:]))
         start_s, request = self.start_s(waiting), waiting.request
         whose = request.id, request.slice, request.project, request.priority
         return Box(*whose, places, kind, start_s, start_s + request.length_s, start_s, request.evictable, is_open=True)
@@ -223,11 +225,11 @@ class Board:
         """
         length_s = max(1, within(request.length_s))
         if not (0 < request.node_count <= len(self.node_ids) and 0 <= request.gpus_per_node <= max(self._largest)):
-            return Kind(0, 0, length_s, NO_INTS, NO_INTS, NO_POOLS, NO_POOLS)
+            return Kind(0, 0, length_s, NONE, NO_INTS, NO_INTS, NO_POOLS, NO_POOLS)
         pools = self.pools_of(request) if pools is None else pools
         limits, amounts = self._limits_of(request, pools, [self._gpus_in(request, pool) for pool in pools])
         handicaps_s = [within(request.handicap_s(self.pools[pool].id)) for pool in pools]
-        sizes = request.node_count, request.gpus_per_node, length_s
+        sizes = request.node_count, request.gpus_per_node, length_s, LEVELS[request.within]
         return Kind(*sizes, np.array(pools, np.int64), np.array(handicaps_s, np.int64), limits, amounts)
 
     def soonest_s(self, request: Request) -> int:
@@ -334,7 +336,7 @@ class Board:
         pool = self.pool_at(places)
         pools = [] if pool is None else [pool]
         limits, amounts = self._limits_of(running, pools, [self._gpus_on(places, running.gpus_per_node)])
-        return Kind(len(places), running.gpus_per_node, length_s, np.array(pools, np.int64), NO_INTS, limits, amounts)
+        return Kind(len(places), running.gpus_per_node, length_s, NONE, np.array(pools, np.int64), NO_INTS, limits, amounts)
 
     def _limits_of(self, box: Request | Running, pools: list[int], gpus: list[int]) -> tuple[Ints, Ints]:
         """By pool: a slice runs one box at a time, and quotas hold; without a slice a request waits for nobody of its own."""
@@ -382,7 +384,7 @@ class Board:
         row, table, kind = self._unused.pop(), self._table, self.kind(request)
         table.state[row] = LOOSE
         table.nodes[row], table.gpus[row], table.length_s[row] = kind.nodes, kind.gpus, kind.length_s
-        table.earliest_s[row] = within(request.earliest_start_s)
+        table.level[row], table.earliest_s[row] = kind.level, within(request.earliest_start_s)
         lines = np.unique(kind.limits[kind.limits != NONE])
         for array, values in ((table.pools, kind.pools), (table.lines, lines)):
             array[row, :] = NONE

@@ -18,7 +18,7 @@ from gpr.planner.ground import Kind
 from gpr.planner.moves import Lifted, place_or_back
 from gpr.planner.plan import Cause, Eviction, EvictionKind, Victim
 from gpr.planner.rights import Rank, Right, Rights
-from gpr.planner.snapshot import Quota, Request
+from gpr.planner.snapshot import Quota, Request, Snapshot
 from gpr.planner.waiting import Waiting
 
 # Of those who claim a plan looks at so many from the front of their order, and at others until so many have failed or won: the next
@@ -39,20 +39,27 @@ class _Candidate:
     lost_gpu_s: int
 
 
+def may_claim(snapshot: Snapshot) -> bool:
+    """Could anybody in the queue have a right to what others hold?"""
+    has_rights = bool(snapshot.quotas) or snapshot.policy.break_from is not None
+    return any(has_rights or request.may_evict for request in snapshot.queue)
+
+
 class Claims:
-    """What those who wait may take from others. Changes the board: boxes end earlier, slots move."""
+    """What those who wait may take from others. Changes the board: boxes end earlier, slots move. `rights` follow."""
 
     def __init__(self, board: Board, quotas: Sequence[Quota]) -> None:
         self._board = board
         self._policy = board.policy
         self._quotas = quotas
+        self.rights = Rights(board, quotas)
 
     def make(self) -> list[Eviction]:
         """For all that wait and would gain by it: the highest right first, then in order of turn, so that no slot is won in vain."""
         made: list[Eviction] = []
         if not self._quotas and not self._board.evictor_count and self._policy.break_from is None:
             return made
-        rights = Rights(self._board, self._quotas)
+        rights = self.rights
         hopeful = [waiting for waiting in self._board.order if self._may_gain(waiting, rights)]
         failed_count = won_count = 0
         for waiting in self._in_order(hopeful, rights):

@@ -39,10 +39,10 @@ def plan(snapshot: Snapshot) -> Plan:
     board, newcomers = board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
-    evictions = claim(board, snapshot.quotas, snapshot.moved)
+    evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
     expected = draw(board, board.expected(), {eviction.id for eviction in evictions})
     reasons = Reasons(board, expected)
-    placements = tuple(_placement(board, waiting, expected, reasons, snapshot) for waiting in board.order)
+    placements = tuple(_placement(board, waiting, expected, reasons, rights, snapshot) for waiting in board.order)
     starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
     waits = ((waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s and not waiting.request.is_fixed)
     forecasts = tuple(forecast_of(board, waiting, start_s) for waiting, start_s in waits)
@@ -72,7 +72,7 @@ def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
     for pool in pools.values():
         beside = (other for other in pools.values() if other.supply is None and (other.cluster, other.shape) == (pool.cluster, pool.shape))
         alike = tuple(other.id for other in beside) if pool.supply is not None else ()
-        yield candidate.only((*alike, pool.id))
+        yield replace(candidate, pools=(*alike, pool.id))
 
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
@@ -93,14 +93,18 @@ def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
     return shadow
 
 
-def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> list[Eviction]:
-    """What an administrator moved, then what those who are entitled take. Slots and ends of boxes change on the board."""
+def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> tuple[list[Eviction], Rights]:
+    """What an administrator moved, then what those who are entitled take. Slots and ends of boxes change on the board.
+
+    Also what everybody has a right to then.
+    """
     if moved is not None:
         move(board, moved)
-    evictions = Claims(board, quotas).make()
+    claims = Claims(board, quotas)
+    evictions = claims.make()
     if board.policy.name == PolicyName.CONSERVATIVE and (evictions or moved):
         board.compress()
-    return evictions
+    return evictions, claims.rights
 
 
 def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
@@ -135,7 +139,9 @@ def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot) -> Rememb
     return Remembered(tuple(arrivals), tuple(shadows), *pace.sums) if pace is not None and arrivals else None
 
 
-def _placement(board: Board, waiting: Waiting, expected: Mapping[str, Slot], reasons: Reasons, snapshot: Snapshot) -> Placement:
+def _placement(
+    board: Board, waiting: Waiting, expected: Mapping[str, Slot], reasons: Reasons, rights: Rights, snapshot: Snapshot
+) -> Placement:
     request, start = waiting.request, expected.get(waiting.request.id)
     if start is None:
         most = most_that_fits(snapshot.pools, request, snapshot.quotas)
@@ -146,8 +152,15 @@ def _placement(board: Board, waiting: Waiting, expected: Mapping[str, Slot], rea
     slot = start if starts_now else board.slot(waiting)
     moved = _move_of(waiting, board.start_s(waiting), snapshot.policy.promise_tolerance_s)
     promise_s = moved.new_s if moved is not None else _promise_s(waiting, board.start_s(waiting))
-    told = reasons.explain(request, start)
-    return Placement(request.id, slot, start.start_s, promise_s, starts_now, told, moved, waiting.turn.share, waiting.turn.key)
+    told, turn = reasons.explain(request, start), waiting.turn
+    borrows = _borrows(board, rights, request, start)
+    return Placement(request.id, slot, start.start_s, promise_s, starts_now, told, moved, turn.share, turn.key, borrows)
+
+
+def _borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:
+    shape = board.pools[board.pool_numbers[start.pool]].shape
+    # Neither beside what its project holds then, nor by the order within it.
+    return max(rights.of_waiting(request, shape, start.start_s)) == Rank.BORROWS
 
 
 def _promise_s(waiting: Waiting, start_s: int) -> int | None:
@@ -170,7 +183,7 @@ def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
     board, newcomers = board_of(snapshot)
     waiting = board.queue[candidate_id]
     settle(board, newcomers, snapshot)
-    evictions = claim(board, snapshot.quotas)
+    evictions, rights = claim(board, snapshot.quotas)
     expected = draw(board, board.expected(), {eviction.id for eviction in evictions})
     if not board.has_slot(waiting):
         return None
@@ -180,7 +193,6 @@ def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
     start = expected[candidate_id]
     pool = board.pools[board.pool_numbers[start.pool]]
     own = tuple(eviction for eviction in evictions if eviction.id == candidate_id)
-    borrows = Rights(board, snapshot.quotas).of_waiting(waiting.request, pool.shape, start.start_s).within == Rank.BORROWS
     return Offer(
         pool=pool.id,
         cluster=pool.cluster,
@@ -191,6 +203,6 @@ def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
         explanation=Reasons(board, expected).explain(waiting.request, start),
         forecast=forecast_of(board, waiting, start.start_s),
         evictions=own,
-        borrows=borrows,
+        borrows=_borrows(board, rights, waiting.request, start),
         supply=supply.id if supply is not None else "",
     )

@@ -13,6 +13,7 @@ import numpy as np
 from gpr.planner.lines import (
     NEVER_S,
     NONE,
+    Bools,
     Ints,
     Lines,
     change,
@@ -30,7 +31,11 @@ GAP_BITS: Final = 44
 
 
 class Ground(NamedTuple):
-    """`members[first[p]:first[p + 1]]` are the nodes of pool `p`; `rooms` are the GPUs of each node."""
+    """`members[first[p]:first[p + 1]]` are the nodes of pool `p`; `rooms` are the GPUs of each node.
+
+    `part_of[level, node]` is the NVLink domain (level 0) or the rack (1) of a node, NONE where that is not known; parts of a level are
+    numbered from 0 to less than `part_counts[level]`.
+    """
 
     nodes: Lines
     limits: Lines
@@ -38,10 +43,12 @@ class Ground(NamedTuple):
     members: Ints
     first: Ints
     pool_of: Ints
+    part_of: Ints
+    part_counts: Ints
 
 
 class Kind(NamedTuple):
-    """What a request asks for. `gpus` 0: all of each node. `pools`: best liked first.
+    """What a request asks for. `gpus` 0: all of each node. `pools`: best liked first. `level`: all nodes of one part; NONE: any.
 
     A start in pool `pools[i]` counts as if it were `handicaps_s[i]` later. There it takes `amounts[i, k]` of limit `limits[i, k]`, which
     is NONE behind the last.
@@ -50,6 +57,7 @@ class Kind(NamedTuple):
     nodes: int
     gpus: int
     length_s: int
+    level: int
     pools: Ints
     handicaps_s: Ints
     limits: Ints
@@ -62,7 +70,7 @@ NO_LIMITS: Ints = np.empty((0, 0), np.int64)
 
 def anywhere(nodes: int, gpus: int, length_s: int) -> Kind:
     """A box that is put where it is said, below no limits."""
-    return Kind(nodes, gpus, length_s, NO_INTS, NO_INTS, NO_LIMITS, NO_LIMITS)
+    return Kind(nodes, gpus, length_s, NONE, NO_INTS, NO_INTS, NO_LIMITS, NO_LIMITS)
 
 
 def copy_ground(ground: Ground) -> Ground:
@@ -136,9 +144,26 @@ def first_of_one(ground: Ground, pool: int, kind: Kind, since_s: int, before_s: 
 
 
 @compiled
-def first_of_many(ground: Ground, pool: int, kind: Kind, since_s: int, before_s: int) -> int:
+def members_of(ground: Ground, pool: int) -> Ints:
+    return ground.members[ground.first[pool] : ground.first[pool + 1]]
+
+
+@compiled
+def parts_of(ground: Ground, pool: int, kind: Kind) -> list[Ints]:
+    """Sets of nodes of the pool, all of a gang on one of them: the whole pool, or its parts, as the kind wants it."""
+    members = members_of(ground, pool)
+    if kind.level == NONE or kind.nodes < 2:
+        return [members]
+    part_of = ground.part_of[kind.level]
+    counts = np.zeros(ground.part_counts[kind.level] + 1, np.int64)
+    for node in members:
+        counts[part_of[node]] += 1  # the last place is of those whose part is not known
+    return [members[part_of[members] == part] for part in range(len(counts) - 1) if counts[part] >= kind.nodes]
+
+
+@compiled
+def first_of_many(ground: Ground, members: Ints, kind: Kind, since_s: int, before_s: int) -> int:
     """Nobody can start before enough nodes are ready: try that moment, ask the nodes that were ready earlier again, and so on."""
-    members = ground.members[ground.first[pool] : ground.first[pool + 1]]
     if len(members) < kind.nodes:
         return NEVER_S
     ready = np.empty(len(members), np.int64)
@@ -163,7 +188,10 @@ def first_in_pool(ground: Ground, pool: int, kind: Kind, since_s: int, before_s:
         return NEVER_S
     if kind.nodes == 1:
         return first_of_one(ground, pool, kind, since_s, before_s)
-    return first_of_many(ground, pool, kind, since_s, before_s)
+    best_s = NEVER_S
+    for members in parts_of(ground, pool, kind):
+        best_s = min(best_s, first_of_many(ground, members, kind, since_s, min(before_s, best_s)))
+    return best_s
 
 
 @compiled
@@ -207,10 +235,10 @@ def counts_s(kind: Kind, pool: int, start_s: int) -> int:
 def choose(ground: Ground, pool: int, kind: Kind, start_s: int) -> Ints:
     """The nodes of the pool on which a box that starts then stands best; fewer than it wants when they have no room.
 
-    Fewest GPUs left over in the window, then the shortest gap behind it: parts of nodes pack, whole nodes stay whole, and boxes end
-    together. Then in the order of the pool.
+    A gang near together; fewest GPUs left over in the window, then the shortest gap behind it: parts of nodes pack, whole nodes stay
+    whole, and boxes end together. Then in the order of the pool.
     """
-    members = ground.members[ground.first[pool] : ground.first[pool + 1]]
+    members = members_of(ground, pool)
     free = np.empty(len(members), np.int64)
     left = np.empty(len(members), np.int64)
     until_s = np.empty(len(members), np.int64)
@@ -222,7 +250,64 @@ def choose(ground: Ground, pool: int, kind: Kind, start_s: int) -> Ints:
             free[count], left[count] = node, over
             until_s[count] = free_until(ground.nodes, node, need, start_s)
             count += 1
-    return snuggest(free[:count], left[:count], until_s[:count], kind.nodes)
+    return nearest(ground, kind, free[:count], left[:count], until_s[:count])
+
+
+@compiled
+def nearest(ground: Ground, kind: Kind, free: Ints, left: Ints, until_s: Ints) -> Ints:
+    """Of these nodes those that suit best: of one NVLink domain if it can be, else of one rack, else of as few racks as can be.
+
+    Of several parts that are large enough the one with the fewest free nodes, so that larger ones stay whole. None where the kind wants
+    one part, and none has enough.
+    """
+    if kind.nodes > 1 and len(free) >= kind.nodes:
+        for level in range(len(ground.part_counts)):
+            if kind.level in (NONE, level):
+                part = tightest(ground.part_of[level][free], ground.part_counts[level], kind.nodes)
+                if part != NONE:
+                    mine = ground.part_of[level][free] == part
+                    return snuggest(free[mine], left[mine], until_s[mine], kind.nodes)
+        if kind.level != NONE:
+            return free[:0]
+        if ground.part_counts[-1] > 1:
+            mine = fewest(ground.part_of[-1][free], ground.part_counts[-1], kind.nodes)
+            return snuggest(free[mine], left[mine], until_s[mine], kind.nodes)
+    return snuggest(free, left, until_s, kind.nodes)
+
+
+@compiled
+def tightest(parts: Ints, part_count: int, count: int) -> int:
+    """The part with the fewest of these nodes that has so many, or NONE. `parts`: of each node."""
+    found = np.zeros(part_count + 1, np.int64)
+    for part in parts:
+        found[part] += 1  # the last place is of those whose part is not known
+    best = NONE
+    for part in range(part_count):
+        if found[part] >= count and (best == NONE or found[part] < found[best]):
+            best = part
+    return best
+
+
+@compiled
+def fewest(parts: Ints, part_count: int, count: int) -> Bools:
+    """Which of these nodes: all of the parts that have most, until the rest fits into one."""
+    mine = np.zeros(len(parts), np.bool_)
+    found = np.zeros(part_count + 1, np.int64)
+    for part in parts:
+        found[part] += 1
+    while count > 0:
+        left = parts.copy()
+        left[mine] = part_count
+        part = tightest(left, part_count, count)
+        if part == NONE:
+            part = int(np.argmax(found))
+        if found[part] == 0:
+            break
+        for i in range(len(parts)):
+            mine[i] |= parts[i] == part or (parts[i] == NONE and part == part_count)
+        count -= found[part]
+        found[part] = 0
+    return mine
 
 
 @compiled
@@ -254,6 +339,15 @@ def put_first(ground: Ground, kind: Kind, since_s: int, now_s: int) -> tuple[int
 
 
 @compiled
+def is_near(ground: Ground, places: Ints, level: int) -> bool:
+    """Are these nodes of one part, if that is wanted?"""
+    if level == NONE or len(places) < 2:
+        return True
+    part = ground.part_of[level, places[0]]
+    return bool(part != NONE and (ground.part_of[level][places] == part).all())
+
+
+@compiled
 def room_at(ground: Ground, places: Ints, kind: Kind, start_s: int) -> bool:
     """Has it room on these very nodes?"""
     for node in places:
@@ -278,9 +372,17 @@ def earliest_there(ground: Ground, places: Ints, kind: Kind, since_s: int, until
 
 @compiled
 def latest_in_pool(ground: Ground, pool: int, kind: Kind, since_s: int, until_s: int) -> int:
-    """The last start in `[since_s, until_s]`, or NONE. As `first_of_many`, from the other end."""
-    members = ground.members[ground.first[pool] : ground.first[pool + 1]]
-    if len(members) < kind.nodes:
+    """The last start in `[since_s, until_s]`, or NONE."""
+    best_s = NONE
+    for members in parts_of(ground, pool, kind):
+        best_s = max(best_s, last_of_many(ground, members, kind, max(since_s, best_s + 1), until_s))
+    return best_s
+
+
+@compiled
+def last_of_many(ground: Ground, members: Ints, kind: Kind, since_s: int, until_s: int) -> int:
+    """As `first_of_many`, from the other end; NONE if there is no place."""
+    if len(members) < kind.nodes or since_s > until_s:
         return NONE
     ready = np.full(len(members), NEVER_S, np.int64)
     start_s = until_s

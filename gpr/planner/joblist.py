@@ -40,6 +40,8 @@ class Job:
     slice: str = ""
     idle_from_s: int | None = None  # seconds of use after which it is idle; None: never
     may_evict: bool = False
+    booked_s: int | None = None  # when it is to start, exactly; None: as soon as can be
+    handicaps: tuple[tuple[str, int], ...] = ()
 
 
 def read_nodes(path: Path) -> tuple[Pool, ...]:
@@ -58,15 +60,18 @@ def read_quotas(path: Path, pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
     return tuple(_quota(row, {pool.shape for pool in pools}, seen) for row in _rows(path, QUOTA_COLUMNS))
 
 
-def read_jobs(path: Path, pools: tuple[Pool, ...], *, early: bool, quotas: tuple[Quota, ...] = ()) -> tuple[Job, ...]:
+def read_jobs(
+    path: Path, pools: tuple[Pool, ...], *, early: bool, quotas: tuple[Quota, ...] = (), burst_gain_s: int = 0
+) -> tuple[Job, ...]:
     """In order of submission, then of the file.
 
     Optional columns: `project`; `slice`, whose jobs run one after the other; `shape` and `clusters` (space separated), which narrow a
-    job to such pools; `idle_from_s`, from when on it uses nothing; `may_evict`, 1 for one that may. Empty: as if the column were not
+    job to such pools; `home`, a cluster outside of which it runs only where that saves more than `burst_gain_s`; `idle_from_s`, from when
+    on it uses nothing; `may_evict`, 1 for one that may; `booked_s`, when it is to start, or not at all. Empty: as if the column were not
     there. Raises BadList, also for a job that could never start, and with `early` for one that runs longer than its box.
     """
     seen: set[str] = set()
-    jobs = [_job(row, pools, seen, quotas, early=early) for row in _rows(path, JOB_COLUMNS)]
+    jobs = [_job(row, pools, seen, quotas, early=early, burst_gain_s=burst_gain_s) for row in _rows(path, JOB_COLUMNS)]
     return tuple(sorted(jobs, key=lambda job: job.submit_s))
 
 
@@ -147,7 +152,7 @@ def _quota(row: _Row, shapes: set[str], seen: set[tuple[str, str]]) -> Quota:
     return Quota(owner, shape, guaranteed, most)
 
 
-def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], quotas: tuple[Quota, ...], *, early: bool) -> Job:
+def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], quotas: tuple[Quota, ...], *, early: bool, burst_gain_s: int) -> Job:
     job = Job(
         id=row.new_id("id", seen),
         submit_s=row.whole("submit_s", at_least=0),
@@ -157,11 +162,15 @@ def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], quotas: tuple[Quota
         gpus_per_node=row.whole("gpus_per_node", at_least=0),
         priority=row.whole("priority", at_least=0),
         project=row.optional("project"),
-        pools=_pools_for(row, pools),
+        pools=(wanted := _pools_for(row, pools)),
         slice=row.optional("slice"),
         idle_from_s=row.whole("idle_from_s", at_least=0) if row.optional("idle_from_s") else None,
         may_evict=bool(row.optional("may_evict")) and row.whole("may_evict", at_least=0) > 0,
+        booked_s=row.whole("booked_s", at_least=0) if row.optional("booked_s") else None,
+        handicaps=tuple((id_, burst_gain_s) for id_ in _away(row, pools, wanted)),
     )
+    if job.booked_s is not None and job.booked_s < job.submit_s:
+        raise BadList(f"{row.where}: job {job.id} is booked for {job.booked_s}, before it is submitted at {job.submit_s}.")
     if early and job.run_s > job.reserve_s:
         raise BadList(f"{row.where}: job {job.id} runs {job.run_s} s, longer than the {job.reserve_s} s it reserves.")
     _check_fits(row, pools, job, quotas)
@@ -178,6 +187,15 @@ def _pools_for(row: _Row, pools: tuple[Pool, ...]) -> tuple[str, ...]:
     return found
 
 
+def _away(row: _Row, pools: tuple[Pool, ...], wanted: tuple[str, ...]) -> list[str]:
+    """Those of its pools that are not at home, if some are."""
+    home = row.optional("home")
+    if home and home not in {pool.cluster for pool in pools}:
+        raise BadList(f"{row.where}: no node is in the cluster {home!r}.")
+    away = [pool.id for pool in pools if pool.id in wanted and pool.cluster != home]
+    return away if home and len(away) < len(wanted) else []
+
+
 def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job, quotas: tuple[Quota, ...]) -> None:
     most = most_that_fits(pools, request_of(job, rank=0, length_s=job.run_s, priority=0), quotas)
     if not most.fits:
@@ -188,8 +206,11 @@ def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job, quotas: tuple[Quot
         )
 
 
-def request_of(job: Job, *, rank: int, length_s: int, priority: int) -> Request:
-    """As submitted. A job without a slice shares none, so that it waits for no other of its project."""
+def request_of(job: Job, *, rank: int, length_s: int, priority: int, is_new: bool = True) -> Request:
+    """As submitted. A job without a slice shares none, so that it waits for no other of its project.
+
+    `is_new`: it has not run before; what is left of a booking is a request as any other.
+    """
     return Request(
         id=job.id,
         slice=job.slice,
@@ -200,5 +221,8 @@ def request_of(job: Job, *, rank: int, length_s: int, priority: int) -> Request:
         gpus_per_node=job.gpus_per_node,
         length_s=length_s,
         pools=job.pools,
+        earliest_start_s=job.booked_s or 0,
+        is_fixed=is_new and job.booked_s is not None,
         may_evict=job.may_evict,
+        handicaps=job.handicaps,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpr.planner.snapshot import Pool, Quota, Request
+from gpr.planner.snapshot import Node, Pool, Quota, Request, Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +21,27 @@ class Most:
 
 
 def most_that_fits(pools: Iterable[Pool], request: Request, quotas: Iterable[Quota] = ()) -> Most:
-    """As if every pool were empty and open. A box stands in one pool, and below the ceilings of its slice and its project.
+    """As if every pool were empty and open. A box stands in one pool, or in one part of it if it wants that, and below the ceilings of its
+    slice and its project.
 
     O(nodes log nodes); never fails.
     """
-    rooms = [room for pool in pools if pool.id in request.pools and (room := _Room.of(pool, request, quotas)).sizes]
+    wanted = [pool for pool in pools if pool.id in request.pools]
+    rooms = [room for pool in wanted for nodes in _parts(pool, request) if (room := _Room.of(pool, nodes, request, quotas)).sizes]
     node_count = max((room.node_count(request.gpus_per_node) for room in rooms), default=0)
     gpus_per_node = max((room.gpus_per_node(request.node_count) for room in rooms), default=0)
     return Most(0 < request.node_count <= node_count and request.gpus_per_node >= 0, node_count, gpus_per_node)
+
+
+def _parts(pool: Pool, request: Request) -> Iterable[list[Node]]:
+    """Sets of nodes, all of a box on one of them."""
+    if request.within == Within.ANY or request.node_count == 1:
+        return [list(pool.nodes)]
+    parts: dict[str, list[Node]] = defaultdict(list)
+    for node in pool.nodes:
+        parts[node.rack if request.within == Within.RACK else node.nvlink_domain].append(node)
+    alone = [[node] for node in parts.pop("", [])]
+    return [*parts.values(), *alone]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +52,8 @@ class _Room:
     most: int | None
 
     @classmethod
-    def of(cls, pool: Pool, request: Request, quotas: Iterable[Quota]) -> _Room:
-        sizes = sorted((node.gpu_count for node in pool.nodes if node.gpu_count > 0), reverse=True)
+    def of(cls, pool: Pool, nodes: Iterable[Node], request: Request, quotas: Iterable[Quota]) -> _Room:
+        sizes = sorted((node.gpu_count for node in nodes if node.gpu_count > 0), reverse=True)
         owners = {request.project, request.slice}
         ceilings = (q.most for q in quotas if q.most is not None and q.owner in owners and q.shape == pool.shape)
         return cls(tuple(sizes), min(ceilings, default=None))

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow, need_of, room_at, snuggest, take
+from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow, nearest, need_of, room_at, take
 from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, free_until, least_free, next_step_s, rises
 
 # What a row of the table is.
@@ -32,6 +32,7 @@ class Table(NamedTuple):
     nodes: Ints
     gpus: Ints
     length_s: Ints
+    level: Ints
     earliest_s: Ints
     slot_s: Ints
     pools: Ints
@@ -80,7 +81,7 @@ def used(array: Ints) -> Ints:
 def kind_of(table: Table, j: int) -> Kind:
     pools = used(table.pools[j])
     handicaps_s, limits, amounts = table.handicaps_s[j, : len(pools)], table.limits[j, : len(pools)], table.amounts[j, : len(pools)]
-    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], pools, handicaps_s, limits, amounts)
+    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], table.level[j], pools, handicaps_s, limits, amounts)
 
 
 @compiled
@@ -183,7 +184,7 @@ def choose_now(ground: Ground, now: Now, k: int, kind: Kind, at_s: int) -> Ints:
     left = np.empty(len(free), np.int64)
     for i in range(len(free)):
         left[i] = least_free(ground.nodes, free[i], at_s, end_s) - need_of(ground, free[i], kind.gpus)
-    return snuggest(free, left, now.until_s[k, free], kind.nodes)
+    return nearest(ground, kind, free, left, now.until_s[k][free])
 
 
 @compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,6 +46,7 @@ class EvictionKind(StrEnum):
 
     RECLAIM = "reclaim"  # it borrowed the GPUs, and whoever is entitled to them wants them
     PRIORITY = "priority"  # it is evictable, and one of higher priority may evict
+    DEFRAGMENT = "defrag"  # an administrator moves it, so that whole nodes come free
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Placement:
     """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was.
 
     `start_s`: when it starts if nobody comes and every box takes its whole length; no later than its slot, which it is to keep.
-    `turn_share`, `turn_key`: among equals in priority the least share is considered first, then the least key.
+    `turn_share`, `turn_key`: among equals in priority the least share is considered first, then the least key. `borrows`: at its start it
+    would be beyond what its project is guaranteed.
     """
 
     id: str
@@ -98,6 +101,7 @@ class Placement:
     moved: PromiseMove | None = None
     turn_share: int = 0
     turn_key: int = 0
+    borrows: bool = False
 
     @property
     def is_late(self) -> bool:
@@ -137,6 +141,11 @@ class Eviction:
     instead_s: int
 
 
+def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:
+    """All boxes that end early for anybody, in order."""
+    return [victim for eviction in evictions for victim in eviction.victims]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One placement a request, in the order in which the planner considered them.
@@ -160,8 +169,8 @@ class Plan:
 class Offer:
     """A start that the planner can give now, in one pool: `start_s` as the queue stands, `promise_s` at the latest.
 
-    `forecast`: what to ask past promises about, its bounds not known yet. `evictions`: what would be ended early for it. `borrows`: at its
-    start it would be beyond what its project is guaranteed. `supply`: the id of that whose ordered nodes it would stand on.
+    `forecast`: what to ask past promises about, its bounds not known yet. `evictions`: what would be ended early for it. `borrows`: as of
+    its placement. `supply`: the id of that whose ordered nodes it would stand on.
     """
 
     pool: str

@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpr.planner.board import Board
+from gpr.planner.board import LEVELS, Board
+from gpr.planner.ground import is_near
 from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
 from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window
@@ -93,7 +94,8 @@ def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | N
             return _cause_of_loss(board, pool), node_id
         if not 0 < (request.gpus_per_node or board.ground.rooms[node]) <= board.ground.rooms[node]:
             return changed
-    return changed if slot.start_s < request.earliest_start_s else None
+    is_far = not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within])
+    return changed if is_far or slot.start_s < request.earliest_start_s else None
 
 
 def _cause_of_loss(board: Board, pool: int | None) -> Cause:

@@ -54,7 +54,7 @@ class Replay:
     """Runs in order of start; `plan_s` is the wall time of each planning, measured by the clock that was passed in.
 
     `killed_count`: boxes that failures ended. `repromised`: jobs whose promise a failure, or a reclaim, moved. `idle_count`: boxes taken
-    back as idle. `evictions`: in order.
+    back as idle. `evictions`: in order. `refused`: bookings that had no place at their time.
     """
 
     runs: tuple[Run, ...]
@@ -64,6 +64,7 @@ class Replay:
     repromised: Set[str]
     idle_count: int
     evictions: tuple[Eviction, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 class Scheduler(Protocol):
@@ -77,6 +78,7 @@ class Scheduler(Protocol):
     def next_start_s(self) -> int | None: ...
     def promise_s(self, request_id: str) -> int | None: ...
     def evicted(self) -> list[Eviction]: ...
+    def refused(self) -> list[str]: ...
     def repromised(self) -> Set[str]: ...
     def forecast(self, request_id: str) -> Forecast | None: ...
 
@@ -88,6 +90,7 @@ class Planner:
         self._board = Board(pools, now_s=0, policy=Policy(name=name), quotas=quotas)
         self._quotas = quotas
         self._evicted: list[Eviction] = []
+        self._refused: list[str] = []
         self._pace = Pace(self._board, Memory()) if name == PolicyName.GUARDED else None
         self._promises: dict[str, int] = {}
         self._bands = Bands()
@@ -129,8 +132,7 @@ class Planner:
             self._board.compress()
         self._has_freed = False
         self._move_promises()
-        for waiting in sorted(self._newcomers, key=turn_of):
-            admit(self._board, self._pace, waiting)
+        self._admit()
         self._claim()
         for waiting in self._newcomers:
             if self._board.has_slot(waiting):
@@ -154,15 +156,28 @@ class Planner:
     def evicted(self) -> list[Eviction]:
         return self._evicted
 
+    def refused(self) -> list[str]:
+        """Of those that came last: bookings without a place; they are out of the queue."""
+        return self._refused
+
     def repromised(self) -> Set[str]:
         return self._repromised
 
     def forecast(self, request_id: str) -> Forecast | None:
         return self._forecasts.get(request_id)
 
+    def _admit(self) -> None:
+        for waiting in sorted(self._newcomers, key=turn_of):
+            admit(self._board, self._pace, waiting)
+        refused = [new for new in self._newcomers if new.request.is_fixed and not self._board.has_slot(new)]
+        for waiting in refused:
+            self._board.withdraw(waiting)
+        self._newcomers = [new for new in self._newcomers if new not in refused]
+        self._refused = [waiting.request.id for waiting in refused]
+
     def _claim(self) -> None:
         """Evictions, and promises that gave way to whoever is entitled."""
-        self._evicted = claim(self._board, self._quotas)
+        self._evicted, _ = claim(self._board, self._quotas)
         if self._quotas:
             self._hit = [waiting for waiting in self._board.order if waiting.displaced is not None and self._board.has_slot(waiting)]
             self._move_promises()
@@ -231,9 +246,9 @@ class _Desk:
     ignore_priority: bool
     idle_timeout_s: int | None
 
-    def request(self, job: Job, *, rank: int, done_s: int) -> Request:
-        booked_s = job.reserve_s if self.early else job.run_s
-        return request_of(job, rank=rank, length_s=booked_s - done_s, priority=0 if self.ignore_priority else job.priority)
+    def request(self, job: Job, *, rank: int, done_s: int, is_new: bool) -> Request:
+        length_s = (job.reserve_s if self.early else job.run_s) - done_s
+        return request_of(job, rank=rank, length_s=length_s, priority=0 if self.ignore_priority else job.priority, is_new=is_new)
 
     def held_s(self, job: Job) -> int:
         if job.idle_from_s is None or self.idle_timeout_s is None:
@@ -268,6 +283,7 @@ class _Simulation:
         self._arrivals = list(reversed(jobs))
         self._queued: dict[str, _Queued] = {}
         self._running: dict[str, int] = {}  # the number of its run
+        self._has_run: set[str] = set()
         self._ends: list[tuple[int, str]] = []
         self._failures = failures
         self._next_failure = next(failures, None)
@@ -278,6 +294,7 @@ class _Simulation:
         self._killed_count = 0
         self._evictions: list[Eviction] = []
         self._leaves_s: dict[str, int] = {}  # by id of what is to be evicted
+        self._refused: list[str] = []
 
     def run(self) -> Replay:
         while (now_s := self._next_event_s()) is not None:
@@ -292,12 +309,13 @@ class _Simulation:
             started = self._scheduler.tick(now_s)
             self._plan_s.append(self._clock() - began)
             self._give_notice(self._scheduler.evicted())
+            self._refuse(self._scheduler.refused())
             for new in started:
                 self._start(self._jobs[new.request.id], new.slot)
         idle_count = sum(self._desk.held_s(job) < job.run_s for job in self._jobs.values())
         repromised = self._scheduler.repromised()
         counts = self._failure_count, self._killed_count, repromised, idle_count
-        return Replay(tuple(self._runs), tuple(self._plan_s), *counts, tuple(self._evictions))
+        return Replay(tuple(self._runs), tuple(self._plan_s), *counts, tuple(self._evictions), tuple(self._refused))
 
     def _next_event_s(self) -> int | None:
         """None when all is done; nodes fail for ever."""
@@ -328,6 +346,11 @@ class _Simulation:
             for victim in eviction.victims:
                 self._leaves_s[victim.id] = victim.frees_s
                 heapq.heappush(self._ends, (victim.frees_s, victim.id))
+
+    def _refuse(self, ids: Iterable[str]) -> None:
+        for id_ in ids:
+            del self._queued[id_]
+            self._refused.append(id_)
 
     def _send_back(self, id_: str, now_s: int) -> None:
         """Its box ends with something left of it."""
@@ -365,15 +388,17 @@ class _Simulation:
             self._submit(self._jobs[id_], now_s)
 
     def _submit(self, job: Job, now_s: int) -> None:
-        request = self._desk.request(job, rank=self._ranks[job.id], done_s=self._done_s[job.id])
+        is_new = job.id not in self._has_run
+        request = self._desk.request(job, rank=self._ranks[job.id], done_s=self._done_s[job.id], is_new=is_new)
         estimates = {} if self._estimators is None else self._estimators.submitted(request, now_s)
-        self._queued[job.id] = _Queued(now_s, estimates)
+        self._queued[job.id] = _Queued(max(now_s, request.earliest_start_s), estimates)
         self._scheduler.submit(request, now_s)
 
     def _start(self, job: Job, slot: Slot) -> None:
         queued = self._queued.pop(job.id)
         end_s = slot.start_s + self._desk.held_s(job) - self._done_s[job.id]
         promise_s, forecast = self._scheduler.promise_s(job.id), self._scheduler.forecast(job.id)
+        self._has_run.add(job.id)
         self._running[job.id] = len(self._runs)
         self._runs.append(Run(job, queued.at_s, slot.start_s, end_s, slot.nodes, promise_s, forecast, queued.estimates))
         heapq.heappush(self._ends, (end_s, job.id))

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gpr.planner.estimators import ESTIMATORS
 from gpr.planner.joblist import Job
+from gpr.planner.plan import victims_of
 from gpr.planner.replay import Replay, Run
 from gpr.planner.snapshot import Pool
 
@@ -27,27 +28,29 @@ SCHEDULE_COLUMNS: Final = ("id", "start_s", "end_s", "nodes", "gpus_per_node")
 def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
     """The JSON of `simulate`. Times in seconds, shares from 0 to 1; None where there is nothing to measure.
 
-    The wait of a job is all its time in the queue; promises and estimates are counted anew when a failure sent it back there.
+    The wait of a job is all its time in the queue; promises and estimates are counted anew when a failure sent it back there. A booking
+    waits for its own time alone, so only what it waits beyond that is told, and apart.
     """
     runs = replay.runs
-    begin_s = min(run.job.submit_s for run in runs)
-    makespan_s = max(run.end_s for run in runs) - begin_s
+    begin_s = min((run.job.submit_s for run in runs), default=0)
+    makespan_s = max(max((run.end_s for run in runs), default=0) - begin_s, 1)
     wait_s: dict[Job, int] = defaultdict(int)
+    late_s: dict[Job, int] = defaultdict(int)
     for run in runs:
-        wait_s[run.job] += run.wait_s
+        (wait_s if run.job.booked_s is None else late_s)[run.job] += run.wait_s
     by_priority: dict[int, list[int]] = defaultdict(list)
     by_project: dict[str, list[int]] = defaultdict(list)
     for job, waited_s in wait_s.items():
         by_priority[job.priority].append(waited_s)
         by_project[job.project].append(waited_s)
-    victims = [victim for eviction in replay.evictions for victim in eviction.victims]
+    victims = victims_of(replay.evictions)
     failures = {
         "count": replay.failure_count,
         "repromised_count": len(replay.repromised),
         "killed_count": replay.killed_count,
     }
     return {
-        "jobs": len(wait_s),
+        "jobs": len(wait_s) + len(late_s),
         "wait_s": _spread(list(wait_s.values())),
         "wait_s_by_priority": {str(priority): {"jobs": len(waits), **_spread(waits)} for priority, waits in sorted(by_priority.items())},
         "wait_s_by_project": {project: {"jobs": len(waits), **_spread(waits)} for project, waits in sorted(by_project.items())},
@@ -57,6 +60,7 @@ def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
         "estimators": _estimators([run for run in runs if run.wait_s > 0]),
         "failures": failures,
         "evictions": {"count": len(replay.evictions), "victims": len(victims), "lost_gpu_s": sum(v.lost_gpu_s for v in victims)},
+        "bookings": {"count": len(late_s) + len(replay.refused), "refused": len(replay.refused), "late_s": _spread(list(late_s.values()))},
         "idle_released_count": replay.idle_count,
         "plan_s": {"mean": _mean(replay.plan_s), "p99": quantile(replay.plan_s, 0.99), "max": max(replay.plan_s)},
     }
@@ -161,7 +165,7 @@ def _used_gpu_s(runs: Sequence[Run], pools: tuple[Pool, ...]) -> int:
 
 def _spread(values: Sequence[float]) -> dict[str, float | None]:
     quantiles = {f"p{round(level * 100)}": quantile(values, level) for level in (0.5, 0.9, 0.99)}
-    return {"mean": _mean(values), **quantiles, "max": max(values)}
+    return {"mean": _mean(values), **quantiles, "max": max(values, default=None)}
 
 
 def _mean(values: Sequence[float]) -> float | None:

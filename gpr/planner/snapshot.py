@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -22,11 +22,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that boxes may stand on. `closed` are stretches in which none may: maintenance, or sick until repaired."""
+    """A node that boxes may stand on. `closed` are stretches in which none may: maintenance, or sick until repaired.
+
+    `rack`, `nvlink_domain`: names, unique over all pools; empty where that is not known.
+    """
 
     id: str
     gpu_count: int
     closed: tuple[Window, ...] = ()
+    rack: str = ""
+    nvlink_domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,14 @@ class Place:
     key: int
 
 
+class Within(StrEnum):
+    """How near together the nodes of a gang must be. Stable codes. They are put as near as can be anyway."""
+
+    ANY = ""
+    RACK = "rack"
+    NVLINK = "nvlink"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A GPR that waits.
@@ -79,8 +92,8 @@ class Request:
     `slice` holds one box at a time; empty: none that it shares with others. `share`: of equals in priority who has the least is first.
     `is_fixed`: booked for `earliest_start_s`; it starts then, or has no place at all. `may_evict`: boxes of lower priority that are
     `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
-    `handicaps_s`, of each pool, or empty: a start there counts as if it were so much later. So a pool that costs extra, or is far from the
-    data, is used only where that saves more time than its handicap.
+    `handicaps`, in seconds by pool: a start there counts as if it were so much later. So a pool that costs extra, or is far from the data,
+    is used only where that saves more time than its handicap. `within`: what all of its nodes must be of.
     `orders`: those of its pools in which more nodes may be ordered for it.
     """
 
@@ -102,17 +115,12 @@ class Request:
     evictable: bool = True
     place: Place | None = None
     orders: tuple[str, ...] = ()
-    handicaps_s: tuple[int, ...] = ()
+    handicaps: tuple[tuple[str, int], ...] = ()
+    within: Within = Within.ANY
 
     def handicap_s(self, pool: str) -> int:
-        """Of one of its pools."""
-        return self.handicaps_s[self.pools.index(pool)] if self.handicaps_s and not self.is_fixed else 0
-
-    def only(self, pools: tuple[str, ...]) -> Request:
-        """The same in some of its pools; in one alone no handicap counts."""
-        is_one = len(pools) == 1 or not self.handicaps_s
-        handicaps_s = () if is_one else tuple(self.handicaps_s[self.pools.index(pool)] for pool in pools)
-        return replace(self, pools=pools, handicaps_s=handicaps_s)
+        """A booking, whose time is fixed, has none."""
+        return 0 if self.is_fixed else dict(self.handicaps).get(pool, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,7 @@ class Running:
 
     An overrun (`end_s <= now_s`, not yet released) still holds its GPUs; the planner expects them back a moment from now.
     `evictable`: a request that may evict, of higher priority, may end it before its time. `is_open`: its window is open; on the way in or
-    out it cannot be ended early.
+    out it cannot be ended early. `is_movable`: ended early it would wait again, and it did not book its very time and place.
     """
 
     id: str
@@ -135,6 +143,7 @@ class Running:
     started_s: int = 0
     evictable: bool = True
     is_open: bool = True
+    is_movable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +193,9 @@ class Policy:
     So an overrun counts as busy until its end plus the first multiple of that which lies in the future: those who wait for it
     are told anew once in that time, not every second.
     `promise_tolerance_s`: a slot that is late by no more is no broken promise, so none is moved for it. Ticks are not exact.
-    A box that is evicted has `notice_s` from now on, and has run for `least_run_s` then; `exit_s` later its GPUs are free. Nobody is
-    evicted, and no promise moved, for a gain of less than `claim_gain_s`. `break_from`: from this priority on a newcomer moves promises of
-    lower ones; None: no priority does.
+    A box that is evicted has `notice_s` from now on, and has run for `least_run_s` then; `exit_s` later its GPUs are free. The window of
+    one that starts is open after `entry_s`. Nobody is evicted, and no promise moved, for a gain of less than `claim_gain_s`. `break_from`:
+    from this priority on a newcomer moves promises of lower ones; None: no priority does.
     """
 
     name: PolicyName = PolicyName.GUARDED
@@ -195,6 +204,7 @@ class Policy:
     notice_s: int = 600
     least_run_s: int = 1800
     exit_s: int = 0
+    entry_s: int = 0
     claim_gain_s: int = 600
     break_from: int | None = None
     slack: Slack = field(default_factory=Slack)

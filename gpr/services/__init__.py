@@ -1,6 +1,6 @@
 """Every write to a GPR.
 
-requests: submit, edit, cancel, estimate. bookings: series of them. decisions: what an administrator decides. ending: release, eviction,
-expiry, the last step.
+requests: submit, edit, cancel, estimate. bookings: series of them. decisions, moving, defragmenting: what an administrator decides.
+ending: release, eviction, expiry, the last step. sparing: notices that are for nothing.
 Must not live here: HTTP or HTML, Kubernetes (the agent's), choosing nodes (the planner's).
 """

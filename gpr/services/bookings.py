@@ -16,7 +16,7 @@ from egs.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidIn
 from egs.words import duration_exact, utc
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
 from gpr.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
-from gpr.services.requests import gpr_cancel, gpr_submit, may_submit
+from gpr.services.requests import gpr_cancel, gprs_submit, may_submit
 from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX, PLAIN_FIELDS, GprSpec, spec_check
 from gpr.witness import witness_lock
 from inventory.models import Cluster
@@ -111,28 +111,27 @@ def _extend(series: BookingSeries, now: datetime, *, forgives: type[EgsError]) -
     """Try what lies within the horizon and has not been tried; answers the refusals."""
     spec, ahead = spec_of_series(series), [at for at in recurrence_of(series).starts() if at >= (series.next_start_at or now)]
     due = [at for at in ahead if at <= now + HORIZON]
-    refused = [error for at in due if (error := _book(series, spec, at, now, forgives)) is not None]
+    asked = [replace(spec, earliest_start_at=at, is_booking=True) for at in due]
+    answers = gprs_submit(actor=series.owner, specs=asked, now=now, forgives=forgives) if due else []
+    for starts_at, answer in zip(due, answers, strict=True):
+        _note(series, starts_at, answer, now)
     series.next_start_at = next(iter(ahead[len(due) :]), None)
     series.save(update_fields=["next_start_at"])
-    return refused
+    return [answer for answer in answers if isinstance(answer, EgsError)]
 
 
-def _book(series: BookingSeries, spec: GprSpec, starts_at: datetime, now: datetime, forgives: type[EgsError]) -> EgsError | None:
+def _note(series: BookingSeries, starts_at: datetime, answer: Gpr | EgsError, now: datetime) -> None:
+    """Of one occurrence, that it is booked, or why it is not."""
     occurrence = BookingOccurrence(series=series, starts_at=starts_at)
-    refused: EgsError | None = None
-    try:
-        with transaction.atomic():
-            booking = replace(spec, earliest_start_at=starts_at, is_booking=True)
-            occurrence.gpr = gpr_submit(actor=series.owner, spec=booking, now=now)
-    except forgives as error:
-        refused = error
-        occurrence.refusal = error.detail[:REFUSAL_MAX_CHARS]
-        occurrence.nearest_before_at = error.extra.get("nearest_before_at")
-        occurrence.nearest_after_at = error.extra.get("nearest_after_at")
-        text = f"{series.name} could not be booked for {utc(starts_at)}. {error.detail}"
+    if isinstance(answer, Gpr):
+        occurrence.gpr = answer
+    else:
+        occurrence.refusal = answer.detail[:REFUSAL_MAX_CHARS]
+        occurrence.nearest_before_at = answer.extra.get("nearest_before_at")
+        occurrence.nearest_after_at = answer.extra.get("nearest_after_at")
+        text = f"{series.name} could not be booked for {utc(starts_at)}. {answer.detail}"
         _tell(series, "booking_series.refused", text, None, now, Severity.WARNING)
     occurrence.save(force_insert=True)
-    return refused
 
 
 def spec_of_series(series: BookingSeries) -> GprSpec:

@@ -16,8 +16,9 @@ from gpr.evictions import notice_of, notice_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
+from gpr.planner.plan import victims_of
 from gpr.services.requests import no_place, promise_drop
-from gpr.snapshot import snapshot_load
+from gpr.snapshot import books_end, snapshot_load
 from gpr.witness import box_ended, witness_lock
 from inventory.models import ReservationState
 from inventory.selectors import maintenance_over
@@ -106,7 +107,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     if (gpr.ends_at - now).total_seconds() < EXTENSION_ACK_S:
         raise Conflict(f"It ends within {EXTENSION_ACK_S} s: too late to extend it for certain. File a new request.")
     ends_at = gpr.ends_at + timedelta(seconds=extra_s)
-    books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    books_end_at = books_end(ends_at)
     witness_lock()
     refuse_if_it_hurts(gpr, books_end_at, now)
     from_version = gpr.version
@@ -177,7 +178,5 @@ def refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     late = {placement.id for placement in before.placements if placement.is_late}
     if any(placement.is_late and placement.id not in late for placement in after.placements):
         raise Conflict("Others have been promised these GPUs from its end on. Extend it by less, or file a new request.")
-    if {victim.id for eviction in after.evictions for victim in eviction.victims} - {
-        victim.id for eviction in before.evictions for victim in eviction.victims
-    }:
+    if {victim.id for victim in victims_of(after.evictions)} - {victim.id for victim in victims_of(before.evictions)}:
         raise Conflict("Others are entitled to these GPUs from its end on: somebody would be evicted for it. File a new request.")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F
 
 from accounts.models import User
-from egs.errors import BookingDoesNotFit, CanNeverStart, IllegalTransition, InvalidInput, NotAllowed, StaleState
+from egs.errors import BookingDoesNotFit, CanNeverStart, EgsError, IllegalTransition, InvalidInput, NotAllowed, StaleState
 from egs.words import duration_exact, plural, utc
 from gpr.forecasts import forecast_drop
 from gpr.lifecycle import gpr_transition
@@ -32,7 +34,7 @@ CREATION_ROUTE = "gprs"
 # A change of one of these is another request to the planner; of any other, the promise stands.
 PLANNED_FIELDS = frozenset(
     {
-        *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "priority"),
+        *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "within", "priority"),
         *("earliest_start_at", "is_booking", "may_evict"),
     }
 )
@@ -45,34 +47,38 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     Raises InvalidInput, OverPolicy, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit with the
     nearest times; nothing is stored then.
     """
-    may_submit(actor, spec)
-    spec_check(spec, now=now)
-    witness_lock()
-    reasons = approval_reasons(spec)
-    gpr = _gpr_of(spec)
-    gpr.owner, gpr.created_at, gpr.state_changed_at = actor, now, now
-    gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
-    gpr.queued_at = gpr.turn_at = None if reasons else now
-    gpr.save(force_insert=True)
-    gpr.clusters.set(spec.clusters)
-    event_record(
-        kind="gpr.created",
-        message=f"{gpr.name} was requested: {_ask(spec)}.",
-        at=now,
-        actor=actor,
-        new=gpr.state,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        data={"approval_reasons": reasons},
-    )
-    if reasons:
-        loaded = snapshot_load(now=now)
-        refuse_what_never_fits(loaded.candidate(gpr, spec.clusters), loaded)
-        refuse_what_does_not_fit_then(loaded.candidate(gpr, spec.clusters), loaded)
-    else:
-        promise_make(gpr, now=now)
+    gpr = _file(actor, spec, now)
+    _tell_filed(gpr, spec, now)
+    if refused := _place([gpr], now):
+        raise refused[gpr.pk]
+    gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
     hint(TICK)
     return gpr
+
+
+@transaction.atomic
+def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, forgives: type[EgsError]) -> list[Gpr | EgsError]:
+    """As `gpr_submit` for each, in one plan for all; in their order.
+
+    What `forgives` names is answered in the place of the GPR that it refuses, of which nothing is stored, and the others stand.
+    """
+    answers: list[Gpr | EgsError] = []
+    for spec in specs:
+        try:
+            answers.append(_file(actor, spec, now))
+        except forgives as error:
+            answers.append(error)
+    refused = _place([gpr for gpr in answers if isinstance(gpr, Gpr)], now)
+    for why in refused.values():
+        if not isinstance(why, forgives):
+            raise why
+    Gpr.objects.filter(pk__in=refused).delete()
+    answers = [refused.get(answer.pk, answer) if isinstance(answer, Gpr) else answer for answer in answers]
+    for spec, answer in zip(specs, answers, strict=True):
+        if isinstance(answer, Gpr):
+            _tell_filed(answer, spec, now)
+    hint(TICK)
+    return answers
 
 
 @transaction.atomic
@@ -155,8 +161,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         _promise_tighten(gpr, now)
     else:
         loaded = snapshot_load(now=now)
-        refuse_what_never_fits(loaded.candidate(gpr, gpr.clusters.all()), loaded)
-        refuse_what_does_not_fit_then(loaded.candidate(gpr, gpr.clusters.all()), loaded)
+        refuse_what_cannot_be(loaded.candidate(gpr, gpr.clusters.all()), loaded)
 
 
 def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> tuple[Request, Loaded]:
@@ -172,8 +177,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
         made.pk, made.remaining_s = edited.pk, max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
     request = loaded.candidate(made, spec.clusters)
     request = replace(request, rank=next((waiting.rank for waiting in loaded.snapshot.queue if waiting.id == request.id), request.rank))
-    refuse_what_never_fits(request, loaded)
-    refuse_what_does_not_fit_then(request, loaded)
+    refuse_what_cannot_be(request, loaded)
     return request, loaded
 
 
@@ -183,24 +187,28 @@ def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
     return pools_for(_gpr_of(spec), names, loaded.pools)
 
 
-def refuse_what_never_fits(request: Request, loaded: Loaded) -> None:
-    """Raises CanNeverStart, with the most that could."""
+def refuse_what_cannot_be(request: Request, loaded: Loaded) -> None:
+    """Raises CanNeverStart, with the most that could, or BookingDoesNotFit, with the nearest times at which it would."""
+    if error := _impossible(request, loaded):
+        raise error
+
+
+def _impossible(request: Request, loaded: Loaded) -> EgsError | None:
     most = most_that_fits(loaded.snapshot.pools, request, loaded.snapshot.quotas)
-    if not most.fits:
-        raise can_never_start(most.node_count, most.gpus_per_node)
+    return _misfit(request, loaded) if most.fits else can_never_start(most.node_count, most.gpus_per_node)
 
 
-def refuse_what_does_not_fit_then(request: Request, loaded: Loaded) -> None:
-    """Raises BookingDoesNotFit, with the nearest times at which it would."""
+def _misfit(request: Request, loaded: Loaded) -> BookingDoesNotFit | None:
+    """Of a booking, at its time."""
     if not request.is_fixed:
-        return
+        return None
     since_s = loaded.snapshot.now_s + int(BOOKING_AHEAD.total_seconds())
     near = nearest(loaded.snapshot, request, since_s=since_s)
     if near.fits:
-        return
+        return None
     starts = {"nearest_before_at": near.before_s, "nearest_after_at": near.after_s}
     found = {name: None if start_s is None else at(start_s) for name, start_s in starts.items()}
-    raise booking_does_not_fit(at(request.earliest_start_s), **found)
+    return booking_does_not_fit(at(request.earliest_start_s), **found)
 
 
 def booking_does_not_fit(start_at: datetime, *, nearest_before_at: datetime | None, nearest_after_at: datetime | None) -> BookingDoesNotFit:
@@ -218,13 +226,69 @@ def promise_make(gpr: Gpr, *, now: datetime) -> None:
 
     Raises CanNeverStart, or BookingDoesNotFit.
     """
-    made, loaded = replan(now=now)
-    placement = next(p for p in made.placements if p.id == str(gpr.pk))
-    if placement.explanation.reason == Reason.NEVER_FITS:
-        raise never_fits(placement)
-    if placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
-        refuse_what_does_not_fit_then(loaded.candidate(gpr, gpr.clusters.all()), loaded)
+    if refused := _promises_make([gpr], now):
+        raise refused[gpr.pk]
     gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
+
+
+def _file(actor: User, spec: GprSpec, now: datetime) -> Gpr:
+    """Into the queue, or to approval. It is not planned yet, nor told of; the witness is held from here on."""
+    may_submit(actor, spec)
+    spec_check(spec, now=now)
+    witness_lock()
+    reasons = approval_reasons(spec)
+    gpr = _gpr_of(spec)
+    gpr.owner, gpr.created_at, gpr.state_changed_at = actor, now, now
+    gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
+    gpr.queued_at = gpr.turn_at = None if reasons else now
+    gpr.save(force_insert=True)
+    gpr.clusters.set(spec.clusters)
+    return gpr
+
+
+def _tell_filed(gpr: Gpr, spec: GprSpec, now: datetime) -> None:
+    event_record(
+        kind="gpr.created",
+        message=f"{gpr.name} was requested: {_ask(spec)}.",
+        at=now,
+        actor=gpr.owner,
+        new=gpr.state,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        data={"approval_reasons": gpr.approval_reasons},
+    )
+
+
+def _place(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
+    """Promise those in the queue what they can have; those that cannot be, and why, also among those that need approval."""
+    queued = [gpr for gpr in gprs if gpr.state == GprState.QUEUED]
+    refused = _promises_make(queued, now) if queued else {}
+    if len(queued) < len(gprs):
+        loaded = snapshot_load(now=now)
+        unapproved = (gpr for gpr in gprs if gpr.state == GprState.PENDING_APPROVAL)
+        errors = ((gpr.pk, _impossible(loaded.candidate(gpr, gpr.clusters.all()), loaded)) for gpr in unapproved)
+        refused |= {pk: error for pk, error in errors if error}
+    return refused
+
+
+def _promises_make(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
+    """One plan with all of these in the queue, stored; those that it has no place for, and why.
+
+    The nearest times of a booking without one are looked for beside those that have theirs now.
+    """
+    made, _ = replan(now=now)
+    placements = {placement.id: placement for placement in made.placements}
+    refused: dict[UUID, EgsError] = {}
+    loaded: Loaded | None = None
+    for gpr in gprs:
+        placement = placements[str(gpr.pk)]
+        if placement.explanation.reason == Reason.NEVER_FITS:
+            refused[gpr.pk] = never_fits(placement)
+        elif placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
+            loaded = loaded or snapshot_load(now=now)
+            if error := _misfit(loaded.candidate(gpr, gpr.clusters.all()), loaded):
+                refused[gpr.pk] = error
+    return refused
 
 
 def _promise_tighten(gpr: Gpr, now: datetime) -> None:

@@ -17,6 +17,7 @@ from egs.errors import Conflict
 from egs.words import utc
 from gpr.models import EvictionVictim, Gpr, GprState, VictimOutcome
 from gpr.services.ending import EXTENSION_ACK_S, refuse_if_it_hurts, refuse_into_maintenance
+from gpr.snapshot import books_end
 from gpr.witness import witness_lock
 from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import reservations_set_window
@@ -64,7 +65,7 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
     if gpr.state != GprState.ACTIVE or gpr.active_at is None:
         return
     ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
-    books_end_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    books_end_at = books_end(ends_at)
     try:
         if (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S:
             raise Conflict("Its agent may not hear of it in time.")

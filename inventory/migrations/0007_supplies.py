@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('gpr', '0012_moves'),
-        ('inventory', '0006_maintenance'),
+        ('inventory', '0007_nvlink_domain'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

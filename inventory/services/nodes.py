@@ -28,6 +28,7 @@ NODE_FIELDS = [
     "rdma",
     "zone",
     "rack",
+    "nvlink_domain",
     "is_ready",
     "seen_at",
     "gone_at",
@@ -102,7 +103,7 @@ def _apply(node: Node, view: NodeView, now: datetime) -> Node:
     node.name, node.shape, node.node_type = view.name, view.shape, view.node_type
     node.gpu_count = len(view.gpus)
     node.gpu_memory_gib = min((gpu.memory_gib for gpu in view.gpus), default=0)
-    node.rdma, node.zone, node.rack = view.rdma, view.zone, view.rack
+    node.rdma, node.zone, node.rack, node.nvlink_domain = view.rdma, view.zone, view.rack, view.nvlink_domain
     node.is_ready, node.seen_at, node.gone_at = view.ready, now, None
     if node._state.adding:
         node.save(force_insert=True)

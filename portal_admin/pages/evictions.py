@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from egs.pages import words
 from egs.pages.access import PageRequest
-from egs.pages.paging import page_of, url_with
+from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import ListFoot
 from egs.pages.shell import Shell
 from gpr.models import EvictionVictim, Gpr, VictimKind, VictimOutcome
@@ -20,7 +20,11 @@ from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
 
 ORDER = ("-made_at", "id")
-KINDS = {VictimKind.RECLAIM: "borrowed its GPUs", VictimKind.PRIORITY: "of lower priority"}
+KINDS = {
+    VictimKind.RECLAIM: "borrowed its GPUs",
+    VictimKind.PRIORITY: "of lower priority",
+    VictimKind.DEFRAGMENT: "moved to free whole nodes",
+}
 OUTCOMES = {
     VictimOutcome.NOTICED: "will be evicted",
     VictimOutcome.EVICTED: "evicted",
@@ -82,7 +86,7 @@ class EvictionLine:
             start_at=row.start_at,
             won_s=(row.instead_at - row.start_at).total_seconds(),
             victims=tuple(VictimLine.of(victim) for victim in victims),
-            lost=_gpu_hours(lost_gpu_s),
+            lost=gpu_hours(lost_gpu_s),
         )
 
 
@@ -100,15 +104,12 @@ class EvictionsPage:
         return cls(
             shell=admin_shell(request, page="queue"),
             rows=tuple(EvictionLine.of(row) for row in page.rows),
-            foot=ListFoot(
-                previous_url=url_with(url, {}, cursor=page.previous) if page.previous else "",
-                next_url=url_with(url, {}, cursor=page.next) if page.next else "",
-            ),
+            foot=foot_of(page, url),
             url=url_with(url, {"cursor": request.GET.get("cursor", "")}, part="rows"),
         )
 
 
-def _gpu_hours(gpu_s: int) -> str:
+def gpu_hours(gpu_s: int) -> str:
     """With a decimal while it tells something."""
     hours = gpu_s / words.HOUR_S
     return words.number(round(hours)) if hours >= 10 or not gpu_s else f"{hours:.1f}"

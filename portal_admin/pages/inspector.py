@@ -15,6 +15,7 @@ from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_s
 from egs.pages.parts import EventRow
 from egs.pages.shell import Shell
 from egs.pages.strip import Strip, hero_of
+from gpr.borrowing import borrowing_of
 from gpr.explaining import ToldBlocker, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState, PromiseMove
 from gpr.planner.plan import Cause
@@ -80,6 +81,7 @@ class InspectorPage:
     promised_at: datetime | None
     late: str
     reason: str
+    borrowing: str
     blockers: tuple[ToldBlocker, ...]
     approval_reasons: tuple[str, ...]
     moves: tuple[MoveRow, ...]
@@ -112,6 +114,7 @@ class InspectorPage:
             promised_at=promised_at_first(gpr),
             late=words.late(late_s(gpr)).removeprefix("+"),
             reason=reason,
+            borrowing=borrowing_of(gpr, now=request.now),
             blockers=tuple(told.blockers) if told else (),
             approval_reasons=tuple(gpr.approval_reasons) if gpr.state == GprState.PENDING_APPROVAL else (),
             moves=tuple(_moves(gpr, request)),

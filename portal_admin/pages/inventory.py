@@ -17,7 +17,7 @@ from django.urls import reverse
 from accounts.models import User
 from egs.pages import words
 from egs.pages.access import PageRequest
-from egs.pages.paging import page_of, url_with
+from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import GpuTile, ListFoot, Tab
 from egs.pages.shell import Shell
 from inventory.models import Cluster, Node, Reservation, ReservationState, agent_is_live
@@ -153,10 +153,7 @@ class InventoryPage:
             shapes=tuple(sorted({row["shape"] for row in counts})),
             filters=filters,
             groups=tuple(_groups(page.rows, counts, request)),
-            foot=ListFoot(
-                previous_url=url_with(url, filters.in_url, cursor=page.previous) if page.previous else "",
-                next_url=url_with(url, filters.in_url, cursor=page.next) if page.next else "",
-            ),
+            foot=foot_of(page, url, filters.in_url),
             url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
             clear_url=url_with(url, {"state": filters.state}) if filters.cluster or filters.shape or filters.q else "",
             is_bare=not counts,

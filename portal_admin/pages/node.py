@@ -13,7 +13,7 @@ from accounts.models import User
 from egs.errors import NotFound
 from egs.pages import words
 from egs.pages.access import PageRequest, why_not_write
-from egs.pages.paging import page_of, url_with
+from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
 from egs.pages.shell import Shell
 from inventory.models import Node, Reservation, ReservationState, StepResult
@@ -83,10 +83,7 @@ class NodePage:
             acts=tuple(_acts(present)) if present and request.may_write else (),
             read_only=why_not_write(request) if present else "",
             stays=tuple(_stay(row, request.now) for row in page.rows),
-            foot=ListFoot(
-                previous_url=url_with(url, {"cursor": page.previous}) if page.previous else "",
-                next_url=url_with(url, {"cursor": page.next}) if page.next else "",
-            ),
+            foot=foot_of(page, url),
             events=tuple(EventRow(event.at, event.message, event.severity) for event in Event.objects.filter(node_id=pk)[:EVENTS_SHOWN]),
             steps=tuple(_steps(last)) if last else (),
             steps_of=last.gpr.name if last else "",
@@ -112,6 +109,7 @@ def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
         Pair("Shape", node.shape, words.plural(node.gpu_count, "GPU")),
         Pair("Node type", node.node_type),
         Pair("Zone, rack", ", ".join(part for part in (node.zone, node.rack) if part)),
+        *((Pair("NVLink domain", node.nvlink_domain),) if node.nvlink_domain else ()),
         Pair("RDMA", "yes" if node.rdma else "no"),
         Pair("Epoch", str(node.epoch), "rises with every box"),
         Pair("Last reported", told(node.seen_at), "by its agent"),

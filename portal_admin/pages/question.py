@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django import forms
-from django.conf import settings
 from django.urls import reverse
 
 from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.gpr_box import ask_of
+from egs.pages.refusals import Refusable
 from egs.pages.shell import Shell
 from gpr.models import Gpr, GprState
 from gpr.previews import MaintenancePreview, Preview, Shift
 from gpr.services.ending import left_s
+from gpr.snapshot import books_end
 from inventory.models import Reservation
 from portal_admin.pages.queue import Mark
 
@@ -99,7 +100,7 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Question(Refusable):
     """`effects` None: there is no preview, since what was typed cannot be, or nothing is planned by it."""
 
     title: str
@@ -113,8 +114,6 @@ class Question:
     keep: str = "Keep as it is"
     effects: Effects | None = None
     is_live: bool = False  # the effects follow what is typed
-    refused: str = ""
-    refused_why: str = ""
 
 
 def _evicted(gprs: Sequence[Gpr]) -> str:
@@ -153,7 +152,7 @@ def own_of_approval(preview: Preview, request: PageRequest) -> str:
 
 
 def own_of_eviction(gpr: Gpr, preview: Preview, request: PageRequest) -> str:
-    back_at = request.now + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+    back_at = books_end(request.now)
     nodes = f"Its {words.plural(gpr.nodes, 'node')} {'is' if gpr.nodes == 1 else 'are'} expected back by {_when(back_at, request)}."
     left = words.duration(left_s(gpr, now=request.now))
     if preview.new_place is None:

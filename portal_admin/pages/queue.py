@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ from egs.pages import words
 from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
-from egs.pages.paging import ListPage, page_of, url_with
+from egs.pages.paging import ListPage, foot_of, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, mark_of
 from egs.pages.strip import Strip, strip_of
@@ -281,18 +281,13 @@ def _group(found: _Found, filters: QueueFilters, axis: Axis, places: Mapping[UUI
 
 
 def _foot(lists: Sequence[_Found], filters: QueueFilters, places: Mapping[UUID, int]) -> ListFoot:
-    paged = next(found for found in lists if found.page is not None)
-    is_whole_queue = paged.state == "queued" and not filters.is_narrow and bool(paged.rows)
-    url = reverse("admin-queue")
-    previous, next_ = (paged.page.previous, paged.page.next) if paged.page else ("", "")
-    return ListFoot(
-        # A row that has left the queue since the page was read has no place.
-        first_row=places.get(paged.rows[0].pk, 0) if is_whole_queue else 0,
-        last_row=places.get(paged.rows[-1].pk, 0) if is_whole_queue else 0,
-        about_total=(paged.count or 0) if is_whole_queue else 0,
-        previous_url=url_with(url, filters.in_url, cursor=previous) if previous else "",
-        next_url=url_with(url, filters.in_url, cursor=next_) if next_ else "",
-    )
+    paged, page = next((found, found.page) for found in lists if found.page is not None)
+    foot = foot_of(page, reverse("admin-queue"), filters.in_url)
+    if paged.state != "queued" or filters.is_narrow or not paged.rows:
+        return foot
+    # A row that has left the queue since the page was read has no place.
+    first_row, last_row = (places.get(row.pk, 0) for row in (paged.rows[0], paged.rows[-1]))
+    return replace(foot, first_row=first_row, last_row=last_row, about_total=paged.count or 0)
 
 
 def clean(text: str) -> str:

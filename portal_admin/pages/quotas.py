@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from egs.pages import words
 from egs.pages.access import PageRequest, why_not_write
-from egs.pages.paging import page_of, url_with
+from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import ListFoot, Meter
 from egs.pages.shell import Shell
 from gpr.quotas import Standing, standings
@@ -82,10 +82,7 @@ class QuotasPage:
         return cls(
             shell=admin_shell(request, page="quotas"),
             groups=_groups(standings(found.rows)),
-            foot=ListFoot(
-                previous_url=url_with(url, {"cursor": found.previous}) if found.previous else "",
-                next_url=url_with(url, {"cursor": found.next}) if found.next else "",
-            ),
+            foot=foot_of(found, url),
             url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "rows"}),
             read_only=why_not_write(request),
             why_none=_why_none(),

@@ -13,7 +13,6 @@ from django.views.decorators.http import require_http_methods
 from egs.errors import EgsError, IllegalTransition, NotFound, StaleState
 from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE
-from egs.pages.refusals import refusal_of
 from egs.pages.toasts import done
 from gpr.models import Gpr
 from gpr.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
@@ -79,7 +78,7 @@ def _decide(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
         if "version" not in form.errors:
             return ask(request, _question(request, act, gpr, form), status=UNPROCESSABLE)
         stale = StaleState("This form did not say which version it was about. Look at it again and decide anew.")
-        return ask(request, _question(request, act, gpr, rebound(form, version=gpr.version), refused=stale), status=UNPROCESSABLE)
+        return ask(request, _question(request, act, gpr, rebound(form, version=gpr.version)).refused_by(stale), status=UNPROCESSABLE)
     given = dict(form.cleaned_data)
     try:
         gpr = gpr_for(request.user, pk, write=True, version=given.pop("version"))
@@ -89,7 +88,7 @@ def _decide(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
     except EgsError as error:
         # What was typed stays, and the question is put again about the GPR as it is now.
         gpr = _gpr_for(request, pk, act, why=error)
-        again = _question(request, act, gpr, rebound(form, version=gpr.version), refused=error)
+        again = _question(request, act, gpr, rebound(form, version=gpr.version)).refused_by(error)
         return ask(request, again, status=error.status)
     text = act.done.format(name=gpr.name, priority=gpr.priority)
     return done(request, text, back_url=reverse("admin-inspect", args=[gpr.pk]), topics=("queue", "schedule"))
@@ -111,9 +110,8 @@ def _form_to_ask(request: PageRequest, act: Act, gpr: Gpr) -> forms.Form:
     return act.form(initial={"version": gpr.version, "priority": gpr.priority})
 
 
-def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, refused: EgsError | None = None) -> Question:
+def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form) -> Question:
     title, verb = _WORDS[act.name]
-    told = refusal_of(refused) if refused else None
     chosen = _chosen(form, act.live_field)
     return Question(
         title=title.format(name=gpr.name),
@@ -126,8 +124,6 @@ def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form, *, ref
         is_plain=not act.is_stop,
         effects=_effects(request, act, gpr, chosen),
         is_live=act is MOVE,
-        refused=told.title if told else "",
-        refused_why=told.detail if told else "",
     )
 
 

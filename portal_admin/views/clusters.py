@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -23,12 +22,13 @@ from portal_admin.pages.clusters import ClustersPage, TokenShown
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
 from portal_admin.views.asking import ask
+from portal_admin.views.showing import show
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
 def clusters(request: PageRequest) -> HttpResponse:
-    """GET lists them, `?part=rows` as a fragment; POST makes one."""
+    """GET lists them; POST makes one."""
     form = ClusterForm(request.POST if request.method == "POST" else None)
     status = 200
     if form.is_valid():
@@ -40,9 +40,7 @@ def clusters(request: PageRequest) -> HttpResponse:
             status = error.status
     elif form.is_bound:
         status = UNPROCESSABLE
-    page = ClustersPage.build(request, form)
-    template = "admin/cluster_rows.html" if request.GET.get("part") == "rows" else "admin/clusters.html"
-    return render(request, template, {"page": page, "shell": page.shell}, status=status)
+    return show(request, ClustersPage.build(request, form), "clusters", rows="cluster_rows", status=status)
 
 
 @require_http_methods(["GET", "POST"])
@@ -57,8 +55,7 @@ def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
     hub = request.build_absolute_uri("/").rstrip("/")
     command = f"python -m worker_agent --hub {hub} --join-token-file join-token --in-cluster"
     shown = TokenShown(admin_shell(request, page="clusters"), cluster.name, plain, token.expires_at, command)
-    template = "admin/join_token_dialog.html" if request.htmx else "admin/join_token.html"
-    return render(request, template, {"page": shown, "shell": shown.shell})
+    return show(request, shown, "join_token_dialog" if request.htmx else "join_token")
 
 
 @require_http_methods(["GET", "POST"])

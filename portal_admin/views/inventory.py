@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from django import forms
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import Conflict, EgsError, NotFound, StaleState
+from egs.errors import Conflict, NotFound, StaleState
 from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE
 from egs.pages.toasts import done
@@ -23,6 +23,7 @@ from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.node import NodePage, node_known
 from portal_admin.pages.question import Question
 from portal_admin.views.asking import ask
+from portal_admin.views.showing import show
 
 TOPICS = ("gpus", "queue", "schedule")
 
@@ -30,17 +31,13 @@ TOPICS = ("gpus", "queue", "schedule")
 @require_GET
 @admin_only
 def inventory(request: PageRequest) -> HttpResponse:
-    page = InventoryPage.build(request)
-    template = "admin/inventory_rows.html" if request.GET.get("part") == "rows" else "admin/inventory.html"
-    return render(request, template, {"page": page, "shell": page.shell})
+    return show(request, InventoryPage.build(request), "inventory", rows="inventory_rows")
 
 
 @require_GET
 @admin_only
 def node(request: PageRequest, pk: UUID) -> HttpResponse:
-    page = NodePage.build(request, pk)
-    template = {"head": "admin/node_head.html", "rows": "admin/node_body.html"}.get(request.GET.get("part", ""), "admin/node.html")
-    return render(request, template, {"page": page, "shell": page.shell})
+    return show(request, NodePage.build(request, pk), "node", head="node_head", rows="node_body")
 
 
 @require_http_methods(["GET", "POST"])
@@ -97,28 +94,18 @@ def force_release(request: PageRequest, pk: UUID) -> HttpResponse:
         return ask(request, _force_question(request, found, held, form), status=UNPROCESSABLE)
     # Another box has come since, or the form named none of this node: who holds it is named, and decided about anew.
     changed = StaleState(f"What holds {found.name} is not what you were shown. Read below who would lose it now, and decide again.")
-    return ask(request, _force_question(request, found, held, rebound(form, **shown), refused=changed), status=changed.status)
+    question = replace(_force_question(request, found, held, rebound(form, **shown)), refused=changed.title, refused_why=changed.detail)
+    return ask(request, question, status=changed.status)
 
 
-def _force_question(
-    request: PageRequest, node: Node, held: list[Reservation], form: forms.Form, *, refused: EgsError | None = None
-) -> Question:
+def _force_question(request: PageRequest, node: Node, held: list[Reservation], form: forms.Form) -> Question:
     whom = ", ".join(f"{row.gpr.name} of {row.slice.name}" for row in held)
     text = f"{whom} would lose it at once, and the next box may start. Only when you know that nothing of it is left there: nobody checks."
-    return _question(request, node, form, "force-release", f"Release {node.name} by force?", "Force release", text, refused=refused)
+    return _question(request, node, form, "force-release", f"Release {node.name} by force?", "Force release", text)
 
 
 def _question(
-    request: PageRequest,
-    node: Node,
-    form: forms.Form,
-    name: str,
-    title: str,
-    verb: str,
-    text: str,
-    *,
-    is_plain: bool = False,
-    refused: EgsError | None = None,
+    request: PageRequest, node: Node, form: forms.Form, name: str, title: str, verb: str, text: str, *, is_plain: bool = False
 ) -> Question:
     return Question(
         title=title,
@@ -129,8 +116,6 @@ def _question(
         form=form,
         shell=admin_shell(request, page="inventory"),
         is_plain=is_plain,
-        refused=refused.title if refused else "",
-        refused_why=refused.detail if refused else "",
     )
 
 

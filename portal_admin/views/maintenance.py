@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -20,11 +19,12 @@ from gpr.previews import preview_maintenance
 from inventory.models import MaintenanceWindow
 from inventory.selectors import cluster_for, clusters_visible_to, maintenance_for, nodes_visible_to
 from inventory.services.maintenance import window_announce, window_cancel, window_draft
-from portal_admin.forms import MaintenanceForm, PlainForm
+from portal_admin.forms import MaintenanceForm, PlainForm, add_errors
 from portal_admin.pages.maintenance import MaintenancePage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects, Question
 from portal_admin.views.asking import ask
+from portal_admin.views.showing import show
 
 TOPICS = ("gpus", "queue", "schedule")
 
@@ -32,10 +32,7 @@ TOPICS = ("gpus", "queue", "schedule")
 @require_GET
 @admin_only
 def maintenance(request: PageRequest) -> HttpResponse:
-    """`?part=rows` as a fragment."""
-    page = MaintenancePage.build(request)
-    template = "admin/maintenance_rows.html" if request.GET.get("part") == "rows" else "admin/maintenance.html"
-    return render(request, template, {"page": page, "shell": page.shell})
+    return show(request, MaintenancePage.build(request), "maintenance", rows="maintenance_rows")
 
 
 @require_http_methods(["GET", "POST"])
@@ -44,12 +41,12 @@ def maintenance(request: PageRequest) -> HttpResponse:
 def announce(request: PageRequest) -> HttpResponse:
     """GET asks, with what has been typed already, to see its preview."""
     if request.method == "GET":
-        return _ask(request, _form(request, request.GET if "starts_at" in request.GET else None))
+        return ask(request, _question(request, _form(request, request.GET if "starts_at" in request.GET else None)))
     form = _form(request, request.POST)
     try:
         window = _draft(request, form)
         if window is None:
-            return _ask(request, form, status=UNPROCESSABLE)
+            return ask(request, _question(request, form), status=UNPROCESSABLE)
         window_announce(window=window, actor=request.user, now=request.now)
     except EgsError as error:
         return _refused(request, form, error)
@@ -84,9 +81,8 @@ def _draft(request: PageRequest, form: MaintenanceForm) -> MaintenanceWindow | N
     return window_draft(cluster=cluster, node=node, **given, now=request.now)
 
 
-def _ask(request: PageRequest, form: MaintenanceForm, *, status: int = 200, refused: EgsError | None = None) -> HttpResponse:
-    told = refusal_of(refused) if refused else None
-    question = Question(
+def _question(request: PageRequest, form: MaintenanceForm) -> Question:
+    return Question(
         title="Announce maintenance?",
         text="Nothing starts there that would reach into it. What runs, runs to its end; who is planned there starts elsewhere, or later.",
         verb="Announce maintenance",
@@ -98,18 +94,14 @@ def _ask(request: PageRequest, form: MaintenanceForm, *, status: int = 200, refu
         keep="Announce nothing",
         effects=_effects(request, form),
         is_live=True,
-        refused=told.title if told else "",
-        refused_why=told.detail if told else "",
     )
-    return ask(request, question, status=status)
 
 
 def _refused(request: PageRequest, form: MaintenanceForm, error: EgsError) -> HttpResponse:
     if not isinstance(error, InvalidInput):
-        return _ask(request, form, status=error.status, refused=error)
-    for name, texts in error.extra["errors"].items():
-        form.add_error(name, list(texts))
-    return _ask(request, form, status=UNPROCESSABLE)
+        return ask(request, _question(request, form).refused_by(error), status=error.status)
+    add_errors(form, error)
+    return ask(request, _question(request, form), status=UNPROCESSABLE)
 
 
 def _effects(request: PageRequest, form: MaintenanceForm) -> Effects | None:

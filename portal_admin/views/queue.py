@@ -13,6 +13,7 @@ from egs.pages.access import PageRequest, admin_only
 from portal_admin.pages.inspector import InspectorPage
 from portal_admin.pages.nav import queue_count
 from portal_admin.pages.queue import QueuePage, facts_of, table_of
+from portal_admin.views.showing import show
 
 
 @require_GET
@@ -44,9 +45,5 @@ def count(request: PageRequest) -> HttpResponse:
 @admin_only
 def inspect(request: PageRequest, pk: UUID) -> HttpResponse:
     """Beside the queue it is a fragment, else a page with two."""
-    page, part = InspectorPage.build(request, pk), request.GET.get("part")
-    if part in {"head", "body"}:
-        template = f"admin/inspect_{part}.html"
-    else:
-        template = "admin/inspector.html" if request.htmx else "admin/inspect.html"
-    return render(request, template, {"page": page, "shell": page.shell})
+    whole = "inspector" if request.htmx else "inspect"
+    return show(request, InspectorPage.build(request, pk), whole, head="inspect_head", body="inspect_body")

@@ -9,21 +9,20 @@ from uuid import UUID
 
 from django import forms
 from django.http import HttpResponse, QueryDict
-from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.errors import EgsError, InvalidInput, NotFound
 from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE
-from egs.pages.refusals import refusal_of
 from egs.pages.toasts import done
 from gpr.quotas import standings
-from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm
+from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm, add_errors
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
 from portal_admin.pages.quotas import QuotasPage
 from portal_admin.views.asking import ask
+from portal_admin.views.showing import show
 from slices.models import Project, Quota, Slice
 from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete, terms, whose
 from slices.selectors import quota_for
@@ -37,10 +36,7 @@ RULES = (
 @require_GET
 @admin_only
 def quotas(request: PageRequest) -> HttpResponse:
-    """`?part=rows` is the table alone."""
-    page = QuotasPage.build(request)
-    template = "admin/quota_rows.html" if request.GET.get("part") == "rows" else "admin/quotas.html"
-    return render(request, template, {"page": page, "shell": page.shell})
+    return show(request, QuotasPage.build(request), "quotas", rows="quota_rows")
 
 
 @require_http_methods(["GET", "POST"])
@@ -105,12 +101,10 @@ def _decide(request: PageRequest, question: Question, do: Callable[..., Quota | 
     except NotFound:
         raise
     except InvalidInput as error:
-        for field, texts in error.extra["errors"].items():
-            form.add_error(field, texts)
+        add_errors(form, error)
         return ask(request, question, status=UNPROCESSABLE)
     except EgsError as error:
-        told = refusal_of(error)
-        return ask(request, replace(question, refused=told.title, refused_why=told.detail), status=error.status)
+        return ask(request, question.refused_by(error), status=error.status)
     return done(request, _told(quota), back_url=reverse("admin-quotas"), topics=("queue",))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.parts import EventRow
 from egs.pages.shell import Shell, WorkspaceMark
-from gpr.models import Gpr
+from gpr.models import Gpr, Nearness
 from journal.models import Event
 from portal_user.forms import GprForm, initial_of, new_key
 from portal_user.pages.capacity import ShapeStock, Stock, shapes_in, stock_for
@@ -26,7 +26,7 @@ USUAL_DURATIONS = ("30 min", "1 h", "2 h", "3 h", "6 h", "12 h", "1 d")
 CHANGES_SHOWN = 10
 FOLDED = {
     "start": ("priority", "earliest_start_at", "is_booking"),
-    "where": ("clusters", "node_type", "rdma"),
+    "where": ("clusters", "node_type", "within", "rdma"),
     "rules": ("idle_timeout", "run_checks", "evictable", "may_evict", "requeue_on_failure"),
     "model": ("model_name", "model_parameters"),
 }
@@ -177,6 +177,13 @@ def not_whole(form: GprForm, gpr: Gpr) -> Meanwhile:
     return Meanwhile("This page was too old, or did not come back whole", hint, (), tuple(_differences(form, gpr)))
 
 
+def _network(said: Mapping[str, Any]) -> Iterator[str]:
+    if said["within"] in Nearness.values and said["within"]:
+        yield str(Nearness(said["within"]).label)
+    if said["rdma"]:
+        yield "RDMA"
+
+
 def folds_of(form: GprForm, request: PageRequest) -> Folds:
     said = {name: form[name].value() for name in form.fields}
     after = said["earliest_start_at"]
@@ -187,7 +194,7 @@ def folds_of(form: GprForm, request: PageRequest) -> Folds:
     model = said["model_name"] or ("parameters only" if said["model_parameters"] else "none")
     return Folds(
         start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}",
-        where=", ".join([", ".join(chosen) or f"any of {all_count}", said["node_type"] or "any type", *(["RDMA"] if said["rdma"] else [])]),
+        where=", ".join([", ".join(chosen) or f"any of {all_count}", said["node_type"] or "any type", *_network(said)]),
         rules=", ".join(
             [
                 "all checks" if said["run_checks"] else "few checks",

@@ -16,6 +16,7 @@ from egs.pages.access import PageRequest, says
 from egs.pages.gpr_box import ask_of, promise_of, shown_state
 from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from egs.pages.shell import Shell, WorkspaceMark
+from gpr.borrowing import borrowers_among
 from gpr.explaining import Told, explain_gprs
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.orders import orders_under
@@ -178,7 +179,8 @@ def _told(gpr: Gpr, request: PageRequest) -> Told | None:
 
 def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel], warning: Notice | None) -> Hero:
     position, event = queue_positions([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
-    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning))
+    borrows = gpr.pk in borrowers_among([gpr], now=request.now)
+    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning, borrows))
 
 
 def _node_row(row: Reservation) -> NodeRow:
@@ -241,6 +243,8 @@ def _asked(gpr: Gpr) -> Iterable[Pair]:
     yield Pair("Clusters", ", ".join(clusters) or "any of the workspace")
     if gpr.node_type:
         yield Pair("Node type", gpr.node_type)
+    if gpr.within:
+        yield Pair("All nodes in", gpr.get_within_display())
     yield Pair("RDMA", "only nodes with it" if gpr.rdma else "not needed")
     yield Pair("Idle release", f"after {words.duration(gpr.idle_timeout_s)}" if gpr.idle_timeout_s else "never")
     yield Pair("Evictable", "yes" if gpr.evictable else "no")

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
-from django.conf import settings
-
 from egs.pages import words
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, shown_state, window_end
 from egs.pages.parts import Fact
 from egs.pages.strip import Strip, hero_of
 from gpr.models import ENDED, Gpr, GprState
+from gpr.snapshot import books_end
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
 from portal_user.pages.notices import Notice
@@ -50,6 +49,7 @@ class Seen:
     nodes: Sequence[Reservation] = ()
     panels: Sequence[StepPanel] = ()
     notice: Notice | None = None
+    borrows: bool = False
 
 
 def hero(gpr: Gpr, seen: Seen) -> Hero:
@@ -83,7 +83,7 @@ def _time(gpr: Gpr, seen: Seen) -> tuple[str, str, datetime | None]:
         return words.left(gpr.ends_at, now=now), "will be evicted at" if seen.notice else "ends", gpr.ends_at
     if gpr.state == S.EXITING:
         back = sum(node.state == ReservationState.RELEASED for node in seen.nodes)
-        clean_at = gpr.state_changed_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
+        clean_at = books_end(gpr.state_changed_at)
         big = f"Clean in about {words.duration((clean_at - now).total_seconds())}" if clean_at > now else "Being cleaned"
         return big, f"{back} of {words.plural(len(seen.nodes), 'node')} back; since", gpr.state_changed_at
     return words.STATE_WORDS[gpr.state], f"{ending(gpr, seen.event)} Over since", gpr.ended_at
@@ -116,8 +116,9 @@ def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
             _range(gpr, axis),
             _waited(gpr, seen, axis),
             _had(gpr),
+            _borrowed(seen),
         ]
-    facts = [_promise(gpr), _waited(gpr, seen, axis), _provisioning(gpr, seen)]
+    facts = [_promise(gpr), _waited(gpr, seen, axis), _provisioning(gpr, seen), _borrowed(seen)]
     return facts if gpr.state == S.PROVISIONING else [_used(gpr, seen), *facts]
 
 
@@ -147,6 +148,11 @@ def _had(gpr: Gpr) -> Fact:
     """Of one that waits again for the rest of its time."""
     had_s = gpr.duration_s - gpr.remaining_s
     return Fact("Still to run", words.duration(gpr.remaining_s) if had_s else "", f"of {words.duration(gpr.duration_s)}")
+
+
+def _borrowed(seen: Seen) -> Fact:
+    """Known beforehand, and while it runs."""
+    return Fact("GPUs", "borrowed" if seen.borrows else "", "beyond its project's guarantee: may be taken back, after notice")
 
 
 def _promise(gpr: Gpr) -> Fact:

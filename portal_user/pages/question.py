@@ -11,6 +11,7 @@ from django.urls import reverse
 from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.gpr_box import ask_of
+from egs.pages.refusals import Refusable
 from egs.pages.shell import Shell
 from gpr.models import Gpr, GprState
 from inventory.models import ReservationState, ReservedGpu
@@ -18,7 +19,7 @@ from portal_user.forms import ServiceForm
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Question(Refusable):
     title: str
     text: str
     points: tuple[str, ...]
@@ -29,8 +30,6 @@ class Question:
     shell: Shell
     keep: str = "Keep it"
     is_plain: bool = False
-    refused: str = ""
-    refused_why: str = ""
 
 
 def release_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
@@ -84,7 +83,7 @@ def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
 Ask = Callable[[Gpr, PageRequest], dict[str, object]]
 
 
-def question(request: PageRequest, gpr: Gpr, ask: Ask, form: ServiceForm, *, name: str, refused: str = "", why: str = "") -> Question:
+def question(request: PageRequest, gpr: Gpr, ask: Ask, form: ServiceForm, *, name: str) -> Question:
     asked: dict[str, object] = ask(gpr, request)
     return Question(
         **asked,  # type: ignore[arg-type]
@@ -92,6 +91,4 @@ def question(request: PageRequest, gpr: Gpr, ask: Ask, form: ServiceForm, *, nam
         back_url=reverse("gpr", args=[gpr.pk]),
         form=form,
         shell=Shell.user(request, page="requests", slice_=gpr.slice),
-        refused=refused,
-        refused_why=why,
     )

@@ -14,7 +14,7 @@ from django.urls import reverse
 from egs.pages import words
 from egs.pages.access import PageRequest, says
 from egs.pages.gpr_box import ask_of
-from egs.pages.paging import page_of, url_with
+from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import Fact, ListFoot
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.explaining import Told, explain_gprs
@@ -71,10 +71,7 @@ class WorkspacesPage:
             shell=Shell.user(request, page="workspaces"),
             rows=rows,
             facts=(*_counted(request), *capacity_facts(shapes)),
-            foot=ListFoot(
-                previous_url=url_with(url, {"cursor": found.previous}) if found.previous else "",
-                next_url=url_with(url, {"cursor": found.next}) if found.next else "",
-            ),
+            foot=foot_of(found, url),
             part_url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "list"}),
         )
 

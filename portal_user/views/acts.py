@@ -14,7 +14,6 @@ from django.views.decorators.http import require_http_methods
 from egs.errors import EgsError, InvalidInput, NotAllowed, NotFound, StaleState
 from egs.pages.access import PageRequest, needs_write, signed_in
 from egs.pages.asking import UNPROCESSABLE, put_question
-from egs.pages.refusals import refusal_of
 from egs.pages.toasts import done
 from gpr.models import Gpr, GprState
 from gpr.selectors import gpr_for
@@ -88,9 +87,10 @@ def _asked(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
 
 
 def _ask(
-    request: PageRequest, gpr: Gpr, act: Act, form: VersionForm, *, status: int = 200, refused: str = "", why: str = ""
+    request: PageRequest, gpr: Gpr, act: Act, form: VersionForm, *, status: int = 200, refused: EgsError | None = None
 ) -> HttpResponse:
-    asked = question(request, gpr, act.ask, form, name=act.url_name, refused=refused, why=why)
+    asked = question(request, gpr, act.ask, form, name=act.url_name)
+    asked = asked.refused_by(refused) if refused else asked
     return put_question(request, "user", {"question": asked, "shell": asked.shell, "now": request.now}, status=status)
 
 
@@ -104,5 +104,5 @@ def _refused(request: PageRequest, pk: UUID, act: Act, form: VersionForm, error:
         anew.is_valid()
         anew.refuse(error)
         return _ask(request, gpr, act, anew, status=UNPROCESSABLE)
-    told, status = refusal_of(error), UNPROCESSABLE if error.status == EgsError.status else error.status
-    return _ask(request, gpr, act, anew, status=status, refused=told.title, why=told.detail)
+    status = UNPROCESSABLE if error.status == EgsError.status else error.status
+    return _ask(request, gpr, act, anew, status=status, refused=error)

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('slices', '0004_may_evict'),
+        ('slices', '0005_home'),
     ]
 
     operations = [

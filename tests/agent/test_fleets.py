@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.agent.stage import FakeClock, Stage, small_fleet
 from worker_agent.cluster.base import Conflict, GpuPhase
-from worker_agent.cluster.fleet import FleetError, read_fleet
+from worker_agent.cluster.fleet import Fleet, FleetError, NodeGroup, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 from worker_agent.fences import new_records
@@ -115,3 +116,11 @@ def test_each_step_says_what_it_measured_and_against_what() -> None:
     assert "least" in logs["network"]
     assert "4 of 4" in logs["gpu_count"]
     assert all(logs.values())
+
+
+def test_nodes_in_a_row_share_an_nvlink_domain_if_the_fleet_says_how_many() -> None:
+    group = NodeGroup(name="gb", count=3, node_type="t", gpu_model="GB200", memory_gib=192, gpus=4, nvlink_nodes=2)
+
+    nodes = Fleet(name="f", groups=(group, msgspec.structs.replace(group, name="alone", count=1, nvlink_nodes=0))).nodes()
+
+    assert [node.nvlink_domain for node in nodes] == ["gb-1", "gb-1", "gb-2", ""]

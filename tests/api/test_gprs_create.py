@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from egs.clock import db_now
+from gpr.allocator import tick
 from gpr.models import Gpr, GprState
+from inventory.models import Node
 from journal.models import Event
 from slices.models import Role, Slice
 from slices.services import member_set
@@ -111,6 +113,7 @@ BAD: dict[str, list[Any]] = {
     "earliest_start_at": ["tomorrow", 5, True, [], "", *BAD_MOMENTS],
     "model": ["llama", 5, None, [], [1], {"a": "\u0000"}, {"a\u0000": 1}, {"n": 10**400}, {"n": [{"m": 2**53}]}, {"a": "x" * 20_000}],
     "node_type": [5, None, "x" * 64, "a\u0000"],
+    "within": [5, None, "row", ["rack"]],
     **{name: [1] for name in ("state", "id", "owner", "version", "position", "template", "Nodes")},
 }
 
@@ -257,3 +260,20 @@ def test_a_replay_after_the_slice_was_left_says_nothing_of_it(owner: Caller, wor
     world.slice.memberships.all().delete()
 
     assert_problem(owner.post("gprs/", ask, key="k"), 404, "not_found")
+
+
+def test_nodes_that_must_be_of_one_rack_are_and_what_no_rack_holds_is_refused_at_once(
+    owner: Caller, world: World, ask: dict[str, Any]
+) -> None:
+    """The racks are as the agent reports them: two nodes in one, a third in another."""
+    factories.add_nodes(world.cluster, 1)
+    for node, rack in zip(Node.objects.order_by("name"), ["r1", "r2", "r1"], strict=True):
+        Node.objects.filter(pk=node.pk).update(rack=rack)
+
+    made = owner.post("gprs/", {**ask, "nodes": 2, "within": "rack"}).json()
+    refused = assert_problem(owner.post("gprs/", {**ask, "name": "wide", "nodes": 3, "within": "rack"}), 400, "can_never_start")
+    tick(now=db_now())
+
+    assert made["within"] == "rack"
+    assert refused["most_nodes"] == 2
+    assert {row["node"] for row in owner.get(f"gprs/{made['id']}/").json()["nodes_assigned"]} == {"aurora-0", "aurora-2"}

@@ -14,6 +14,7 @@ from gpr.planner.explain import STRANGER
 from gpr.planner.snapshot import Quota
 from gpr.snapshot import snapshot_load
 from journal.models import Event
+from slices.models import Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
@@ -213,3 +214,45 @@ def test_what_is_beyond_the_guarantee_is_borrowed(
 
     assert offer["borrows"] == (guaranteed < 16)
     assert ("may be taken back, after notice." in offer["explanation"]["sentence"]) == offer["borrows"]
+
+
+def _at_home(world: World, *, gain_s: int) -> None:
+    """Two nodes at home are busy for an hour; elsewhere all is free."""
+    world.slice.clusters.add(factories.cluster("borealis"))
+    Slice.objects.filter(pk=world.slice.pk).update(home=world.cluster, burst_gain_s=gain_s)
+    factories.active(world.foreign_slice, world.people.outsider, nodes=2, duration_s=3600)
+
+
+def test_a_workspace_goes_elsewhere_only_where_that_saves_more_than_its_policy_says(
+    owner: Caller, world: World, ask: dict[str, Any]
+) -> None:
+    """The first offer is what it gets if it names no cluster, and the allocator does as the offer says."""
+    _at_home(world, gain_s=7200)
+
+    home, away = offers(owner, ask)
+    made = owner.post("gprs/", ask).json()
+    tick(now=db_now())
+
+    assert [home["cluster"], away["cluster"], away["wait_s"]] == ["aurora", "borealis", 0]
+    assert "not in aurora, the home of its workspace" in away["explanation"]["sentence"]
+    assert "home" not in home["explanation"]["sentence"]
+    after = owner.get(f"gprs/{made['id']}/").json()
+    assert (after["state"], after["estimate"]["start_at"]) == ("QUEUED", home["start_at"])
+
+
+def test_a_workspace_goes_elsewhere_at_once_where_that_saves_enough(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    _at_home(world, gain_s=600)
+
+    made = owner.post("gprs/", ask).json()
+    tick(now=db_now())
+
+    after = owner.get(f"gprs/{made['id']}/").json()
+    assert (after["state"], after["cluster"]) == ("PROVISIONING", "borealis")
+
+
+def test_whoever_names_another_cluster_goes_there_whatever_is_home(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    _at_home(world, gain_s=7200)
+
+    (offer,) = offers(owner, {**ask, "clusters": ["borealis"]})
+
+    assert (offer["wait_s"], "home" in offer["explanation"]["sentence"]) == (0, False)

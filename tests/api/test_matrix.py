@@ -72,6 +72,7 @@ ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration
 
 SOON = datetime.now(UTC) + timedelta(days=7)
 DAILY = {"first_start_at": SOON.isoformat(), "rule": "daily", "count": 2}
+ROOM = {"shape": SHAPE, "nodes": 1, "starts_at": SOON.isoformat(), "duration_s": 3600}
 MAINTENANCE = {"cluster": "aurora", "starts_at": SOON.isoformat(), "ends_at": (SOON + timedelta(hours=1)).isoformat(), "reason": "Disks."}
 
 SUPPLY = {"cluster": "aurora", "name": "spot", "kind": "NODE_POOL", "shape": SHAPE, "gpus_per_node": 8, "gpu_memory_gib": 80}
@@ -100,6 +101,9 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "gprs/<gpr_pk>/steps/"): Row(SEE, gpr=factories.active),
     ("GET", "queue/"): Row(LIST),
     ("GET", "evictions/"): Row(LIST),
+    ("GET", "defragmentation/"): Row(for_admin(200)),
+    ("POST", "defragmentation/question/"): Row(for_admin(200), ROOM),
+    ("POST", "defragmentation/<pk>/apply/"): Row(for_admin(409), {"fingerprint": "x", "why": "Release week."}),  # nothing is proposed
     ("GET", "projects/"): Row(LIST),
     ("POST", "projects/"): Row(for_admin(201), {"name": "new"}),
     ("GET", "projects/<ref>/"): Row(SEE),

@@ -117,6 +117,27 @@ def test_members_do_not_choose_their_clusters(owner: Caller, world: World) -> No
     assert owner.patch("slices/vision/", {"clusters": []}).status_code == 403
 
 
+def test_an_administrator_names_the_home_of_a_workspace(admin: Caller, owner: Caller, world: World) -> None:
+    assert admin.patch("slices/vision/", {"home": "aurora", "burst_gain_s": 600}).json()["home"] == "aurora"
+
+    assert owner.get("slices/vision/").json()["burst_gain_s"] == 600
+    assert Event.objects.filter(kind="slice.home_changed").count() == 1
+    assert admin.patch("slices/vision/", {"home": None}).json()["home"] is None
+
+
+def test_a_home_is_one_of_its_clusters_and_is_gone_with_it(admin: Caller, world: World) -> None:
+    factories.cluster("mars")
+    body = assert_problem(admin.patch("slices/vision/", {"home": "mars"}), 400, "invalid_input")
+    assert body["errors"]["home"] == ["Workspace vision may not use cluster mars. Give it the cluster first."]
+
+    assert admin.patch("slices/vision/", {"clusters": ["aurora", "mars"], "home": "mars"}).json()["home"] == "mars"
+    assert admin.patch("slices/vision/", {"clusters": ["aurora"]}).json()["home"] is None
+
+
+def test_members_do_not_choose_their_home(owner: Caller, world: World) -> None:
+    assert owner.patch("slices/vision/", {"home": "aurora"}).status_code == 403
+
+
 def test_approval_cannot_begin_beyond_the_maximum(admin: Caller, world: World) -> None:
     body = assert_problem(admin.patch("slices/vision/", {"duration_max_s": 60}), 400, "invalid_input")
 

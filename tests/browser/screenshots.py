@@ -57,6 +57,8 @@ ADMIN_PAGES = {
     "quotas": "/admin/quotas/",
     "quota-give": "/admin/quotas/create/",
     "evictions": "/admin/evictions/",
+    "defragmentation": "/admin/defragmentation/",
+    "defragmentation-booking": "/admin/defragmentation/booking/?{wanted}",
     "schedule": "/admin/schedule/",
     "schedule-table": "/admin/schedule/?as=table",
 }
@@ -158,7 +160,8 @@ def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:
     api.post("/maintenance/", {"cluster": cluster, **times, "reason": "New switches in row 3."})
     soon = datetime.now(ZoneInfo("Europe/Berlin")) + timedelta(minutes=30)  # as the visitor's clock has it
     typed = {"starts_at": f"{soon:%Y-%m-%dT%H:%M}", "ends_at": f"{soon + timedelta(hours=6):%Y-%m-%dT%H:%M}", "reason": "Firmware"}
-    return {"booked": booked, "announced": urlencode({"cluster": cluster, "node": "", **typed})}
+    wanted = {"shape": "H100-80GB", "nodes": 2, "starts_at": typed["starts_at"], "duration": "4 h", "priority": 101}
+    return {"booked": booked, "announced": urlencode({"cluster": cluster, "node": "", **typed}), "wanted": urlencode(wanted)}
 
 
 def _orders(api: Api, ask: Callable[..., str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 LIVE_MS = 10_000
 QUEUE, INVENTORY, CLUSTERS, SCHEDULE = "/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/schedule/"
 QUOTAS = "/admin/quotas/"
+DEFRAGMENTATION, ROOM = "/admin/defragmentation/", "/admin/defragmentation/booking/"
 
 
 @pytest.fixture(scope="module")
@@ -249,8 +250,18 @@ def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
         page.goto(INVENTORY)
         node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
         waits = f"{QUEUE}{gpr_named(api, 'long')['id']}/"
-        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, "/admin/evictions/", SCHEDULE, f"{SCHEDULE}?as=table&span=7d"]
-        for path in [*lists, waits, f"{waits}priority/", f"{waits}move/", f"{QUOTAS}create/", node, f"{node}cordon/"]:
+        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, "/admin/evictions/", DEFRAGMENTATION, ROOM]
+        for path in [
+            *lists,
+            SCHEDULE,
+            f"{SCHEDULE}?as=table&span=7d",
+            waits,
+            f"{waits}priority/",
+            f"{waits}move/",
+            f"{QUOTAS}create/",
+            node,
+            f"{node}cordon/",
+        ]:
             page.goto(path)
             assert axe_violations(page) == [], path
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

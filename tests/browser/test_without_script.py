@@ -21,6 +21,8 @@ ADMIN_PAGES = [
     "/admin/queue/",
     "/admin/queue/{long}/",
     "/admin/queue/{first}/priority/",
+    "/admin/defragmentation/",
+    "/admin/defragmentation/booking/",
     "/admin/inventory/",
     "/admin/clusters/",
     "/admin/schedule/",

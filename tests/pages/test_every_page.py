@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import URLPattern, reverse
 
 from egs.clock import db_now
-from gpr.models import BookingSeries, RepeatRule
+from gpr.models import BookingSeries, Gpr, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
 from portal_admin.urls import urlpatterns as admin_urls
@@ -38,6 +38,7 @@ PARTS = {
     "admin-clusters": ["rows"],
     "admin-quotas": ["rows"],
     "admin-evictions": ["rows"],
+    "admin-defragmentation": ["rows"],
     "admin-schedule": ["head", "aurora"],
     "admin-maintenance": ["rows"],
     "admin-supplies": ["rows"],
@@ -62,6 +63,8 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=[house.cluster.pk])
     if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release"} and node is not None:
         return reverse(name, args=[node.pk])
+    if name == "admin-defragmentation-apply":
+        return reverse(name, args=[waits_for_room(house).pk])
     if name == "series-cancel":
         return reverse(name, args=[series(house).pk])
     if name == "admin-maintenance-cancel":
@@ -75,6 +78,11 @@ def address(name: str, house: House) -> str:
     pattern = next(page for page in PAGES if page.name == name).pattern
     keys = set(pattern.converters)
     return reverse(name, kwargs={key: "vision" if key == "slice" else gprs.get(name, house.waits).pk for key in keys})
+
+
+def waits_for_room(house: House) -> Gpr:
+    cluster, owner = factories.cluster("parts"), house.people.owner
+    return factories.scattered(cluster, owner, factories.make_slice(cluster, owner=owner), owner)[1]
 
 
 def maintenance(house: House) -> MaintenanceWindow:

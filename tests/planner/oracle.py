@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gpr.planner.plan import Plan
-from gpr.planner.snapshot import Pool, Request, Running, Slot, Snapshot
+from gpr.planner.snapshot import Pool, Request, Running, Slot, Snapshot, Within
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,13 @@ def _able(pool: Pool, request: Request) -> list[str]:
     return [node.id for node in pool.nodes if node.gpu_count >= max(request.gpus_per_node, 1)]
 
 
+def _are_near(pool: Pool, request: Request, slot: Slot) -> bool:
+    if request.within == Within.ANY or request.node_count == 1:
+        return True
+    parts = {node.rack if request.within == Within.RACK else node.nvlink_domain for node in pool.nodes if node.id in slot.nodes}
+    return len(parts) == 1 and "" not in parts
+
+
 def problems(snapshot: Snapshot, made: Plan) -> list[str]:
     """What is wrong with the witness that the plan leaves: W1, W2 and the serial slices. Empty when all is well."""
     requests = {request.id: request for request in snapshot.queue}
@@ -114,6 +121,8 @@ def problems(snapshot: Snapshot, made: Plan) -> list[str]:
             found.append(f"{request.id} has no room at {slot.start_s} on {slot.nodes}")
         if len(set(slot.nodes)) != request.node_count or slot.pool not in request.pools:
             found.append(f"{request.id} has the wrong nodes {slot}")
+        if not _are_near(oracle.pools[slot.pool], request, slot):
+            found.append(f"{request.id} is spread {slot}")
         if not set(slot.nodes) <= {node.id for node in oracle.pools[slot.pool].nodes}:
             found.append(f"{request.id} has nodes of another pool")
         if slot.start_s < max(snapshot.now_s, request.earliest_start_s):

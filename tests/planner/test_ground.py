@@ -40,6 +40,7 @@ class Field:
     pools: tuple[tuple[int, ...], ...]
     ground: Ground
     free: list[list[int]]
+    parts: tuple[tuple[str, ...], tuple[str, ...]]  # NVLink domain and rack of each node
     room: list[list[int]] = field(default_factory=lambda: [[limit] * FAR_S for limit in LIMITS])
 
     @property
@@ -82,7 +83,25 @@ class Field:
     def places(self, kind: Kind, times: range) -> list[tuple[int, int, int]]:
         """(start, place of its pool in its order, pool): wherever and whenever it has room."""
         pools = [(i, int(pool)) for i, pool in enumerate(kind.pools)]
-        return [(at, i, pool) for at in times for i, pool in pools if len(self.fitting(pool, kind, at)) >= kind.nodes]
+        return [(at, i, pool) for at in times for i, pool in pools if self.is_place(self.fitting(pool, kind, at), kind)]
+
+    def is_place(self, nodes: list[int], kind: Kind) -> bool:
+        if kind.level == NONE or kind.nodes == 1:
+            return len(nodes) >= kind.nodes
+        return any(len(of_part) >= kind.nodes for of_part in self.of_parts(nodes, kind.level))
+
+    def of_parts(self, nodes: list[int], level: int) -> list[list[int]]:
+        """The nodes by part, in the order in which parts come in all pools."""
+        names = dict.fromkeys(name for name in self.parts[level] if name)
+        return [[node for node in nodes if self.parts[level][node] == name] for name in names]
+
+    def part(self, nodes: list[int], kind: Kind) -> list[int] | None:
+        """From which of these a gang is taken: all of one part, the tightest that is enough; None: no part is."""
+        for level in (0, 1) if kind.level == NONE else (kind.level,):
+            enough = [of_part for of_part in self.of_parts(nodes, level) if len(of_part) >= kind.nodes]
+            if enough:
+                return min(enough, key=len)
+        return None
 
     def cost(self, node: int, kind: Kind, start_s: int) -> tuple[int, int, int]:
         end_s, need = start_s + kind.length_s, self.need(node, kind)
@@ -99,7 +118,7 @@ def kinds(draw: st.DrawFn, pool_count: int) -> Kind:
     pools = draw(st.permutations(range(pool_count)))[: draw(st.integers(1, pool_count))]
     limits = [draw(st.sampled_from([(-1, -1), (0, -1), (1, -1), (0, 1)])) for _ in pools]
     amounts = [tuple(draw(st.integers(1, 3)) if limit == 1 else 1 for limit in row) for row in limits]
-    sizes = draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(1, 9))
+    sizes = draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(1, 9)), draw(st.sampled_from([NONE, NONE, 0, 1]))
     handicaps = draw(st.lists(st.sampled_from([0, 0, 3, 7]), min_size=len(pools), max_size=len(pools)))
     return Kind(*sizes, ints(tuple(pools)), ints(handicaps), np.array(limits, np.int64), np.array(amounts, np.int64))
 
@@ -108,22 +127,30 @@ def kinds(draw: st.DrawFn, pool_count: int) -> Kind:
 def fields(draw: st.DrawFn) -> Field:
     """One or two pools of at most four nodes in all, with boxes wherever they have room."""
     sizes = draw(st.sampled_from([((4,),), ((2, 4, 4),), ((4,), (2, 4)), ((2, 2), (4, 4)), ((0, 4), (4,))]))
+    of_nodes = st.lists(st.sampled_from(["", "x", "y"]), min_size=4, max_size=4)
+    parts = tuple(draw(of_nodes)), tuple(draw(of_nodes))
+    names = zip(*parts, strict=True)
     pools = tuple(
-        Pool(str(p), "c", "s", tuple(Node(f"{p}.{i}", size) for i, size in enumerate(of_pool))) for p, of_pool in enumerate(sizes)
+        Pool(str(p), "c", "s", tuple(_node(f"{p}.{i}", size, *next(names)) for i, size in enumerate(of_pool)))
+        for p, of_pool in enumerate(sizes)
     )
     ground = ground_of(pools, 0)
     limits = ground.limits
     for limit in LIMITS:
         limits = with_line(limits, limit, 0)
     ground = ground._replace(nodes=with_spare(ground.nodes, 200), limits=with_spare(limits, 100))
-    made = Field(sizes, ground, [[size] * FAR_S for of_pool in sizes for size in of_pool])
+    made = Field(sizes, ground, [[size] * FAR_S for of_pool in sizes for size in of_pool], parts)
     for _ in range(draw(st.integers(0, 8))):
         kind, start_s = draw(kinds(len(sizes))), draw(st.integers(0, END_S - 10))
         pool = int(kind.pools[0])
-        nodes = tuple(made.fitting(pool, kind, start_s))[: kind.nodes]
+        nodes = tuple(made.fitting(pool, kind, start_s))[: kind.nodes]  # wherever there is room, near or far
         if len(nodes) == kind.nodes:
             made.put(nodes, kind, start_s)
     return made
+
+
+def _node(id_: str, size: int, domain: str, rack: str) -> Node:
+    return Node(id_, size, rack=rack, nvlink_domain=domain)
 
 
 @st.composite
@@ -158,14 +185,24 @@ def test_the_latest_place_is_the_last_second_less_its_handicap_and_of_its_pools_
 
 @MANY
 @given(cases(), st.integers(0, 40))
-def test_the_nodes_chosen_leave_least_over_then_the_shortest_gap_then_come_first(case: tuple[Field, Kind], start_s: int) -> None:
+def test_the_nodes_chosen_are_near_together_leave_least_over_then_the_shortest_gap_then_come_first(
+    case: tuple[Field, Kind], start_s: int
+) -> None:
     made, kind = case
     for pool in range(len(made.pools)):
         # Limits are no matter of nodes: they are looked at before.
         bare = kind._replace(limits=np.full_like(kind.limits, NONE))
-        ranked = sorted(made.fitting(pool, bare, start_s), key=lambda node: made.cost(node, bare, start_s))
+        fitting = made.fitting(pool, bare, start_s)
+        near = made.part(fitting, kind) if len(fitting) >= kind.nodes > 1 else fitting
+        chosen = list(choose(made.ground, pool, kind, start_s))
 
-        assert sorted(ranked[: kind.nodes]) == list(choose(made.ground, pool, kind, start_s))
+        if near is not None:
+            assert chosen == sorted(sorted(near, key=lambda node: made.cost(node, bare, start_s))[: kind.nodes])
+        elif kind.level != NONE:
+            assert chosen == []
+        else:
+            racks = [len({made.parts[1][node] for node in nodes}) for nodes in combinations(fitting, kind.nodes)]
+            assert len({made.parts[1][node] for node in chosen}) == min(racks)
 
 
 @MANY

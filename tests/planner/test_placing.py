@@ -9,8 +9,8 @@ import pytest
 from gpr.planner.engine import plan
 from gpr.planner.limits import Most, most_that_fits
 from gpr.planner.plan import Reason
-from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window
-from tests.planner.build import CONSERVATIVE, EITHER, placements, pool, request, running, settled, stand, starts
+from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window, Within
+from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, placements, pool, request, running, settled, stand, starts
 
 
 @EITHER
@@ -186,3 +186,96 @@ def test_what_no_pool_could_hold_even_when_empty_never_fits(wanted: Request, mos
         explanation = placement.explanation
         assert (explanation.reason, explanation.most_node_count) == (Reason.NEVER_FITS, most.node_count)
         assert (placement.promise_s, explanation.most_gpus_per_node) == (None, most.gpus_per_node)
+
+
+def _between(*, gain: int) -> Snapshot:
+    """Pool p is busy for 300 s more, pool q is free but costs so much."""
+    waiting = replace(request("a", pools=("p", "q")), handicaps=(("q", gain),))
+    return Snapshot(1000, (pool(1), pool(1, id="q")), (running("r", "p0", end=1300),), (waiting,), policy=GUARDED)
+
+
+def test_a_pool_with_a_handicap_is_used_where_it_saves_more_than_that() -> None:
+    made = plan(_between(gain=299))
+
+    (placement,) = made.starts
+    assert placement.slot == stand(1000, "q0", pool="q")
+
+
+def test_it_is_not_used_where_it_saves_no_more_however_long_it_stays_free() -> None:
+    world = settled(_between(gain=300))
+
+    assert starts(plan(world)) == {"a": 1300}
+    assert starts(plan(replace(world, now_s=1001))) == {"a": 1300}
+
+
+def test_who_waits_for_a_better_liked_pool_goes_to_the_other_when_that_place_is_lost() -> None:
+    """The node of its slot is closed for long: now the handicap is worth it."""
+    world = settled(_between(gain=300))
+    closed = pool(1, closed={0: (Window(1000, 9000),)})
+
+    made = plan(replace(world, now_s=1010, pools=(closed, pool(1, id="q"))))
+
+    (placement,) = made.starts
+    assert placement.slot == stand(1010, "q0", pool="q")
+
+
+def test_handicaps_mean_nothing_to_a_booking() -> None:
+    booked = replace(_between(gain=10**6).queue[0], is_fixed=True, earliest_start_s=1100)
+
+    (placement,) = plan(replace(_between(gain=0), queue=(booked,))).placements
+
+    assert placement.slot == stand(1100, "q0", pool="q")
+
+
+def _racks(*racks: str) -> Pool:
+    return replace(pool(len(racks)), nodes=tuple(Node(f"p{i}", 8, rack=rack) for i, rack in enumerate(racks)))
+
+
+def test_a_gang_stands_in_one_rack_where_it_can_and_in_the_one_that_it_fills() -> None:
+    """Of two racks with room it takes the smaller, so that a larger gang still finds the other."""
+    made = plan(Snapshot(1000, (_racks("a", "b", "a", "b", "a"),), queue=(request("gang", count=2),), policy=GUARDED))
+
+    assert made.placements[0].slot == stand(1000, "p1", "p3")
+
+
+def test_a_gang_that_no_rack_can_hold_stands_in_as_few_as_can_be() -> None:
+    made = plan(Snapshot(1000, (_racks("a", "b", "c", "a", "b", "a"),), queue=(request("gang", count=4),), policy=GUARDED))
+
+    assert made.placements[0].slot == stand(1000, "p0", "p2", "p3", "p5")
+
+
+def test_whoever_wants_one_rack_waits_for_one_though_other_nodes_are_free() -> None:
+    busy = (running("r", "p0", end=1300), running("s", "p1", end=1500))
+    gang = replace(request("gang", count=2), within=Within.RACK)
+
+    made = plan(Snapshot(1000, (_racks("a", "b", "a", "b"),), busy, (gang, request("one", slice="other")), policy=GUARDED))
+
+    assert starts(made) == {"gang": 1300, "one": 1000}
+    assert placements(made)["gang"].slot == stand(1300, "p0", "p2")
+
+
+def test_an_nvlink_domain_is_nearer_than_a_rack() -> None:
+    nodes = tuple(Node(f"p{i}", 8, rack="a", nvlink_domain=domain) for i, domain in enumerate(["", "x", "", "x"]))
+
+    made = plan(Snapshot(1000, (replace(pool(1), nodes=nodes),), queue=(request("gang", count=2),), policy=GUARDED))
+
+    assert made.placements[0].slot == stand(1000, "p1", "p3")
+
+
+def test_what_no_rack_can_ever_hold_is_told_with_the_most_that_one_could() -> None:
+    """Nodes whose rack nobody knows are in none with others."""
+    gang = replace(request("gang", count=3), within=Within.RACK)
+
+    (placement,) = plan(Snapshot(1000, (_racks("a", "", "a", "", ""),), queue=(gang,), policy=GUARDED)).placements
+
+    assert (placement.slot, placement.explanation.reason) == (None, Reason.NEVER_FITS)
+    assert placement.explanation.most_node_count == 2
+
+
+def test_a_stored_slot_in_two_racks_moves_when_its_owner_wants_one() -> None:
+    spread = replace(request("gang", count=2, promise=1400, slot=stand(1400, "p0", "p1")), within=Within.RACK)
+
+    made = plan(Snapshot(1000, (_racks("a", "b", "a"),), (running("r", "p0", end=1200),), (spread,), policy=GUARDED))
+
+    assert starts(made) == {"gang": 1200}
+    assert made.placements[0].moved is None

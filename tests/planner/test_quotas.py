@@ -366,3 +366,49 @@ def test_without_quotas_and_may_evict_nothing_is_ever_ended() -> None:
         assert plan(snapshot).evictions == ()
 
     check()
+
+
+def test_who_waits_hears_whether_it_is_to_run_within_its_guarantee_or_on_what_it_borrows() -> None:
+    """As its offer said: what A holds fills its guarantee by half, so one more box of ten is its own, and the next borrows."""
+    holds = (held("a1", "A", "p0"), held("b1", "B", "p1"))
+    queue = tuple(asked(id, "A", gpus=10) for id in ("a2", "a3"))
+    made = placements(plan(Snapshot(0, (NODES,), holds, queue, POLICY, quotas=HALF_EACH)))
+
+    assert {id: placement.borrows for id, placement in made.items()} == {"a2": False, "a3": True}
+
+
+def test_who_starts_when_what_its_project_holds_is_over_borrows_nothing() -> None:
+    """A's guarantee is full now, and nobody of A runs any more when its second box starts: its slice runs one at a time."""
+    holds = (held("a1", "A", "p0", "p1", slice="one"),)
+    own = replace(asked("a2", "A", count=2), slice="one")
+    snapshot = Snapshot(0, (NODES,), holds, (own,), POLICY, quotas=HALF_EACH)
+
+    assert not placements(plan(snapshot))["a2"].borrows
+    assert [offer.borrows for offer in offers(replace(snapshot, queue=()), own)] == [False]
+
+
+def test_who_goes_first_in_its_project_borrows_nothing_though_others_of_it_run() -> None:
+    """By its priority it takes the place of a box of A within A's guarantee: that one borrows from then on."""
+    holds = (held("a1", "A", "p0", "p1"),)
+    made = plan(Snapshot(0, (NODES,), holds, (asked("a2", "A", count=2, priority=200),), POLICY, quotas=HALF_EACH))
+
+    assert starts(made) == {"a2": 0}
+    assert not placements(made)["a2"].borrows
+
+
+def test_where_nothing_is_guaranteed_nobody_borrows_and_what_never_starts_does_not_either() -> None:
+    made = plan(Snapshot(0, (NODES,), (), (asked("a1", "A"), asked("a2", "A", count=9)), POLICY))
+    assert not any(placement.borrows for placement in made.placements)
+
+
+@settings(max_examples=200, deadline=None)
+@given(limited())
+def test_whoever_files_what_it_was_offered_borrows_as_the_offer_said(snapshot: Snapshot) -> None:
+    """In one pool; with all of its pools it is in one of them."""
+    *others, newcomer = snapshot.queue
+    newcomer = replace(newcomer, pools=newcomer.pools[:1])
+    found = offers(replace(snapshot, queue=tuple(others)), newcomer)
+    placement = placements(plan(replace(snapshot, queue=(*others, newcomer))))[newcomer.id]
+
+    assert [offer.borrows for offer in found] == ([placement.borrows] if placement.slot else [])
+    assert placement.slot or not placement.borrows

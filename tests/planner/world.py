@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from gpr.planner.engine import plan
 from gpr.planner.plan import Placement, Plan, PromiseMove
-from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot, Window
+from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot, Window, Within
 from tests.planner.build import GENEROUS, cut, ended, remembered, run, stored
 from tests.planner.draw import ROOMY
 from tests.planner.oracle import problems
@@ -86,14 +86,18 @@ class World:
             length_s=dice.randint(2, 14),
             pools=wanted,
             earliest_start_s=dice.choice([0, 0, 0, self.now_s + 6]),
-            handicaps_s=dice.choice([(), (0, 4, 12)[: len(wanted)]]),
+            handicaps=dice.choice([(), ((wanted[-1], dice.choice([4, 12])),)]),
+            within=dice.choice([Within.ANY, Within.ANY, Within.ANY, Within.RACK, Within.NVLINK]),
         )
         self.count += 1
         self.queue += (new,)
         return new
 
     def _pool(self, id_: str, count: int) -> Pool:
-        return Pool(id_, f"c{id_}", "s", tuple(Node(f"{id_}{i}", self.dice.choice([2, 4])) for i in range(count)))
+        return Pool(id_, f"c{id_}", "s", tuple(self._node(f"{id_}{i}") for i in range(count)))
+
+    def _node(self, id_: str) -> Node:
+        return Node(id_, self.dice.choice([2, 4]), rack=self.dice.choice(["", "r", "s"]), nvlink_domain=self.dice.choice(["", "x"]))
 
     def end_boxes(self) -> None:
         for id_, end_s in list(self.real_end_s.items()):

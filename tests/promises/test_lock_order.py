@@ -175,7 +175,7 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
     late = make_slice(cluster)
     other = Other(lambda: gpr_submit(actor=user, spec=spec(late, name="late"), now=NOW))
     half_way, started = threading.Event(), threading.Event()
-    start, load_running = allocator._start, snapshot_module._running
+    start, load_running = allocator._start, snapshot_module.boxes_of
 
     def start_in_the_middle(*arguments: Any) -> None:
         """The other one has read who waits, and not yet who runs."""
@@ -193,7 +193,7 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
         return load_running(*arguments)
 
     monkeypatch.setattr(allocator, "_start", start_in_the_middle)
-    monkeypatch.setattr(snapshot_module, "_running", running_later)
+    monkeypatch.setattr(snapshot_module, "boxes_of", running_later)
 
     report = tick(now=NOW)
 

@@ -39,7 +39,7 @@ def test_the_report_has_these_keys_and_no_others(tmp_path: Path) -> None:
 
     assert list(result) == [
         "jobs", "wait_s", "wait_s_by_priority", "wait_s_by_project", "utilization", "makespan_s", "estimate", "estimators", "failures",
-        "evictions", "idle_released_count", "plan_s",
+        "evictions", "bookings", "idle_released_count", "plan_s",
     ]  # fmt: skip
     assert list(result["wait_s"]) == ["mean", "p50", "p90", "p99", "max"]
     assert list(result["wait_s_by_priority"]) == ["50", "101", "201"]
@@ -206,6 +206,46 @@ def test_a_job_runs_in_the_clusters_that_it_names_and_anywhere_if_it_names_none(
     assert rows(tmp_path) == ["a,0,9,n1,4", "c,2,11,n0,4", "b,9,18,n1,4", "d,11,20,n0,4"]
     with pytest.raises(CommandError, match=r"jobs.csv line 2: no node is in the cluster 'moon'\."):
         simulate(tmp_path, "a,0,9,9,1,4,101,x,here moon", header=header, nodes=TWO_CLUSTERS)
+
+
+def test_a_job_leaves_its_home_only_where_that_saves_more_than_was_said(tmp_path: Path) -> None:
+    """The second one waits nine seconds at home."""
+    header, lines = JOB_HEADER + ",home", ("a,0,9,9,1,4,101,x,here", "b,0,9,9,1,4,101,x,here")
+
+    simulate(tmp_path, *lines, header=header, nodes=TWO_CLUSTERS, schedule=tmp_path / "s.csv", burst_gain_s=9)
+    assert rows(tmp_path) == ["a,0,9,n0,4", "b,9,18,n0,4"]
+    simulate(tmp_path, *lines, header=header, nodes=TWO_CLUSTERS, schedule=tmp_path / "s.csv", burst_gain_s=8)
+    assert rows(tmp_path) == ["a,0,9,n0,4", "b,0,9,n1,4"]
+    with pytest.raises(CommandError, match=r"jobs.csv line 2: no node is in the cluster 'moon'\."):
+        simulate(tmp_path, "a,0,9,9,1,4,101,x,moon", header=header, nodes=TWO_CLUSTERS)
+
+
+@pytest.mark.parametrize("policy", ["egs", "conservative"])
+def test_a_booking_starts_at_its_time_or_is_refused_and_others_run_in_the_gap_before_it(policy: str, tmp_path: Path) -> None:
+    header, lines = JOB_HEADER + ",booked_s", ("a,0,9,9,1,4,101,x,20", "b,1,9,9,1,4,101,x,25", "c,2,9,9,1,4,101,x,", "d,3,30,30,1,4,101,x,")
+
+    result = simulate(tmp_path, *lines, header=header, nodes="n0,here,s,4", schedule=tmp_path / "s.csv", policy=policy)
+
+    assert rows(tmp_path) == ["c,2,11,n0,4", "a,20,29,n0,4", "d,29,59,n0,4"]
+    assert (result["jobs"], result["bookings"]["count"], result["bookings"]["refused"]) == (3, 2, 1)
+    assert (result["bookings"]["late_s"]["max"], result["wait_s"]["max"]) == (0, 26)
+    assert result["estimate"]["promise_kept"] == 1.0
+
+
+def test_a_list_of_bookings_that_have_no_place_at_all_is_a_report_too(tmp_path: Path) -> None:
+    lines = ("a,0,9,9,1,4,101,x,20", "b,1,9,9,1,4,101,x,20", "c,1,9,9,1,4,101,x,20")
+
+    result = simulate(tmp_path, *lines, header=JOB_HEADER + ",booked_s", nodes="n0,here,s,4")
+
+    assert (result["jobs"], result["bookings"]["refused"], result["wait_s"]["mean"]) == (1, 2, None)
+
+
+def test_policies_that_know_no_bookings_and_times_in_the_past_are_refused(tmp_path: Path) -> None:
+    header = JOB_HEADER + ",booked_s"
+    with pytest.raises(CommandError, match="easy knows no bookings"):
+        simulate(tmp_path, "a,0,9,9,1,4,101,x,20", header=header, policy="easy")
+    with pytest.raises(CommandError, match="job a is booked for 20, before it is submitted at 30"):
+        simulate(tmp_path, "a,30,9,9,1,4,101,x,20", header=header)
 
 
 def test_a_gang_is_never_spread_over_clusters(tmp_path: Path) -> None:

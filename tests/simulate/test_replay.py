@@ -83,6 +83,9 @@ class Stored:
     def promise_s(self, request_id: str) -> int | None:
         return self.promises[request_id]
 
+    def refused(self) -> list[str]:
+        return []
+
     def evicted(self) -> list[Eviction]:
         return list(self.evictions)
 

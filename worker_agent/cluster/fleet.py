@@ -27,6 +27,7 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     gpus: int
     rdma: bool = False
     racks: tuple[str, ...] = ("rack-1",)
+    nvlink_nodes: int = 0  # so many nodes in a row share one NVLink fabric; 0: none do
     zone: str = ""
 
     @property
@@ -89,6 +90,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             rdma=group.rdma,
             zone=group.zone or self.zone,
             rack=group.racks[number * len(group.racks) // group.count],
+            nvlink_domain=f"{group.name}-{number // group.nvlink_nodes + 1}" if group.nvlink_nodes else "",
         )
 
 

@@ -35,10 +35,13 @@ class Command(BaseCommand):
             type=Path,
             required=True,
             help="CSV with id, submit_s, reserve_s, run_s, nodes, gpus_per_node, priority; "
-            "and, if known, project, slice, shape, clusters (space separated), idle_from_s, may_evict.",
+            "and, if known, project, slice, shape, clusters (space separated), home, idle_from_s, may_evict, booked_s.",
         )
         parser.add_argument(
             "--quotas", type=Path, metavar="Q.csv", help="CSV with owner (project or slice), shape, guaranteed_gpus, most_gpus."
+        )
+        parser.add_argument(
+            "--burst-gain-s", type=_seconds, default=1800, metavar="S", help="Outside its home a job runs only where that saves more."
         )
         parser.add_argument("--policy", choices=tuple(POLICIES), default="egs")
         parser.add_argument("--early", action="store_true", help="Book reserve_s and release at run_s.")
@@ -55,11 +58,11 @@ class Command(BaseCommand):
         try:
             pools = read_nodes(options["nodes"])
             quotas = read_quotas(options["quotas"], pools) if options["quotas"] else ()
-            jobs = read_jobs(options["jobs"], pools, early=options["early"], quotas=quotas)
+            jobs = read_jobs(options["jobs"], pools, early=options["early"], quotas=quotas, burst_gain_s=options["burst_gain_s"])
         except BadList as error:
             raise CommandError(str(error)) from error
         done = replay(
-            _scheduler(options["policy"], pools, quotas),
+            _scheduler(options["policy"], pools, quotas, jobs),
             jobs,
             early=options["early"],
             ignore_priority=options["ignore_priority"],
@@ -75,7 +78,7 @@ class Command(BaseCommand):
                 write_whole(options["schedule"], schedule_csv(done, pools))
         except OSError as error:
             raise CommandError(f"The result could not be written: {error}") from error
-        self.stdout.write(f"{result['jobs']} jobs, mean wait {result['wait_s']['mean']:.0f} s")
+        self.stdout.write(f"{result['jobs']} jobs, mean wait {result['wait_s']['mean'] or 0:.0f} s")
 
     def _check_outputs(self, options: dict[str, Any]) -> None:
         """Before the work, not after it."""
@@ -86,12 +89,11 @@ class Command(BaseCommand):
                 raise CommandError(f"{path}: there is no such folder to write to.")
 
 
-def _scheduler(policy: str, pools: tuple[Pool, ...], quotas: tuple[Quota, ...]) -> Scheduler:
-    if not quotas:
-        return POLICIES[policy](pools)
-    if policy not in PLANNERS:
-        raise CommandError(f"{policy} knows no quotas. Those that do: {', '.join(sorted(PLANNERS))}.")
-    return POLICIES[policy](pools, quotas=quotas)
+def _scheduler(policy: str, pools: tuple[Pool, ...], quotas: tuple[Quota, ...], jobs: tuple[Job, ...]) -> Scheduler:
+    unknown = [name for name, is_used in (("quotas", quotas), ("bookings", any(job.booked_s is not None for job in jobs))) if is_used]
+    if unknown and policy not in PLANNERS:
+        raise CommandError(f"{policy} knows no {' and no '.join(unknown)}. Those that do: {', '.join(sorted(PLANNERS))}.")
+    return POLICIES[policy](pools, quotas=quotas) if quotas else POLICIES[policy](pools)
 
 
 def _failures(options: dict[str, Any], pools: tuple[Pool, ...], jobs: tuple[Job, ...]) -> Iterator[Failure]:

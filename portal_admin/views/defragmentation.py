@@ -1,0 +1,119 @@
+"""Room made on purpose: what could be moved for whom, the question about a booking, and the act with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from egs.errors import EgsError, InvalidInput, StaleState
+from egs.pages.access import PageRequest, admin_only, needs_write
+from egs.pages.asking import UNPROCESSABLE
+from egs.pages.refusals import refusal_of
+from egs.pages.toasts import done
+from gpr.defragmentation import RoomAnswer, Suggestion, WantedRoom, room_ask, suggestion_for
+from gpr.models import Gpr
+from gpr.selectors import gpr_for
+from gpr.services.defragmenting import gpr_make_room
+from inventory.selectors import cluster_for, clusters_visible_to
+from portal_admin.forms import AgreementForm, RoomForm, rebound
+from portal_admin.pages.defragmentation import DefragmentationPage, RoomPage, effects_of
+from portal_admin.pages.nav import admin_shell
+from portal_admin.pages.question import Question, about
+from portal_admin.views.asking import ask
+
+TOPICS = ("defragmentation", "queue", "schedule")
+GONE = "There is no such proposal any more: it starts about as soon without one, or nobody who may be moved is in its way."
+
+
+@require_GET
+@admin_only
+def defragmentation(request: PageRequest) -> HttpResponse:
+    """`?part=rows` as a fragment."""
+    page = DefragmentationPage.build(request)
+    template = "admin/defragmentation_rows.html" if request.GET.get("part") == "rows" else "admin/defragmentation.html"
+    return render(request, template, {"page": page, "shell": page.shell})
+
+
+@require_GET
+@admin_only
+def booking(request: PageRequest) -> HttpResponse:
+    """What is asked stands in the address: it changes nothing."""
+    names = clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
+    form = RoomForm(request.GET if "nodes" in request.GET else None, clusters=list(names))
+    told, refused = _answer(request, form)
+    page = RoomPage.build(request, form, told, refused)
+    status = UNPROCESSABLE if form.errors or refused else 200
+    return render(request, "admin/defragmentation_booking.html", {"page": page, "shell": page.shell}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def apply(request: PageRequest, pk: UUID) -> HttpResponse:
+    gpr = gpr_for(request.user, pk, write=True)
+    if request.method == "GET":
+        made = _suggestion(request, gpr)
+        return ask(request, _question(request, gpr, made, AgreementForm(initial={"fingerprint": made.fingerprint})))
+    form = AgreementForm(request.POST)
+    if not form.is_valid():
+        return _again(request, gpr, form, status=UNPROCESSABLE)
+    try:
+        gpr_make_room(gpr=gpr, actor=request.user, now=request.now, **form.cleaned_data)
+    except StaleState as error:
+        return _again(request, gpr, form, status=error.status, refused=error)
+    text = f"{gpr.name} has room: those that move have notice"
+    return done(request, text, back_url=reverse("admin-defragmentation"), topics=TOPICS)
+
+
+def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, str]:
+    """Or why there is none."""
+    if not form.is_bound or not form.is_valid():
+        return None, ""
+    data: dict[str, Any] = form.cleaned_data
+    cluster = cluster_for(request.user, data["cluster"]) if data["cluster"] else None
+    given = {name: data[name] for name in ("shape", "nodes", "gpus_per_node", "starts_at", "priority")}
+    try:
+        return room_ask(WantedRoom(**given, duration_s=data["duration"], cluster=cluster), now=request.now), ""
+    except InvalidInput as error:
+        for name, texts in error.extra["errors"].items():
+            form.add_error("duration" if name == "duration_s" else name, list(texts))
+        return None, ""
+    except EgsError as error:
+        return None, refusal_of(error).detail
+
+
+def _suggestion(request: PageRequest, gpr: Gpr) -> Suggestion:
+    """As it would be made now. Raises StaleState where there is none."""
+    made = suggestion_for(gpr, now=request.now)
+    if made is None:
+        raise StaleState(GONE)
+    return made
+
+
+def _again(request: PageRequest, gpr: Gpr, form: forms.Form, *, status: int, refused: EgsError | None = None) -> HttpResponse:
+    """About what would be proposed by now; what was typed stays."""
+    made = _suggestion(request, gpr)
+    return ask(request, _question(request, gpr, made, rebound(form, fingerprint=made.fingerprint), refused), status=status)
+
+
+def _question(request: PageRequest, gpr: Gpr, made: Suggestion, form: forms.Form, refused: EgsError | None = None) -> Question:
+    told = refusal_of(refused) if refused else None
+    return Question(
+        title=f"Make room for {gpr.name}?",
+        text=f"{about(gpr)}. Those named below have notice, and wait again for what is left of their time.",
+        verb="Make room",
+        url=reverse("admin-defragmentation-apply", args=[gpr.pk]),
+        back_url=reverse("admin-defragmentation"),
+        form=form,
+        shell=admin_shell(request, page="queue"),
+        keep="Move nobody",
+        effects=effects_of(gpr, made, request),
+        refused=told.title if told else "",
+        refused_why=told.detail if told else "",
+    )

@@ -1,0 +1,90 @@
+"""A tick that need not plan: nothing has happened since the last plan, and nothing is due."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.conf import settings
+
+from gpr.allocator import TickReport, tick
+from gpr.models import AllocatorRecord, Gpr, GprState
+from gpr.services.requests import gpr_cancel, gpr_submit
+from inventory.models import Node
+from slices.models import Quota, Slice
+from tests.builders import NOW, agent_heard, make_cluster, make_slice, make_user, spec
+from tests.lifecycle.stage import fresh
+
+pytestmark = pytest.mark.django_db
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def rest(seconds: float) -> TickReport:
+    """A tick that may rest; the agents are heard meanwhile."""
+    for node in Node.objects.select_related("cluster"):
+        agent_heard(node.cluster, at(seconds))
+    report = tick(now=at(seconds), may_rest=True)
+    assert report is not None
+    return report
+
+
+@pytest.fixture
+def waiting() -> Gpr:
+    """The second of two for the only node."""
+    cluster, ann = make_cluster(nodes=1), make_user(is_admin=True)
+    gpr_submit(actor=ann, spec=spec(make_slice(cluster), name="first"), now=NOW)
+    made = gpr_submit(actor=ann, spec=spec(make_slice(cluster), name="second"), now=NOW)
+    tick(now=NOW)
+    return made
+
+
+def test_it_rests_once_a_plan_has_changed_nothing_and_plans_again_before_long(waiting: Gpr) -> None:
+    assert [rest(second).rested for second in (1, 2, 3)] == [False, True, True]
+    assert rest(1 + settings.EGS_REST_S).rested is False
+
+
+def test_whatever_happens_ends_the_rest(waiting: Gpr) -> None:
+    rest(1)
+    assert rest(2).rested
+
+    gpr_cancel(gpr=fresh(waiting), actor=waiting.owner, now=at(3))
+
+    assert rest(3).rested is False
+
+
+def test_a_start_that_is_due_ends_the_rest_and_is_on_time() -> None:
+    cluster, ann = make_cluster(nodes=1), make_user(is_admin=True)
+    later = gpr_submit(actor=ann, spec=spec(make_slice(cluster), name="later", earliest_start_at=at(5)), now=NOW)
+    rest(1)
+
+    assert [rest(second).rested for second in (2, 3, 4)] == [True] * 3
+    assert rest(5).started == [later.pk]
+    assert fresh(later).state == GprState.PROVISIONING
+
+
+def test_a_tick_that_was_kicked_or_told_nothing_plans(waiting: Gpr) -> None:
+    rest(1)
+
+    report = tick(now=at(2))
+
+    assert report is not None
+    assert not report.rested
+
+
+def test_where_rights_to_what_others_hold_are_weighed_each_tick_goes_on_with_it(waiting: Gpr) -> None:
+    Quota.objects.create(project=waiting.slice.project, shape="H100-80GB", guaranteed_gpus=1, created_at=NOW)
+    rest(1)
+
+    assert not rest(2).rested
+
+
+def test_an_empty_queue_rests_too() -> None:
+    make_cluster(nodes=1)
+    rest(1)
+
+    assert rest(2).rested
+    assert AllocatorRecord.objects.get().tick_count == 2
+    assert not Slice.objects.exists()

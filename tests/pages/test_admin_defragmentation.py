@@ -1,0 +1,178 @@
+"""Defragmentation in the admin portal: proposals with cost and value, the question about a booking, and the act with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import Scope
+from egs.clock import db_now
+from gpr.models import Eviction, EvictionVictim, Gpr
+from gpr.services.requests import gpr_cancel
+from journal.models import Event
+from tests import factories
+from tests.builders import SHAPE
+from tests.pages.admin_world import HTMX, signed_in
+from tests.pages.user_world import World, make_world, text
+
+pytestmark = pytest.mark.django_db
+PAGE, BOOKING = "/admin/defragmentation/", "/admin/defragmentation/booking/"
+
+
+@pytest.fixture(autouse=True)
+def rules() -> Iterator[None]:
+    with override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60):
+        yield
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def admin(world: World) -> Client:
+    return signed_in(world.people.admin)
+
+
+@pytest.fixture
+def sides(world: World) -> tuple[Gpr, Gpr]:
+    """One that could move, and the outsider's that waits for a whole node."""
+    return factories.scattered(world.cluster, world.people.owner, world.foreign, world.people.outsider)
+
+
+def apply_url(gpr: Gpr) -> str:
+    return f"{PAGE}{gpr.pk}/apply/"
+
+
+def fingerprint(markup: str) -> str:
+    found = re.search(r'name="fingerprint" value="([0-9a-f]+)"', markup)
+    assert found, markup
+    return found[1]
+
+
+def typed(**changes: Any) -> dict[str, Any]:
+    starts_at = db_now() + timedelta(hours=5)
+    given = {"shape": SHAPE, "cluster": "", "nodes": "1", "gpus_per_node": "", "duration": "4 h", "priority": "101"}
+    return {**given, "starts_at": f"{starts_at:%Y-%m-%dT%H:%M}", **changes}
+
+
+def test_it_tells_for_whom_who_moves_where_and_what_it_costs_and_saves(admin: Client, sides: tuple[Gpr, Gpr]) -> None:
+    moves, waits = sides
+
+    for markup in (text(admin.get(PAGE)), text(admin.get(PAGE, {"part": "rows"}, headers=HTMX))):
+        for told in ("whole-node", "canary-slice", ">scattered<", "earlier", "frees", "<small>GPU h", "Make room"):
+            assert told in markup, told
+        assert apply_url(waits) in markup
+        assert f"/admin/queue/{moves.pk}/" in markup
+    assert PAGE in text(admin.get("/admin/queue/"))
+    assert not Eviction.objects.exists()
+
+
+def test_where_there_is_nothing_to_move_it_says_so(admin: Client, world: World) -> None:
+    assert "Nothing to move" in text(admin.get(PAGE))
+
+
+@pytest.mark.parametrize("headers", [{}, HTMX], ids=["page", "dialog"])
+def test_the_question_names_everybody_and_the_act_needs_a_reason(headers: dict[str, str], admin: Client, sides: tuple[Gpr, Gpr]) -> None:
+    url = apply_url(sides[1])
+    asked = text(admin.get(url, headers=headers))
+    for told in ("Make room for whole-node?", "scattered", "runs again about", "GPU h of waiting", "Recorded with your name."):
+        assert told in asked, told
+
+    refused = admin.post(url, {"fingerprint": fingerprint(asked), "why": ""}, headers=headers)
+    assert refused.status_code == (200 if headers else 422)
+    assert not Eviction.objects.exists()
+
+    done = admin.post(url, {"fingerprint": fingerprint(asked), "why": "Release week."}, headers=headers)
+    assert done.status_code == (204 if headers else 302)
+    assert EvictionVictim.objects.get().gpr == sides[0]
+    assert "Release week." in Event.objects.get(kind="queue.defragmented").message
+    assert "Nothing to move" in text(admin.get(PAGE))
+    assert "moved to free whole nodes" in text(admin.get("/admin/evictions/"))
+
+
+def test_what_was_shown_before_the_queue_changed_is_refused_and_asked_anew(admin: Client, sides: tuple[Gpr, Gpr]) -> None:
+    again = admin.post(apply_url(sides[1]), {"fingerprint": "0" * 16, "why": "Release week."})
+
+    assert "It has changed since you read it" in text(again, 409)
+    assert "Release week." in text(again, 409)
+    assert not Eviction.objects.exists()
+
+
+def test_when_there_is_nothing_to_agree_to_any_more_it_says_why(admin: Client, world: World, sides: tuple[Gpr, Gpr]) -> None:
+    gpr_cancel(gpr=sides[1], actor=world.people.outsider, now=db_now())
+
+    for response in (admin.get(apply_url(sides[1])), admin.post(apply_url(sides[1]), {"fingerprint": "0" * 16, "why": "x"})):
+        assert response.status_code == 409
+
+
+def test_a_wanted_booking_is_answered_with_its_moves_and_no_act(admin: Client, world: World, sides: tuple[Gpr, Gpr]) -> None:
+    gpr_cancel(gpr=sides[1], actor=world.people.outsider, now=db_now())
+    assert 'id="answer"' not in text(admin.get(BOOKING))
+
+    answered = text(admin.get(BOOKING, typed()))
+
+    assert "It does not fit at that time as it is; the next time is" in answered
+    assert ">scattered<" in answered
+    assert "Make room</a>" not in answered
+    assert not Eviction.objects.exists()
+
+
+def test_one_that_fits_is_told_so(admin: Client, world: World) -> None:
+    assert "Nobody has to be moved" in text(admin.get(BOOKING, typed()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"starts_at": "2020-01-01T00:00"}, "Must lie between"),
+        ({"duration": "long"}, "Write 90 min"),
+        ({"nodes": "9"}, "could ever hold it"),
+        ({"nodes": ""}, "This field is required"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_and_what_was_typed_stays(changes: dict[str, str], says: str, admin: Client, world: World) -> None:
+    refused = admin.get(BOOKING, typed(**changes))
+
+    assert says in text(refused, 422)
+
+
+def test_who_may_only_read_is_offered_no_act(world: World, sides: tuple[Gpr, Gpr]) -> None:
+    reader = signed_in(world.people.admin, Scope.READ, Scope.ADMIN)
+
+    shown = text(reader.get(PAGE))
+
+    assert ">scattered<" in shown
+    assert "Your access token may only read" in shown
+    assert apply_url(sides[1]) not in shown
+    assert reader.post(apply_url(sides[1]), {"fingerprint": "x", "why": "x"}).status_code == 403
+
+
+@pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
+def test_for_all_others_there_is_no_such_page(persona: str, world: World, sides: tuple[Gpr, Gpr]) -> None:
+    client = signed_in(getattr(world.people, persona))
+
+    assert [client.get(url).status_code for url in (PAGE, BOOKING, apply_url(sides[1]))] == [404, 404, 404]
+    assert client.post(apply_url(sides[1]), {"fingerprint": "x", "why": "x"}).status_code == 404
+    assert not Eviction.objects.exists()
+
+
+def test_more_proposals_cost_no_more_queries(admin: Client, world: World, sides: tuple[Gpr, Gpr]) -> None:
+    with CaptureQueriesContext(connection) as few:
+        admin.get(PAGE)
+    other = factories.cluster("second")
+    factories.scattered(other, world.people.owner, factories.make_slice(other, owner=world.people.owner), world.people.owner)
+
+    with CaptureQueriesContext(connection) as many:
+        shown = text(admin.get(PAGE))
+
+    assert shown.count("Make room</a>") == 2
+    assert len(many) <= len(few)

@@ -1,0 +1,64 @@
+"""A request on borrowed GPUs says so on its own page, while it waits and while it runs: to its members, and to administrators."""
+
+from __future__ import annotations
+
+import pytest
+
+from egs.clock import db_now
+from gpr.borrowing import BORROWS, WILL_BORROW
+from gpr.models import Gpr
+from slices.quotas import quota_create
+from tests import factories
+from tests.builders import SHAPE
+from tests.pages.user_world import World, make_world, text
+
+pytestmark = pytest.mark.django_db
+
+BORROWED = "beyond its project&#x27;s guarantee: may be taken back, after notice"
+
+
+@pytest.fixture
+def world() -> World:
+    """All GPUs are guaranteed to the stranger, who uses none."""
+    made = make_world()
+    quota_create(owner=made.foreign.project, shape=SHAPE, change={"guaranteed_gpus": 16}, actor=None, now=db_now())
+    return made
+
+
+@pytest.fixture
+def runs(world: World) -> Gpr:
+    return factories.active(world.slice, world.people.owner)
+
+
+@pytest.fixture
+def waits(runs: Gpr, world: World) -> Gpr:
+    return factories.gpr(world.slice, world.people.owner)
+
+
+@pytest.mark.parametrize("persona", ["owner", "teammate", "admin"])
+@pytest.mark.parametrize("part", ["", "?part=now"])
+def test_members_see_it_beforehand_and_while_it_runs(persona: str, part: str, world: World, runs: Gpr, waits: Gpr) -> None:
+    client = world.client(persona)
+
+    for gpr in (runs, waits):
+        assert text(client.get(f"/gprs/{gpr.pk}/{part}")).count(BORROWED) == 1
+
+
+@pytest.mark.parametrize("part", ["", "?part=body"])
+def test_the_administrator_sees_it_in_focus(part: str, world: World, runs: Gpr, waits: Gpr) -> None:
+    admin = world.client("admin")
+
+    assert BORROWS in text(admin.get(f"/admin/queue/{runs.pk}/{part}"))
+    assert WILL_BORROW in text(admin.get(f"/admin/queue/{waits.pk}/{part}"))
+
+
+def test_a_stranger_sees_nothing(world: World, runs: Gpr, waits: Gpr) -> None:
+    for gpr in (runs, waits):
+        assert world.client("outsider").get(f"/gprs/{gpr.pk}/").status_code == 404
+
+
+def test_who_has_what_is_guaranteed_to_him_is_told_nothing(world: World) -> None:
+    gpr = factories.active(world.foreign, world.people.outsider)
+
+    assert BORROWED not in text(world.client("outsider").get(f"/gprs/{gpr.pk}/"))
+    assert BORROWS not in text(world.client("admin").get(f"/admin/queue/{gpr.pk}/"))
