@@ -145,7 +145,7 @@ def _variants(spec: GprSpec, candidate: Request, snapshot: Snapshot, found: Sequ
 
 def _variant(spec: GprSpec, candidate: Request, snapshot: Snapshot, pools: tuple[str, ...], nodes: int, duration_s: int) -> _Variant:
     length_s = candidate.length_s - spec.duration_s + duration_s
-    smaller = replace(candidate, pools=pools, node_count=nodes, length_s=length_s)
+    smaller = replace(candidate, node_count=nodes, length_s=length_s, pools=pools)
     return _Variant(nodes, duration_s, _by_place(offers(snapshot, smaller)))
 
 
@@ -198,8 +198,9 @@ def _told_more(told: Told, sentences: Sequence[str]) -> Told:
 
 
 def _away(spec: GprSpec, candidate: Request, offer: Offer) -> Iterator[str]:
-    if spec.slice.home is not None and (gain_s := candidate.handicap_s(offer.pool)):
-        yield AWAY.format(home=spec.slice.home.name, gain=duration_exact(gain_s))
+    home = spec.slice.home
+    if home is not None and offer.cluster != home.name and candidate.handicap_s(offer.pool):
+        yield AWAY.format(home=home.name, gain=duration_exact(spec.slice.burst_gain_s))
 
 
 def _rights(offer: Offer) -> Iterator[str]:

@@ -35,7 +35,10 @@ SLACK = Slack()
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """What makes nodes alike. Its text is the pool's id. `supply`: the id of that whose nodes these are to be; one pool each."""
+    """What makes nodes alike. Its text is the pool's id.
+
+    `supply`: the id of that whose nodes these are to be, one pool each; `gain_s`: for less nobody is put there.
+    """
 
     cluster: str
     shape: str
@@ -43,6 +46,7 @@ class PoolKey:
     gpu_memory_gib: int
     rdma: bool
     supply: str = ""
+    gain_s: int = 0
 
     @property
     def id(self) -> str:
@@ -78,9 +82,9 @@ class Loaded:
         return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares, self.places)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
-        """The candidate in other pools than its own."""
+        """The candidate in other pools than its own, as if none of them had a handicap."""
         orders = tuple(id_ for id_ in pools if self.pools[id_].supply)
-        return replace(candidate, pools=pools, orders=orders, handicaps=_gains(pools, self.places))
+        return replace(candidate, pools=pools, orders=orders, handicaps=())
 
     def supply(self, supply_id: str) -> Supply:
         """That is named in an offer."""
@@ -210,6 +214,15 @@ def pools_for(gpr: Gpr, clusters: set[str], pools: dict[str, PoolKey]) -> tuple[
     return tuple(id_ for id_, key in pools.items() if key.cluster in clusters and _suits(gpr, key))
 
 
+def handicaps(gpr: Gpr, pools: tuple[str, ...], keys: Mapping[str, PoolKey]) -> tuple[tuple[str, int], ...]:
+    """Away from home, where it could be at home as well; and on nodes that were ordered for another, what an own order has to gain."""
+    home = gpr.slice.home
+    away = {id_ for id_ in pools if home is not None and keys[id_].cluster != home.name}
+    burst_s = gpr.slice.burst_gain_s if len(away) < len(pools) else 0
+    found = ((id_, (burst_s if id_ in away else 0) + keys[id_].gain_s) for id_ in pools)
+    return tuple((id_, handicap_s) for id_, handicap_s in found if handicap_s)
+
+
 def length_s(gpr: Gpr) -> int:
     """The whole box: entry, what is left of the duration, exit."""
     return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
@@ -267,8 +280,12 @@ def _pools(
     keys = {key.id: key for key in sorted(nodes, key=lambda key: key.id)}
     pools = [Pool(id=id_, cluster=key.cluster, shape=key.shape, nodes=tuple(nodes[key])) for id_, key in keys.items()]
     # Last: of equal starts that on a node that is there is liked better.
-    keys |= {pool_id(s.pk): PoolKey(s.cluster.name, s.shape, "", s.gpu_memory_gib, rdma=False, supply=str(s.pk)) for s in books.supplies}
+    keys |= {pool_id(supply.pk): _key_of(supply) for supply in books.supplies}
     return keys, (*pools, *supply_pools(books, arrived, announced, now))
+
+
+def _key_of(supply: Supply) -> PoolKey:
+    return PoolKey(supply.cluster.name, supply.shape, "", supply.gpu_memory_gib, rdma=False, supply=str(supply.pk), gain_s=supply.gain_s)
 
 
 def _away(row: Any, cluster_back_s: int, books: SupplyBooks, now_s: int) -> tuple[Window, ...]:
@@ -364,9 +381,9 @@ def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | Non
         may_evict=gpr.may_evict,
         evictable=gpr.evictable,
         place=place_of(gpr),
-        within=Within(gpr.within),
         orders=orders,
-        handicaps=_handicaps(gpr, pools, places),
+        handicaps=handicaps(gpr, pools, places.keys),
+        within=Within(gpr.within),
     )
 
 
@@ -376,20 +393,6 @@ def _stored_slot(promise: Promise, places: Places) -> Slot:
     if pool not in places.keys or places.keys[pool].supply:
         pool = places.pool_of_node.get(UUID(nodes[0]), pool)
     return Slot(pool=pool, start_s=math.floor(promise.slot_start_at.timestamp()), nodes=nodes)
-
-
-def _handicaps(gpr: Gpr, pools: tuple[str, ...], places: Places) -> tuple[tuple[str, int], ...]:
-    """Away from home, where it could be at home as well; and on what can be ordered."""
-    home, gains = gpr.slice.home, dict(_gains(pools, places))
-    away = {id_ for id_ in pools if home is not None and places.keys[id_].cluster != home.name}
-    far_s = dict.fromkeys(away, gpr.slice.burst_gain_s) if len(away) < len(pools) else {}
-    return tuple((id_, gains.get(id_, 0) + far_s.get(id_, 0)) for id_ in pools if id_ in gains or id_ in far_s)
-
-
-def _gains(pools: tuple[str, ...], places: Places) -> tuple[tuple[str, int], ...]:
-    """Nobody stands on what was ordered for another, or holds it up, for less than what would be ordered for himself."""
-    gains = {pool_id(supply.pk): supply.gain_s for supply in places.books.supplies}
-    return tuple((id_, gains[id_]) for id_ in pools if id_ in gains)
 
 
 def _orders(gpr: Gpr, pools: tuple[str, ...], places: Places) -> tuple[str, ...]:
