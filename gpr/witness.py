@@ -5,9 +5,11 @@ Whoever writes slots holds the one Witness row: two who planned at once would pr
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Q
@@ -36,12 +38,15 @@ def witness_lock() -> None:
 
 
 @transaction.atomic
-def replan(*, now: datetime, moved: Moved | None = None) -> tuple[Plan, Loaded]:
-    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator."""
+def replan(*, now: datetime, moved: Moved | None = None, tells: Set[UUID] | None = None) -> tuple[Plan, Loaded]:
+    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator.
+
+    `tells`: who is told what it waits for; the others by the next tick. None: all are.
+    """
     witness_lock()
     loaded = snapshot_load(now=now)
     made = plan(replace(loaded.snapshot, moved=moved))
-    plan_store(made, loaded, now)
+    plan_store(made, loaded, now, tells=tells)
     return made, loaded
 
 
@@ -56,15 +61,15 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def plan_store(made: Plan, loaded: Loaded, now: datetime) -> None:
-    """The caller holds the witness, since before he loaded."""
+def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None) -> None:
+    """The caller holds the witness, since before he loaded. `tells` as for `replan`."""
     new: list[Promise] = []
     changed: list[Promise] = []
     told: list[Gpr] = []
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
         gpr = loaded.gprs[placement.id]
-        if _tell(gpr, placement):
+        if (tells is None or gpr.pk in tells) and _tell(gpr, placement):
             told.append(gpr)
         if placement.moved is not None:
             _record_move(gpr, placement.moved, now)

@@ -276,7 +276,7 @@ def _promises_make(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
 
     The nearest times of a booking without one are looked for beside those that have theirs now.
     """
-    made, _ = replan(now=now)
+    made, _ = replan(now=now, tells={gpr.pk for gpr in gprs})
     placements = {placement.id: placement for placement in made.placements}
     refused: dict[UUID, EgsError] = {}
     loaded: Loaded | None = None
