@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from django.conf import settings
+from django.db import connections, transaction
 
 from accounts.models import Scope, User
 from accounts.services import token_issue, user_create
+from egs.clock import db_now
 from inventory.models import Cluster
+from inventory.selectors import gpus_of_shape
 from inventory.services.clusters import cluster_create, join_token_issue
-from slices.models import Project, Role, Slice
+from slices.models import Project, Quota, Role, Slice
+from slices.quotas import QuotaChange, quota_create
 from slices.services import member_set, namespace_bind, project_create, slice_create
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.fleet import read_fleet
@@ -33,7 +38,17 @@ SLICES: dict[str, tuple[str, tuple[str, ...], dict[str, Role]]] = {
     "language": ("foundation", ("aurora", "borealis"), {"cleo": Role.OWNER}),
     "agents": ("foundation", ("borealis",), {"cleo": Role.OWNER, "dan": Role.EDITOR}),
 }
+# Each project is guaranteed half of what borealis has: whoever takes more borrows, and gives it back when the other asks.
+QUOTA_SHAPE, QUOTA_GPUS = "A100-80GB", 32
+QUOTAS: dict[str, QuotaChange] = {
+    "perception": {"guaranteed_gpus": 16},
+    "vision": {"guaranteed_gpus": 8, "most_gpus": 32},
+    "foundation": {"guaranteed_gpus": 16},
+    "language": {"guaranteed_gpus": 8},
+    "agents": {"guaranteed_gpus": 8, "most_gpus": 16},
+}
 TOKEN_LIFE = timedelta(days=30)
+JOIN_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +86,24 @@ def agents_start(processes: Sequence[Process]) -> None:
         threading.Thread(target=process.run, name="egs-agent", daemon=True).start()
 
 
+def quotas_seed_when_joined() -> None:
+    """In the background: what nobody has yet cannot be guaranteed to anybody."""
+    threading.Thread(target=_quotas_seed_when_joined, name="egs-demo-quotas", daemon=True).start()
+
+
+@transaction.atomic
+def quotas_seed(*, now: datetime) -> bool:
+    """All or none: where there are any of this shape they are left as they are. False while its GPUs have not joined."""
+    if Quota.objects.filter(shape=QUOTA_SHAPE).exists():
+        return True
+    if gpus_of_shape(QUOTA_SHAPE) < QUOTA_GPUS:
+        return False
+    for name, terms in QUOTAS.items():
+        owner = Project.objects.filter(name=name).first() or Slice.objects.get(name=name)
+        quota_create(owner=owner, shape=QUOTA_SHAPE, change=terms, actor=None, now=now)
+    return True
+
+
 def announce(*, url: str, tokens: DemoTokens) -> Path:
     """Write `demo.json` for scripts, readable by its owner only."""
     path: Path = settings.EGS_VAR_DIR / "demo.json"
@@ -78,6 +111,14 @@ def announce(*, url: str, tokens: DemoTokens) -> Path:
     path.touch(mode=0o600)
     path.write_text(json.dumps({"url": url, "admin_token": tokens.admin, "user_token": tokens.user}, indent=2) + "\n")
     return path
+
+
+def _quotas_seed_when_joined() -> None:
+    try:
+        while not quotas_seed(now=db_now()):
+            time.sleep(JOIN_LOOK_S)
+    finally:
+        connections.close_all()
 
 
 def _user(name: str, *, is_admin: bool, now: datetime) -> User:

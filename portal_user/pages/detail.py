@@ -16,7 +16,7 @@ from egs.pages.access import PageRequest, says
 from egs.pages.gpr_box import ask_of, promise_of, shown_state
 from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from egs.pages.shell import Shell, WorkspaceMark
-from gpr.borrowing import borrowers_among
+from gpr.borrowing import borrowing_of
 from gpr.explaining import Told, explain_gprs
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.orders import orders_under
@@ -91,13 +91,14 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why it starts when it does, what and whom it waits for, and how its promise moved."""
+    """Why it starts when it does, what and whom it waits for, whether it borrows, and how its promise moved."""
 
     title: str
     sentence: str
     again: str  # of one that has run before: since when and why it waits again
     coming: tuple[Coming, ...]
     blockers: tuple[tuple[str, str, datetime | None], ...]  # name, address, until
+    borrowing: str
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
     promised_at: datetime | None
@@ -179,8 +180,7 @@ def _told(gpr: Gpr, request: PageRequest) -> Told | None:
 
 def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel], warning: Notice | None) -> Hero:
     position, event = queue_positions([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
-    borrows = gpr.pk in borrowers_among([gpr], now=request.now)
-    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning, borrows))
+    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning))
 
 
 def _node_row(row: Reservation) -> NodeRow:
@@ -205,6 +205,7 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
         again=waits_again(gpr, request),
         coming=tuple(_coming(promise, request)) if gpr.state == S.QUEUED else (),
         blockers=tuple((each.name, reverse("gpr", args=[each.id]) if each.id else "", each.until) for each in blockers),
+        borrowing=borrowing_of(gpr, now=request.now),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,
         promised_at=promise.promised_start_at if promise else None,

@@ -49,7 +49,6 @@ class Seen:
     nodes: Sequence[Reservation] = ()
     panels: Sequence[StepPanel] = ()
     notice: Notice | None = None
-    borrows: bool = False
 
 
 def hero(gpr: Gpr, seen: Seen) -> Hero:
@@ -116,9 +115,8 @@ def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
             _range(gpr, axis),
             _waited(gpr, seen, axis),
             _had(gpr),
-            _borrowed(seen),
         ]
-    facts = [_promise(gpr), _waited(gpr, seen, axis), _provisioning(gpr, seen), _borrowed(seen)]
+    facts = [_promise(gpr), _waited(gpr, seen, axis), _provisioning(gpr, seen)]
     return facts if gpr.state == S.PROVISIONING else [_used(gpr, seen), *facts]
 
 
@@ -148,11 +146,6 @@ def _had(gpr: Gpr) -> Fact:
     """Of one that waits again for the rest of its time."""
     had_s = gpr.duration_s - gpr.remaining_s
     return Fact("Still to run", words.duration(gpr.remaining_s) if had_s else "", f"of {words.duration(gpr.duration_s)}")
-
-
-def _borrowed(seen: Seen) -> Fact:
-    """Known beforehand, and while it runs."""
-    return Fact("GPUs", "borrowed" if seen.borrows else "", "beyond its project's guarantee: may be taken back, after notice")
 
 
 def _promise(gpr: Gpr) -> Fact:

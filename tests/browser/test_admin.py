@@ -182,7 +182,7 @@ CLIPPED = """() => [...document.querySelectorAll("main :is(td, th, dt, dd, .btn)
 def test_a_quota_that_is_given_shows_as_a_bar_in_the_workspace(both: tuple[Visitor, Visitor]) -> None:
     admin, user = both
     admin.page.goto(QUOTAS)
-    admin.says("main", "No quotas yet")
+    admin.says("#quotas", "A100-80GB")  # those that the demo begins with
     admin.page.get_by_role("link", name="Give a quota").click()
     dialog = admin.page.get_by_role("dialog")
     dialog.get_by_label("For").select_option(label="vision")
@@ -195,7 +195,7 @@ def test_a_quota_that_is_given_shows_as_a_bar_in_the_workspace(both: tuple[Visit
     admin.decide("Give quota")
 
     admin.says("#toasts", "vision H100-80GB: 0 GPUs guaranteed, 60 at most.")
-    admin.says("#quotas", "vision")
+    admin.says("#quotas", "60")
     user.page.goto("/workspaces/vision/")
     user.says("#workspace-quotas", "60 at most")
     assert axe_violations(user.page) == []

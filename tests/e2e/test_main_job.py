@@ -16,9 +16,13 @@ from tests.e2e.processes import ROOT, START_S, Api, Running, demo_tokens, free_p
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
 
+# As in the README, without the minutes of patience.
+AT_ONCE = {"EGS_EVICTION_LEAST_RUN_S": "0", "EGS_EVICTION_NOTICE_S": "3", "EGS_EVICTION_GAIN_S": "1"}
+
+
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Path]:
-    env = {**os.environ, "EGS_VAR_DIR": str(tmp_path)}
+    env = {**os.environ, "EGS_VAR_DIR": str(tmp_path), **AT_ONCE}
     process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=tmp_path / "demo.log")
     process.start()
     yield tmp_path
@@ -55,6 +59,29 @@ def test_within_a_minute_of_the_demo_a_request_is_estimated_provisioned_watched_
     assert {"node_ready", "gpu_health", "drain", "release"} <= {step["step"] for step in steps}
     assert all(step["log"] for step in steps)
     api.close()
+
+
+def test_who_follows_the_readme_sees_gpus_borrowed_and_taken_back(demo: Path) -> None:
+    found = wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)
+    user, admin = (Api(found["url"], found[name]) for name in ("user_token", "admin_token"))
+    wait_for("the quotas", lambda: len(user.get("/quotas/")["results"]) == 2, within_s=START_S)
+    assert len(admin.get("/quotas/")["results"]) == 5
+    ask = {"shape": "A100-80GB", "nodes": 2}
+
+    greedy = user.post("/gprs/", {**ask, "name": "greedy", "slice": "vision", "nodes": 4, "duration_s": 3600})["id"]
+    wait_for("ACTIVE", lambda: user.get(f"/gprs/{greedy}/")["state"] == "ACTIVE", within_s=START_S)
+    assert user.get(f"/gprs/{greedy}/")["borrows"]
+    held = {row["name"]: (row["held_gpus"], row["borrowed_gpus"]) for row in user.get("/quotas/")["results"]}
+    assert held == {"perception A100-80GB": (32, 16), "vision A100-80GB": (32, 24)}
+
+    entitled = admin.post("/gprs/", {**ask, "name": "entitled", "slice": "language", "duration_s": 600})["id"]
+    (eviction,) = wait_for("the eviction", lambda: admin.get("/evictions/")["results"], within_s=START_S)
+    assert (eviction["gpr"], [victim["gpr"] for victim in eviction["victims"]]) == ("entitled", ["greedy"])
+    wait_for("ACTIVE", lambda: admin.get(f"/gprs/{entitled}/")["state"] == "ACTIVE", within_s=START_S)
+    assert not admin.get(f"/gprs/{entitled}/")["borrows"]
+    assert user.get(f"/gprs/{greedy}/")["state"] == "QUEUED"
+    for api in (user, admin):
+        api.close()
 
 
 def test_a_second_demo_does_not_take_the_place_of_the_first(demo: Path) -> None:

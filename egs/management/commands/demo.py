@@ -45,6 +45,7 @@ class Command(BaseCommand):
 
         def on_start() -> None:
             demo.agents_start(processes)
+            demo.quotas_seed_when_joined()
             path = demo.announce(url=url, tokens=tokens)
             self.stdout.write(
                 f"\nEGS is ready: {url}\n\n"

@@ -1,0 +1,76 @@
+"""What the demo makes at its start: the same whenever and however often it is made, and nothing twice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from egs import demo
+from egs.clock import db_now
+from gpr.quotas import standings
+from inventory.models import Cluster
+from inventory.services.nodes import inventory_store
+from slices.models import Quota, Slice
+from slices.quotas import quota_delete, terms
+from tests import factories
+from tests.builders import node_view
+from worker_agent.cluster.fleet import read_fleet
+
+pytestmark = pytest.mark.django_db
+
+MADE = {
+    "perception A100-80GB": "16 GPUs guaranteed, no limit",
+    "vision A100-80GB": "8 GPUs guaranteed, 32 at most",
+    "foundation A100-80GB": "16 GPUs guaranteed, no limit",
+    "language A100-80GB": "8 GPUs guaranteed, no limit",
+    "agents A100-80GB": "8 GPUs guaranteed, 16 at most",
+}
+
+
+def join(cluster: str) -> None:
+    """Its agent tells of the nodes of its fleet."""
+    fleet = read_fleet(settings.BASE_DIR / "deploy" / "fleets" / demo.FLEETS[cluster])
+    seen = [node_view(f"{g.name}-{n}", gpus=g.gpus, shape=f"{g.gpu_model}-{g.memory_gib}GB") for g in fleet.groups for n in range(g.count)]
+    inventory_store(cluster=Cluster.objects.get(name=cluster), nodes=seen, now=db_now())
+
+
+def quotas() -> dict[str, Any]:
+    return {str(quota): terms(quota) for quota in Quota.objects.all()}
+
+
+def test_quotas_are_given_once_the_gpus_have_joined() -> None:
+    demo.seed(now=db_now())
+    join("aurora")
+    assert (demo.quotas_seed(now=db_now()), quotas()) == (False, {})
+
+    join("borealis")
+    assert (demo.quotas_seed(now=db_now()), quotas()) == (True, MADE)
+
+
+def test_another_start_finds_them_and_leaves_alone_what_was_changed_since() -> None:
+    for _ in range(2):
+        demo.seed(now=db_now())
+        join("borealis")
+        demo.quotas_seed(now=db_now())
+    assert quotas() == MADE
+
+    vision = Quota.objects.get(slice__name="vision")
+    quota_delete(quota=vision, actor=factories.user("somebody", is_admin=True), now=db_now())
+    demo.seed(now=db_now() + timedelta(days=1))
+
+    assert demo.quotas_seed(now=db_now())
+    assert quotas().keys() == MADE.keys() - {"vision A100-80GB"}
+
+
+def test_nobody_wants_or_holds_anything_yet_and_the_projects_weigh_the_same() -> None:
+    demo.seed(now=db_now())
+    join("borealis")
+    demo.quotas_seed(now=db_now())
+
+    assert {(standing.held_gpus, standing.wanted_gpus) for standing in standings(Quota.objects.all())} == {(0, 0)}
+    of_projects = Quota.objects.filter(slice=None)
+    assert {quota.guaranteed_gpus for quota in of_projects} == {16}
+    assert {slice_.project_id for slice_ in Slice.objects.all()} == {quota.project_id for quota in of_projects}
