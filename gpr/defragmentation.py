@@ -146,7 +146,8 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
         node_count=wanted.nodes,
         gpus_per_node=wanted.gpus_per_node or 0,
         length_s=length_s(asked),
-        pools=pools_for(asked, clusters, loaded.pools),
+        # By moving boxes only what is there becomes free.
+        pools=pools_for(asked, clusters, {id_: key for id_, key in loaded.pools.items() if not key.supply}),
         earliest_start_s=int(wanted.starts_at.timestamp()),
         is_fixed=True,
     )
