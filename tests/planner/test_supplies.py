@@ -145,13 +145,13 @@ class GrowingWorld(World):
         drawn = {id_ for id_ in moved if requests[id_].orders and not without[id_].starts_now}
         ordered = {node for p in by_id.values() if p.slot for node in p.slot.nodes} & supply.unordered
         opened = replace(snapshot, pools=(*snapshot.pools[:-1], self._as_if_ordered(snapshot.pools[-1], supply)))
-        # Whoever was drawn onto nodes that have come meanwhile may start there at once.
-        sooner = drawn | {id_ for id_, placed in by_id.items() if placed.starts_now and requests[id_].orders}
+        # Also who would have started now, but for another's order; and who was drawn onto nodes that have come, and starts there now.
+        sooner = {id_ for id_ in by_id if requests[id_].orders and (id_ in moved or by_id[id_].starts_now)}
         faults = [fault for fault in problems(opened, made) if not ("tightened" in fault and fault.split(":")[0] in sooner)]
         assert faults == []
         assert all(p.moved is None for p in made.placements)
         # Others may start now in their stead, or not; nobody is promised anything else for it.
-        assert all(by_id[id_].promise_s == without[id_].promise_s for id_ in by_id if id_ not in drawn)
+        assert all(by_id[id_].promise_s == without[id_].promise_s for id_ in by_id if id_ not in sooner)
         # Nobody starts on what is not there.
         there = {node.id for pool in snapshot.pools[:-1] for node in pool.nodes} | set(self.arrived)
         assert all(p.slot is not None and there >= set(p.slot.nodes) for p in made.starts)
