@@ -36,6 +36,7 @@ from gpr.snapshot import Loaded, at, books_end, length_s
 from gpr.witness import explanation_data, replan
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
+from inventory.services.supplies import orders_give_up
 from journal.models import Event, Severity
 from journal.services import event_record
 from slices.models import Namespace, Slice
@@ -76,6 +77,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         report = TickReport(moved_count=advance(now=now))
         notices_review(now=now)
         series_care(now=now)
+        orders_give_up(now=now)
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:
@@ -97,7 +99,9 @@ def _plan_and_start(report: TickReport, now: datetime) -> None:
 
 
 def _may_rest(record: AllocatorRecord, now: datetime) -> bool:
-    return record.rests_until_at is not None and now < record.rests_until_at and record.planned_event_id == _last_event_id()
+    until_at = record.rests_until_at
+    is_within = until_at is not None and until_at - timedelta(seconds=settings.EGS_REST_S) <= now < until_at  # clocks may be set back
+    return is_within and record.planned_event_id == _last_event_id()
 
 
 def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:

@@ -21,9 +21,12 @@ from gpr.planner.snapshot import Node, Pool, Window
 from gpr.planner.snapshot import Supply as PlannerSupply
 from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from inventory.selectors import cluster_is_open
+from inventory.services.supplies import ORDER_LATE_MOST_S
 
-# A supply whose order failed is not asked again for so long: what could not be had a moment ago cannot be had now either.
+# A supply whose order failed is not asked again for so long: what could not be had a moment ago cannot be had now either. Twice as long for
+# each more that failed within a day, and no longer than that.
 REST: Final = timedelta(minutes=15)
+DAY: Final = timedelta(days=1)
 # Of the ids of their pools; no cluster is called so.
 POOL_PREFIX: Final = "+supply/"
 
@@ -55,8 +58,13 @@ def pool_id(supply_id: UUID | str) -> str:
 
 def supplies_load(promises: Iterable[Promise], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
     """One query where there are no supplies, else three."""
-    failed_at = Max("orders__ended_at", filter=Q(orders__state=SupplyOrderState.FAILED))
-    rows: Any = Supply.objects.select_related("cluster__agent").annotate(order_count=Count("orders"), failed_at=failed_at)
+    failed = Q(orders__state=SupplyOrderState.FAILED, orders__ended_at__gt=now - DAY)
+    counts = {
+        "order_count": Count("orders"),
+        "failed_at": Max("orders__ended_at", filter=failed),
+        "failed_count": Count("orders", filter=failed),
+    }
+    rows: Any = Supply.objects.select_related("cluster__agent").annotate(**counts)
     supplies = tuple(rows.order_by("pk"))
     if not supplies:
         return SupplyBooks()
@@ -94,11 +102,12 @@ def supply_pools(books: SupplyBooks, arrived: Mapping[str, list[Node]], closures
 
 
 def _due(order: SupplyOrder, now_s: int, grace_s: int) -> Window:
-    """Closed until it is expected. Once that is over, until the next multiple of the grace: as a box that is not given back in time."""
+    """Closed until it is expected. Once that is over, until it is given up; a node that has come late may take a moment more."""
     expected_s = math.floor(order.expected_at.timestamp())
     if expected_s > now_s:
         return Window(now_s, expected_s, order=str(order.pk))
-    late_until_s = expected_s + grace_s * ((now_s - expected_s) // grace_s + 1)
+    given_up_s = expected_s + ORDER_LATE_MOST_S
+    late_until_s = given_up_s if now_s < given_up_s else now_s + grace_s - (now_s - given_up_s) % grace_s
     return Window(now_s, late_until_s, order=str(order.pk), is_late=True)
 
 
@@ -128,7 +137,7 @@ def _kept(promises: Iterable[Promise], orders: Iterable[SupplyOrder], node_of: M
 def _ids_to_order(supply: Any, books: SupplyBooks, now: datetime) -> list[str]:
     """Of nodes that could be ordered now; the same until something is ordered."""
     own = [order for order in books.open_orders if order.supply_id == supply.pk]
-    rests = supply.failed_at is not None and now < supply.failed_at + REST
+    rests = supply.failed_at is not None and now < supply.failed_at + min(REST * 2 ** min(supply.failed_count - 1, 10), DAY)
     if rests or not supply.is_enabled or not cluster_is_open(supply.cluster, now) or any(order.is_late(now) for order in own):
         return []
     left_count = max(supply.node_count - len(own) - len(books.there[supply.pk]), 0)

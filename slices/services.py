@@ -85,6 +85,7 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
 def slice_set_home(*, slice_: Slice, home: Cluster | None, actor: User, now: datetime) -> None:
     """The cluster that it prefers, or none. Raises InvalidInput for one that it may not use."""
     _lock(slice_)
+    slice_.refresh_from_db(fields=["home"])
     if home is not None and not slice_.clusters.filter(pk=home.pk).exists():
         raise InvalidInput({"home": [f"Workspace {slice_.name} may not use cluster {home.name}. Give it the cluster first."]})
     if slice_.home == home:
@@ -111,6 +112,7 @@ def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: Use
     for cluster in had - wanted:
         _refuse_if_used(slice_, cluster)
     slice_.clusters.set(wanted)
+    slice_.refresh_from_db(fields=["home"])
     if slice_.home not in wanted:
         slice_set_home(slice_=slice_, home=None, actor=actor, now=now)
     names = ", ".join(sorted(cluster.name for cluster in wanted)) or "none"

@@ -20,7 +20,7 @@ from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
 from gpr.selectors import names_visible_to, queue_positions
-from inventory.models import PHASES, Reservation, StepResult
+from inventory.models import PHASES, Reservation, StepResult, SupplyOrder
 
 BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
 
@@ -190,13 +190,19 @@ class GprDetailSerializer(GprSerializer):
     @extend_schema_field(PromiseMoveSerializer(many=True))
     def get_promise_moves(self, gpr: Gpr) -> Any:
         moves = list(gpr.promise_moves.all())
-        # A node is nobody's secret, nor what closes it: the slot was in a cluster that this slice may use.
-        of_gprs = [move for move in moves if move.cause not in {Cause.NODE_FAILURE, Cause.MAINTENANCE, Cause.SUPPLY}]
-        known = names_visible_to(self.context["actor"], {move.cause_id for move in of_gprs})
+        # A node is nobody's secret, nor what closes it: the slot was in a cluster that this slice may use. An order may be another's.
+        of_gprs = [move for move in moves if move.cause not in {Cause.NODE_FAILURE, Cause.MAINTENANCE}]
+        orders = [move.cause_id for move in of_gprs if move.cause == Cause.SUPPLY]
+        known = {*names_visible_to(self.context["actor"], {move.cause_id for move in of_gprs}), *_own_orders(gpr, orders)}
         for move in of_gprs:
             if move.cause_id not in known:
                 move.cause_id = None  # type: ignore[assignment]
         return PromiseMoveSerializer(moves, many=True).data
+
+
+def _own_orders(gpr: Gpr, ids: Sequence[str]) -> set[str]:
+    rows = SupplyOrder.objects.filter(gpr=gpr, pk__in=ids) if ids else SupplyOrder.objects.none()
+    return {str(pk) for pk in rows.values_list("pk", flat=True)}
 
 
 class StepSerializer(serializers.ModelSerializer[StepResult]):

@@ -72,7 +72,7 @@ def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
     for pool in pools.values():
         beside = (other for other in pools.values() if other.supply is None and (other.cluster, other.shape) == (pool.cluster, pool.shape))
         alike = tuple(other.id for other in beside) if pool.supply is not None else ()
-        yield replace(candidate, pools=(*alike, pool.id))
+        yield replace(candidate, pools=(*alike, pool.id), orders=tuple(id_ for id_ in candidate.orders if id_ == pool.id))
 
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
@@ -184,7 +184,8 @@ def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
     waiting = board.queue[candidate_id]
     settle(board, newcomers, snapshot)
     evictions, rights = claim(board, snapshot.quotas)
-    expected = draw(board, board.expected(), {eviction.id for eviction in evictions})
+    # The others had their turn at the last tick.
+    expected = draw(board, board.expected(), {eviction.id for eviction in evictions}, only=candidate_id)
     if not board.has_slot(waiting):
         return None
     supply = board.pools[board.pool_of_slot(waiting)].supply

@@ -17,7 +17,7 @@ from gpr.planner.board import Board
 from gpr.planner.ground import NO_INTS
 from gpr.planner.lines import FOREVER_S, NEVER_S, Ints, with_spare
 from gpr.planner.repair import place_anew
-from gpr.planner.snapshot import Slot, Supply, Window
+from gpr.planner.snapshot import Request, Slot, Supply, Window
 from gpr.planner.waiting import Waiting
 
 # In one plan: after each the queue is played anew, as others start sooner where its slot was. With long queues it is one in a plan.
@@ -25,15 +25,16 @@ DRAWS_MOST: Final = 8
 PLAYED_MOST: Final = 8_000  # requests, in all these plays
 
 
-def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozenset()) -> Mapping[str, Slot]:
+def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozenset(), only: str | None = None) -> Mapping[str, Slot]:
     """Move slots onto nodes to be ordered where they gain enough, and answer what is expected then. `expected`: without.
 
-    Not those of `barred`: boxes end early for them, at the place that they have. Units: as for `plan`. Errors: none.
+    Not those of `barred`: boxes end early for them, at the place that they have. `only`: the slot of this request. Nothing is ordered
+    before it is time to, but for whom there is no other place. Units: as for `plan`. Errors: none.
     Cost: nothing where nothing can be ordered; else a look at those pools for each that may, and a play of the queue for each that does.
     """
     sources = {pool.id: _Source(board, number, pool.supply) for number, pool in enumerate(board.pools) if pool.supply is not None}
     for _ in range(max(1, min(DRAWS_MOST, PLAYED_MOST // max(len(board.order), 1)))):
-        if not any(len(source.left) for source in sources.values()) or not _draw_one(board, expected, barred, sources):
+        if not any(len(source.left) for source in sources.values()) or not _draw_one(board, expected, barred, sources, only):
             return expected
         _place_the_rest(board)
         expected = board.expected()
@@ -56,6 +57,11 @@ class _Source:
         members = board.ground.members[board.ground.first[number] : board.ground.first[number + 1]]
         self.left: Ints = np.array([node for node in members if board.node_ids[node] in supply.unordered], np.int64)
         self._gpus = {int(node): size.gpu_count for node, size in zip(members, board.pools[number].nodes, strict=True)}
+
+    def could_hold(self, request: Request) -> bool:
+        """Also beside nodes that are ordered already."""
+        gpus = max(self._gpus.values(), default=0)
+        return len(self.left) > 0 and request.node_count <= len(self._gpus) and request.gpus_per_node <= gpus
 
     def open(self, board: Board) -> None:
         """As if all were ordered now."""
@@ -88,10 +94,11 @@ class _Found:
     places: Ints
 
 
-def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sources: Mapping[str, _Source]) -> bool:
+def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sources: Mapping[str, _Source], only: str | None) -> bool:
     """For the first that gains by it; those first that have no other place at all."""
     least_s = min(source.comes_s + source.supply.gain_s for source in sources.values())
-    may = (waiting for waiting in board.order if waiting.request.orders and waiting.request.id not in barred)
+    asked = board.order if only is None else [board.queue[only]]
+    may = (waiting for waiting in asked if waiting.request.orders and waiting.request.id not in barred)
     hopeful = [waiting for waiting in may if (slot := expected.get(waiting.request.id)) is None or slot.start_s >= least_s]
     if not hopeful:
         return False
@@ -117,8 +124,10 @@ def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources
     best: _Found | None = None
     for id_ in request.orders:
         source = sources.get(id_)
-        if source is None or id_ not in request.pools or not len(source.left):
+        if source is None or id_ not in request.pools or not source.could_hold(request):
             continue
+        if without is not None and board.soonest_s(request) > source.comes_s:
+            continue  # it is not time yet to order for it
         before_s = without_s - max(source.supply.gain_s, 1) + 1
         before_s = before_s if best is None else min(before_s, best.start_s)
         if max(board.soonest_s(request), source.comes_s) < before_s:

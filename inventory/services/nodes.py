@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -49,21 +49,26 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
     _make_way(known, nodes)
     healthy = _healthy_counts(known.values())
     empty = {node.pk for node in known.values() if node.gpu_count == 0}
-    had_some = set(Gpu.objects.filter(node__in=empty).values_list("node", flat=True)) if empty else set()
+    had: dict[UUID, set[str]] = defaultdict(set)
+    for node_id, uuid in Gpu.objects.filter(node__in=empty).values_list("node", "uuid") if empty else ():
+        had[node_id].add(uuid)
     new: list[Node] = []
     attached: list[Node] = []
     for view in nodes:
         old = known.get(view.uid)
         before = (old.is_ready, old.gone_at) if old else None
+        kind = (old.shape, old.gpu_count) if old else None
         node = _apply(old or Node(cluster=cluster, uid=view.uid), view, now)
         _gpus_apply(node, view.gpus, now)
-        if view.gpus and (old is None or node.pk in empty):
-            (attached if node.pk in had_some else new).append(node)
+        # Its GPUs and labels may come in several reports: until it is used it may still become what was ordered.
+        is_new = old is None or node.pk in empty or (node.epoch == 0 and kind != (node.shape, node.gpu_count))
+        if view.gpus and is_new and had[node.pk].isdisjoint(gpu.uuid for gpu in view.gpus):
+            (attached if had[node.pk] else new).append(node)
         if before != (node.is_ready, None):
             _tell_node(cluster, node, is_new=before is None, now=now)
         elif old is not None:
             _tell_gpus(node, had=healthy[node.pk], has=sum(gpu.healthy for gpu in view.gpus), now=now)
-    # GPUs of a pool's node that only come back were not ordered; a node may be there before its GPUs are.
+    # GPUs that only come back were not ordered; a node may be there before its GPUs are.
     orders_fulfil(cluster=cluster, nodes=new, kinds=list(SupplyKind), now=now)
     orders_fulfil(cluster=cluster, nodes=attached, kinds=[SupplyKind.ATTACH], now=now)
     hint(TICK)

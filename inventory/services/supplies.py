@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypedDict
 from uuid import UUID
 
@@ -37,6 +37,8 @@ from journal.services import event_record
 
 MEMORY_MAX_GIB = 100_000
 ORDER_WHY_MAX_CHARS = 200
+# A node that is late by so much is not waited for any longer.
+ORDER_LATE_MOST_S = 900
 
 
 class SupplyChange(TypedDict, total=False):
@@ -140,9 +142,18 @@ def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> N
     _end_or_refuse(order, SupplyOrderState.FAILED, actor, why, now)
 
 
+def orders_give_up(*, now: datetime) -> None:
+    """Those that are late by so much have failed: whoever waits for them is planned elsewhere. One query where none is."""
+    for order in _open().filter(expected_at__lte=now - timedelta(seconds=ORDER_LATE_MOST_S)):
+        with transaction.atomic():
+            _end(order, SupplyOrderState.FAILED, None, "Its node did not come in time.", now)
+
+
 def orders_fulfil(*, cluster: Cluster, nodes: Iterable[Node], kinds: Collection[SupplyKind], now: datetime) -> None:
-    """Nodes whose GPUs have just come: each fulfils the order for such a node that is expected first. The caller holds their rows."""
+    """Nodes whose GPUs have just come: each fulfils one order, that for such a node that is expected first. The caller holds their rows."""
     for node in nodes:
+        if SupplyOrder.objects.filter(node=node).exists():
+            continue
         alike = {"shape": node.shape, "gpus_per_node": node.gpu_count, "gpu_memory_gib__lte": node.gpu_memory_gib}
         for order in _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=kinds, **alike)):
             # Another may have ended it since: then the next one.
@@ -154,7 +165,7 @@ def orders_fulfil(*, cluster: Cluster, nodes: Iterable[Node], kinds: Collection[
 
 
 def _open() -> QuerySet[SupplyOrder]:
-    rows = SupplyOrder.objects.filter(state=SupplyOrderState.ORDERED).select_related("supply__cluster", "gpr")
+    rows = SupplyOrder.objects.filter(state=SupplyOrderState.ORDERED).select_related("supply__cluster", "gpr__promise")
     return rows.order_by("expected_at", "ordered_at", "pk")
 
 
@@ -211,17 +222,24 @@ def _tell_supply(supply: Supply, verb: str, text: str, actor: User, now: datetim
 
 
 def _tell_order(order: SupplyOrder, verb: str, text: str, actor: User | None, now: datetime, node_id: UUID | None = None) -> None:
-    is_bad = verb == "order_failed"
+    """To administrators; and to the workspace that it was ordered for, while that stands on it: later it is others' affair."""
+    is_bad, is_theirs = verb == "order_failed", _is_stood_on(order)
     event_record(
         kind=f"supply.{verb}",
         message=text,
         at=now,
         actor=actor,
         severity=Severity.WARNING if is_bad else Severity.INFO,
-        gpr_id=order.gpr_id,
-        slice_id=order.gpr.slice_id,
+        gpr_id=order.gpr_id if is_theirs else None,
+        slice_id=order.gpr.slice_id if is_theirs else None,
         cluster_id=order.supply.cluster_id,
         node_id=node_id,
         data={"supply": str(order.supply_id), "orders": [str(order.pk)]},
     )
     hint(TICK)
+
+
+def _is_stood_on(order: SupplyOrder) -> bool:
+    """By the GPR that it was made for."""
+    promise = getattr(order.gpr, "promise", None)
+    return promise is not None and str(order.pk) in promise.slot_nodes

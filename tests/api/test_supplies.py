@@ -161,3 +161,16 @@ def test_a_list_of_orders_costs_the_same_however_long_it_is(world: World, admin:
         assert len(admin.get("supply-orders/").json()["results"]) == 10
     with django_assert_max_num_queries(6):
         assert len(admin.get("supplies/").json()["results"]) == 10
+
+
+def test_what_becomes_of_an_order_is_no_affair_of_who_left_it_to_another(busy: World, owner: Caller, admin: Caller) -> None:
+    """Whoever canceled his request is not told that its node came, or for how long another waited for it."""
+    gpr = owner.post("gprs/", ASK).json()
+    assert owner.delete(f"gprs/{gpr['id']}/").status_code in {200, 204}
+    tick(now=db_now())
+
+    told = {row["kind"] for row in owner.get("events/").json()["results"]}
+    known = {row["kind"] for row in admin.get("events/").json()["results"]}
+
+    assert "supply.order_canceled" in known
+    assert "supply.order_canceled" not in told

@@ -11,7 +11,7 @@ from gpr.allocator import TickReport, tick
 from gpr.models import AllocatorRecord, Gpr, GprState
 from gpr.services.requests import gpr_cancel, gpr_submit
 from inventory.models import Node
-from slices.models import Quota, Slice
+from slices.models import Quota
 from tests.builders import NOW, agent_heard, make_cluster, make_slice, make_user, spec
 from tests.lifecycle.stage import fresh
 
@@ -87,4 +87,9 @@ def test_an_empty_queue_rests_too() -> None:
 
     assert rest(2).rested
     assert AllocatorRecord.objects.get().tick_count == 2
-    assert not Slice.objects.exists()
+
+
+def test_a_clock_that_is_set_back_ends_the_rest(waiting: Gpr) -> None:
+    rest(1)
+
+    assert not rest(-3600).rested

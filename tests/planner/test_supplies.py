@@ -51,10 +51,30 @@ def test_it_is_drawn_on_for_the_gain_and_no_second_less(until: int, start: int) 
     assert starts(plan(busy(asking("a"), until=until))) == {"a": start}
 
 
-def test_what_starts_later_anyway_is_ordered_for_then() -> None:
-    (placed,) = plan(busy(asking("a", earliest=300))).placements
+def test_what_starts_later_anyway_is_ordered_when_it_is_time() -> None:
+    """Before, it would keep the supply from those who could have it at once."""
+    world = busy(asking("a", earliest=300))
+
+    (early,) = plan(world).placements
+    (in_time,) = plan(replace(world, now_s=300 - LEAD_S)).placements
+
+    assert early.slot is not None
+    assert early.slot.pool == "p"
+    assert in_time.slot == stand(300, "s0", pool="s")
+
+
+def test_whoever_has_no_other_place_has_it_ordered_however_late_it_starts() -> None:
+    (placed,) = plan(busy(replace(asking("a", earliest=300), pools=("s",)))).placements
 
     assert placed.slot == stand(300, "s0", pool="s")
+
+
+def test_a_supply_that_could_never_hold_a_gang_orders_nothing_for_it() -> None:
+    busy_ones = tuple(running(f"r{i}", f"p{i}", end=1000) for i in range(3))
+
+    (placed,) = plan(Snapshot(0, (pool(3), growing(2)), busy_ones, (asking("a", count=3),))).placements
+
+    assert placed.slot == stand(1000, "p0", "p1", "p2")
 
 
 def test_parts_of_one_ordered_node_are_shared() -> None:
@@ -166,7 +186,8 @@ class GrowingWorld(World):
             for r in hopeful:
                 comes_s, start_s = max(snapshot.now_s + self.lead_s, r.earliest_start_s), by_id[r.id].start_s or 0
                 # Nobody knows yet in which rack an ordered node will be.
-                may_stand = r.slice in {"", r.id} and (r.within == Within.ANY or r.node_count == 1)
+                is_time = r.earliest_start_s <= snapshot.now_s + self.lead_s
+                may_stand = is_time and r.slice in {"", r.id} and (r.within == Within.ANY or r.node_count == 1)
                 assert not (may_stand and len(left) >= r.node_count and r.gpus_per_node <= 4 and start_s - comes_s >= self.gain_s)
         self.expected_s |= {
             id_: min(p.slot.start_s for p in by_id.values() if p.slot is not None and id_ in p.slot.nodes) for id_ in ordered
