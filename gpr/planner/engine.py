@@ -53,9 +53,9 @@ def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
     """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
 
     Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack; handicaps count
-    for the order. A pool that can grow has an offer only where something would be ordered in it. A request in the queue with the
-    candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and cost as for `plan`,
-    which shares the code.
+    for the order. Where more nodes can be ordered there is one offer more for a cluster and shape, if something would be ordered. A request
+    in the queue with the candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and
+    cost as for `plan`, which shares the code, for each of these.
     """
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
     found = (_offer(replace(snapshot, queue=(*others, alone)), candidate.id) for alone in _in_each_pool(snapshot, candidate))
@@ -64,15 +64,20 @@ def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
 
 
 def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
-    """The candidate in each of its pools alone; where more nodes can be ordered, beside the others that are alike, for it is only then that
-    the order has to gain something.
+    """The candidate in each of its pools alone; and once for each cluster and shape of which more nodes can be ordered, in all that are
+    alike, for it is only beside those that are there that the order has to gain something.
     """
     by_id = {pool.id: pool for pool in snapshot.pools}
-    pools = {id_: by_id[id_] for id_ in candidate.pools if id_ in by_id}
-    for pool in pools.values():
-        beside = (other for other in pools.values() if other.supply is None and (other.cluster, other.shape) == (pool.cluster, pool.shape))
-        alike = tuple(other.id for other in beside) if pool.supply is not None else ()
-        yield replace(candidate, pools=(*alike, pool.id), orders=tuple(id_ for id_ in candidate.orders if id_ == pool.id))
+    known = [by_id[id_] for id_ in dict.fromkeys(candidate.pools) if id_ in by_id]
+    pools = [pool for pool in known if pool.supply is None or most_that_fits([pool], candidate).fits]
+    for pool in pools:
+        if pool.supply is None:
+            yield replace(candidate, pools=(pool.id,), orders=())
+    for place in dict.fromkeys((pool.cluster, pool.shape) for pool in pools if pool.supply is not None):
+        alike = [pool for pool in pools if (pool.cluster, pool.shape) == place]
+        growing = tuple(pool.id for pool in alike if pool.supply is not None)
+        there = tuple(pool.id for pool in alike if pool.supply is None)
+        yield replace(candidate, pools=(*there, *growing), orders=tuple(id_ for id_ in candidate.orders if id_ in growing))
 
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:

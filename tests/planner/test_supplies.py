@@ -207,3 +207,14 @@ def test_no_promise_moves_for_an_order_and_what_gains_too_little_is_never_ordere
 
     assert world.moves == {}
     assert all(start_s <= world.first_promise_s[id_] for id_, start_s in world.started_s.items())
+
+
+def test_supplies_of_one_cluster_and_shape_have_one_offer_the_soonest() -> None:
+    """Beside that of the nodes that are there; a supply that could never hold it has none."""
+    quick, slow, small = growing(lead=30, id="t"), growing(lead=60, id="s"), growing(1, lead=5, id="u")
+    world = replace(busy(), pools=(pool(1), slow, quick, small))
+    candidate = replace(request("a", count=2, pools=("p", "s", "t", "u")), orders=("s", "t", "u"))
+
+    found = offers(world, candidate)
+
+    assert [(offer.start_s, offer.supply) for offer in found] == [(30, "supply-t")]
