@@ -110,7 +110,8 @@ def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
     Never, where more could be taken from others: of those who may, each plan looks at some.
     """
     snapshot = loaded.snapshot
-    if may_claim(snapshot):
+    evictor_count = sum(request.may_evict for request in snapshot.queue)
+    if snapshot.queue and may_claim(snapshot.policy, snapshot.quotas, evictor_count=evictor_count):
         return None
     times_s = [placement.start_s for placement in made.placements if placement.start_s is not None]
     times_s += [box.end_s for box in snapshot.running]

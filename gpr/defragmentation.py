@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
@@ -17,7 +17,7 @@ from gpr.planner.defragment import Move, Proposal, proposals, room_for
 from gpr.planner.limits import most_that_fits
 from gpr.planner.snapshot import Request
 from gpr.services.requests import can_never_start
-from gpr.snapshot import Loaded, at, length_s, pools_for, snapshot_load
+from gpr.snapshot import Loaded, at, end_by_books, length_s, pools_for, snapshot_load
 from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX, GPUS_PER_NODE_MAX, NODES_MAX
 from inventory.models import Cluster, Node
 from inventory.selectors import shapes_known
@@ -190,7 +190,7 @@ def _moving(move: Move, gpr: Gpr, names: dict[str, str]) -> Moving:
         gpr=gpr,
         from_nodes=_names(move.from_nodes, names),
         to_nodes=_names(move.to_nodes, names),
-        ends_at=at(move.frees_s) - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S),
+        ends_at=end_by_books(at(move.frees_s)),
         frees_at=at(move.frees_s),
         restarts_at=at(move.restarts_s),
         lost_gpu_s=move.lost_gpu_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -137,10 +137,10 @@ class MaintenanceForm(forms.Form):
         self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
 
 
-def add_errors(form: forms.Form, error: InvalidInput) -> None:
-    """What a service refused, each where it belongs."""
+def add_errors(form: forms.Form, error: InvalidInput, fields: Mapping[str, str] | None = None) -> None:
+    """What a service refused, each where it belongs. `fields`: of the form, by what the service calls them, where that differs."""
     for name, texts in error.extra["errors"].items():
-        form.add_error(name, list(texts))
+        form.add_error((fields or {}).get(name, name), list(texts))
 
 
 class RoomForm(forms.Form):

@@ -93,7 +93,7 @@ class Board:
         # A node that is gone holds nobody up; the slice is held all the same.
         places = self.places([node for node in running.nodes if node in self.node_numbers])
         kind = self._held(running, places, end_s - self.now_s)
-        self._spare(len(places))
+        self.spare(len(places))
         take(self.ground, places, kind, self.now_s, end_s, 1)
         whose = running.id, running.slice, running.project, running.priority
         self.running[running.id] = Box(
@@ -103,7 +103,7 @@ class Board:
     def release(self, box_id: str) -> bool:
         """Its GPUs are free from now on. True when it was booked for longer."""
         box = self.running.pop(box_id)
-        self._spare(len(box.places))
+        self.spare(len(box.places))
         take(self.ground, box.places, box.kind, max(self.now_s, box.start_s), box.end_s, -1)
         for node in box.places:
             forget_before(self.ground.nodes, node, self.now_s)
@@ -112,7 +112,7 @@ class Board:
     def set_end(self, box_id: str, end_s: int) -> None:
         """Let a running box end at another time; what else stands there is not asked."""
         box = self.running[box_id]
-        self._spare(len(box.places))
+        self.spare(len(box.places))
         take(self.ground, box.places, box.kind, min(end_s, box.end_s), max(end_s, box.end_s), 1 if end_s > box.end_s else -1)
         self.running[box_id] = replace(box, end_s=end_s)
 
@@ -192,7 +192,7 @@ class Board:
         table = self._table
         table.slot_s[waiting.row] = start_s
         places_of(table, waiting.row)[:] = places
-        self._spare(len(places))
+        self.spare(len(places))
         passes.put(self.ground, table, waiting.row, 1)
         table.state[waiting.row] = WAITING
 
@@ -203,7 +203,7 @@ class Board:
 
     def lift(self, waiting: Waiting) -> None:
         """Take its slot away."""
-        self._spare(int(self._table.nodes[waiting.row]))
+        self.spare(int(self._table.nodes[waiting.row]))
         passes.put(self.ground, self._table, waiting.row, -1)
         self._table.state[waiting.row] = LOOSE
 
@@ -433,7 +433,7 @@ class Board:
             self._place_count += len(moved)
         self._table = self._table._replace(places=places)
 
-    def _spare(self, node_count: int) -> None:
+    def spare(self, node_count: int) -> None:
         """Steps for one box more: two on each of its lines at most."""
         nodes, limits = with_spare(self.ground.nodes, 2 * node_count + 2), with_spare(self.ground.limits, 2 * LIMITS_MOST + 2)
         if nodes is not self.ground.nodes or limits is not self.ground.limits:
@@ -441,5 +441,5 @@ class Board:
 
     def _spare_for_moves(self) -> None:
         """Steps for all slots to be somewhere else, where no two of them share one."""
-        self._spare(self._place_count)
+        self.spare(self._place_count)
         self.ground = self.ground._replace(limits=with_spare(self.ground.limits, 2 * LIMITS_MOST * (len(self.order) + 1)))

@@ -18,7 +18,7 @@ from gpr.planner.ground import Kind
 from gpr.planner.moves import Lifted, place_or_back
 from gpr.planner.plan import Cause, Eviction, EvictionKind, Victim
 from gpr.planner.rights import Rank, Right, Rights
-from gpr.planner.snapshot import Quota, Request, Snapshot
+from gpr.planner.snapshot import Policy, Quota, Request
 from gpr.planner.waiting import Waiting
 
 # Of those who claim a plan looks at so many from the front of their order, and at others until so many have failed or won: the next
@@ -39,10 +39,9 @@ class _Candidate:
     lost_gpu_s: int
 
 
-def may_claim(snapshot: Snapshot) -> bool:
-    """Could anybody in the queue have a right to what others hold?"""
-    has_rights = bool(snapshot.quotas) or snapshot.policy.break_from is not None
-    return any(has_rights or request.may_evict for request in snapshot.queue)
+def may_claim(policy: Policy, quotas: Sequence[Quota], *, evictor_count: int) -> bool:
+    """Could anybody who waits have a right to what others hold? `evictor_count`: of those, who may evict."""
+    return bool(quotas) or evictor_count > 0 or policy.break_from is not None
 
 
 class Claims:
@@ -57,7 +56,7 @@ class Claims:
     def make(self) -> list[Eviction]:
         """For all that wait and would gain by it: the highest right first, then in order of turn, so that no slot is won in vain."""
         made: list[Eviction] = []
-        if not self._quotas and not self._board.evictor_count and self._policy.break_from is None:
+        if not may_claim(self._policy, self._quotas, evictor_count=self._board.evictor_count):
             return made
         rights = self.rights
         hopeful = [waiting for waiting in self._board.order if self._may_gain(waiting, rights)]

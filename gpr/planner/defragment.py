@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from gpr.planner.board import Board, Box
-from gpr.planner.ground import Kind
+from gpr.planner.ground import Kind, members_of
 from gpr.planner.lines import NEVER_S, Ints
 from gpr.planner.plan import Eviction, EvictionKind, Victim
 from gpr.planner.repair import board_of
@@ -314,7 +314,7 @@ class _Search:
         All candidates end early just now.
         """
         board, on_node = self._board, self._on_nodes(at_s)
-        members = board.ground.members[board.ground.first[pool] : board.ground.first[pool + 1]]
+        members = members_of(board.ground, pool)
         able = [int(node) for node in members if board.has_room(_one(node), self._kind, at_s)]
         needed = {node: self._needed(node, on_node.get(node, []), at_s) for node in able}
         chosen: dict[str, _Candidate] = {}

@@ -133,8 +133,7 @@ def after_limits(ground: Ground, kind: Kind, i: int, since_s: int) -> int:
 @compiled
 def first_of_one(ground: Ground, pool: int, kind: Kind, since_s: int, before_s: int) -> int:
     best_s, found = before_s, False
-    for i in range(ground.first[pool], ground.first[pool + 1]):
-        node = ground.members[i]
+    for node in members_of(ground, pool):
         start_s = first_fit(ground.nodes, node, need_of(ground, node, kind.gpus), kind.length_s, since_s, best_s)
         if start_s < best_s:
             best_s, found = start_s, True

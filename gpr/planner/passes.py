@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow, nearest, need_of, room_at, take
+from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow, members_of, nearest, need_of, room_at, take
 from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, free_until, least_free, next_step_s, rises
 
 # What a row of the table is.
@@ -101,8 +101,7 @@ def look(ground: Ground, now: Now, at_s: int) -> None:
     for k in range(len(now.pool)):
         now.fill[k] = 0
         now.until_s[k, :] = NONE
-        for i in range(ground.first[now.pool[k]], ground.first[now.pool[k] + 1]):
-            node = ground.members[i]
+        for node in members_of(ground, now.pool[k]):
             until_s = free_until(ground.nodes, node, need_of(ground, node, now.gpus[k]), at_s)
             now.until_s[k, node] = until_s
             if until_s != NONE:
@@ -177,10 +176,9 @@ def may_start(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
 @compiled
 def choose_now(ground: Ground, now: Now, k: int, kind: Kind, at_s: int) -> Ints:
     """As `choose` for a box that starts now, from what is known of now."""
-    first, last = ground.first[now.pool[k]], ground.first[now.pool[k] + 1]
     end_s = at_s + kind.length_s
-    free = ground.members[first:last]
-    free = free[now.until_s[k, first:last] >= end_s]
+    members = members_of(ground, now.pool[k])
+    free = members[now.until_s[k][members] >= end_s]
     left = np.empty(len(free), np.int64)
     for i in range(len(free)):
         left[i] = least_free(ground.nodes, free[i], at_s, end_s) - need_of(ground, free[i], kind.gpus)

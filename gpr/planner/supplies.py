@@ -14,8 +14,8 @@ import numpy as np
 
 from gpr.planner.blank import close
 from gpr.planner.board import Board
-from gpr.planner.ground import NO_INTS
-from gpr.planner.lines import FOREVER_S, NEVER_S, Ints, with_spare
+from gpr.planner.ground import NO_INTS, members_of
+from gpr.planner.lines import FOREVER_S, NEVER_S, Ints
 from gpr.planner.repair import place_anew
 from gpr.planner.snapshot import Request, Slot, Supply, Window
 from gpr.planner.waiting import Waiting
@@ -54,7 +54,7 @@ class _Source:
     def __init__(self, board: Board, number: int, supply: Supply) -> None:
         self.supply = supply
         self.comes_s = board.now_s + supply.lead_s
-        members = board.ground.members[board.ground.first[number] : board.ground.first[number + 1]]
+        members = members_of(board.ground, number)
         self.left: Ints = np.array([node for node in members if board.node_ids[node] in supply.unordered], np.int64)
         self._gpus = {int(node): size.gpu_count for node, size in zip(members, board.pools[number].nodes, strict=True)}
 
@@ -65,14 +65,14 @@ class _Source:
 
     def open(self, board: Board) -> None:
         """As if all were ordered now."""
-        _spare(board, 2 * len(self.left))
+        board.spare(len(self.left))
         for node in self.left:
             board.ground.rooms[node] = self._gpus[int(node)]
             self._set(board, node, self.comes_s, FOREVER_S, -1)
 
     def shut(self, board: Board, taken: Ints, start_s: int) -> None:
         """As before, but for those that were taken by a box that starts then: they come for it."""
-        _spare(board, 2 * len(self.left))
+        board.spare(len(self.left))
         for node in self.left:
             if node in taken:
                 id_ = board.node_ids[node]
@@ -147,8 +147,3 @@ def _place_in(board: Board, waiting: Waiting, pool: str, before_s: int) -> tuple
     if old is not None:
         board.place(waiting, old.start_s, old.places)
     return None if found is None or places is None else (found[0], places)
-
-
-def _spare(board: Board, count: int) -> None:
-    """Steps for so many changes of nodes."""
-    board.ground = board.ground._replace(nodes=with_spare(board.ground.nodes, count + 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 
 from egs.pages.access import PageRequest
 from egs.pages.asking import put_question
@@ -11,3 +11,8 @@ from portal_admin.pages.question import Question
 
 def ask(request: PageRequest, question: Question, *, status: int = 200) -> HttpResponse:
     return put_question(request, "admin", {"question": question, "shell": question.shell}, status=status)
+
+
+def sent(request: PageRequest) -> QueryDict | None:
+    """What a form is bound to: nothing while it is only asked for."""
+    return request.POST if request.method == "POST" else None

@@ -21,7 +21,7 @@ from portal_admin.forms import ClusterForm, PlainForm
 from portal_admin.pages.clusters import ClustersPage, TokenShown
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
-from portal_admin.views.asking import ask
+from portal_admin.views.asking import ask, sent
 from portal_admin.views.showing import show
 
 
@@ -29,7 +29,7 @@ from portal_admin.views.showing import show
 @admin_only
 def clusters(request: PageRequest) -> HttpResponse:
     """GET lists them; POST makes one."""
-    form = ClusterForm(request.POST if request.method == "POST" else None)
+    form = ClusterForm(sent(request))
     status = 200
     if form.is_valid():
         try:

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django import forms
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -21,11 +20,12 @@ from gpr.models import Gpr
 from gpr.selectors import gpr_for
 from gpr.services.defragmenting import gpr_make_room
 from inventory.selectors import cluster_for, clusters_visible_to
-from portal_admin.forms import AgreementForm, RoomForm, rebound
+from portal_admin.forms import AgreementForm, RoomForm, add_errors, rebound
 from portal_admin.pages.defragmentation import DefragmentationPage, RoomPage, effects_of
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question, about
 from portal_admin.views.asking import ask
+from portal_admin.views.showing import show
 
 TOPICS = ("defragmentation", "queue", "schedule")
 GONE = "There is no such proposal any more: it starts about as soon without one, or nobody who may be moved is in its way."
@@ -34,10 +34,7 @@ GONE = "There is no such proposal any more: it starts about as soon without one,
 @require_GET
 @admin_only
 def defragmentation(request: PageRequest) -> HttpResponse:
-    """`?part=rows` as a fragment."""
-    page = DefragmentationPage.build(request)
-    template = "admin/defragmentation_rows.html" if request.GET.get("part") == "rows" else "admin/defragmentation.html"
-    return render(request, template, {"page": page, "shell": page.shell})
+    return show(request, DefragmentationPage.build(request), "defragmentation", rows="defragmentation_rows")
 
 
 @require_GET
@@ -48,8 +45,7 @@ def booking(request: PageRequest) -> HttpResponse:
     form = RoomForm(request.GET if "nodes" in request.GET else None, clusters=list(names))
     told, refused = _answer(request, form)
     page = RoomPage.build(request, form, told, refused)
-    status = UNPROCESSABLE if form.errors or refused else 200
-    return render(request, "admin/defragmentation_booking.html", {"page": page, "shell": page.shell}, status=status)
+    return show(request, page, "defragmentation_booking", status=UNPROCESSABLE if form.errors or refused else 200)
 
 
 @require_http_methods(["GET", "POST"])
@@ -81,8 +77,7 @@ def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, st
     try:
         return room_ask(WantedRoom(**given, duration_s=data["duration"], cluster=cluster), now=request.now), ""
     except InvalidInput as error:
-        for name, texts in error.extra["errors"].items():
-            form.add_error("duration" if name == "duration_s" else name, list(texts))
+        add_errors(form, error, {"duration_s": "duration"})
         return None, ""
     except EgsError as error:
         return None, refusal_of(error).detail
@@ -99,11 +94,11 @@ def _suggestion(request: PageRequest, gpr: Gpr) -> Suggestion:
 def _again(request: PageRequest, gpr: Gpr, form: forms.Form, *, status: int, refused: EgsError | None = None) -> HttpResponse:
     """About what would be proposed by now; what was typed stays."""
     made = _suggestion(request, gpr)
-    return ask(request, _question(request, gpr, made, rebound(form, fingerprint=made.fingerprint), refused), status=status)
+    question = _question(request, gpr, made, rebound(form, fingerprint=made.fingerprint))
+    return ask(request, question.refused_by(refused) if refused else question, status=status)
 
 
-def _question(request: PageRequest, gpr: Gpr, made: Suggestion, form: forms.Form, refused: EgsError | None = None) -> Question:
-    told = refusal_of(refused) if refused else None
+def _question(request: PageRequest, gpr: Gpr, made: Suggestion, form: forms.Form) -> Question:
     return Question(
         title=f"Make room for {gpr.name}?",
         text=f"{about(gpr)}. Those named below have notice, and wait again for what is left of their time.",
@@ -114,6 +109,4 @@ def _question(request: PageRequest, gpr: Gpr, made: Suggestion, form: forms.Form
         shell=admin_shell(request, page="queue"),
         keep="Move nobody",
         effects=effects_of(gpr, made, request),
-        refused=told.title if told else "",
-        refused_why=told.detail if told else "",
     )

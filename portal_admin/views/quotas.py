@@ -8,7 +8,7 @@ from typing import Unpack
 from uuid import UUID
 
 from django import forms
-from django.http import HttpResponse, QueryDict
+from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -21,7 +21,7 @@ from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm, ad
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
 from portal_admin.pages.quotas import QuotasPage
-from portal_admin.views.asking import ask
+from portal_admin.views.asking import ask, sent
 from portal_admin.views.showing import show
 from slices.models import Project, Quota, Slice
 from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete, terms, whose
@@ -46,7 +46,7 @@ def create(request: PageRequest) -> HttpResponse:
     def make(owner: Project | Slice, shape: str, why: str, **change: Unpack[QuotaChange]) -> Quota:
         return quota_create(owner=owner, shape=shape, change=change, actor=request.user, now=request.now, why=why)
 
-    form = QuotaForm(_sent(request))
+    form = QuotaForm(sent(request))
     url = reverse("admin-quota-create")
     return _decide(request, _question(request, form, "Give a quota", RULES, "Give quota", url), make)
 
@@ -60,7 +60,7 @@ def change(request: PageRequest, pk: UUID) -> HttpResponse:
     def alter(why: str, **change: Unpack[QuotaChange]) -> Quota:
         return quota_change(quota=quota, change=change, actor=request.user, now=request.now, why=why)
 
-    form = QuotaTermsForm(_sent(request), initial={"guaranteed_gpus": quota.guaranteed_gpus, "most_gpus": quota.most_gpus})
+    form = QuotaTermsForm(sent(request), initial={"guaranteed_gpus": quota.guaranteed_gpus, "most_gpus": quota.most_gpus})
     title, url = f"Change the quota of {quota.shape} for {whose(quota)}?", reverse("admin-quota", args=[pk])
     return _decide(request, _question(request, form, title, RULES, "Change quota", url), alter)
 
@@ -76,12 +76,8 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
 
     title, url = f"Delete the quota of {quota.shape} for {whose(quota)}?", reverse("admin-quota-delete", args=[pk])
     text = "Then nothing is guaranteed to it, and no limit of its own holds. What it holds, it keeps until its time is over."
-    question = _question(request, OptionalReasonForm(_sent(request)), title, text, "Delete quota", url)
+    question = _question(request, OptionalReasonForm(sent(request)), title, text, "Delete quota", url)
     return _decide(request, replace(question, is_plain=False), remove)
-
-
-def _sent(request: PageRequest) -> QueryDict | None:
-    return request.POST if request.method == "POST" else None
 
 
 def _question(request: PageRequest, form: forms.Form, title: str, text: str, verb: str, url: str) -> Question:

@@ -8,8 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.http import HttpResponse, QueryDict
-from django.shortcuts import render
+from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -17,16 +16,16 @@ from egs.errors import EgsError, InvalidInput
 from egs.pages import words
 from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE
-from egs.pages.refusals import refusal_of
 from egs.pages.toasts import done
 from inventory.models import Supply
 from inventory.selectors import cluster_for, clusters_visible_to, supply_for, supply_order_for
 from inventory.services.supplies import SupplyChange, order_cancel, order_fail, supply_change, supply_create, terms
-from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm
+from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm, add_errors
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
 from portal_admin.pages.supplies import SuppliesPage
-from portal_admin.views.asking import ask
+from portal_admin.views.asking import ask, sent
+from portal_admin.views.showing import show
 
 RULES = (
     "Nodes are ordered for requests of workspaces that may order, where they start sooner by the gain at least. "
@@ -38,10 +37,7 @@ SPANS = {"lead_time": "lead_time_s", "gain": "gain_s"}  # fields of forms, and w
 @require_GET
 @admin_only
 def supplies(request: PageRequest) -> HttpResponse:
-    """`?part=rows` as a fragment."""
-    page = SuppliesPage.build(request)
-    template = "admin/supply_rows.html" if request.GET.get("part") == "rows" else "admin/supplies.html"
-    return render(request, template, {"page": page, "shell": page.shell})
+    return show(request, SuppliesPage.build(request), "supplies", rows="supply_rows")
 
 
 @require_http_methods(["GET", "POST"])
@@ -53,7 +49,7 @@ def create(request: PageRequest) -> HttpResponse:
         return _told(supply_create(supply=made, actor=request.user, now=request.now))
 
     names = clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
-    question = _question(request, SupplyForm(_sent(request), clusters=list(names)), "Add a supply", RULES, "Add supply")
+    question = _question(request, SupplyForm(sent(request), clusters=list(names)), "Add a supply", RULES, "Add supply")
     return _decide(request, replace(question, url=reverse("admin-supply-create"), keep="Add nothing"), make)
 
 
@@ -69,7 +65,7 @@ def change(request: PageRequest, pk: UUID) -> HttpResponse:
 
     given = {"name": supply.name, "node_count": supply.node_count}
     given |= {name: words.duration_exact(getattr(supply, field)) for name, field in SPANS.items()}
-    form = SupplyTermsForm(_sent(request), initial=given)
+    form = SupplyTermsForm(sent(request), initial=given)
     text = "It holds for what is ordered from now on; orders that were made stand."
     question = _question(request, form, f"Change supply {supply.name} of {supply.cluster.name}?", text, "Change supply")
     return _decide(request, replace(question, url=reverse("admin-supply", args=[pk])), alter)
@@ -115,7 +111,7 @@ def _switch(request: PageRequest, pk: UUID, act: str, text: str, *, is_enabled: 
         return f"Supply {supply.name} is {act}d"
 
     title, verb = f"{act.title()} supply {supply.name} of {supply.cluster.name}?", f"{act.title()} supply"
-    question = _question(request, OptionalReasonForm(_sent(request)), title, text, verb)
+    question = _question(request, OptionalReasonForm(sent(request)), title, text, verb)
     return _decide(request, replace(question, url=reverse(f"admin-supply-{act}", args=[pk]), is_plain=is_enabled), switch)
 
 
@@ -128,13 +124,9 @@ def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, s
         return told
 
     title = title.format(f"the order of a node from {order.supply.name} for {order.gpr.name}")
-    question = _question(request, ReasonForm(_sent(request)), title, text, verb)
+    question = _question(request, ReasonForm(sent(request)), title, text, verb)
     url = reverse(f"admin-supply-order-{act}", args=[pk])
     return _decide(request, replace(question, url=url, is_plain=False, keep="Keep the order"), end)
-
-
-def _sent(request: PageRequest) -> QueryDict | None:
-    return request.POST if request.method == "POST" else None
 
 
 def _question(request: PageRequest, form: forms.Form, title: str, text: str, verb: str) -> Question:
@@ -152,13 +144,10 @@ def _decide(request: PageRequest, question: Question, do: Callable[..., str]) ->
     try:
         told = do(**form.cleaned_data)
     except InvalidInput as error:
-        names = {field: name for name, field in SPANS.items()}
-        for field, texts in error.extra["errors"].items():
-            form.add_error(names.get(field, field), list(texts))
+        add_errors(form, error, {field: name for name, field in SPANS.items()})
         return ask(request, question, status=UNPROCESSABLE)
     except EgsError as error:
-        refusal = refusal_of(error)
-        return ask(request, replace(question, refused=refusal.title, refused_why=refusal.detail), status=error.status)
+        return ask(request, question.refused_by(error), status=error.status)
     return done(request, told, back_url=reverse("admin-supplies"), topics=("gpus", "queue"))
 
 
