@@ -268,7 +268,7 @@ def nearest(ground: Ground, kind: Kind, free: Ints, left: Ints, until_s: Ints) -
                     return snuggest(free[mine], left[mine], until_s[mine], kind.nodes)
         if kind.level != NONE:
             return free[:0]
-        if ground.part_counts[-1] > 1:
+        if ground.part_counts[-1] > 0:
             mine = fewest(ground.part_of[-1][free], ground.part_counts[-1], kind.nodes)
             return snuggest(free[mine], left[mine], until_s[mine], kind.nodes)
     return snuggest(free, left, until_s, kind.nodes)
