@@ -56,17 +56,31 @@
   };
   document.querySelectorAll("[hx-get][hx-swap=outerHTML][id]").forEach((element) => shown.set(element, element.outerHTML));
 
-  const keep = (target) => {
-    const focused = target.contains(document.activeElement) ? document.activeElement : null;
-    const cursor = target.querySelector(".is-here") ?? focused?.closest(ROWS);
+  /* Rows of other groups of the same table that are in this one now. They are taken out there: no row is shown twice. */
+  const comeOver = (target, response) => {
+    const template = document.createElement("template");
+    template.innerHTML = response;
+    const rows = ids(template.content).map((id) => document.getElementById(id));
+    return rows.filter((row) => row && !target.contains(row) && target.closest("table")?.contains(row));
+  };
+  const takeOut = (row) => {
+    shown.delete(row.closest("[hx-get]")); // what it is told next is news, even where it was told that before
+    row.remove();
+  };
+
+  const keep = (target, others) => {
+    const isSwapped = (element) => [target, ...others].some((root) => root.contains(element));
+    const focused = isSwapped(document.activeElement) ? document.activeElement : null;
+    const here = [...document.querySelectorAll(".is-here")].find(isSwapped);
+    const cursor = here ?? focused?.closest(ROWS);
     const all = ids(target);
     const from = cursor ? all.indexOf(cursor.id) : -1;
     return {
       focus: focused && place(focused),
       caret: focused && "selectionStart" in focused ? [focused.selectionStart, focused.selectionEnd] : null,
-      isHere: Boolean(target.querySelector(".is-here")),
+      isHere: Boolean(here),
       // The row itself, then those below it, then those above it, the nearest first.
-      rows: from < 0 ? [] : [...all.slice(from), ...all.slice(0, from).reverse()],
+      rows: from < 0 ? [cursor?.id] : [...all.slice(from), ...all.slice(0, from).reverse()],
       list: (target.closest("table") ?? target).id,
       folds: [...target.querySelectorAll("details[id][data-by-hand]")].map((fold) => [fold.id, fold.open]),
       scrolls: [...document.querySelectorAll("[data-keep-scroll][id]")].map((box) => [box.id, box.scrollLeft, box.scrollTop]),
@@ -157,7 +171,9 @@
       event.detail.shouldSwap = false; // nothing has changed
       return;
     }
-    kept = { ...keep(target), id: target.id, markup };
+    const others = comeOver(target, event.detail.serverResponse);
+    kept = { ...keep(target, others), id: target.id, markup };
+    others.forEach(takeOut);
   });
   document.addEventListener("htmx:afterSettle", () => {
     if (!kept) return;
