@@ -15,10 +15,10 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Prefetch
 
 from egs.clock import db_now
-from egs.errors import Conflict, EgsError
+from egs.errors import Conflict, EgsError, StaleState
 from egs.locks import single_runner
 from egs.words import are, plural, utc
 from gpr.evictions import reason_at_end
@@ -29,6 +29,7 @@ from gpr.planner.claims import may_claim
 from gpr.planner.lines import FOREVER_S
 from gpr.planner.plan import Explanation, Plan, Reason
 from gpr.planner.snapshot import Slot
+from gpr.rows import gprs_by_id
 from gpr.services.bookings import series_care
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.services.sparing import notices_review
@@ -91,9 +92,10 @@ def _plan_and_start(report: TickReport, now: datetime) -> None:
     event_id = _last_event_id()
     made, loaded = replan(now=now)
     report.queued_count = len(made.placements)
+    gprs = gprs_by_id(placement.id for placement in made.starts)
     for placement in made.starts:
-        if placement.slot is not None:
-            _try_start(loaded.gprs[placement.id], placement.slot, loaded, now, report)
+        if placement.slot is not None and (gpr := gprs.get(placement.id)) is not None:
+            _try_start(gpr, placement.slot, loaded, now, report)
     # Events of this very plan are later than `event_id`, so after one that changed something the next tick plans again.
     AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
 
@@ -128,16 +130,15 @@ def _last_event_id() -> int:
 def advance(*, now: datetime) -> int:
     """Move every provisioned GPR as far as its nodes and the clock allow; how many moved."""
     moved_count = 0
-    for gpr in Gpr.objects.filter(state__in=PROVISIONED).select_related("slice").order_by("pk"):
+    current = Reservation.objects.filter(run=F("gpr__run")).select_related("node")
+    gprs = Gpr.objects.filter(state__in=PROVISIONED).select_related("slice").order_by("pk")
+    for gpr in gprs.prefetch_related(Prefetch("reservations", current, to_attr="rows_now")):
+        rows = gpr.rows_now
         # After a pause one may be due for several moves.
-        while gpr.state in PROVISIONED and _survives(gpr, now):
+        while gpr.state in PROVISIONED and _survives(gpr, rows, now):
             moved_count += 1
+            rows = list(current.filter(gpr=gpr))
     return moved_count
-
-
-def _advance_one(gpr: Gpr, now: datetime) -> bool:
-    rows = list(gpr.reservations.filter(run=gpr.run).select_related("node"))
-    return _STEPS[S(gpr.state)](gpr, rows, now)
 
 
 def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
@@ -265,6 +266,8 @@ def _try_start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime, report: Tick
 
 @transaction.atomic
 def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
+    if gpr.version != loaded.asks[str(gpr.pk)].version:
+        raise StaleState("It was changed since it was planned.")
     cluster = _starting_cluster(loaded.pools[slot.pool].cluster, now)
     enter_by_at = now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S)
     gpr_transition(
@@ -322,10 +325,10 @@ def _namespaces(gpr: Gpr, cluster: Cluster) -> list[str]:
     return list(rows.order_by("name").values_list("name", flat=True))
 
 
-def _survives(gpr: Gpr, now: datetime) -> bool:
+def _survives(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
     """Advance one; a GPR that cannot be moved must not stop the others."""
     try:
-        return _advance_one(gpr, now)
+        return _STEPS[S(gpr.state)](gpr, rows, now)
     except EgsError as error:
         log.info("advance_skipped", gpr_id=str(gpr.pk), why=error.detail)
     except Exception:

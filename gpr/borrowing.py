@@ -12,7 +12,8 @@ from gpr.models import Gpr, GprState
 from gpr.planner.repair import board_of
 from gpr.planner.rights import Rank, Rights
 from gpr.planner.snapshot import Node, Pool, Quota, Snapshot
-from gpr.snapshot import boxes_of, quotas_load, rows_held
+from gpr.rows import HELD, held_of
+from gpr.snapshot import boxes_of, quotas_load
 
 _IT = "It {} GPUs beyond what its project is guaranteed: they may be taken back, after notice."
 WOULD_BORROW, WILL_BORROW, BORROWS = (_IT.format(verb) for verb in ("would borrow", "will borrow", "borrows"))
@@ -23,7 +24,7 @@ RUNS = frozenset({GprState.PROVISIONING, GprState.ACTIVE})
 def borrowers_among(gprs: Iterable[Gpr], *, now: datetime) -> set[UUID]:
     """Of these, with their slices: who waits by the plan of the last tick, who runs as things stand.
 
-    Two queries, however many there are; none where nobody runs.
+    Three queries, however many there are; none where nobody runs.
     """
     gprs = list(gprs)
     planned = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED and gpr.explanation.get("borrows")}
@@ -50,11 +51,10 @@ def _running_borrowers(projects: Set[UUID], now: datetime) -> set[UUID]:
 
 def _snapshot(projects: Set[UUID], quotas: tuple[Quota, ...], now: datetime) -> Snapshot:
     """What these projects hold and nothing else. Rights go by shape: nodes of one are one pool."""
-    rows = list(rows_held().filter(slice__project__in=projects).select_related("node"))
+    held = HELD.filter(slice__project__in=projects)
     nodes: dict[str, dict[UUID, Node]] = defaultdict(dict)
-    for row in rows:
-        if row.node.gone_at is None:
-            nodes[row.node.shape][row.node_id] = Node(str(row.node_id), row.node.gpu_count)
+    for pk, shape, gpu_count in held.filter(node__gone_at=None).values_list("node", "node__shape", "node__gpu_count"):
+        nodes[shape][pk] = Node(str(pk), gpu_count)
     pools = tuple(Pool(shape, "", shape, tuple(of_shape.values())) for shape, of_shape in nodes.items())
-    boxes = boxes_of(rows, {node: shape for shape, of_shape in nodes.items() for node in of_shape})
+    boxes = boxes_of(held_of(held), {node: shape for shape, of_shape in nodes.items() for node in of_shape})
     return Snapshot(math.floor(now.timestamp()), pools, boxes, quotas=quotas)

@@ -16,8 +16,9 @@ from gpr.models import Gpr
 from gpr.planner.defragment import Move, Proposal, proposals, room_for
 from gpr.planner.limits import most_that_fits
 from gpr.planner.snapshot import Request
+from gpr.rows import gprs_by_id
 from gpr.services.requests import can_never_start
-from gpr.snapshot import Loaded, at, end_by_books, length_s, pools_for, snapshot_load
+from gpr.snapshot import Loaded, at, end_by_books, length_s, snapshot_load
 from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX, GPUS_PER_NODE_MAX, NODES_MAX
 from inventory.models import Cluster, Node
 from inventory.selectors import shapes_known
@@ -147,7 +148,7 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
         gpus_per_node=wanted.gpus_per_node or 0,
         length_s=length_s(asked),
         # By moving boxes only what is there becomes free.
-        pools=pools_for(asked, clusters, {id_: key for id_, key in loaded.pools.items() if not key.supply}),
+        pools=loaded.places.pools_for(asked, clusters, may_order=False),
         earliest_start_s=int(wanted.starts_at.timestamp()),
         is_fixed=True,
     )
@@ -155,7 +156,7 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
 
 def _told(found: Sequence[Proposal], loaded: Loaded) -> list[Suggestion]:
     """Two queries, however many there are."""
-    gprs = _gprs(move.id for proposal in found for move in proposal.moves)
+    gprs = gprs_by_id(id_ for proposal in found for id_ in (proposal.id, *(move.id for move in proposal.moves)) if id_ != WANTED)
     ids = {
         node for each in found for node in (*each.slot.nodes, *(node for move in each.moves for node in (*move.from_nodes, *move.to_nodes)))
     }
@@ -163,15 +164,10 @@ def _told(found: Sequence[Proposal], loaded: Loaded) -> list[Suggestion]:
     return [_suggestion(proposal, loaded, gprs, names) for proposal in found]
 
 
-def _gprs(ids: Iterable[str]) -> dict[str, Gpr]:
-    wanted = set(ids)
-    return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
-
-
 def _suggestion(proposal: Proposal, loaded: Loaded, gprs: dict[str, Gpr], names: dict[str, str]) -> Suggestion:
     key = loaded.pools[proposal.slot.pool]
     return Suggestion(
-        gpr=loaded.gprs.get(proposal.id),
+        gpr=gprs.get(proposal.id),
         cluster=key.cluster,
         shape=key.shape,
         nodes=_names(proposal.slot.nodes, names),

@@ -15,7 +15,8 @@ from egs.words import duration_exact, utc
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from gpr.planner.plan import Eviction as Planned
 from gpr.planner.plan import Victim
-from gpr.snapshot import Loaded, at, end_by_books
+from gpr.rows import gprs_by_id
+from gpr.snapshot import at, end_by_books
 from inventory.services.reservations import reservations_set_window
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -28,13 +29,15 @@ WHY = {
 }
 
 
-def evictions_store(planned: Iterable[Planned], loaded: Loaded, *, now: datetime) -> None:
+def evictions_store(planned: Iterable[Planned], *, now: datetime) -> None:
     """Give notice, and let the windows end. The caller holds the witness.
 
     One that is on its way out already needs no notice: its GPUs come back sooner.
     """
+    planned = list(planned)
+    beneficiaries = gprs_by_id(one.id for one in planned)
     for one in planned:
-        beneficiary = loaded.gprs[one.id]
+        beneficiary = beneficiaries[one.id]
         made = Eviction.objects.create(gpr=beneficiary, made_at=now, start_at=at(one.start_s), instead_at=at(one.instead_s))
         for victim in one.victims:
             _notice(made, victim, now)

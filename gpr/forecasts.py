@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from gpr.models import Forecast, Gpr
@@ -14,6 +15,8 @@ from gpr.planner.bands import Forecast as Asked
 
 # So many of the last outcomes steer the bounds; each class learns from the last two hundred of its own.
 HISTORY_COUNT = 2_000
+# As `_asked` takes them.
+_FIELDS: Final = ("pk", "made_at", "started_at", "length_s", "gpu_count", "expected_wait_s", "promised_wait_s", "p50_s", "p90_s")
 NO_HISTORY = (
     "Too few promises have come due to learn from: p50 is the start by the plan as the queue stands, p90 the promised start, "
     "which no other request can delay."
@@ -38,9 +41,10 @@ class Range:
 
 def bands_load() -> Bands:
     """From the last outcomes, and those that wait still; two queries."""
-    ended = Forecast.objects.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT]
-    waiting = Forecast.objects.filter(started_at=None).order_by("made_at", "pk")
-    return Bands([_asked(row) for row in reversed(ended)] + [_asked(row) for row in waiting])
+    rows = Forecast.objects.values_list(*_FIELDS)
+    ended = rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT]
+    waiting = rows.filter(started_at=None).order_by("made_at", "pk")
+    return Bands([_asked(*row) for row in reversed(ended)] + [_asked(*row) for row in waiting])
 
 
 def range_of(bands: Bands, asked: Asked) -> Range:
@@ -81,15 +85,8 @@ def forecast_drop(gpr: Gpr) -> None:
     Forecast.objects.filter(gpr=gpr, started_at=None).delete()
 
 
-def _asked(row: Forecast) -> Asked:
-    wait_s = None if row.started_at is None else max(math.floor((row.started_at - row.made_at).total_seconds()), 0)
-    return Asked(
-        id=str(row.pk),
-        made_s=math.floor(row.made_at.timestamp()),
-        length_s=row.length_s,
-        gpu_count=row.gpu_count,
-        expected_wait_s=row.expected_wait_s,
-        promised_wait_s=row.promised_wait_s,
-        bounds_s=(row.p50_s, row.p90_s),
-        wait_s=wait_s,
-    )
+def _asked(pk: int, made_at: datetime, started_at: datetime | None, length_s: int, gpu_count: int, *waits_s: int) -> Asked:
+    expected_wait_s, promised_wait_s, p50_s, p90_s = waits_s
+    wait_s = None if started_at is None else max(math.floor((started_at - made_at).total_seconds()), 0)
+    made_s, bounds_s = math.floor(made_at.timestamp()), (p50_s, p90_s)
+    return Asked(str(pk), made_s, length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s, wait_s)

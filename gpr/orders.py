@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from gpr.models import Promise
+from gpr.models import Gpr, Promise
 from gpr.planner.plan import Plan
+from gpr.planner.snapshot import Slot
+from gpr.rows import gprs_by_id
 from gpr.snapshot import Loaded, at
 from gpr.supplies import POOL_PREFIX
 from inventory.models import SupplyOrder, SupplyOrderState
@@ -18,18 +20,23 @@ def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:
     books = loaded.places.books
     if not books.supplies:
         return
-    slots = sorted(((p.slot, loaded.gprs[p.id]) for p in made.placements if p.slot is not None), key=lambda pair: pair[0].start_s)
+    slots = sorted(((p.slot, p.id) for p in made.stands if p.slot is not None), key=lambda pair: pair[0].start_s)
     supply_of = {
         id_: supply.id for supply in (pool.supply for pool in loaded.snapshot.pools) if supply is not None for id_ in supply.unordered
     }
-    wanted: dict[str, NewOrder] = {}
-    for slot, gpr in slots:
-        for id_ in slot.nodes if supply_of else ():
-            if id_ in supply_of and id_ not in wanted:
-                wanted[id_] = NewOrder(UUID(id_), UUID(supply_of[id_]), gpr.pk, gpr.name, gpr.slice_id, at(slot.start_s))
+    first: dict[str, tuple[Slot, str]] = {}
+    for slot, gpr_id in slots if supply_of else ():
+        for id_ in supply_of.keys() & slot.nodes - first.keys():
+            first[id_] = slot, gpr_id
+    gprs = gprs_by_id(gpr_id for _, gpr_id in first.values())
+    wanted = [_order(id_, supply_of[id_], gprs[gpr_id], at(slot.start_s)) for id_, (slot, gpr_id) in sorted(first.items())]
     stood_on = {id_ for slot, _ in slots for id_ in slot.nodes}
     orders_drop(orders=[order for order in books.open_orders if str(order.pk) not in stood_on], now=now)
-    orders_place(orders=list(wanted.values()), ordered_at=at(made.now_s), now=now)
+    orders_place(orders=wanted, ordered_at=at(made.now_s), now=now)
+
+
+def _order(id_: str, supply_id: str, gpr: Gpr, starts_at: datetime) -> NewOrder:
+    return NewOrder(UUID(id_), UUID(supply_id), gpr.pk, gpr.name, gpr.slice_id, starts_at)
 
 
 def orders_under(promise: Promise | None) -> list[SupplyOrder]:

@@ -15,6 +15,7 @@ from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, Plan, victims_of
 from gpr.planner.snapshot import Moved, Request, Snapshot
+from gpr.rows import gprs_by_id, told_waiting
 from gpr.selectors import queue_positions
 from gpr.services.ending import goes_back, left_s
 from gpr.services.moving import MoveTo, spot_for
@@ -76,7 +77,9 @@ def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> Maintena
     loaded = snapshot_load(now=now)
     cause = (Cause.MAINTENANCE, str(window.pk))
     moves = ((p.id, p.moved) for p in plan(loaded.with_maintenance(window)).placements if p.moved is not None)
-    moved = [Shift(loaded.gprs[id_], at(m.old_s), at(m.new_s)) for id_, m in moves if (m.cause, m.cause_id) == cause]
+    due = {id_: m for id_, m in moves if (m.cause, m.cause_id) == cause}
+    gprs = gprs_by_id(due)
+    moved = [Shift(gprs[id_], at(m.old_s), at(m.new_s)) for id_, m in due.items() if id_ in gprs]
     return MaintenancePreview(
         moved=tuple(sorted(moved, key=lambda shift: (-shift.later_s, shift.gpr.name))),
         boxes=tuple(boxes_reaching_into([window], now=now)[window.pk]),
@@ -91,7 +94,7 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
         return _unchanged(gpr) if approval_reasons(spec_of(gpr, priority=priority)) else preview_approval(gpr=changed, now=now)
     loaded = snapshot_load(now=now)
     queue = tuple(replace(request, priority=priority) if request.id == str(gpr.pk) else request for request in loaded.snapshot.queue)
-    return _compare(gpr, loaded, replace(loaded.snapshot, queue=queue))
+    return _compare(gpr, replace(loaded.snapshot, queue=queue))
 
 
 def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
@@ -100,13 +103,13 @@ def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
     others = tuple(request for request in loaded.snapshot.queue if request.id != str(gpr.pk))
     own = next(request for request in loaded.snapshot.queue if request.id == str(gpr.pk))
     joined = _joined(replace(loaded.snapshot, queue=others), loaded, replace(own, place=spot.place), spot.at)
-    return _compare(gpr, loaded, replace(joined, moved=Moved(str(gpr.pk), spot.moved_behind)))
+    return _compare(gpr, replace(joined, moved=Moved(str(gpr.pk), spot.moved_behind)))
 
 
 def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
     loaded = snapshot_load(now=now, with_memory=True)
     request = loaded.candidate(gpr, gpr.clusters.all())
-    return _compare(gpr, loaded, _joined(loaded.snapshot, loaded, request, gpr.queued_at or now))
+    return _compare(gpr, _joined(loaded.snapshot, loaded, request, gpr.queued_at or now))
 
 
 def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
@@ -115,7 +118,7 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
         return _unchanged(gpr)
     loaded = snapshot_load(now=now)
     queue = tuple(request for request in loaded.snapshot.queue if request.id != str(gpr.pk))
-    return _compare(gpr, loaded, replace(loaded.snapshot, queue=queue))
+    return _compare(gpr, replace(loaded.snapshot, queue=queue))
 
 
 def preview_eviction(*, gpr: Gpr, now: datetime, ends_at: datetime | None = None) -> Preview:
@@ -133,7 +136,7 @@ def preview_eviction(*, gpr: Gpr, now: datetime, ends_at: datetime | None = None
         again = loaded.candidate(evicted, gpr.clusters.all())
         again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
         snapshot = _joined(snapshot, loaded, again, gpr.queued_at or now)
-    return _compare(gpr, loaded, snapshot)
+    return _compare(gpr, snapshot)
 
 
 def _unchanged(gpr: Gpr) -> Preview:
@@ -142,25 +145,26 @@ def _unchanged(gpr: Gpr) -> Preview:
 
 def _joined(snapshot: Snapshot, loaded: Loaded, newcomer: Request, queued_at: datetime) -> Snapshot:
     """With the newcomer at its age: those queued after it move back by one."""
-    ages = [(loaded.gprs[request.id].turn_at, request.id) for request in snapshot.queue]
+    ages = [(loaded.asks[request.id].turn_at, request.id) for request in snapshot.queue]
     rank = sum(age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in ages)
     older, younger = snapshot.queue[:rank], snapshot.queue[rank:]
     queue = (*older, replace(newcomer, rank=rank), *(replace(request, rank=request.rank + 1) for request in younger))
     return replace(snapshot, queue=queue)
 
 
-def _compare(gpr: Gpr, loaded: Loaded, changed: Snapshot) -> Preview:
+def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
     own, new_place = Shift(gpr, gpr.planned_start_at, None), None
-    others: list[Shift] = []
-    made = plan(changed)
+    others: dict[str, tuple[datetime | None, datetime | None]] = {}
+    made, told = plan(changed), told_waiting()
     for place, placement in enumerate(made.placements, start=1):
         start_at = at(placement.start_s) if placement.start_s is not None else None
         if placement.id == str(gpr.pk):
             own, new_place = replace(own, new_start_at=start_at), place
-        else:
-            waiting = loaded.gprs[placement.id]
-            others.append(Shift(waiting, waiting.planned_start_at, start_at))
-    moved = sorted((shift for shift in others if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
+        elif placement.id in told and told[placement.id].planned_start_at != start_at:
+            others[placement.id] = told[placement.id].planned_start_at, start_at
+    gprs = gprs_by_id(others)
+    shifts = (Shift(gprs[id_], *starts) for id_, starts in others.items() if id_ in gprs)
+    moved = sorted((shift for shift in shifts if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
     return Preview(own, queue_positions([gpr]).get(gpr.pk), new_place, tuple(moved), _evicted(made))
 
 

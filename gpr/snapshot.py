@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Min, QuerySet
 from django.db.models.functions import Coalesce
 
 from gpr.fairness import shares_of, usage_load
-from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow, Witness
+from gpr.models import Gpr, GprState, Shadow, Witness
 from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window, Within
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
+from gpr.rows import Ask, Held, Shade, Stood, asks_waiting, clusters_wanted, promises_standing, rows_held, shades_standing
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
-from inventory.models import Cluster, Gpu, MaintenanceWindow, Node, Reservation, ReservationState, Supply, agent_is_live
+from inventory.models import Cluster, MaintenanceWindow, Supply, agent_is_live
+from inventory.rows import NodeRow, nodes_there
 from inventory.selectors import cluster_is_open, maintenance_ahead
 from inventory.services.reservations import is_usable
 from slices.models import Quota as QuotaRow
@@ -62,6 +64,24 @@ class Places:
     keys: Mapping[str, PoolKey]
     pool_of_node: Mapping[UUID, str]
     books: SupplyBooks
+    cluster_names: Mapping[UUID, str]
+    _suiting: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict)  # many ask alike
+
+    def pools_for(self, ask: Ask | Gpr, clusters: Set[str], *, may_order: bool) -> tuple[str, ...]:
+        """The pools in these clusters that suit the request, which need not be saved yet."""
+        alike = (
+            ask.shape,
+            ask.min_gpu_memory_gib,
+            ask.node_type,
+            ask.rdma,
+            tuple(ask.allowed_shapes or ()),
+            frozenset(clusters),
+            may_order,
+        )
+        if alike not in self._suiting:
+            growing = (id_ for id_, key in self.keys.items() if key.cluster in clusters and _suits(ask, key))
+            self._suiting[alike] = tuple(id_ for id_ in growing if may_order or not self.keys[id_].supply)
+        return self._suiting[alike]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +89,18 @@ class Loaded:
     """A snapshot and the way back from its ids to rows."""
 
     snapshot: Snapshot
-    pools: dict[str, PoolKey]
-    gprs: dict[str, Gpr]
-    promises: dict[str, Promise]
+    pools: Mapping[str, PoolKey]
+    asks: Mapping[str, Ask]
+    promises: Mapping[str, Stood]
     cluster_ids: dict[str, UUID]
     shares: dict[str, int]
     places: Places
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
-        names = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}
-        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares, self.places)
+        names, ask = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}, Ask.of(gpr)
+        pools = self.places.pools_for(ask, names, may_order=ask.slice__may_order)
+        return _request(ask, len(self.snapshot.queue), pools, None, self.shares, self.places)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools than its own, as if none of them had a handicap."""
@@ -113,30 +134,28 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     """
     now_s = math.floor(now.timestamp())
     clusters = {c.pk: c for c in Cluster.objects.select_related("agent")}
+    names = {cluster.pk: cluster.name for cluster in clusters.values()}
     pool_of_node: dict[UUID, str] = {}
-    waiting = list(gprs_waiting())
-    promises = {str(p.pk): p for p in Promise.objects.filter(gpr__state=GprState.QUEUED)}
+    asks, promises = asks_waiting(), promises_standing()
     books = supplies_load(promises.values(), now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
     keys, pools = _pools(clusters, pool_of_node, books, now, now_s)
-    running, quotas, places = boxes_of(rows_held(), pool_of_node), quotas_load(), Places(keys, pool_of_node, books)
+    running, quotas, places = boxes_of(rows_held(), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
-    allowed = ((gpr, pools_allowed(gpr, keys), promises.get(str(gpr.pk))) for gpr in waiting)
-    queue = tuple(_request(gpr, rank, own, promise, shares, places) for rank, (gpr, own, promise) in enumerate(allowed))
     snapshot = Snapshot(
         now_s=now_s,
         pools=pools,
         running=running,
-        queue=queue,
+        queue=_queue(asks, promises, shares, places),
         quotas=quotas,
         policy=policy(),
-        memory=memory_load(now=now) if with_memory or len(promises) < len(waiting) else Memory(),
+        memory=memory_load(now=now) if with_memory or len(promises) < len(asks) else Memory(),
     )
     return Loaded(
         snapshot=snapshot,
         pools=keys,
-        gprs={str(gpr.pk): gpr for gpr in waiting},
+        asks={str(ask.pk): ask for ask in asks},
         promises=promises,
-        cluster_ids={cluster.name: cluster.pk for cluster in clusters.values()},
+        cluster_ids={name: pk for pk, name in names.items()},
         shares=shares,
         places=places,
     )
@@ -158,18 +177,10 @@ def policy() -> Policy:
 
 def memory_load(*, now: datetime) -> Memory:
     """What the pace of newcomers follows from; three queries."""
-    since = now - timedelta(seconds=SLACK.observed_s)
-    rows = Shadow.objects.filter(Q(made_at__gte=since) | Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).order_by("made_at", "pk")
-    shadows, arrivals = [], []
-    for row in rows:
-        if row.made_at >= since:
-            arrivals.append(Arrival(math.floor(row.made_at.timestamp()), row.priority, row.gpu_s))
-        if row.strict_ends_at and row.patient_ends_at and max(row.strict_ends_at, row.patient_ends_at) > now:
-            shadows.append(shadow_of(row))
     record = Witness.objects.first() or Witness()
     return Memory(
-        shadows=tuple(shadows),
-        arrivals=tuple(arrivals),
+        shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
+        arrivals=tuple(Arrival(_second(at), priority, gpu_s, count) for priority, gpu_s, at, count in arrivals_since(now)),
         promised_s=record.promised_sum_s,
         patient_s=record.patient_sum_s,
         summed_at_s=_second(record.summed_at),
@@ -178,8 +189,13 @@ def memory_load(*, now: datetime) -> Memory:
     )
 
 
-def shadow_of(row: Shadow) -> PlannerShadow:
-    """Of a row that has its times."""
+def arrivals_since(now: datetime) -> QuerySet[Shadow, tuple[int, int, datetime, int]]:
+    """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them."""
+    rows = Shadow.objects.filter(made_at__gte=now - timedelta(seconds=SLACK.observed_s)).values_list("priority", "gpu_s")
+    return rows.annotate(since_at=Min("made_at"), arrival_count=Count("pk")).order_by("since_at", "priority", "gpu_s")
+
+
+def _shadow_of(row: Shade) -> PlannerShadow:
     return PlannerShadow(
         str(row.gpr_id),
         row.gpus_per_node,
@@ -190,7 +206,7 @@ def shadow_of(row: Shadow) -> PlannerShadow:
     )
 
 
-def _slot(data: dict[str, Any], starts_at: datetime | None) -> Slot:
+def _slot(data: dict[str, Any], starts_at: datetime) -> Slot:
     return Slot(data["pool"], _second(starts_at), tuple(data["nodes"]))
 
 
@@ -198,32 +214,27 @@ def _second(moment: datetime | None) -> int:
     return math.floor(moment.timestamp()) if moment else 0
 
 
-def gprs_waiting() -> QuerySet[Gpr]:
-    """In the order of age, which breaks ties among equals."""
-    waiting = Gpr.objects.filter(state=GprState.QUEUED).select_related("slice__home").prefetch_related("clusters", "slice__clusters")
-    return waiting.order_by("turn_at", "pk")
+def _queue(asks: Sequence[Ask], promises: Mapping[str, Stood], shares: Mapping[str, int], places: Places) -> tuple[Request, ...]:
+    own, of_slice = clusters_wanted() if asks else ({}, {})
+    queue = []
+    for rank, ask in enumerate(asks):
+        wanted = own.get(ask.pk) or of_slice.get(ask.slice_id, set())
+        clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
+        pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
+        queue.append(_request(ask, rank, pools, promises.get(str(ask.pk)), shares, places))
+    return tuple(queue)
 
 
-def pools_allowed(gpr: Gpr, pools: dict[str, PoolKey]) -> tuple[str, ...]:
-    clusters = {c.name for c in gpr.clusters.all()} or {c.name for c in gpr.slice.clusters.all()}
-    return pools_for(gpr, clusters, pools)
-
-
-def pools_for(gpr: Gpr, clusters: set[str], pools: dict[str, PoolKey]) -> tuple[str, ...]:
-    """The pools in these clusters that suit the GPR, which need not be saved yet."""
-    return tuple(id_ for id_, key in pools.items() if key.cluster in clusters and _suits(gpr, key))
-
-
-def handicaps(gpr: Gpr, pools: tuple[str, ...], keys: Mapping[str, PoolKey]) -> tuple[tuple[str, int], ...]:
+def _handicaps(ask: Ask, pools: tuple[str, ...], places: Places) -> tuple[tuple[str, int], ...]:
     """Away from home, where it could be at home as well; and on nodes that were ordered for another, what an own order has to gain."""
-    home = gpr.slice.home
-    away = {id_ for id_ in pools if home is not None and keys[id_].cluster != home.name}
-    burst_s = gpr.slice.burst_gain_s if len(away) < len(pools) else 0
-    found = ((id_, (burst_s if id_ in away else 0) + keys[id_].gain_s) for id_ in pools)
+    home = places.cluster_names.get(ask.slice__home_id) if ask.slice__home_id else None
+    away = {id_ for id_ in pools if home is not None and places.keys[id_].cluster != home}
+    burst_s = ask.slice__burst_gain_s if len(away) < len(pools) else 0
+    found = ((id_, (burst_s if id_ in away else 0) + places.keys[id_].gain_s) for id_ in pools)
     return tuple((id_, handicap_s) for id_, handicap_s in found if handicap_s)
 
 
-def length_s(gpr: Gpr) -> int:
+def length_s(gpr: Ask | Gpr) -> int:
     """The whole box: entry, what is left of the duration, exit."""
     return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
 
@@ -243,28 +254,25 @@ def at(moment_s: int) -> datetime:
     return datetime.fromtimestamp(moment_s, UTC)
 
 
-def _suits(gpr: Gpr, key: PoolKey) -> bool:
-    if gpr.allowed_shapes and key.shape not in gpr.allowed_shapes:
+def _suits(ask: Ask | Gpr, key: PoolKey) -> bool:
+    if ask.allowed_shapes and key.shape not in ask.allowed_shapes:
         return False
     return (
-        gpr.shape in {"", key.shape}
-        and (gpr.min_gpu_memory_gib or 0) <= key.gpu_memory_gib
-        and gpr.node_type in {"", key.node_type}
-        and (key.rdma or not gpr.rdma)
-        and (not key.supply or gpr.slice.may_order)
+        ask.shape in {"", key.shape}
+        and (ask.min_gpu_memory_gib or 0) <= key.gpu_memory_gib
+        and ask.node_type in {"", key.node_type}
+        and (key.rdma or not ask.rdma)
     )
 
 
 def _pools(
     clusters: dict[UUID, Cluster], pool_of_node: dict[UUID, str], books: SupplyBooks, now: datetime, now_s: int
 ) -> tuple[dict[str, PoolKey], tuple[Pool, ...]]:
-    sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
-    rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=clusters).annotate(has_sick_gpu=Exists(sick))
     nodes: dict[PoolKey, list[PlannerNode]] = defaultdict(list)
     arrived: dict[str, list[PlannerNode]] = defaultdict(list)
     announced = _announced(now)
     cluster_back_s = {cluster.pk: _cluster_back_s(cluster, now, now_s) for cluster in clusters.values()}
-    for row in rows.order_by("name", "pk"):
+    for row in nodes_there(clusters):
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
         away = _away(row, cluster_back_s[row.cluster_id], books, now_s)
@@ -288,7 +296,7 @@ def _key_of(supply: Supply) -> PoolKey:
     return PoolKey(supply.cluster.name, supply.shape, "", supply.gpu_memory_gib, rdma=False, supply=str(supply.pk), gain_s=supply.gain_s)
 
 
-def _away(row: Any, cluster_back_s: int, books: SupplyBooks, now_s: int) -> tuple[Window, ...]:
+def _away(row: NodeRow, cluster_back_s: int, books: SupplyBooks, now_s: int) -> tuple[Window, ...]:
     """How long nothing may start on this node, if so. One that has just come is ready when it was expected."""
     if is_usable(row) and not row.has_sick_gpu:
         return () if cluster_back_s <= now_s else (Window(now_s, cluster_back_s),)
@@ -319,35 +327,29 @@ def _return_s(now_s: int) -> int:
     return (now_s // RETURN_S + 2) * RETURN_S
 
 
-def rows_held() -> QuerySet[Reservation]:
-    """Of every GPR in the states that hold nodes."""
-    held = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
-    return held.select_related("gpr__slice").order_by("gpr", "node")
-
-
-def boxes_of(held: Iterable[Reservation], pool_of_node: Mapping[UUID, str]) -> tuple[Running, ...]:
+def boxes_of(held: Iterable[Held], pool_of_node: Mapping[UUID, str]) -> tuple[Running, ...]:
     """One for each GPR; also where its nodes are gone, for its slice is held all the same."""
-    boxes: dict[UUID, list[Reservation]] = defaultdict(list)
+    boxes: dict[UUID, list[Held]] = defaultdict(list)
     for row in held:
         boxes[row.gpr_id].append(row)
     return tuple(_running_box(rows, pool_of_node) for rows in boxes.values())
 
 
-def _running_box(rows: list[Reservation], pool_of_node: Mapping[UUID, str]) -> Running:
-    gpr = rows[0].gpr
+def _running_box(rows: list[Held], pool_of_node: Mapping[UUID, str]) -> Running:
+    row = rows[0]
     return Running(
-        id=str(gpr.pk),
-        slice=str(gpr.slice_id),
-        project=str(gpr.slice.project_id),
-        priority=gpr.priority,
-        pool=next((pool_of_node[row.node_id] for row in rows if row.node_id in pool_of_node), ""),
-        nodes=tuple(str(row.node_id) for row in rows),
-        gpus_per_node=gpr.gpus_per_node or 0,
-        end_s=math.ceil(max(row.ends_at for row in rows).timestamp()),
-        started_s=_second(gpr.provisioning_at),
-        evictable=gpr.evictable,
-        is_open=gpr.state == GprState.ACTIVE,
-        is_movable=gpr.requeue_on_failure and not gpr.is_booking,
+        id=str(row.gpr_id),
+        slice=str(row.slice_id),
+        project=str(row.gpr__slice__project_id),
+        priority=row.gpr__priority,
+        pool=next((pool_of_node[each.node_id] for each in rows if each.node_id in pool_of_node), ""),
+        nodes=tuple(str(each.node_id) for each in rows),
+        gpus_per_node=row.gpr__gpus_per_node or 0,
+        end_s=math.ceil(max(each.ends_at for each in rows).timestamp()),
+        started_s=_second(row.gpr__provisioning_at),
+        evictable=row.gpr__evictable,
+        is_open=row.gpr__state == GprState.ACTIVE,
+        is_movable=row.gpr__requeue_on_failure and not row.gpr__is_booking,
     )
 
 
@@ -356,38 +358,38 @@ def quotas_load() -> tuple[Quota, ...]:
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 
 
-def _request(gpr: Gpr, rank: int, pools: tuple[str, ...], promise: Promise | None, shares: Mapping[str, int], places: Places) -> Request:
+def _request(ask: Ask, rank: int, pools: tuple[str, ...], promise: Stood | None, shares: Mapping[str, int], places: Places) -> Request:
     slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
     # A booking is met by what is there, and whoever stands on ordered nodes stays there whatever its policy says now.
-    orders = () if gpr.is_booking and gpr.run == 0 else _orders(gpr, pools, places)
+    orders = () if ask.is_booking and ask.run == 0 else _orders(ask, pools, places)
     if slot is not None and slot.pool not in pools and slot.pool in places.keys and places.keys[slot.pool].supply:
         pools = (*pools, slot.pool)
     return Request(
-        id=str(gpr.pk),
-        slice=str(gpr.slice_id),
-        project=str(gpr.slice.project_id),
-        priority=gpr.priority,
+        id=str(ask.pk),
+        slice=str(ask.slice_id),
+        project=str(ask.slice__project_id),
+        priority=ask.priority,
         rank=rank,
-        node_count=gpr.nodes,
-        gpus_per_node=gpr.gpus_per_node or 0,
-        length_s=length_s(gpr),
+        node_count=ask.nodes,
+        gpus_per_node=ask.gpus_per_node or 0,
+        length_s=length_s(ask),
         pools=pools,
-        share=shares.get(str(gpr.slice.project_id), 0),
-        earliest_start_s=math.ceil(gpr.earliest_start_at.timestamp()) if gpr.earliest_start_at else 0,
+        share=shares.get(str(ask.slice__project_id), 0),
+        earliest_start_s=math.ceil(ask.earliest_start_at.timestamp()) if ask.earliest_start_at else 0,
         # What is left of one that has run is a request as any other.
-        is_fixed=gpr.is_booking and gpr.run == 0,
+        is_fixed=ask.is_booking and ask.run == 0,
         promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
         slot=slot,
-        may_evict=gpr.may_evict,
-        evictable=gpr.evictable,
-        place=place_of(gpr),
+        may_evict=ask.may_evict,
+        evictable=ask.evictable,
+        place=_place_of(ask),
         orders=orders,
-        handicaps=handicaps(gpr, pools, places.keys),
-        within=Within(gpr.within),
+        handicaps=_handicaps(ask, pools, places),
+        within=Within(ask.within),
     )
 
 
-def _stored_slot(promise: Promise, places: Places) -> Slot:
+def _stored_slot(promise: Stood, places: Places) -> Slot:
     """Nodes that have come are in another pool than that of their supply, if all of its slots can move there."""
     nodes, pool = places.books.nodes_of(promise.slot_nodes), promise.slot_pool
     if pool not in places.keys or places.keys[pool].supply:
@@ -395,11 +397,11 @@ def _stored_slot(promise: Promise, places: Places) -> Slot:
     return Slot(pool=pool, start_s=math.floor(promise.slot_start_at.timestamp()), nodes=nodes)
 
 
-def _orders(gpr: Gpr, pools: tuple[str, ...], places: Places) -> tuple[str, ...]:
+def _orders(ask: Ask, pools: tuple[str, ...], places: Places) -> tuple[str, ...]:
     """Those in which more may be ordered for it."""
     growing = ((id_, places.keys[id_].supply) for id_ in pools if places.keys[id_].supply)
-    return tuple(id_ for id_, supply in growing if (gpr.pk, UUID(supply)) not in places.books.refused)
+    return tuple(id_ for id_, supply in growing if (ask.pk, UUID(supply)) not in places.books.refused)
 
 
-def place_of(gpr: Gpr) -> Place | None:
-    return None if gpr.place_share is None or gpr.place_key is None else Place(gpr.place_share, gpr.place_key)
+def _place_of(ask: Ask) -> Place | None:
+    return None if ask.place_share is None or ask.place_key is None else Place(ask.place_share, ask.place_key)

@@ -16,9 +16,10 @@ from uuid import UUID, uuid5
 
 from django.db.models import Count, Max, Q
 
-from gpr.models import GprState, Promise
+from gpr.models import GprState
 from gpr.planner.snapshot import Node, Pool, Window
 from gpr.planner.snapshot import Supply as PlannerSupply
+from gpr.rows import Stood
 from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from inventory.selectors import cluster_is_open
 from inventory.services.supplies import ORDER_LATE_MOST_S
@@ -56,7 +57,7 @@ def pool_id(supply_id: UUID | str) -> str:
     return f"{POOL_PREFIX}{supply_id}"
 
 
-def supplies_load(promises: Iterable[Promise], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
+def supplies_load(promises: Iterable[Stood], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
     """One query where there are no supplies, else three."""
     failed = Q(orders__state=SupplyOrderState.FAILED, orders__ended_at__gt=now - DAY)
     counts = {
@@ -111,7 +112,7 @@ def _due(order: SupplyOrder, now_s: int, grace_s: int) -> Window:
     return Window(now_s, late_until_s, order=str(order.pk), is_late=True)
 
 
-def _kept(promises: Iterable[Promise], orders: Iterable[SupplyOrder], node_of: Mapping[str, str]) -> dict[UUID, str]:
+def _kept(promises: Iterable[Stood], orders: Iterable[SupplyOrder], node_of: Mapping[str, str]) -> dict[UUID, str]:
     """A box stands in one pool: so nodes that have come stay in the supply's while a slot there needs others that have not.
 
     And those that share nodes with such a slot, and so on.

@@ -22,10 +22,11 @@ from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.orders import orders_follow
 from gpr.planner.engine import plan
 from gpr.planner.pace import ENDS_FADING
-from gpr.planner.plan import Explanation, Placement, Plan, Remembered
+from gpr.planner.plan import Explanation, Placement, Plan, Remembered, Stand
 from gpr.planner.plan import PromiseMove as Move
 from gpr.planner.snapshot import Moved, Slot
 from gpr.planner.snapshot import Shadow as PlannerShadow
+from gpr.rows import Ask, Stood, Told, told_waiting
 from gpr.snapshot import SLACK, Loaded, at, snapshot_load
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
@@ -45,7 +46,7 @@ def replan(*, now: datetime, moved: Moved | None = None, tells: Set[UUID] | None
     """
     witness_lock()
     loaded = snapshot_load(now=now)
-    made = plan(replace(loaded.snapshot, moved=moved))
+    made = plan(replace(loaded.snapshot, moved=moved), tells=None if tells is None else {str(pk) for pk in tells})
     plan_store(made, loaded, now, tells=tells)
     return made, loaded
 
@@ -64,50 +65,48 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None) -> None:
     """The caller holds the witness, since before he loaded. `tells` as for `replan`."""
     new: list[Promise] = []
-    changed: list[Promise] = []
-    told: list[Gpr] = []
+    changed: list[Stood] = []
+    news: dict[UUID, Told] = {}
+    shown = told_waiting(tells)
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
-        gpr = loaded.gprs[placement.id]
-        if (tells is None or gpr.pk in tells) and _tell(gpr, placement):
-            told.append(gpr)
-        if placement.moved is not None:
-            _record_move(gpr, placement.moved, now)
-        promise = loaded.promises.get(placement.id)
-        if promise is None and placement.slot is not None and placement.promise_s is not None:
-            new.append(_promise(gpr, placement.slot, placement.promise_s, ranges.get(placement.id), now))
-        elif promise is not None and _follow(promise, placement):
-            changed.append(promise)
+        if placement.id in shown and (told := _told(placement)) != shown[placement.id]:
+            news[UUID(placement.id)] = told
+    for stand in made.stands:
+        ask, stood = loaded.asks[stand.id], loaded.promises.get(stand.id)
+        if stand.moved is not None:
+            _record_move(ask, stand.moved, now)
+        if stood is not None:
+            follows = _following(stood, stand)
+            changed += [follows] if follows != stood else []
+        elif stand.slot is not None and stand.promise_s is not None:
+            new.append(_promise(ask.pk, stand.slot, stand.promise_s, ranges.get(stand.id), now))
     # GPRs before promises, as everywhere. Not the version: a new plan is not a change of the GPR.
-    Gpr.objects.bulk_update(told, ["planned_start_at", "explanation", "turn_share", "turn_key"], batch_size=500)
+    gprs = [Gpr(pk=pk, **told._asdict()) for pk, told in news.items()]
+    Gpr.objects.bulk_update(gprs, Told._fields, batch_size=500)
     Promise.objects.bulk_create(new)
-    Promise.objects.bulk_update(changed, ["promised_start_at", "slot_pool", "slot_start_at", "slot_nodes"], batch_size=500)
+    Promise.objects.bulk_update([Promise(**stood._asdict()) for stood in changed], Stood._fields[1:], batch_size=500)
     if made.remembered is not None:
         _remember(made.remembered, now)
-    evictions_store(made.evictions, loaded, now=now)
+    evictions_store(made.evictions, now=now)
     orders_follow(made, loaded, now=now)
-    if told or new or changed:
+    if news or new or changed:
         hint(PLAN)
-    for slice_id in {gpr.slice_id for gpr in told}:
+    for slice_id in {loaded.asks[str(pk)].slice_id for pk in news}:
         hint(slice_topic(slice_id))
 
 
-def _tell(gpr: Gpr, placement: Placement) -> bool:
-    """Set what pages show; False when it is so already."""
+def _told(placement: Placement) -> Told:
     start_at = at(placement.start_s) if placement.start_s is not None else None
     explanation = explanation_data(placement.explanation) | {"borrows": placement.borrows}
-    told = (start_at, explanation, placement.turn_share, placement.turn_key)
-    if (gpr.planned_start_at, gpr.explanation, gpr.turn_share, gpr.turn_key) == told:
-        return False
-    gpr.planned_start_at, gpr.explanation, gpr.turn_share, gpr.turn_key = told
-    return True
+    return Told(start_at, explanation, placement.turn_share, placement.turn_key)
 
 
-def _promise(gpr: Gpr, slot: Slot, promise_s: int, told: Range | None, now: datetime) -> Promise:
+def _promise(gpr_id: UUID, slot: Slot, promise_s: int, told: Range | None, now: datetime) -> Promise:
     promised_at = at(promise_s)
     learned = told if told is not None and told.is_learned else None
     return Promise(
-        gpr=gpr,
+        gpr_id=gpr_id,
         made_at=now,
         first_promised_start_at=promised_at,
         promised_start_at=promised_at,
@@ -119,16 +118,13 @@ def _promise(gpr: Gpr, slot: Slot, promise_s: int, told: Range | None, now: date
     )
 
 
-def _follow(promise: Promise, placement: Placement) -> bool:
-    before = (promise.promised_start_at, promise.slot_pool, promise.slot_start_at, promise.slot_nodes)
-    if placement.slot is None:
-        promise.slot_nodes = []
-    else:
-        promise.slot_pool, promise.slot_nodes = placement.slot.pool, list(placement.slot.nodes)
-        promise.slot_start_at = at(placement.slot.start_s)
-    if placement.promise_s is not None:
-        promise.promised_start_at = at(placement.promise_s)
-    return before != (promise.promised_start_at, promise.slot_pool, promise.slot_start_at, promise.slot_nodes)
+def _following(stood: Stood, stand: Placement | Stand) -> Stood:
+    """As the plan has it now."""
+    slot = stand.slot
+    promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)
+    if slot is None:
+        return stood._replace(promised_start_at=promised_at, slot_nodes=[])
+    return Stood(stood.gpr_id, promised_at, slot.pool, at(slot.start_s), list(slot.nodes))
 
 
 def _remember(remembered: Remembered, now: datetime) -> None:
@@ -177,9 +173,9 @@ def _stays(shadow: PlannerShadow | None) -> dict[str, Any]:
     }
 
 
-def _record_move(gpr: Gpr, move: Move, now: datetime) -> None:
+def _record_move(ask: Ask, move: Move, now: datetime) -> None:
     PromiseMove.objects.create(
-        gpr=gpr,
+        gpr_id=ask.pk,
         at=now,
         old_start_at=at(move.old_s),
         new_start_at=at(move.new_s),
@@ -192,6 +188,6 @@ def _record_move(gpr: Gpr, move: Move, now: datetime) -> None:
         at=now,
         severity=Severity.WARNING,
         reason=move.cause.value,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
+        gpr_id=ask.pk,
+        slice_id=ask.slice_id,
     )

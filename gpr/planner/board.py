@@ -6,23 +6,22 @@ Lives here: ids of the outside and numbers of the inside, and the room that the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 from sortedcontainers import SortedKeyList
 
 from gpr.planner import passes
-from gpr.planner.blank import LIMITS_MOST, NO_POOLS, ground_of, new_table, within
+from gpr.planner.blank import LIMITS_MOST, ground_of, new_table, within
 from gpr.planner.ground import NO_INTS, Kind, choose, copy_ground, earliest, earliest_there, latest, room_at, take
-from gpr.planner.lines import NEVER_S, NONE, Ints, forget_before, with_line, with_spare
-from gpr.planner.passes import EMPTY, LOOSE, WAITING, Now, Table, new_now, places_of
-from gpr.planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window, Within
+from gpr.planner.kinds import OF_SLICE, Alike, Kinds
+from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, with_lines, with_spare
+from gpr.planner.passes import EMPTY, LOOSE, WAITING, Now, Table, places_of
+from gpr.planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
 from gpr.planner.waiting import Turn, Waiting, turn_of
 
 ROWS_AT_FIRST = 64
-# As the ground numbers them.
-LEVELS = {Within.ANY: NONE, Within.NVLINK: 0, Within.RACK: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,8 @@ class Board:
         self.now_s = now_s
         self.policy = policy
         self.pools = pools
-        self.pool_numbers = {pool.id: number for number, pool in enumerate(pools)}
+        self._kinds = Kinds(pools, quotas)
+        self.pool_numbers, self.most = self._kinds.pool_numbers, self._kinds.most
         self.node_ids = [node.id for pool in pools for node in pool.nodes]
         self.node_numbers = {id_: number for number, id_ in enumerate(self.node_ids)}
         self.closed: dict[str, tuple[Window, ...]] = {node.id: node.closed for pool in pools for node in pool.nodes}
@@ -72,17 +72,19 @@ class Board:
         self.order: SortedKeyList[Waiting] = SortedKeyList(key=turn_of)
         self.evictor_count = 0  # of those that wait, who may evict
         self._at_row: dict[int, Waiting] = {}
-        self._largest = [max((node.gpu_count for node in pool.nodes), default=0) for pool in pools]
-        self.most = {(quota.owner, quota.shape): quota.most for quota in quotas if quota.most is not None}
-        self._limits: dict[tuple[str, str], int] = {}
-        self._groups: dict[tuple[tuple[int, ...], int, int], int] = {}
-        self._now = self._new_now()
+        self._now: Now | None = None
         self._table = new_table(ROWS_AT_FIRST, len(pools))
         self._unused = list(range(ROWS_AT_FIRST - 1, -1, -1))
         self._place_count = 0
         self._order: Ints | None = NO_INTS
 
     # Who runs.
+
+    def hold_all(self, boxes: Sequence[Running]) -> None:
+        for running in boxes:
+            self._kinds.line_of_slice(running.slice)
+        for running in boxes:
+            self.hold(running)
 
     def hold(self, running: Running) -> None:
         """Enter a box that runs. An overdue one is expected back at the next multiple of the grace after its end."""
@@ -92,7 +94,9 @@ class Board:
             self.overdue.add(running.id)
         # A node that is gone holds nobody up; the slice is held all the same.
         places = self.places([node for node in running.nodes if node in self.node_numbers])
-        kind = self._held(running, places, end_s - self.now_s)
+        gpu_count = self._gpus_on(places, running.gpus_per_node)
+        kind = self._kinds.held(running, places, self.pool_at(places), gpu_count, end_s - self.now_s)
+        self._add_limits()
         self.spare(len(places))
         take(self.ground, places, kind, self.now_s, end_s, 1)
         whose = running.id, running.slice, running.project, running.priority
@@ -135,33 +139,36 @@ class Board:
 
     def enroll(self, request: Request) -> Waiting:
         """Into the queue, without a slot."""
-        waiting = Waiting(request, self._row(request), self.turn(request), request.promise_s)
-        self.queue[request.id] = self._at_row[waiting.row] = waiting
-        self.order.add(waiting)
-        self.evictor_count += request.may_evict
+        return self.enroll_all([request])[0]
+
+    def enroll_all(self, requests: Sequence[Request]) -> list[Waiting]:
+        """In their order."""
+        alikes = [self._kinds.alike(request) for request in requests]
+        rows = self._rows(requests, alikes)
+        turns = [self._turn(*pair) for pair in zip(requests, alikes, strict=True)]
+        made = [Waiting(request, row, turn, request.promise_s) for request, row, turn in zip(requests, rows, turns, strict=True)]
+        self.queue.update((waiting.request.id, waiting) for waiting in made)
+        self._at_row.update(zip(rows, made, strict=True))
+        self.order.update(made)
+        self.evictor_count += sum(request.may_evict for request in requests)
         self._order = None
-        return waiting
+        return made
 
     def turn(self, request: Request) -> Turn:
         """When it would be considered."""
-        return Turn.of(request, self.gpu_s(request) if self.policy.name == PolicyName.GUARDED else 0)
+        return self._turn(request, self._kinds.alike(request))
 
     def gpu_s(self, request: Request) -> int:
         """The work of its box in GPU-seconds; for whole nodes on the largest that it may use."""
-        largest = max((self._largest[pool] for pool in self.pools_of(request)), default=0)
-        return request.node_count * (request.gpus_per_node or largest) * request.length_s
+        return self._kinds.alike(request).gpu_count * request.length_s
 
     def pools_of(self, request: Request) -> list[int]:
         """Those of its pools that are there, best liked first."""
-        return [self.pool_numbers[id_] for id_ in dict.fromkeys(request.pools) if id_ in self.pool_numbers]
+        return self._kinds.pools_of(request)
 
-    def gpus_by_shape(self, request: Request) -> dict[str, int]:
+    def gpus_by_shape(self, request: Request) -> Mapping[str, int]:
         """How many GPUs it would hold; of whole nodes the largest count."""
-        found: dict[str, int] = {}
-        for pool in self.pools_of(request):
-            shape = self.pools[pool].shape
-            found[shape] = max(self._gpus_in(request, pool), found.get(shape, 0))
-        return found
+        return self._kinds.alike(request).gpus_by_shape
 
     def withdraw(self, waiting: Waiting) -> None:
         """Out of the queue; its slot is free."""
@@ -185,7 +192,11 @@ class Board:
         return int(self.ground.pool_of[places_of(self._table, waiting.row)[0]])
 
     def slot(self, waiting: Waiting) -> Slot | None:
-        return self._slot(self._table, waiting) if self.has_slot(waiting) else None
+        return self.slot_at(places_of(self._table, waiting.row), self.start_s(waiting)) if self.has_slot(waiting) else None
+
+    def slots(self) -> dict[str, Slot]:
+        """Of all that have one, by id."""
+        return self._slots(self._table)
 
     def place(self, waiting: Waiting, start_s: int, places: Ints) -> None:
         """Give it this slot, for which there is room."""
@@ -219,18 +230,10 @@ class Board:
     # Where there is room.
 
     def kind(self, request: Request, pools: list[int] | None = None) -> Kind:
-        """As the compiled functions want it, in some of its pools only if these are given.
-
-        What is beyond all pools has none, and no numbers that could not be counted with.
-        """
-        length_s = max(1, within(request.length_s))
-        if not (0 < request.node_count <= len(self.node_ids) and 0 <= request.gpus_per_node <= max(self._largest)):
-            return Kind(0, 0, length_s, NONE, NO_INTS, NO_INTS, NO_POOLS, NO_POOLS)
-        pools = self.pools_of(request) if pools is None else pools
-        limits, amounts = self._limits_of(request, pools, [self._gpus_in(request, pool) for pool in pools])
-        handicaps_s = [within(request.handicap_s(self.pools[pool].id)) for pool in pools]
-        sizes = request.node_count, request.gpus_per_node, length_s, LEVELS[request.within]
-        return Kind(*sizes, np.array(pools, np.int64), np.array(handicaps_s, np.int64), limits, amounts)
+        """As the compiled functions want it, in some of its pools only if these are given."""
+        kind = self._kinds.of(request, pools)
+        self._add_limits()
+        return kind
 
     def soonest_s(self, request: Request) -> int:
         return max(self.now_s, request.earliest_start_s)
@@ -264,7 +267,7 @@ class Board:
             return []
         self._spare_for_moves()
         if self.policy.name == PolicyName.GUARDED:
-            rows = passes.tick(self.ground, self._now, self._table, order, self.now_s)
+            rows = passes.tick(self.ground, self._now_blank(), self._table, order, self.now_s)
         else:
             rows = np.empty(len(order), np.int64)
             rows = rows[: passes.start_due(self._table, order, self.now_s, rows)]
@@ -275,27 +278,30 @@ class Board:
         self._spare_for_moves()
         passes.compress(self.ground, self._table, self._order_now(), self.now_s)
 
-    def stand(self, waitings: Iterable[Waiting], slots: Iterable[Slot]) -> list[Waiting]:
+    def stand(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> list[Waiting]:
         """Put stored slots on the ground, one after the other; answers those for which there was no room."""
-        rows = {}
-        for waiting, slot in zip(waitings, slots, strict=True):
-            rows[waiting.row] = waiting
-            self._table.slot_s[waiting.row] = slot.start_s
-            places_of(self._table, waiting.row)[:] = self.places(slot.nodes)
+        table, rows = self._table, np.array([waiting.row for waiting in waitings], np.int64)
+        counts = table.nodes[rows]
+        ends = np.cumsum(counts)
+        table.slot_s[rows] = [slot.start_s for slot in slots]
+        of_slots = np.repeat(table.first_place[rows] - ends + counts, counts) + np.arange(counts.sum())
+        table.places[of_slots] = [self.node_numbers[node] for slot in slots for node in slot.nodes]
         self._spare_for_moves()
-        broken = passes.stand(self.ground, self._table, np.fromiter(rows, np.int64, len(rows)))
-        return [rows[int(row)] for row in broken]
+        return [self._at_row[int(row)] for row in passes.stand(self.ground, table, rows)]
 
-    def expected(self) -> dict[str, Slot]:
-        """Where and when each would start if nobody came and every box took its whole length. Nothing here changes."""
+    def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
+        """Where and when each would start if nobody came and every box took its whole length. Nothing here changes.
+
+        `asked`: these, and all that start no later; the others have the slots that they have. None: all.
+        """
         order = self._order_now()
         if len(order) == 0:
             return {}
         self._spare_for_moves()
         table = self._table._replace(state=self._table.state.copy(), slot_s=self._table.slot_s.copy(), places=self._table.places.copy())
         if self.policy.name == PolicyName.GUARDED:
-            passes.play(copy_ground(self.ground), self._now, table, order, self.now_s)
-        return {waiting.request.id: self._slot(table, waiting) for waiting in self.order if self.has_slot(waiting)}
+            passes.play(copy_ground(self.ground), self._now_blank(), table, order, self.now_s, self._asked(asked))
+        return self._slots(table)
 
     def next_start_s(self) -> int | None:
         """When the first slot comes due."""
@@ -319,84 +325,73 @@ class Board:
     def _gpus_on(self, places: Ints, gpus_per_node: int) -> int:
         return len(places) * gpus_per_node or int(self.ground.rooms[places].sum())
 
-    def _gpus_in(self, request: Request, pool: int) -> int:
-        """Of whole nodes as if each were the largest."""
-        return request.node_count * (request.gpus_per_node or self._largest[pool])
-
     def _started(self, waiting: Waiting) -> Started:
-        slot, request = self._slot(self._table, waiting), waiting.request
+        slot, request = self.slot_at(places_of(self._table, waiting.row), self.start_s(waiting)), waiting.request
         self.running[request.id] = self.box(waiting)
         self._forget(waiting)
         return Started(request, slot, slot.start_s if waiting.promise_s is None else waiting.promise_s)
 
-    def _slot(self, table: Table, waiting: Waiting) -> Slot:
-        return self.slot_at(places_of(table, waiting.row), int(table.slot_s[waiting.row]))
+    def _slots(self, table: Table) -> dict[str, Slot]:
+        """Of all that have a slot here, as this table has it."""
+        places, starts_s = table.places.tolist(), table.slot_s.tolist()
+        firsts, counts, has_slot = table.first_place.tolist(), table.nodes.tolist(), (self._table.state == WAITING).tolist()
+        pool_ids = [self.pools[pool].id for pool in self.ground.pool_of.tolist()]
+        found = {}
+        for waiting in self.order:
+            row = waiting.row
+            if has_slot[row]:
+                nodes = places[firsts[row] : firsts[row] + counts[row]]
+                found[waiting.request.id] = Slot(pool_ids[nodes[0]], starts_s[row], tuple(self.node_ids[node] for node in nodes))
+        return found
 
-    def _held(self, running: Running, places: Ints, length_s: int) -> Kind:
-        pool = self.pool_at(places)
-        pools = [] if pool is None else [pool]
-        limits, amounts = self._limits_of(running, pools, [self._gpus_on(places, running.gpus_per_node)])
-        return Kind(len(places), running.gpus_per_node, length_s, NONE, np.array(pools, np.int64), NO_INTS, limits, amounts)
+    def _asked(self, asked: Set[str] | None) -> Bools:
+        """By row."""
+        rows = np.full(len(self._table.state), asked is None, np.bool_)
+        rows[[self.queue[id_].row for id_ in asked or ()]] = True
+        return rows
 
-    def _limits_of(self, box: Request | Running, pools: list[int], gpus: list[int]) -> tuple[Ints, Ints]:
-        """By pool: a slice runs one box at a time, and quotas hold; without a slice a request waits for nobody of its own."""
-        limits = np.full((max(len(pools), 1), LIMITS_MOST), NONE, np.int64)
-        amounts = np.zeros_like(limits)
-        for i in range(len(limits)):
-            taken = [(self._limit(box.slice, "", 1), 1)] if box.slice else []
-            for owner in dict.fromkeys((box.project, box.slice)) if pools else ():
-                shape = self.pools[pools[i]].shape
-                most = self.most.get((owner, shape))
-                taken += [] if most is None else [(self._limit(owner, shape, most), gpus[i])]
-            limits[i, : len(taken)], amounts[i, : len(taken)] = [line for line, _ in taken], [amount for _, amount in taken]
-        return limits, amounts
+    def _turn(self, request: Request, alike: Alike) -> Turn:
+        return Turn.of(request, alike.gpu_count * request.length_s if self.policy.name == PolicyName.GUARDED else 0)
 
-    def _limit(self, owner: str, shape: str, room: int) -> int:
-        line = self._limits.get((owner, shape))
-        if line is None:
-            line = self._limits[owner, shape] = len(self._limits)
-            self.ground = self.ground._replace(limits=with_line(self.ground.limits, room, self.now_s))
-        return line
+    def _add_limits(self) -> None:
+        """To the ground, those that were met since."""
+        if len(self._kinds.rooms) > len(self.ground.limits.head):
+            rooms = self._kinds.rooms[len(self.ground.limits.head) :]
+            self.ground = self.ground._replace(limits=with_lines(self.ground.limits, rooms, self.now_s))
 
-    def _group(self, kind: Kind) -> int:
-        """The number of all that differ in length only."""
-        key = (tuple(kind.pools.tolist()), kind.gpus, kind.nodes)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = len(self._groups)
-            self._now = self._new_now()
-        return group
+    def _now_blank(self) -> Now:
+        if self._now is None or len(self._now.nodes) < self._kinds.group_count:
+            self._now = self._kinds.groups_now()
+        return self._now
 
-    def _new_now(self) -> Now:
-        levels = {(pool, gpus): 0 for pools, gpus, _ in self._groups for pool in pools}
-        levels = {level: number for number, level in enumerate(levels)}
-        of_groups = np.full((len(self._groups), max(len(self.pools), 1)), NONE, np.int64)
-        for group, (pools, gpus, _) in enumerate(self._groups):
-            of_groups[group, : len(pools)] = [levels[pool, gpus] for pool in pools]
-        pools_of = np.array([pool for pool, _ in levels], np.int64)
-        gpus_of = np.array([gpus for _, gpus in levels], np.int64)
-        nodes_of = np.array([nodes for _, _, nodes in self._groups], np.int64)
-        return new_now(pools_of, gpus_of, of_groups, nodes_of, node_count=len(self.node_ids))
-
-    def _row(self, request: Request) -> int:
-        if not self._unused:
+    def _rows(self, requests: Sequence[Request], alikes: Sequence[Alike]) -> list[int]:
+        """Rows of the table, filled."""
+        while len(self._unused) < len(requests):
             self._grow()
-        row, table, kind = self._unused.pop(), self._table, self.kind(request)
-        table.state[row] = LOOSE
-        table.nodes[row], table.gpus[row], table.length_s[row] = kind.nodes, kind.gpus, kind.length_s
-        table.level[row], table.earliest_s[row] = kind.level, within(request.earliest_start_s)
-        lines = np.unique(kind.limits[kind.limits != NONE])
-        for array, values in ((table.pools, kind.pools), (table.lines, lines)):
-            array[row, :] = NONE
-            array[row, : len(values)] = values
-        pools = len(kind.pools)
-        table.handicaps_s[row, :pools] = kind.handicaps_s
-        table.limits[row, :pools], table.amounts[row, :pools] = kind.limits[:pools], kind.amounts[:pools]
-        table.group[row] = self._group(kind)
-        self._reserve_places(kind.nodes)
-        self._table.first_place[row] = self._place_count
-        self._place_count += kind.nodes
-        return row
+        rows = [self._unused.pop() for _ in requests]
+        table, at = self._table, np.array(rows, np.int64)
+        numbers = {alike: number for number, alike in enumerate(dict.fromkeys(alikes))}
+        which = [numbers[alike] for alike in alikes]
+        for name in Alike.COLUMNS if requests else ():
+            getattr(table, name)[at] = np.array([alike.columns[name] for alike in numbers])[which]
+        table.state[at] = LOOSE
+        table.length_s[at] = [max(1, within(request.length_s)) for request in requests]
+        table.earliest_s[at] = [within(request.earliest_start_s) for request in requests]
+        self._limit_slices(requests, at)
+        counts = table.nodes[at]
+        self._reserve_places(int(counts.sum()))
+        self._table.first_place[at] = self._place_count + np.cumsum(counts) - counts
+        self._place_count += int(counts.sum())
+        return rows
+
+    def _limit_slices(self, requests: Sequence[Request], at: Ints) -> None:
+        """A slice runs one box at a time: the first of the limits of each of these rows, if it has any."""
+        table, lines = self._table, np.array([self._kinds.line_of_slice(request.slice) for request in requests], np.int64)
+        self._add_limits()
+        rows, lines = at[lines != NONE], lines[lines != NONE]
+        table.limits[rows, :, OF_SLICE] = lines[:, None]
+        table.lines[rows, 1:] = table.lines[rows, :-1]
+        table.lines[rows, 0] = lines
 
     def _forget(self, waiting: Waiting) -> None:
         self._table.state[waiting.row] = EMPTY
@@ -416,7 +411,7 @@ class Board:
         empty = new_table(old, len(self.pools))
         columns = (np.concatenate(pair) for pair in zip(self._table[:-1], empty[:-1], strict=True))
         self._table = Table._make([*columns, self._table.places])
-        self._unused = list(range(2 * old - 1, old - 1, -1))
+        self._unused = [*range(2 * old - 1, old - 1, -1), *self._unused]
 
     def _reserve_places(self, count: int) -> None:
         """Room for so many more nodes of slots; what was left by those who went is used again."""

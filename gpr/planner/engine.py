@@ -9,8 +9,8 @@ could help, with its cause. With slack 0 and slots that move up instead it is co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 
 from gpr.planner.bands import Forecast
 from gpr.planner.board import Board
@@ -19,7 +19,7 @@ from gpr.planner.limits import most_that_fits
 from gpr.planner.lines import NEVER_S
 from gpr.planner.moves import move
 from gpr.planner.pace import Pace
-from gpr.planner.plan import Cause, Eviction, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered
+from gpr.planner.plan import Cause, Eviction, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered, Stand
 from gpr.planner.reasons import Reasons
 from gpr.planner.repair import board_of, place_anew
 from gpr.planner.rights import Rank, Rights
@@ -28,9 +28,10 @@ from gpr.planner.supplies import draw
 from gpr.planner.waiting import Waiting, turn_of
 
 
-def plan(snapshot: Snapshot) -> Plan:
+def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     """Where and when each waiting request starts, and which start now.
 
+    `tells`: of these alone it is said when they start and why, and of the others where their slots are. None: of all.
     Units: seconds since the Unix epoch, counts of GPUs and nodes. Ids of requests, nodes and pools must be unique each.
     Shapes: one placement a request, in order of turn; pools, running and queue may come in any order.
     Errors: none. What can never start is a placement without a slot.
@@ -40,13 +41,16 @@ def plan(snapshot: Snapshot) -> Plan:
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
     evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
-    expected = draw(board, board.expected(), {eviction.id for eviction in evictions})
-    reasons = Reasons(board, expected)
-    placements = tuple(_placement(board, waiting, expected, reasons, rights, snapshot) for waiting in board.order)
+    can_grow = any(pool.supply is not None for pool in snapshot.pools)  # then it matters to all when the others start
+    asked = None if tells is None or can_grow else tells | {waiting.request.id for waiting in unpromised}
+    expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions})
+    teller = _Teller(board, board.slots(), expected, Reasons(board, expected), rights, snapshot)
+    placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
+    others = tuple(teller.stand(waiting) for waiting in board.order if tells is not None and waiting.request.id not in tells)
     starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
     waits = ((waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s and not waiting.request.is_fixed)
     forecasts = tuple(forecast_of(board, waiting, start_s) for waiting, start_s in waits)
-    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions))
+    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others)
 
 
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
@@ -144,22 +148,37 @@ def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot) -> Rememb
     return Remembered(tuple(arrivals), tuple(shadows), *pace.sums) if pace is not None and arrivals else None
 
 
-def _placement(
-    board: Board, waiting: Waiting, expected: Mapping[str, Slot], reasons: Reasons, rights: Rights, snapshot: Snapshot
-) -> Placement:
-    request, start = waiting.request, expected.get(waiting.request.id)
-    if start is None:
-        most = most_that_fits(snapshot.pools, request, snapshot.quotas)
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """What the plan says of each, when all is decided."""
+
+    board: Board
+    slots: Mapping[str, Slot]
+    expected: Mapping[str, Slot]
+    reasons: Reasons
+    rights: Rights
+    snapshot: Snapshot
+
+    def placement(self, waiting: Waiting) -> Placement:
+        request, turn, start = waiting.request, waiting.turn, self.expected.get(waiting.request.id)
+        if start is None:
+            return Placement(request.id, None, None, waiting.promise_s, False, self._never(request), None, turn.share, turn.key)
+        starts_now, stand = start.start_s <= self.snapshot.now_s, self.stand(waiting)
+        slot, told = start if starts_now else stand.slot, self.reasons.explain(request, start)
+        borrows = _borrows(self.board, self.rights, request, start)
+        return Placement(request.id, slot, start.start_s, stand.promise_s, starts_now, told, stand.moved, turn.share, turn.key, borrows)
+
+    def stand(self, waiting: Waiting) -> Stand:
+        slot = self.slots.get(waiting.request.id)
+        if slot is None:
+            return Stand(waiting.request.id, None, waiting.promise_s)
+        moved = _move_of(waiting, slot.start_s, self.snapshot.policy.promise_tolerance_s)
+        return Stand(waiting.request.id, slot, moved.new_s if moved is not None else _promise_s(waiting, slot.start_s), moved)
+
+    def _never(self, request: Request) -> Explanation:
+        most = most_that_fits(self.snapshot.pools, request, self.snapshot.quotas)
         reason = Reason.DOES_NOT_FIT_THEN if request.is_fixed and most.fits else Reason.NEVER_FITS
-        never = Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
-        return Placement(request.id, None, None, waiting.promise_s, False, never, None, waiting.turn.share, waiting.turn.key)
-    starts_now = start.start_s <= snapshot.now_s
-    slot = start if starts_now else board.slot(waiting)
-    moved = _move_of(waiting, board.start_s(waiting), snapshot.policy.promise_tolerance_s)
-    promise_s = moved.new_s if moved is not None else _promise_s(waiting, board.start_s(waiting))
-    told, turn = reasons.explain(request, start), waiting.turn
-    borrows = _borrows(board, rights, request, start)
-    return Placement(request.id, slot, start.start_s, promise_s, starts_now, told, moved, turn.share, turn.key, borrows)
+        return Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
 
 
 def _borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:

@@ -109,6 +109,14 @@ def take(ground: Ground, places: Ints, kind: Kind, start_s: int, end_s: int, sig
 
 
 @compiled
+def take_all(ground: Ground, places: Ints, first: Ints, gpus: Ints, start_s: Ints, end_s: Ints) -> None:
+    """Put boxes on nodes, below no limits: box `i` on `places[first[i]:first[i + 1]]`."""
+    for i in range(len(gpus)):
+        for node in places[first[i] : first[i + 1]]:
+            change(ground.nodes, node, start_s[i], end_s[i], -(gpus[i] if gpus[i] > 0 else ground.rooms[node]))
+
+
+@compiled
 def limits_allow(ground: Ground, kind: Kind, i: int, start_s: int) -> bool:
     """Do the limits allow the whole box in its pool `i`?"""
     for k in range(kind.limits.shape[1]):

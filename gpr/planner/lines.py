@@ -9,7 +9,7 @@ To a reader the functions are ordinary Python, and with NUMBA_DISABLE_JIT=1 they
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numba
@@ -70,11 +70,10 @@ def with_spare(lines: Lines, spare: int) -> Lines:
     return Lines(lines.head, at_s, free, after, np.array([old, lines.unused[1] + more], np.int64))
 
 
-def with_line(lines: Lines, room: int, since_s: int) -> Lines:
-    """One more line, the last one."""
-    lines = with_spare(lines, 1)
-    step = take_step(lines, since_s, room, NONE)
-    return lines._replace(head=np.append(lines.head, step))
+def with_lines(lines: Lines, rooms: Sequence[int], since_s: int) -> Lines:
+    """More lines, behind the others."""
+    lines = with_spare(lines, len(rooms))
+    return lines._replace(head=np.concatenate([lines.head, take_steps(lines, since_s, np.array(rooms, np.int64))]))
 
 
 def copy_lines(lines: Lines) -> Lines:
@@ -92,6 +91,15 @@ def take_step(lines: Lines, at_s: int, free: int, after: int) -> int:
     lines.free[step] = free
     lines.after[step] = after
     return step
+
+
+@compiled
+def take_steps(lines: Lines, at_s: int, free: Ints) -> Ints:
+    """One for each, of lines of their own."""
+    steps = np.empty(len(free), np.int64)
+    for i in range(len(free)):
+        steps[i] = take_step(lines, at_s, free[i], NONE)
+    return steps
 
 
 @compiled

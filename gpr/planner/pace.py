@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from gpr.planner.blank import ground_of
-from gpr.planner.board import Board, Box
-from gpr.planner.ground import NO_LIMITS, Ground, Kind, anywhere, put_first, take
+from gpr.planner.board import Board
+from gpr.planner.ground import NO_INTS, NO_LIMITS, Ground, Kind, anywhere, put_first, take, take_all
 from gpr.planner.lines import Ints, with_spare
 from gpr.planner.snapshot import Arrival, Memory, Request, Shadow
 
@@ -36,9 +39,18 @@ class _Queue:
         start_s, _, places = put_first(self.ground, kind, since_s, now_s)
         return start_s, places
 
-    def change(self, places: Ints, gpus: int, start_s: int, end_s: int, sign: int) -> None:
+    def put_back(self, stays: Sequence[_Stay]) -> None:
+        """Where they stood."""
+        first = np.cumsum([0, *(len(stay.places) for stay in stays)])
+        places = np.concatenate([NO_INTS, *(stay.places for stay in stays)])
+        rows = np.array([(stay.gpus, stay.start_s, stay.end_s) for stay in stays], np.int64).reshape(-1, 3)
         self._spare(len(places))
-        take(self.ground, places, anywhere(len(places), gpus, end_s - start_s), start_s, end_s, sign)
+        take_all(self.ground, places, first, rows[:, 0], rows[:, 1], rows[:, 2])
+
+    def free(self, stay: _Stay, since_s: int) -> None:
+        """It ends early."""
+        self._spare(len(stay.places))
+        take(self.ground, stay.places, anywhere(len(stay.places), stay.gpus, stay.end_s - since_s), since_s, stay.end_s, -1)
 
     def _spare(self, node_count: int) -> None:
         self.ground = self.ground._replace(nodes=with_spare(self.ground.nodes, 2 * node_count + 2))
@@ -49,6 +61,7 @@ class _Stay:
     """A box in a queue that nobody overtakes."""
 
     places: Ints
+    gpus: int
     start_s: int
     end_s: int
 
@@ -68,8 +81,7 @@ class Pace:
         self._since_s: int | None = None
         for arrival in memory.arrivals:
             self._note(arrival)
-        for shadow in memory.shadows:
-            self._recall(shadow)
+        self._recall(memory.shadows)
         self._join_others()
         self._is_fresh = False
 
@@ -103,7 +115,7 @@ class Pace:
         since_s = self._board.soonest_s(request)
         fading = math.exp(-(self._board.now_s - self._summed_at_s) / self._slack.remembered_s)
         known = self._stays.get(request.id)
-        patient_s = since_s if known is None else known[1].start_s
+        patient_s = since_s if known is None else known[0].start_s
         self._promised_s = self._promised_s * fading + promise_s - since_s
         self._patient_s = self._patient_s * fading + patient_s - since_s
         self._summed_at_s = self._board.now_s
@@ -120,11 +132,10 @@ class Pace:
         known = self._stays.pop(request_id, None)
         if known is None:
             return
-        gpus, patient, strict = known
-        for queue, stay in ((self._patient, patient), (self._strict, strict)):
+        for queue, stay in zip((self._patient, self._strict), known, strict=True):
             free_s = max(self._board.now_s, stay.start_s + ran_s)
             if free_s < stay.end_s:
-                queue.change(stay.places, gpus, free_s, stay.end_s, -1)
+                queue.free(stay, free_s)
 
     @property
     def _used_share(self) -> float:
@@ -135,7 +146,7 @@ class Pace:
         self._patient = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict_s = self._board.now_s
-        self._stays: dict[str, tuple[int, _Stay, _Stay]] = {}
+        self._stays: dict[str, tuple[_Stay, _Stay]] = {}
 
     def _catch_up(self) -> None:
         """While nobody waits nobody can be overtaken: all queues are what really runs."""
@@ -146,18 +157,16 @@ class Pace:
 
     def _join_others(self) -> None:
         """Boxes that run or have a slot, and that nothing else is remembered of: a slot without a shadow came when nobody waited."""
-        for box in self._board.running.values():
-            if box.id not in self._stays:
-                self._join(box)
-        for waiting in self._board.order:
-            if waiting.request.id not in self._stays and self._board.has_slot(waiting):
-                self._join(self._board.box(waiting))
+        board, boxes = self._board, [box for box in self._board.running.values() if box.id not in self._stays]
+        unknown = [waiting for waiting in board.order if waiting.request.id not in self._stays]
+        boxes += [board.box(waiting) for waiting in unknown if board.has_slot(waiting)]
+        stays = {box.id: _Stay(box.places, box.kind.gpus, box.start_s, box.end_s) for box in boxes}
+        self._enter({id_: (stay, stay) for id_, stay in stays.items()})
 
-    def _join(self, box: Box) -> None:
-        stay = _Stay(box.places, box.start_s, box.end_s)
-        for queue in (self._patient, self._strict):
-            queue.change(stay.places, box.kind.gpus, stay.start_s, stay.end_s, 1)
-        self._stays[box.id] = (box.kind.gpus, stay, stay)
+    def _enter(self, stays: Mapping[str, tuple[_Stay, _Stay]]) -> None:
+        for number, queue in enumerate((self._patient, self._strict)):
+            queue.put_back([pair[number] for pair in stays.values()])
+        self._stays.update(stays)
 
     def _put(self, request: Request, kind: Kind, since_s: int) -> tuple[int, int]:
         """The newcomer into both queues: its starts there."""
@@ -165,8 +174,8 @@ class Pace:
         stays = []
         for queue, from_s in ((self._patient, since_s), (self._strict, max(since_s, self._strict_s))):
             start_s, places = queue.put(bare, from_s, self._board.now_s)
-            stays.append(_Stay(places, start_s, start_s + request.length_s))
-        self._stays[request.id] = (request.gpus_per_node, stays[0], stays[1])
+            stays.append(_Stay(places, request.gpus_per_node, start_s, start_s + request.length_s))
+        self._stays[request.id] = (stays[0], stays[1])
         self._strict_s = stays[1].start_s
         return stays[0].start_s, stays[1].start_s
 
@@ -182,7 +191,7 @@ class Pace:
         now_s, observed_s = self._board.now_s, self._slack.observed_s
         while self._arrivals and self._arrivals[0].at_s < now_s - observed_s:
             gone = self._arrivals.popleft()
-            self._work[gone.priority][_class_of(gone.gpu_s)] -= gone.gpu_s
+            self._work[gone.priority][_class_of(gone.gpu_s)] -= gone.gpu_s * gone.count
         if self._since_s is None or not self._gpu_count:
             return 0.0
         own = _class_of(gpu_s)
@@ -193,27 +202,26 @@ class Pace:
 
     def _note(self, arrival: Arrival) -> None:
         self._arrivals.append(arrival)
-        self._work[arrival.priority][_class_of(arrival.gpu_s)] += arrival.gpu_s
+        self._work[arrival.priority][_class_of(arrival.gpu_s)] += arrival.gpu_s * arrival.count
         if self._since_s is None:
             self._since_s = arrival.at_s
 
-    def _recall(self, shadow: Shadow) -> None:
-        stays = []
-        for queue, slot, end_s in (
-            (self._patient, shadow.patient, shadow.patient_end_s),
-            (self._strict, shadow.strict, shadow.strict_end_s),
-        ):
-            known = [node for node in slot.nodes if node in self._board.node_numbers]
-            stay = _Stay(self._board.places(known), slot.start_s, end_s)
-            queue.change(stay.places, shadow.gpus_per_node, stay.start_s, stay.end_s, 1)
-            stays.append(stay)
-        self._strict_s = max(self._strict_s, shadow.strict.start_s)
-        self._stays[shadow.id] = (shadow.gpus_per_node, stays[0], stays[1])
+    def _recall(self, shadows: Iterable[Shadow]) -> None:
+        stays = {}
+        for shadow in shadows:
+            slots = (shadow.patient, shadow.patient_end_s), (shadow.strict, shadow.strict_end_s)
+            patient, strict = (_Stay(self._known(slot.nodes), shadow.gpus_per_node, slot.start_s, end_s) for slot, end_s in slots)
+            stays[shadow.id] = patient, strict
+            self._strict_s = max(self._strict_s, shadow.strict.start_s)
+        self._enter(stays)
+
+    def _known(self, nodes: Iterable[str]) -> Ints:
+        return self._board.places([node for node in nodes if node in self._board.node_numbers])
 
     def _shadow(self, request_id: str) -> Shadow:
-        gpus, patient, strict = self._stays[request_id]
+        patient, strict = self._stays[request_id]
         slots = [self._board.slot_at(stay.places, stay.start_s) for stay in (patient, strict)]
-        return Shadow(request_id, gpus, slots[0], patient.end_s, slots[1], strict.end_s)
+        return Shadow(request_id, patient.gpus, slots[0], patient.end_s, slots[1], strict.end_s)
 
 
 def _class_of(gpu_s: int) -> int:

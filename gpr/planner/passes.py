@@ -395,11 +395,11 @@ def tick(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> Ints
 
 
 @compiled
-def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> None:
+def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int, asked: Bools) -> None:
     """All ticks from now on, if nobody comes and every box takes its whole length; then `slot_s` says when each row starts.
 
-    It ticks when something changes: a box ends, a slot is due, a window opens, an earliest start comes. Everything is changed in
-    place, so give it copies.
+    `asked`, by row: about whom one wants to know; it ends when all of these have started. It ticks when something changes: a box ends, a
+    slot is due, a window opens, an earliest start comes. Everything is changed in place, so give it copies.
     """
     node_count, line_count = len(ground.rooms), len(ground.limits.head)
     first_row = node_count + line_count  # events are numbered: nodes, limits, rows
@@ -415,7 +415,7 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> None
     started = np.empty(len(order), np.int64)
     waiting, slots = order[table.state[order] == WAITING], table.places.copy()
     watch = watch_of(ground, now, table, waiting)
-    left, goes_on = len(waiting), True
+    left, goes_on = asked[waiting].sum(), True
     while left > 0:
         while len(events) > 0 and events[0][0] <= at_s:
             _, number = heapq.heappop(events)
@@ -439,10 +439,10 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> None
                     touch_row(watch, table, j)
                 if table.slot_s[j] <= at_s:
                     table.state[j] = STARTED
-                    left -= 1
+                    left -= asked[j]
         if goes_on:
             count = start_others(ground, now, table, watch, at_s, started)
-            left -= count
+            left -= asked[started[:count]].sum()
             for j in started[:count]:
                 first, last = table.first_place[j], table.first_place[j] + table.nodes[j]
                 for node in np.concatenate((table.places[first:last], slots[first:last])):

@@ -84,6 +84,16 @@ class PromiseMove:
 
 
 @dataclass(frozen=True, slots=True)
+class Stand:
+    """Of a request of which nothing was to be told: its slot and its promise, as of a placement."""
+
+    id: str
+    slot: Slot | None
+    promise_s: int | None
+    moved: PromiseMove | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was.
 
@@ -148,7 +158,7 @@ def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One placement a request, in the order in which the planner considered them.
+    """One placement a request, in the order in which the planner considered them; or a stand, of whom nothing was to be told.
 
     `remembered`: None when nobody was new. `forecasts`: of the new ones that have to wait, their bounds not known yet. The slots of those
     for whom `evictions` are made rest on them: the two are to be stored together, or not at all.
@@ -159,6 +169,12 @@ class Plan:
     remembered: Remembered | None = None
     forecasts: tuple[Forecast, ...] = ()
     evictions: tuple[Eviction, ...] = ()
+    others: tuple[Stand, ...] = ()
+
+    @property
+    def stands(self) -> tuple[Placement | Stand, ...]:
+        """Of all requests."""
+        return self.placements + self.others
 
     @property
     def starts(self) -> tuple[Placement, ...]:

@@ -10,11 +10,12 @@ Two kinds of harm, two cures, so that as little as possible moves:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpr.planner.board import LEVELS, Board
+from gpr.planner.board import Board
 from gpr.planner.ground import is_near
+from gpr.planner.kinds import LEVELS
 from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
 from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window
@@ -24,12 +25,11 @@ from gpr.planner.waiting import Waiting
 def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
     """All that is known on a board, as it is planned on; and those that have no slot yet."""
     board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
-    for running in snapshot.running:
-        board.hold(running)
+    board.hold_all(snapshot.running)
     return board, _restore(board, snapshot.queue)
 
 
-def _restore(board: Board, queue: Iterable[Request]) -> list[Waiting]:
+def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
     """Enroll all, and place those that have a stored slot, there if it is possible. Running boxes must be on the board already.
 
     Answers those that have no slot yet. Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is
@@ -38,8 +38,8 @@ def _restore(board: Board, queue: Iterable[Request]) -> list[Waiting]:
     loose: list[Waiting] = []
     standing: list[_Stored] = []
     lost: list[_Stored] = []
-    for request in queue:
-        waiting, slot = board.enroll(request), request.slot
+    for waiting in board.enroll_all(queue):
+        request, slot = waiting.request, waiting.request.slot
         if slot is None:
             loose.append(waiting)
             continue

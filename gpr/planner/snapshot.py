@@ -224,11 +224,12 @@ class Shadow:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """That a request came, and how much work it brought."""
+    """That requests came, `count` since then, and how much work each brought."""
 
     at_s: int
     priority: int
     gpu_s: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

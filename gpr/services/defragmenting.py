@@ -14,7 +14,7 @@ from gpr.defragmentation import fingerprint_of
 from gpr.models import Eviction, Gpr, GprState
 from gpr.planner.defragment import Proposal, agreed, proposals
 from gpr.planner.engine import plan
-from gpr.snapshot import Loaded, at, snapshot_load
+from gpr.snapshot import at, snapshot_load
 from gpr.witness import plan_store, witness_lock
 from journal.hints import TICK, hint
 from journal.services import event_record
@@ -34,7 +34,7 @@ def gpr_make_room(*, gpr: Gpr, fingerprint: str, actor: User, why: str, now: dat
     proposal = _same(proposals(loaded.snapshot, only=str(gpr.pk)), fingerprint)
     made = plan(agreed(loaded.snapshot, proposal))
     plan_store(replace(made, evictions=(proposal.eviction, *made.evictions)), loaded, now)
-    _record(proposal, loaded, actor, why, now)
+    _record(proposal, gpr, actor, why, now)
     hint(TICK)
     return Eviction.objects.filter(gpr=gpr).latest("made_at")
 
@@ -49,12 +49,12 @@ def _same(found: tuple[Proposal, ...], fingerprint: str) -> Proposal:
     )
 
 
-def _record(proposal: Proposal, loaded: Loaded, actor: User, why: str, now: datetime) -> None:
+def _record(proposal: Proposal, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
     """For administrators only: it tells of several workspaces at once. Their members have Events of their own."""
-    name, count = loaded.gprs[proposal.id].name, len(proposal.moves)
+    count = len(proposal.moves)
     event_record(
         kind="queue.defragmented",
-        message=f"{plural(count, 'running GPR')} {'has' if count == 1 else 'have'} notice to move, so that {name} can start at "
+        message=f"{plural(count, 'running GPR')} {'has' if count == 1 else 'have'} notice to move, so that {gpr.name} can start at "
         f"{utc(at(proposal.start_s))} instead of {utc(at(proposal.instead_s))}. {why}",
         at=now,
         actor=actor,

@@ -21,7 +21,7 @@ from gpr.planner.bookings import nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request
-from gpr.snapshot import Loaded, at, pools_for, snapshot_load
+from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
 from gpr.witness import replan, shadow_cut, witness_lock
 from journal.hints import TICK, hint
@@ -184,7 +184,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
     """Where such a request could run, by the slice's clusters and policy."""
     names = {cluster.name for cluster in spec.clusters or spec.slice.clusters.all()}
-    return pools_for(_gpr_of(spec), names, loaded.pools)
+    return loaded.places.pools_for(_gpr_of(spec), names, may_order=spec.slice.may_order)
 
 
 def refuse_what_cannot_be(request: Request, loaded: Loaded) -> None:

@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 from accounts.models import User
 from egs.errors import Conflict, NotFound
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
+from inventory.rows import NodeRow
 from inventory.selectors import maintenance_over
 from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint, slice_topic
@@ -202,7 +203,7 @@ def reservations_set_namespaces(*, slice_id: UUID, cluster_id: UUID, namespaces:
         desired_set_changed([cluster_id])
 
 
-def is_usable(node: Node) -> bool:
+def is_usable(node: Node | NodeRow) -> bool:
     """May something new start on it?"""
     return node.gone_at is None and node.is_ready and node.cordoned_at is None
 

@@ -155,7 +155,8 @@ def test_when_the_row_in_focus_has_gone_the_next_one_has_it(list_page: Stage) ->
 
 def test_a_row_that_goes_to_another_group_is_never_shown_twice_and_keeps_the_focus(browser: Browser) -> None:
     """Each group of a table is fetched by itself, and one of the two comes first."""
-    ended = '<tbody id="ended" hx-get="/ended/" hx-trigger="egs:ended from:body" hx-target="this" hx-swap="outerHTML"><tr id="gpr-z"></tr></tbody>'
+    refetched = 'hx-get="/ended/" hx-trigger="egs:ended from:body" hx-target="this" hx-swap="outerHTML"'
+    ended = f'<tbody id="ended" {refetched}><tr id="gpr-z"></tr></tbody>'
     with stage(browser, f'<table class="dense" id="list" data-rows>{ended}{rows("a", "b", "c")}</table>') as on:
         on.answers["/rows/"] = (200, rows("a", "b", "c"), {})
         on.answers["/ended/"] = (200, ended.replace("</tbody>", '<tr id="gpr-b" tabindex="-1"><td><a href="/">b</a></td></tr></tbody>'), {})

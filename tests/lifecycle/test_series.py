@@ -81,9 +81,9 @@ def test_it_comes_out_as_one_after_the_other_would(nodes: int, days: list[int], 
 def test_however_many_they_are_there_is_one_plan(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Snapshot] = []
 
-    def planned(snapshot: Snapshot) -> Plan:
+    def planned(snapshot: Snapshot, **how: Any) -> Plan:
         plans.append(snapshot)
-        return plan(snapshot)
+        return plan(snapshot, **how)
 
     taken(stage, [2])
     monkeypatch.setattr(witness, "plan", planned)

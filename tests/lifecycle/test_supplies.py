@@ -472,8 +472,8 @@ def test_a_node_that_comes_while_a_plan_is_made_is_not_lost(monkeypatch: pytest.
     gpr = stage.submit(ordering_slice(stage))
     real = engine.plan
 
-    def plan_late(snapshot: Snapshot) -> Plan:
-        made = real(snapshot)
+    def plan_late(snapshot: Snapshot, **how: Any) -> Plan:
+        made = real(snapshot, **how)
         if State.ARRIVED not in states():
             report(stage, node_view("spot-1"))
         return made
@@ -493,8 +493,8 @@ def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_nam
     gpr = stage.submit(ordering_slice(stage))
     order, real = SupplyOrder.objects.get(), engine.plan
 
-    def plan_late(snapshot: Snapshot) -> Plan:
-        made = real(snapshot)
+    def plan_late(snapshot: Snapshot, **how: Any) -> Plan:
+        made = real(snapshot, **how)
         if states() == [State.ORDERED]:
             order_cancel(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
         return made

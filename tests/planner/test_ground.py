@@ -23,7 +23,7 @@ from gpr.planner.ground import (
     room_at,
     take,
 )
-from gpr.planner.lines import NEVER_S, NONE, Ints, least_free, with_line, with_spare
+from gpr.planner.lines import NEVER_S, NONE, Ints, least_free, with_lines, with_spare
 from gpr.planner.snapshot import Node, Pool
 
 # All that is drawn is over by then.
@@ -137,7 +137,7 @@ def fields(draw: st.DrawFn) -> Field:
     ground = ground_of(pools, 0)
     limits = ground.limits
     for limit in LIMITS:
-        limits = with_line(limits, limit, 0)
+        limits = with_lines(limits, [limit], 0)
     ground = ground._replace(nodes=with_spare(ground.nodes, 200), limits=with_spare(limits, 100))
     made = Field(sizes, ground, [[size] * FAR_S for of_pool in sizes for size in of_pool], parts)
     for _ in range(draw(st.integers(0, 8))):

@@ -25,7 +25,7 @@ from gpr.planner.lines import (
     new_lines,
     next_step_s,
     rises,
-    with_line,
+    with_lines,
     with_spare,
 )
 
@@ -199,7 +199,7 @@ def test_more_unused_steps_and_more_lines_change_no_line(boxes: list[Box], later
     assert lines.unused[1] >= spare
     assert unused_count(lines) == lines.unused[1]
 
-    lines = with_spare(with_line(lines, 3, 0), 2 * len(later))
+    lines = with_spare(with_lines(lines, [3], 0), 2 * len(later))
     for box in later:
         change(lines, box.line, box.start_s, box.end_s, box.by)
 
@@ -221,7 +221,7 @@ def test_a_copy_shares_nothing_that_changes(boxes: list[Box], later: list[Box]) 
 
 
 def test_no_lines_at_all_can_become_some() -> None:
-    lines = with_line(new_lines(np.empty(0, np.int64), since_s=7, spare=0), 5, 7)
+    lines = with_lines(new_lines(np.empty(0, np.int64), since_s=7, spare=0), [5], 7)
 
     assert steps_of(lines, 0) == [(7, 5)]
 
