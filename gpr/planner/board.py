@@ -14,7 +14,7 @@ from sortedcontainers import SortedKeyList
 
 from gpr.planner import passes
 from gpr.planner.blank import LIMITS_MOST, ground_of, new_table, within
-from gpr.planner.ground import NO_INTS, Kind, choose, copy_ground, earliest, earliest_there, latest, room_at, take
+from gpr.planner.ground import NO_INTS, Kind, boxes_of, choose, copy_ground, earliest, earliest_there, latest, room_at, take, take_all
 from gpr.planner.kinds import OF_SLICE, Alike, Kinds
 from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, with_lines, with_spare
 from gpr.planner.passes import EMPTY, LOOSE, WAITING, Now, Table, places_of
@@ -80,29 +80,22 @@ class Board:
 
     # Who runs.
 
-    def hold_all(self, boxes: Sequence[Running]) -> None:
-        for running in boxes:
-            self._kinds.line_of_slice(running.slice)
-        for running in boxes:
-            self.hold(running)
-
     def hold(self, running: Running) -> None:
         """Enter a box that runs. An overdue one is expected back at the next multiple of the grace after its end."""
-        end_s, grace_s = within(running.end_s), max(self.policy.overrun_grace_s, 1)
-        if end_s <= self.now_s:
-            end_s += grace_s * ((self.now_s - end_s) // grace_s + 1)
-            self.overdue.add(running.id)
-        # A node that is gone holds nobody up; the slice is held all the same.
-        places = self.places([node for node in running.nodes if node in self.node_numbers])
-        gpu_count = self._gpus_on(places, running.gpus_per_node)
-        kind = self._kinds.held(running, places, self.pool_at(places), gpu_count, end_s - self.now_s)
+        self.hold_all([running])
+
+    def hold_all(self, boxes: Sequence[Running]) -> None:
+        made = [self._held(running) for running in boxes]
         self._add_limits()
-        self.spare(len(places))
-        take(self.ground, places, kind, self.now_s, end_s, 1)
-        whose = running.id, running.slice, running.project, running.priority
-        self.running[running.id] = Box(
-            *whose, places, kind, self.now_s, end_s, running.started_s, running.evictable, is_open=running.is_open
+        limits, amounts = (
+            np.array([array[0] for array in arrays], np.int64).reshape(-1, LIMITS_MOST)
+            for arrays in ([box.kind.limits for box in made], [box.kind.amounts for box in made])
         )
+        times_s = [(box.start_s, box.end_s) for box in made]
+        taken = boxes_of([box.places for box in made], [box.kind.gpus for box in made], times_s, limits, amounts)
+        self.spare(len(taken.places), len(made))
+        take_all(self.ground, taken)
+        self.running.update((box.id, box) for box in made)
 
     def release(self, box_id: str) -> bool:
         """Its GPUs are free from now on. True when it was booked for longer."""
@@ -325,6 +318,18 @@ class Board:
     def _gpus_on(self, places: Ints, gpus_per_node: int) -> int:
         return len(places) * gpus_per_node or int(self.ground.rooms[places].sum())
 
+    def _held(self, running: Running) -> Box:
+        end_s, grace_s = within(running.end_s), max(self.policy.overrun_grace_s, 1)
+        if end_s <= self.now_s:
+            end_s += grace_s * ((self.now_s - end_s) // grace_s + 1)
+            self.overdue.add(running.id)
+        # A node that is gone holds nobody up; the slice is held all the same.
+        places = self.places([node for node in running.nodes if node in self.node_numbers])
+        gpu_count = self._gpus_on(places, running.gpus_per_node)
+        kind = self._kinds.held(running, places, self.pool_at(places), gpu_count, end_s - self.now_s)
+        whose = running.id, running.slice, running.project, running.priority
+        return Box(*whose, places, kind, self.now_s, end_s, running.started_s, running.evictable, is_open=running.is_open)
+
     def _started(self, waiting: Waiting) -> Started:
         slot, request = self.slot_at(places_of(self._table, waiting.row), self.start_s(waiting)), waiting.request
         self.running[request.id] = self.box(waiting)
@@ -428,9 +433,10 @@ class Board:
             self._place_count += len(moved)
         self._table = self._table._replace(places=places)
 
-    def spare(self, node_count: int) -> None:
-        """Steps for one box more: two on each of its lines at most."""
-        nodes, limits = with_spare(self.ground.nodes, 2 * node_count + 2), with_spare(self.ground.limits, 2 * LIMITS_MOST + 2)
+    def spare(self, node_count: int, box_count: int = 1) -> None:
+        """Steps for boxes on so many nodes in all: two on each of their lines at most."""
+        nodes = with_spare(self.ground.nodes, 2 * node_count + 2)
+        limits = with_spare(self.ground.limits, 2 * LIMITS_MOST * box_count + 2)
         if nodes is not self.ground.nodes or limits is not self.ground.limits:
             self.ground = self.ground._replace(nodes=nodes, limits=limits)
 

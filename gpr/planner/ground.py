@@ -6,6 +6,7 @@ runs one box at a time, and its GPUs of each quota that holds for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -64,6 +65,18 @@ class Kind(NamedTuple):
     amounts: Ints
 
 
+class Boxes(NamedTuple):
+    """Many boxes: `i` takes `gpus[i]` (0: all) of each of `places[first[i]:first[i + 1]]`, and `amounts[i, k]` of its limits."""
+
+    places: Ints
+    first: Ints
+    gpus: Ints
+    start_s: Ints
+    end_s: Ints
+    limits: Ints
+    amounts: Ints
+
+
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_LIMITS: Ints = np.empty((0, 0), np.int64)
 
@@ -71,6 +84,13 @@ NO_LIMITS: Ints = np.empty((0, 0), np.int64)
 def anywhere(nodes: int, gpus: int, length_s: int) -> Kind:
     """A box that is put where it is said, below no limits."""
     return Kind(nodes, gpus, length_s, NONE, NO_INTS, NO_INTS, NO_LIMITS, NO_LIMITS)
+
+
+def boxes_of(places: Sequence[Ints], gpus: Sequence[int], times_s: Sequence[tuple[int, int]], limits: Ints, amounts: Ints) -> Boxes:
+    """`times_s`: (start, end) of each."""
+    first = np.cumsum([0, *map(len, places)])
+    starts_s, ends_s = np.array(times_s, np.int64).reshape(-1, 2).T
+    return Boxes(np.concatenate([NO_INTS, *places]), first, np.array(gpus, np.int64), starts_s.copy(), ends_s.copy(), limits, amounts)
 
 
 def copy_ground(ground: Ground) -> Ground:
@@ -109,11 +129,15 @@ def take(ground: Ground, places: Ints, kind: Kind, start_s: int, end_s: int, sig
 
 
 @compiled
-def take_all(ground: Ground, places: Ints, first: Ints, gpus: Ints, start_s: Ints, end_s: Ints) -> None:
-    """Put boxes on nodes, below no limits: box `i` on `places[first[i]:first[i + 1]]`."""
-    for i in range(len(gpus)):
-        for node in places[first[i] : first[i + 1]]:
-            change(ground.nodes, node, start_s[i], end_s[i], -(gpus[i] if gpus[i] > 0 else ground.rooms[node]))
+def take_all(ground: Ground, boxes: Boxes) -> None:
+    """Put boxes on the ground."""
+    for i in range(len(boxes.gpus)):
+        start_s, end_s, gpus = boxes.start_s[i], boxes.end_s[i], boxes.gpus[i]
+        for node in boxes.places[boxes.first[i] : boxes.first[i + 1]]:
+            change(ground.nodes, node, start_s, end_s, -(gpus if gpus > 0 else ground.rooms[node]))
+        for k in range(boxes.limits.shape[1]):
+            if boxes.limits[i, k] != NONE:
+                change(ground.limits, boxes.limits[i, k], start_s, end_s, -boxes.amounts[i, k])
 
 
 @compiled

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpr.planner.blank import ground_of
 from gpr.planner.board import Board
-from gpr.planner.ground import NO_INTS, NO_LIMITS, Ground, Kind, anywhere, put_first, take, take_all
+from gpr.planner.ground import NO_LIMITS, Ground, Kind, anywhere, boxes_of, put_first, take, take_all
 from gpr.planner.lines import Ints, with_spare
 from gpr.planner.snapshot import Arrival, Memory, Request, Shadow
 
@@ -41,11 +41,11 @@ class _Queue:
 
     def put_back(self, stays: Sequence[_Stay]) -> None:
         """Where they stood."""
-        first = np.cumsum([0, *(len(stay.places) for stay in stays)])
-        places = np.concatenate([NO_INTS, *(stay.places for stay in stays)])
-        rows = np.array([(stay.gpus, stay.start_s, stay.end_s) for stay in stays], np.int64).reshape(-1, 3)
-        self._spare(len(places))
-        take_all(self.ground, places, first, rows[:, 0], rows[:, 1], rows[:, 2])
+        times_s = [(stay.start_s, stay.end_s) for stay in stays]
+        none = np.empty((len(stays), 0), np.int64)
+        boxes = boxes_of([stay.places for stay in stays], [stay.gpus for stay in stays], times_s, none, none)
+        self._spare(len(boxes.places))
+        take_all(self.ground, boxes)
 
     def free(self, stay: _Stay, since_s: int) -> None:
         """It ends early."""
@@ -73,7 +73,9 @@ class Pace:
         self._board = board
         self._slack = board.policy.slack
         self._gpu_count = int(board.ground.rooms.sum())
-        self._begin()
+        self._shadows: tuple[Shadow, ...] | None = memory.shadows  # until the queues are begun
+        self._stays: dict[str, tuple[_Stay, _Stay]] = {}
+        self._is_fresh = False
         self._promised_s, self._patient_s, self._summed_at_s = memory.promised_s, memory.patient_s, memory.summed_at_s
         self._ran_s, self._booked_s = memory.ran_s, memory.booked_s
         self._arrivals: deque[Arrival] = deque()
@@ -81,9 +83,6 @@ class Pace:
         self._since_s: int | None = None
         for arrival in memory.arrivals:
             self._note(arrival)
-        self._recall(memory.shadows)
-        self._join_others()
-        self._is_fresh = False
 
     def promise(self, request: Request, kind: Kind, earliest_s: int) -> tuple[int, Shadow | None]:
         """No later than this is the newcomer to start, if there is room then; and what to remember of it.
@@ -129,6 +128,7 @@ class Pace:
         """When it used less than it booked: in the queues that nobody overtakes it would have, too."""
         self._ran_s = self._ran_s * ENDS_FADING + ran_s
         self._booked_s = self._booked_s * ENDS_FADING + booked_s
+        self._catch_up()
         known = self._stays.pop(request_id, None)
         if known is None:
             return
@@ -142,17 +142,20 @@ class Pace:
         """How much of its booked time a box uses, of late: a strict queue would go on so much faster than its bookings say."""
         return min(self._ran_s / self._booked_s, 1.0) if self._booked_s > 0 else 1.0
 
-    def _begin(self) -> None:
+    def _begin(self, shadows: tuple[Shadow, ...]) -> None:
+        """The queues, as they are remembered, and whoever else is there."""
         self._patient = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict_s = self._board.now_s
-        self._stays: dict[str, tuple[_Stay, _Stay]] = {}
+        self._stays = {}
+        self._shadows = None
+        self._recall(shadows)
+        self._join_others()
 
     def _catch_up(self) -> None:
         """While nobody waits nobody can be overtaken: all queues are what really runs."""
-        if self._is_fresh:
-            self._begin()
-            self._join_others()
+        if self._is_fresh or self._shadows is not None:
+            self._begin(() if self._is_fresh else self._shadows or ())
             self._is_fresh = False
 
     def _join_others(self) -> None:

@@ -17,17 +17,35 @@ BLOCKERS_MAX: Final = 5
 
 
 class Reasons:
-    """Explanations for one settled board, and the starts that are expected on it. Made in one pass over the boxes.
+    """Explanations for one settled board, and the starts that are expected on it.
 
-    Whoever made room last on a node is named, also where that was more room than the request needs.
+    It passes over the boxes once, when first asked of one that waits. Whoever made room last on a node is named, also where that was
+    more room than the request needs.
     """
 
     def __init__(self, board: Board, expected: Mapping[str, Slot]) -> None:
         self._board = board
+        self._expected = expected
         # By node and by slice: (end, id) of all boxes, in order.
         self._ends: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._slice_ends: dict[tuple[str, int], str] = {}
         self._blockers: dict[str, Blocker] = {}
+        self._ceilings = {key: _Ceiling(most) for key, most in board.most.items()}
+        self._starts: dict[str, list[int]] = defaultdict(list)
+        self._ahead: dict[str, int] | None = None
+
+    def explain(self, request: Request, slot: Slot) -> Explanation:
+        """`slot` is where the request is expected to start."""
+        if slot.start_s <= self._board.now_s:
+            return Explanation(Reason.STARTS_NOW)
+        ahead = self._ahead = self._index() if self._ahead is None else self._ahead
+        reason, ids = self._why(request, slot)
+        blockers = sorted((self._blockers[id_] for id_ in ids), key=lambda b: (-b.until_s, not b.is_running, b.id))
+        return Explanation(reason, tuple(blockers[:BLOCKERS_MAX]), ahead.get(request.id, 0))
+
+    def _index(self) -> dict[str, int]:
+        """Enter all boxes; answers how many are ahead of each that waits."""
+        board, expected = self._board, self._expected
         for box in board.running.values():
             nodes = [board.node_ids[node] for node in box.places]
             self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue), box.slice, nodes)
@@ -38,18 +56,8 @@ class Reasons:
                 self._enter(Blocker(request.id, False, slot.start_s + request.length_s), request.slice, slot.nodes)
         for ends in self._ends.values():
             ends.sort()
-        self._ceilings = {key: _Ceiling(most) for key, most in board.most.items()}
         self._fill_ceilings(expected)
-        self._starts: dict[str, list[int]] = defaultdict(list)
-        self._ahead = self._count_ahead(expected)
-
-    def explain(self, request: Request, slot: Slot) -> Explanation:
-        """`slot` is where the request is expected to start."""
-        if slot.start_s <= self._board.now_s:
-            return Explanation(Reason.STARTS_NOW)
-        reason, ids = self._why(request, slot)
-        blockers = sorted((self._blockers[id_] for id_ in ids), key=lambda b: (-b.until_s, not b.is_running, b.id))
-        return Explanation(reason, tuple(blockers[:BLOCKERS_MAX]), self._ahead_count(request, slot))
+        return self._count_ahead(expected)
 
     def _enter(self, blocker: Blocker, slice_: str, nodes: tuple[str, ...] | list[str]) -> None:
         self._blockers[blocker.id] = blocker
@@ -129,9 +137,6 @@ class Reasons:
                 ahead[waiting.request.id] = bisect_right(starts, slot.start_s)
                 insort(starts, slot.start_s)
         return ahead
-
-    def _ahead_count(self, request: Request, slot: Slot) -> int:
-        return self._ahead.get(request.id, 0)
 
 
 def _closure(window: Window) -> Reason:

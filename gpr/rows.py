@@ -1,0 +1,161 @@
+"""What a plan reads of the database: narrow rows instead of models, for a queue may be ten thousand long."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Self
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow
+from inventory.models import Reservation, ReservationState
+from slices.models import Slice
+
+
+class Ask(NamedTuple):
+    """What a GPR asks for, and where it is in the queue; with what its slice says of it. Names as in the models."""
+
+    pk: UUID
+    version: int
+    priority: int
+    nodes: int
+    gpus_per_node: int | None
+    remaining_s: int
+    shape: str
+    min_gpu_memory_gib: int | None
+    node_type: str
+    rdma: bool
+    within: str
+    allowed_shapes: list[str] | None
+    earliest_start_at: datetime | None
+    is_booking: bool
+    run: int
+    may_evict: bool
+    evictable: bool
+    place_share: int | None
+    place_key: int | None
+    turn_at: datetime | None
+    slice_id: UUID
+    slice__project_id: UUID
+    slice__home_id: UUID | None
+    slice__burst_gain_s: int
+    slice__may_order: bool
+
+    @classmethod
+    def of(cls, gpr: Gpr) -> Self:
+        """Of one that need not be saved yet."""
+        return cls._make(_asked(gpr))
+
+
+_asked = attrgetter(*(name.replace("__", ".") for name in Ask._fields))
+
+
+class Told(NamedTuple):
+    """What pages show of a GPR that waits, by the last plan that told it."""
+
+    planned_start_at: datetime | None
+    explanation: dict[str, Any]
+    turn_share: int
+    turn_key: int
+
+
+class Stood(NamedTuple):
+    """A promise, and the slot that it rests on."""
+
+    gpr_id: UUID
+    promised_start_at: datetime
+    slot_pool: str
+    slot_start_at: datetime
+    slot_nodes: list[str]
+
+
+class Shade(NamedTuple):
+    """Where a GPR stands in the two queues that nobody overtakes."""
+
+    gpr_id: UUID
+    gpus_per_node: int
+    patient: dict[str, Any]
+    patient_starts_at: datetime
+    patient_ends_at: datetime
+    strict: dict[str, Any]
+    strict_starts_at: datetime
+    strict_ends_at: datetime
+
+
+class Held(NamedTuple):
+    """A node that a GPR holds."""
+
+    gpr_id: UUID
+    node_id: UUID
+    ends_at: datetime
+    slice_id: UUID
+    gpr__slice__project_id: UUID
+    gpr__priority: int
+    gpr__gpus_per_node: int | None
+    gpr__provisioning_at: datetime | None
+    gpr__evictable: bool
+    gpr__state: str
+    gpr__requeue_on_failure: bool
+    gpr__is_booking: bool
+
+
+HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
+
+
+def asks_waiting() -> list[Ask]:
+    """In the order of age, which breaks ties among equals."""
+    rows = Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk")
+    return [Ask._make(row) for row in rows.values_list(*Ask._fields)]
+
+
+def clusters_wanted() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
+    """Of GPRs that wait: the clusters that they name, by GPR; and those of their slices, by slice."""
+    own = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id")
+    slices = Slice.objects.filter(gprs__state=GprState.QUEUED)
+    shared = Slice.clusters.through.objects.filter(slice__in=slices).values_list("slice_id", "cluster_id")
+    return _sets(own), _sets(shared)
+
+
+def promises_standing() -> dict[str, Stood]:
+    """Of GPRs that wait, by their id."""
+    rows = Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*Stood._fields)
+    return {str(row[0]): Stood._make(row) for row in rows}
+
+
+def shades_standing(now: datetime) -> list[Shade]:
+    """Those that are not over in both queues, in the order in which they came."""
+    stands = Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)
+    rows = Shadow.objects.filter(stands, strict_ends_at__isnull=False, patient_ends_at__isnull=False).order_by("made_at", "pk")
+    return [Shade._make(row) for row in rows.values_list(*Shade._fields)]
+
+
+def told_waiting(ids: Iterable[UUID] | None = None) -> dict[str, Told]:
+    """By id; None: of all that wait."""
+    chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=list(ids))
+    return {str(pk): Told._make(rest) for pk, *rest in chosen.values_list("pk", *Told._fields)}
+
+
+def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
+    """With their slices. No query for none."""
+    wanted = {str(id_) for id_ in ids}
+    return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
+
+
+def rows_held() -> list[Held]:
+    """Of every GPR in the states that hold nodes."""
+    return held_of(HELD)
+
+
+def held_of(rows: QuerySet[Reservation]) -> list[Held]:
+    return [Held._make(row) for row in rows.order_by("gpr", "node").values_list(*Held._fields)]
+
+
+def _sets(pairs: Iterable[tuple[UUID, UUID]]) -> dict[UUID, set[UUID]]:
+    found: dict[UUID, set[UUID]] = defaultdict(set)
+    for key, value in pairs:
+        found[key].add(value)
+    return found

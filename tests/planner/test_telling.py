@@ -1,0 +1,48 @@
+"""A plan that tells of some only says of them what the plan that tells of all says, and leaves the same slots for everybody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpr.planner.engine import plan
+from gpr.planner.snapshot import Policy, Snapshot
+from tests.planner.build import placements, settled
+from tests.planner.draw import POLICIES, requests, snapshots
+from tests.planner.world import MISHAPS, World
+
+
+def same(snapshot: Snapshot, tells: frozenset[str]) -> None:
+    whole, some = plan(snapshot), plan(snapshot, tells=tells)
+
+    told = placements(whole)
+    assert {placement.id: placement for placement in some.placements} == {id_: told[id_] for id_ in tells}
+    # Who starts at once has its slot there, once it is told so.
+    slots = {stand.id: (stand.slot, stand.promise_s, stand.moved) for stand in some.others}
+    assert slots.keys() == told.keys() - tells
+    for id_, slot in slots.items():
+        if not told[id_].starts_now:
+            assert slot == (told[id_].slot, told[id_].promise_s, told[id_].moved)
+    assert (some.remembered, some.forecasts, some.evictions) == (whole.remembered, whole.forecasts, whole.evictions)
+
+
+@settings(max_examples=200, deadline=None)
+@given(snapshots(), st.data())
+def test_newcomers_are_told_what_they_would_be_told_beside_all_others(snapshot: Snapshot, data: st.DataObject) -> None:
+    before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=())]))
+    newcomer = data.draw(requests("new", data.draw(st.sampled_from([-1, 99]))))
+
+    same(replace(before, queue=(*before.queue, newcomer)), frozenset({"new"}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS))), st.data())
+def test_so_are_those_that_wait_whatever_has_happened(seed: int, policy: Policy, mishaps: set[str], data: st.DataObject) -> None:
+    world = World(seed, policy, frozenset(mishaps))
+    for _ in range(12):
+        world.step()
+    ids = sorted(request.id for request in world.queue)
+
+    same(world.snapshot(), frozenset(data.draw(st.sets(st.sampled_from(ids))) if ids else ()))
