@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pair(folder: Path) -> Iterator[tuple[Cluster, Cluster]]:
     with clusters("east", "west", folder=folder) as (east, west):
         yield east, west
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Of what builds the programs, apart from ours, with an empty folder `path`."""
+    for name in ("deploy", "path"):
+        (tmp_path / name).mkdir()
+    for name in ("deploy/kube", "deploy/processes", "requirements", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
 
 
 def processes_of(cluster: Cluster) -> set[int]:
@@ -104,16 +115,30 @@ def test_ending_them_leaves_no_process_and_no_file(folder: Path, pair: tuple[Clu
     deploy_kube("down", folder=folder)
 
 
-def test_without_go_it_says_what_to_do(tmp_path: Path) -> None:
-    """A checkout of its own without .venv, and nothing but what the script itself calls on PATH."""
-    (tmp_path / "deploy").mkdir()
-    for name in ("deploy/kube", "deploy/processes", "requirements", "tests"):
-        (tmp_path / name).symlink_to(ROOT / name)
+def test_without_go_it_says_what_to_do(checkout: Path) -> None:
+    """Without .venv it cannot install Go either."""
+    path = checkout / "path"
     for name in ("bash", "dirname", "sed", "sha256sum", "cut", "flock"):
-        (tmp_path / name).symlink_to(shutil.which(name) or name)
+        (path / name).symlink_to(shutil.which(name) or name)
 
     with pytest.raises(KubeError, match=r"MISSING: Go.* Install Go 1\.26.*KUBEBUILDER_ASSETS"):
-        deploy_kube("build", root=tmp_path, settings={"PATH": str(tmp_path), "KUBEBUILDER_ASSETS": ""})
+        deploy_kube("build", root=checkout, settings={"PATH": str(path), "KUBEBUILDER_ASSETS": ""})
+
+
+def test_two_builds_at_once_build_each_program_once(checkout: Path) -> None:
+    """With a Go that only notes what it is asked for, and takes its time."""
+    go, noted = checkout / "path/go", checkout / "noted"
+    go.write_text(f'#!/bin/sh\n[ "$3" = build ] || exit 0\nshift 9\necho "$1" >>{noted}\nsleep 0.2\ntouch "$1"\nchmod +x "$1"\n')
+    go.chmod(0o755)
+    settings = {"PATH": f"{go.parent}:{os.environ['PATH']}", "KUBEBUILDER_ASSETS": "", "EGS_KUBE_CACHE": str(checkout / "cache")}
+
+    with ThreadPoolExecutor() as pool:
+        builds = [pool.submit(deploy_kube, "build", root=checkout, settings=settings) for _ in range(2)]
+    folders = {build.result().strip() for build in builds}
+
+    assert len(folders) == 1
+    assert sorted(Path(line).stem for line in noted.read_text().split()) == sorted(PROGRAMS)
+    assert sorted(file.name for file in Path(folders.pop()).iterdir()) == sorted(PROGRAMS)
 
 
 def test_programs_that_are_given_are_used_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
