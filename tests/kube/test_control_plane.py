@@ -104,15 +104,16 @@ def test_one_that_lost_a_process_begins_anew_and_the_rest_of_it_has_ended(pair: 
     assert anew.get("configmap", "lost") is None
 
 
-def test_ending_them_leaves_no_process_and_no_file(folder: Path, pair: tuple[Cluster, Cluster]) -> None:
-    running = processes_of(pair[0]) | processes_of(pair[1])
-    assert all(is_alive(process) for process in running)
+def test_ending_all_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    folder = tmp_path / "kube"
+    with clusters("one", folder=folder) as (one,):
+        running = processes_of(one)
+        assert all(is_alive(process) for process in running)
 
-    deploy_kube("down", folder=folder)
+        deploy_kube("down", folder=folder)
 
-    assert not any(is_alive(process) for process in running)
-    assert not folder.exists()
-    deploy_kube("down", folder=folder)
+        assert not any(is_alive(process) for process in running)
+        assert not folder.exists()
 
 
 def test_without_go_it_says_what_to_do(checkout: Path) -> None:
