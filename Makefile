@@ -4,7 +4,7 @@ ARGS ?=
 PY := .venv/bin/python
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-.PHONY: setup vendor demo test lint bench screenshots lock services-up services-down schema clean
+.PHONY: setup vendor demo test lint bench screenshots lock services-up services-down kube-up kube-down schema clean
 
 KERNELS := gpr/planner/__pycache__/compiled
 setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor $(KERNELS)
@@ -29,11 +29,14 @@ lint: setup
 
 # After a change of requirements/*.in; newer versions of everything: make lock ARGS=--upgrade
 # In this order: each takes the versions of those before it.
-lock: setup ; cd requirements && for name in base agent dev uv node; do $(LOCK) $(ARGS) $$name.in -o $$name.lock || exit; done
+lock: setup ; cd requirements && for name in base agent dev uv node go; do $(LOCK) $(ARGS) $$name.in -o $$name.lock || exit; done
 schema: setup ; mkdir -p var && $(PY) manage.py spectacular --validate --file var/openapi.yaml
 
 services-up: ; deploy/services up
 services-down: ; deploy/services down
+# A real Kubernetes control plane; two: make kube-up ARGS="east west". Prints the kubeconfigs' paths and nothing else.
+kube-up: ; @deploy/kube up $(ARGS)
+kube-down: ; deploy/kube down $(ARGS)
 
 # var/ stays: it holds data.
-clean: services-down ; rm -rf .venv node_modules static/vendor .*_cache .hypothesis && find . -name __pycache__ -prune -exec rm -rf {} +
+clean: services-down kube-down ; rm -rf .venv node_modules static/vendor .*_cache .hypothesis && find . -name __pycache__ -prune -exec rm -rf {} +

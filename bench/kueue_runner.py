@@ -1,7 +1,8 @@
-"""Kueue itself: its own performance runner, from programs that somebody has built, on an etcd and a kube-apiserver of its own.
+"""Kueue itself: its own performance runner, on an etcd and a kube-apiserver of its own.
 
-`KUEUE_SRC` names its checkout (the CRDs are read there), `KUEUE_BIN` a folder with `runner` and `minimalkueue`, and `KUBEBUILDER_ASSETS`
-one with `etcd` and `kube-apiserver`. The runner starts all of them, on the loopback address, and stops them at the end.
+`KUEUE_SRC` names its checkout: the CRDs are read there, and `runner` and `minimalkueue` are built from it, unless `KUEUE_BIN` names a
+folder with them. `etcd` and `kube-apiserver` are those of deploy/kube, unless `KUBEBUILDER_ASSETS` names a folder with others. The runner
+starts all of them, on the loopback address, and stops them at the end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +21,11 @@ import yaml
 from bench.figures import NotRun
 from bench.scenarios import Scenario
 
-PROGRAMS: Final = {"KUEUE_BIN": ("runner", "minimalkueue"), "KUBEBUILDER_ASSETS": ("etcd", "kube-apiserver")}
+ROOT: Final = Path(__file__).resolve().parent.parent
+PROGRAMS: Final = ("runner", "minimalkueue")
+SERVERS: Final = ("etcd", "kube-apiserver")
 CRDS: Final = Path("config/components/crd/bases")
+PACKAGES: Final = Path("test/performance/scheduler")
 # As Kueue's own Makefile and CI run it.
 QPS, BURST = 1000, 2000
 WITHIN_S: Final = 45 * 60
@@ -46,19 +50,17 @@ class Ran:
 def run(scenario: Scenario) -> Ran:
     """Raises NotRun, with what is missing or what the runner said last."""
     source = _folder("KUEUE_SRC", (str(CRDS),))
-    folders = {name: _folder(name, programs) for name, programs in PROGRAMS.items()}
+    servers = _folder("KUBEBUILDER_ASSETS", SERVERS) if os.environ.get("KUBEBUILDER_ASSETS") else _servers_built()
     with tempfile.TemporaryDirectory() as name:
         out = Path(name)
+        programs = _folder("KUEUE_BIN", PROGRAMS) if os.environ.get("KUEUE_BIN") else _programs_built(source, out)
         (out / "generator.yaml").write_text(json.dumps(scenario.generator()))  # JSON is YAML, too
         command = [
-            *(str(folders["KUEUE_BIN"] / "runner"), "-o", str(out), "-crds", str(source / CRDS)),
-            *("-generatorConfig", str(out / "generator.yaml"), "-minimalKueue", str(folders["KUEUE_BIN"] / "minimalkueue")),
+            *(str(programs / "runner"), "-o", str(out), "-crds", str(source / CRDS)),
+            *("-generatorConfig", str(out / "generator.yaml"), "-minimalKueue", str(programs / "minimalkueue")),
             *("-timeout", f"{WITHIN_S}s", "-qps", str(QPS), "-burst", str(BURST)),
         ]
-        with (out / "runner.log").open("w") as told:
-            status = subprocess.run(command, stdout=told, stderr=told, check=False).returncode
-        if status:
-            raise NotRun(f"Kueue's runner failed: {(out / 'runner.log').read_text()[-400:].strip()}")
+        _said("Kueue's runner", command, KUBEBUILDER_ASSETS=str(servers))
         return read(out)
 
 
@@ -82,6 +84,27 @@ def read(out: Path) -> Ran:
 
 def _sum(parts: Iterable[Mapping[str, Any]], key: str) -> int:
     return sum(int(part[key]) for part in parts)
+
+
+def _servers_built() -> Path:
+    return Path(_said("deploy/kube", [str(ROOT / "deploy/kube"), "build"]).splitlines()[-1])
+
+
+def _programs_built(source: Path, out: Path) -> Path:
+    for name in PROGRAMS:
+        _said("the build of Kueue", ["go", "-C", str(source), "build", "-o", str(out / name), f"./{PACKAGES / name}"])
+    return out
+
+
+def _said(who: str, command: Sequence[str], **settings: str) -> str:
+    """What the command prints. Raises NotRun with its last words where it fails."""
+    try:
+        done = subprocess.run(command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except OSError as error:
+        raise NotRun(f"{who}: {error}") from error
+    if done.returncode:
+        raise NotRun(f"{who} failed: {done.stdout[-400:].strip()}")
+    return done.stdout
 
 
 def _folder(name: str, wanted: Iterable[str]) -> Path:

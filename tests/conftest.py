@@ -20,6 +20,7 @@ OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
 # These touch no database: once, beside SQLite, is enough.
 WITHOUT_DATABASE = (
     "tests/agent/",
+    "tests/kube/",
     "tests/planner/",
     "tests/simulate/",
     "tests/browser/test_live.py",

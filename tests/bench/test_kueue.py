@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -30,6 +31,7 @@ workloadClasses:
 droppedWorkloadEvents: 0
 """
 STATS = "wallMs: 384700\nuserMs: 70000\nsysMs: 8000\nmaxrss: 677888\n"
+WRITES_RESULTS = f"printf '%s' '{SUMMARY}' >$2/summary.yaml; printf '%s' '{STATS}' >$2/minimalkueue.stats.yaml"
 RAN = Ran(384.7, 78.0, 662.0, 0.58, {"large": 29.3, "small": 217.1}, 91, 0)
 
 
@@ -82,7 +84,7 @@ def test_results_of_another_form_are_no_figures(given: dict[str, str], tmp_path:
 
 
 def test_the_runner_gets_the_scenario_and_its_results_are_taken(peer: Callable[[str], Path]) -> None:
-    seen = peer(f"cp \"$6\" {{seen}}; printf '%s' '{SUMMARY}' >$2/summary.yaml; printf '%s' '{STATS}' >$2/minimalkueue.stats.yaml")
+    seen = peer(f'cp "$6" {{seen}}; {WRITES_RESULTS}')
 
     assert kueue_runner.run(BASELINE) == RAN
     assert json.loads(seen.read_text()) == BASELINE.generator()
@@ -104,8 +106,41 @@ def test_what_is_missing_for_kueue_is_named(
     with pytest.raises(NotRun, match=f"{name}: there is no"):
         kueue_runner.run(BASELINE)
 
-    monkeypatch.delenv(name)
-    with pytest.raises(NotRun, match=f"{name} names no folder"):
+
+def test_without_kueues_source_it_is_not_run(peer: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    peer("true")
+    monkeypatch.delenv("KUEUE_SRC")
+
+    with pytest.raises(NotRun, match="KUEUE_SRC names no folder"):
+        kueue_runner.run(BASELINE)
+
+
+def test_programs_that_are_not_given_are_built(peer: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kueue's own by Go from its source, those of the control plane by deploy/kube."""
+    seen = peer(
+        f"echo $KUBEBUILDER_ASSETS >{{seen}}; printf '%s' '{SUMMARY}' >$2/summary.yaml; printf '%s' '{STATS}' >$2/minimalkueue.stats.yaml"
+    )
+    built = tmp_path / "bin"
+    program(tmp_path / "path/go", f'[ "$1 $2 $3" = "-C {tmp_path} build" ] && cp {built}/"${{6##*/}}" "$5"')
+    program(tmp_path / "deploy/kube", f"echo building >&2; echo {built}")
+    monkeypatch.setenv("PATH", f"{tmp_path}/path:{os.environ['PATH']}")
+    monkeypatch.setattr(kueue_runner, "ROOT", tmp_path)
+    for name in ("KUEUE_BIN", "KUBEBUILDER_ASSETS"):
+        monkeypatch.delenv(name)
+
+    assert kueue_runner.run(BASELINE) == RAN
+    assert seen.read_text().strip() == str(built)
+
+
+def test_a_build_that_fails_is_told_with_its_last_words(
+    peer: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    peer("true")
+    program(tmp_path / "path/go", "echo no such package >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}/path:{os.environ['PATH']}")
+    monkeypatch.delenv("KUEUE_BIN")
+
+    with pytest.raises(NotRun, match="the build of Kueue failed: no such package"):
         kueue_runner.run(BASELINE)
 
 
@@ -160,18 +195,22 @@ def test_who_borrows_gives_back_at_once_and_begins_again() -> None:
     assert done.wall_s > 1.3  # its whole length anew
 
 
+def program(path: Path, script: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
 @pytest.fixture
 def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Programs that do as a script says; answers where what the runner was told is kept (`{seen}`)."""
 
     def make(script: str) -> Path:
         seen = tmp_path / "seen.json"
-        (tmp_path / "bin").mkdir()
         (tmp_path / "empty").mkdir()
         (tmp_path / kueue_runner.CRDS).mkdir(parents=True)
         for name in ("runner", "minimalkueue", "etcd", "kube-apiserver"):
-            (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script.replace('{seen}', str(seen))}\n")
-            (tmp_path / "bin" / name).chmod(0o755)
+            program(tmp_path / "bin" / name, script.replace("{seen}", str(seen)))
         monkeypatch.setenv("KUEUE_SRC", str(tmp_path))
         monkeypatch.setenv("KUEUE_BIN", str(tmp_path / "bin"))
         monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "bin"))

@@ -1,0 +1,154 @@
+"""deploy/kube: what it starts is what is pinned, stands alone, starts once, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.processes import ROOT
+from tests.kube.cluster import Cluster, KubeError, clusters, deploy_kube, started
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kube")
+
+
+@pytest.fixture(scope="module")
+def pair(folder: Path) -> Iterator[tuple[Cluster, Cluster]]:
+    with clusters("east", "west", folder=folder) as (east, west):
+        yield east, west
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Of what builds the programs, apart from ours, with an empty folder `path`."""
+    for name in ("deploy", "path"):
+        (tmp_path / name).mkdir()
+    for name in ("deploy/kube", "deploy/processes", "requirements", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def processes_of(cluster: Cluster) -> set[int]:
+    return {int(file.read_text().split()[0]) for file in cluster.kubeconfig.parent.glob("*.pid")}
+
+
+def is_alive(process: int) -> bool:
+    """A process whose end nobody has taken note of is not."""
+    status = Path(f"/proc/{process}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
+def make(cluster: Cluster, name: str) -> None:
+    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+
+
+def test_the_api_server_is_of_the_version_that_is_pinned(pair: tuple[Cluster, Cluster]) -> None:
+    pinned = re.search(r"k8s\.io/kubernetes (v\S+)", (ROOT / "tests/kube/go.mod").read_text())
+
+    told = json.loads(pair[0].kubectl("version", "--output", "json"))
+
+    assert pinned is not None
+    assert [told[side]["gitVersion"] for side in ("clientVersion", "serverVersion")] == [pinned[1]] * 2
+
+
+def test_two_clusters_know_nothing_of_each_other(pair: tuple[Cluster, Cluster], tmp_path: Path) -> None:
+    east, west = pair
+    make(east, "mine")
+
+    assert west.get("configmap", "mine") is None
+    assert len(processes_of(east) | processes_of(west)) == 2 * 5
+    # Nor does the administrator of one pass for anybody in the other.
+    server = west.kubectl("config", "view", "--output", "jsonpath={.clusters[0].cluster.server}")
+    with pytest.raises(KubeError, match=r"Unauthorized|must be logged in|certificate"):
+        east.kubectl("--server", server, "--insecure-skip-tls-verify", "get", "configmaps")
+
+
+def test_the_api_server_serves_the_admission_policies_that_isolation_needs(pair: tuple[Cluster, Cluster]) -> None:
+    served = pair[0].kubectl("api-resources", "--api-group=admissionregistration.k8s.io", "--output", "name")
+
+    assert {"validatingadmissionpolicies", "mutatingadmissionpolicies"} <= {line.split(".")[0] for line in served.split()}
+
+
+def test_starting_one_that_runs_changes_nothing(pair: tuple[Cluster, Cluster], folder: Path) -> None:
+    east, _ = pair
+    make(east, "kept")
+    before = processes_of(east)
+
+    assert started("east", folder=folder) == [east]
+
+    assert processes_of(east) == before
+    assert east.get("configmap", "kept") is not None
+
+
+def test_one_that_lost_a_process_begins_anew_and_the_rest_of_it_has_ended(pair: tuple[Cluster, Cluster], folder: Path) -> None:
+    _, west = pair
+    make(west, "lost")
+    before = processes_of(west)
+    os.kill(int((west.kubeconfig.parent / "etcd.pid").read_text().split()[0]), signal.SIGKILL)
+
+    (anew,) = started("west", folder=folder)
+
+    assert not any(is_alive(process) for process in before)
+    assert anew.get("configmap", "lost") is None
+
+
+def test_ending_all_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    folder = tmp_path / "kube"
+    with clusters("one", folder=folder) as (one,):
+        running = processes_of(one)
+        assert all(is_alive(process) for process in running)
+
+        deploy_kube("down", folder=folder)
+
+        assert not any(is_alive(process) for process in running)
+        assert not folder.exists()
+
+
+def test_without_go_it_says_what_to_do(checkout: Path) -> None:
+    """Without .venv it cannot install Go either."""
+    path = checkout / "path"
+    for name in ("bash", "dirname", "sed", "sha256sum", "cut", "flock"):
+        (path / name).symlink_to(shutil.which(name) or name)
+
+    with pytest.raises(KubeError, match=r"MISSING: Go.* Install Go 1\.26.*KUBEBUILDER_ASSETS"):
+        deploy_kube("build", root=checkout, settings={"PATH": str(path), "KUBEBUILDER_ASSETS": ""})
+
+
+def test_two_builds_at_once_build_each_program_once(checkout: Path) -> None:
+    """With a Go that only notes what it is asked for, and takes its time."""
+    go, noted = checkout / "path/go", checkout / "noted"
+    go.write_text(f'#!/bin/sh\n[ "$3" = build ] || exit 0\nshift 9\necho "$1" >>{noted}\nsleep 0.2\ntouch "$1"\nchmod +x "$1"\n')
+    go.chmod(0o755)
+    settings = {"PATH": f"{go.parent}:{os.environ['PATH']}", "KUBEBUILDER_ASSETS": "", "EGS_KUBE_CACHE": str(checkout / "cache")}
+
+    with ThreadPoolExecutor() as pool:
+        builds = [pool.submit(deploy_kube, "build", root=checkout, settings=settings) for _ in range(2)]
+    folders = {build.result().strip() for build in builds}
+
+    assert len(folders) == 1
+    assert sorted(Path(line).stem for line in noted.read_text().split()) == sorted(PROGRAMS)
+    assert sorted(file.name for file in Path(folders.pop()).iterdir()) == sorted(PROGRAMS)
+
+
+def test_programs_that_are_given_are_used_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for name in PROGRAMS:
+        (tmp_path / name).touch(mode=0o755)
+    settings = {"KUBEBUILDER_ASSETS": str(tmp_path)}
+
+    assert deploy_kube("build", settings=settings).strip() == str(tmp_path)
+
+    (tmp_path / "kwok").unlink()
+    with pytest.raises(KubeError, match="MISSING: kwok in the folder"):
+        deploy_kube("build", settings=settings)
