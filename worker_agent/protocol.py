@@ -32,6 +32,8 @@ RENEW_PATH = "/agent/v1/credential/renew"
 SYNC_PATH = "/agent/v1/sync"
 EVENTS_PATH = "/agent/v1/events"
 
+# On a node that was ordered: the id of its order, or else the name or id of its supply.
+ORDER_LABEL, SUPPLY_LABEL = "egs.io/order", "egs.io/supply"
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
@@ -206,7 +208,10 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us."""
+    """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us.
+
+    `order`, `supply`: its labels of these names (see below), which say what it was ordered for; empty where it has none.
+    """
 
     name: NodeName
     uid: Id
@@ -218,6 +223,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     zone: Word = ""
     rack: Word = ""
     nvlink_domain: Word = ""
+    order: Word = ""
+    supply: Word = ""
 
 
 class InventoryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="kind"):

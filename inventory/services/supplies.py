@@ -7,7 +7,7 @@ Lives here: what administrators say of supplies, and what becomes of an order. M
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypedDict
@@ -61,6 +61,20 @@ class NewOrder:
     gpr_name: str
     slice_id: UUID
     expected_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A node whose GPUs have just come. `kinds`: of supplies that it can be from; `order`, `supply`: what its labels say, unchecked."""
+
+    node: Node
+    kinds: tuple[SupplyKind, ...]
+    order: str
+    supply: str
+
+    def mismatch(self, order: SupplyOrder) -> tuple[bool, bool]:
+        """Least for what the labels name; equal for all others."""
+        return self.order != str(order.pk), self.supply not in {str(order.supply_id), order.supply.name}
 
 
 @transaction.atomic
@@ -149,13 +163,19 @@ def orders_give_up(*, now: datetime) -> None:
             _end(order, SupplyOrderState.FAILED, None, "Its node did not come in time.", now)
 
 
-def orders_fulfil(*, cluster: Cluster, nodes: Iterable[Node], kinds: Collection[SupplyKind], now: datetime) -> None:
-    """Nodes whose GPUs have just come: each fulfils one order, that for such a node that is expected first. The caller holds their rows."""
-    for node in nodes:
+def orders_fulfil(*, cluster: Cluster, arrivals: Iterable[Arrival], now: datetime) -> None:
+    """Each fulfils one order for such a node: that which it names, else one of the supply that it names, else that expected first.
+
+    The caller holds the rows of the nodes.
+    """
+    # Those that name one come first: else another might take it.
+    for arrival in sorted(arrivals, key=lambda each: (not each.order, not each.supply)):
+        node = arrival.node
         if SupplyOrder.objects.filter(node=node).exists():
             continue
         alike = {"shape": node.shape, "gpus_per_node": node.gpu_count, "gpu_memory_gib__lte": node.gpu_memory_gib}
-        for order in _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=kinds, **alike)):
+        fitting = _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=arrival.kinds, **alike))
+        for order in sorted(fitting, key=arrival.mismatch):
             # Another may have ended it since: then the next one.
             rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
             if rows.update(state=SupplyOrderState.ARRIVED, node=node, ended_at=now):

@@ -135,6 +135,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
                         rdma=True,
                         zone="eu-north-1a",
                         rack="rack-a1",
+                        order="9c1d2e3f-4a5b-4c6d-8e7f-0a1b2c3d4e5f",
+                        supply="spot",
                     ),
                 ),
             ),
@@ -163,6 +165,14 @@ def test_a_message_is_read_as_it_always_was_whatever_else_it_holds(name: str) ->
 def test_an_assignment_of_the_first_version_has_what_came_later_by_default() -> None:
     first = {key: value for key, value in fixture("sync_reply")["assignments"][0].items() if key not in ("run", "drain")}
     assert msgspec.convert(first, type=Assignment) == msgspec.structs.replace(ASSIGNMENT, run=1, drain=Drain())
+
+
+def test_a_node_of_the_first_version_was_ordered_by_nobody() -> None:
+    (first,) = fixture("events_request")["events"][1]["nodes"]
+    for later in ("nvlink_domain", "order", "supply"):
+        del first[later]
+    view = msgspec.convert(first, type=NodeView)
+    assert (view.nvlink_domain, view.order, view.supply) == ("", "", "")
 
 
 def test_the_digest_over_the_wire_is_the_digest_over_the_set() -> None:

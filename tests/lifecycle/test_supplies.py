@@ -64,6 +64,10 @@ def report(stage: Stage, *new: NodeView) -> None:
     stage.agent.inventory(*[view for view in old if view.name not in {each.name for each in new}], *new, at=stage.now)
 
 
+def fresh_order(order: SupplyOrder) -> SupplyOrder:
+    return SupplyOrder.objects.get(pk=order.pk)
+
+
 def promised(gpr: Gpr) -> Any:
     return Promise.objects.get(gpr=gpr).promised_start_at
 
@@ -321,6 +325,64 @@ def test_a_node_that_has_come_but_is_not_ready_yet_is_waited_for_as_before() -> 
     stage.after(60)
     report(stage, node_view("spot-1"))
     assert stage.tick().started == [gpr.pk]
+
+
+def two_orders(stage: Stage) -> tuple[SupplyOrder, SupplyOrder]:
+    """One of each of two supplies of the same nodes, that of the first expected first."""
+    supply(stage, name="spot", node_count=1)
+    supply(stage, name="on demand", node_count=1, lead_time_s=LEAD_S + 60)
+    for name in ("first", "second"):
+        stage.submit(ordering_slice(stage), name=name)
+    first, second = SupplyOrder.objects.order_by("expected_at")
+    assert (first.supply.name, second.supply.name) == ("spot", "on demand")
+    return first, second
+
+
+@pytest.mark.parametrize("label", ["order", "supply by name", "supply by id"])
+def test_a_node_whose_label_says_what_it_was_ordered_for_fulfils_just_that(label: str) -> None:
+    stage = busy_stage()
+    first, second = two_orders(stage)
+    said = {
+        "order": {"order": str(second.pk)},
+        "supply by name": {"supply": "on demand"},
+        "supply by id": {"supply": str(second.supply_id)},
+    }
+
+    report(stage, node_view("new", **said[label]))
+
+    assert (fresh_order(first).state, fresh_order(second).state) == (State.ORDERED, State.ARRIVED)
+    assert stage.tick().started == [second.gpr_id]
+
+
+def test_of_nodes_that_come_together_those_with_a_label_are_heard_first() -> None:
+    stage = busy_stage()
+    first, second = two_orders(stage)
+
+    report(stage, node_view("a"), node_view("b", supply="spot"), node_view("c", order=str(first.pk)))
+
+    nodes = {row.pk: row.node.name for row in SupplyOrder.objects.select_related("node") if row.node is not None}
+    assert nodes == {first.pk: "c", second.pk: "b"}
+
+
+@pytest.mark.parametrize("said", [{"order": "none of ours"}, {"supply": "none of ours"}, {"order": "ended"}], ids=str)
+def test_a_label_that_names_no_open_order_is_as_none(said: dict[str, str]) -> None:
+    stage = busy_stage()
+    first, second = two_orders(stage)
+    order_fail(order=second, actor=stage.admin, why="No stock.", now=stage.now)
+
+    report(stage, node_view("new", **{key: str(second.pk) if name == "ended" else name for key, name in said.items()}))
+
+    assert fresh_order(first).state == State.ARRIVED
+
+
+def test_a_label_makes_no_node_fit_that_was_not_ordered() -> None:
+    stage = busy_stage()
+    supply(stage)
+    stage.submit(ordering_slice(stage))
+
+    report(stage, node_view("small", gpus=2, order=str(SupplyOrder.objects.get().pk)))
+
+    assert states() == [State.ORDERED]
 
 
 def test_a_node_of_another_size_is_no_answer_to_the_order() -> None:
