@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -145,15 +145,16 @@ def orders_drop(*, orders: Iterable[SupplyOrder], now: datetime) -> None:
 
 
 @transaction.atomic
-def order_cancel(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
-    """By an administrator: nothing more is ordered from this supply for whom it was. Raises IllegalTransition when it is not open."""
-    _end_or_refuse(order, SupplyOrderState.CANCELED, actor, why, now)
+def order_cancel(*, order: SupplyOrder, refused_to: Iterable[Any], actor: User, why: str, now: datetime) -> None:
+    """By an administrator: nothing more is ordered from its supply for these GPRs. Raises IllegalTransition when it is not open."""
+    _end_or_raise(order, SupplyOrderState.CANCELED, actor, why, now)
+    order.refused_to.set(refused_to)
 
 
 @transaction.atomic
 def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
     """It will not come: nothing is ordered from this supply for a while. Raises IllegalTransition when it is not open."""
-    _end_or_refuse(order, SupplyOrderState.FAILED, actor, why, now)
+    _end_or_raise(order, SupplyOrderState.FAILED, actor, why, now)
 
 
 def orders_give_up(*, now: datetime) -> None:
@@ -189,7 +190,7 @@ def _open() -> QuerySet[SupplyOrder]:
     return rows.order_by("expected_at", "ordered_at", "pk")
 
 
-def _end_or_refuse(order: SupplyOrder, to: SupplyOrderState, actor: User, why: str, now: datetime) -> None:
+def _end_or_raise(order: SupplyOrder, to: SupplyOrderState, actor: User, why: str, now: datetime) -> None:
     if not _end(order, to, actor, why, now):
         order.refresh_from_db()
         raise IllegalTransition(f"This order is not open any more: it is {order.get_state_display().lower()}.", state=order.state)

@@ -16,12 +16,13 @@ from gpr.planner import engine
 from gpr.planner.plan import Cause, Plan
 from gpr.planner.snapshot import Snapshot
 from gpr.services.ending import gpr_release
+from gpr.services.ordering import order_refuse
 from gpr.services.requests import gpr_cancel, gpr_submit
 from gpr.supplies import REST
 from inventory.models import Node, Supply, SupplyKind, SupplyOrder, SupplyOrderState
 from inventory.services.clusters import cluster_set_enabled
 from inventory.services.maintenance import window_announce, window_draft
-from inventory.services.supplies import ORDER_LATE_MOST_S, order_cancel, order_fail, supply_change, supply_create
+from inventory.services.supplies import ORDER_LATE_MOST_S, order_fail, supply_change, supply_create
 from journal.models import Event
 from slices.models import Slice
 from slices.services import SlicePolicy, slice_set_policy
@@ -280,7 +281,7 @@ def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again() -> No
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
-    order_cancel(order=SupplyOrder.objects.get(), actor=stage.admin, why="Too dear.", now=stage.now)
+    order_refuse(order=SupplyOrder.objects.get(), actor=stage.admin, why="Too dear.", now=stage.now)
     stage.tick()
     stage.after(REST.total_seconds())
     stage.tick()
@@ -289,6 +290,22 @@ def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again() -> No
 
     stage.submit(ordering_slice(stage), name="another", duration_s=60)
     assert sorted(states()) == [State.CANCELED, State.ORDERED]
+
+
+def test_what_an_administrator_cancels_is_ordered_again_for_nobody_who_stood_on_it() -> None:
+    stage = busy_stage()
+    supply(stage)
+    on_it = [stage.submit(ordering_slice(stage), name=name, gpus_per_node=2) for name in ("first", "second")]
+    order = SupplyOrder.objects.get()
+    assert [Promise.objects.get(gpr=gpr).slot_nodes for gpr in on_it] == [[str(order.pk)]] * 2
+
+    order_refuse(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
+    stage.tick()
+    stage.after(REST.total_seconds())
+    stage.tick()
+
+    assert states() == [State.CANCELED]
+    assert {move.gpr for move in PromiseMove.objects.filter(cause=Cause.SUPPLY)} == set(on_it)
 
 
 def test_of_two_nodes_the_first_waits_for_the_second_and_nobody_else_starts_on_it() -> None:
@@ -342,7 +359,7 @@ def two_orders(stage: Stage) -> tuple[SupplyOrder, SupplyOrder]:
 def test_a_node_whose_label_says_what_it_was_ordered_for_fulfils_just_that(label: str) -> None:
     stage = busy_stage()
     first, second = two_orders(stage)
-    said = {
+    said: dict[str, dict[str, Any]] = {
         "order": {"order": str(second.pk)},
         "supply by name": {"supply": "on demand"},
         "supply by id": {"supply": str(second.supply_id)},
@@ -370,7 +387,8 @@ def test_a_label_that_names_no_open_order_is_as_none(said: dict[str, str]) -> No
     first, second = two_orders(stage)
     order_fail(order=second, actor=stage.admin, why="No stock.", now=stage.now)
 
-    report(stage, node_view("new", **{key: str(second.pk) if name == "ended" else name for key, name in said.items()}))
+    labels: dict[str, Any] = {key: str(second.pk) if name == "ended" else name for key, name in said.items()}
+    report(stage, node_view("new", **labels))
 
     assert fresh_order(first).state == State.ARRIVED
 
@@ -558,7 +576,7 @@ def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_nam
     def plan_late(snapshot: Snapshot) -> Plan:
         made = real(snapshot)
         if states() == [State.ORDERED]:
-            order_cancel(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
+            order_refuse(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
         return made
 
     monkeypatch.setattr("gpr.witness.plan", plan_late)

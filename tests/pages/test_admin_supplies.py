@@ -133,6 +133,15 @@ def test_an_order_is_ended_after_a_question_with_a_reason(act: str, verb: str, s
     assert "nodes that were to come did not come" in text(admin.get(f"/admin/queue/{gpr.pk}/"))
 
 
+def test_before_an_order_is_canceled_one_is_told_who_stands_on_it_and_that_none_of_them_gets_another(house: House, admin: Client) -> None:
+    _, order = ordered(house)
+
+    asked = text(admin.get(f"/admin/supplies/orders/{order.pk}/cancel/", headers=HTMX))
+
+    assert "walks of robots is planned elsewhere, and told why. From this supply nothing more is ordered for whoever stood on it." in asked
+    assert "disable the supply if nothing more is to come from it" in asked
+
+
 @pytest.mark.parametrize(("persona", "status"), [("owner", 404), ("teammate", 404), ("outsider", 404), ("admin", 200)])
 def test_the_pages_are_for_administrators(persona: str, status: int, house: House) -> None:
     client = signed_in(getattr(house.people, persona))
