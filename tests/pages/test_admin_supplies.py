@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -111,6 +112,18 @@ def test_the_list_of_orders_says_for_whom_and_when_and_by_it_one_gets_to_the_req
     assert f"/admin/queue/{gpr.pk}/" in listed
     assert "robots" in listed
     assert f"/admin/supplies/orders/{order.pk}/cancel/" in listed
+
+
+def test_the_list_of_orders_says_by_when_a_node_is_to_be_asked_for(house: House, admin: Client) -> None:
+    _, order = ordered(house)
+    assert "At once" in text(admin.get(PAGE))
+
+    later = order.ordered_at + timedelta(days=2)
+    SupplyOrder.objects.update(expected_at=later)
+    listed = text(admin.get(PAGE))
+
+    assert "At once" not in listed
+    assert f'datetime="{(later - timedelta(seconds=order.supply.lead_time_s)).isoformat()}"' in listed
 
 
 @pytest.mark.parametrize(
