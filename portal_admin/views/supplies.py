@@ -141,9 +141,10 @@ def _whom(gprs: Sequence[Gpr]) -> str:
     """Who is planned on it, as far as a sentence can hold."""
     if not gprs:
         return "Nobody is planned on it any more."
-    named = ", ".join(f"{gpr.name} of {gpr.slice.name}" for gpr in gprs[:NAMED])
-    more = f" and {plural(len(gprs) - NAMED, 'other')}" if len(gprs) > NAMED else ""
-    return f"{named}{more} {are(len(gprs))} planned elsewhere, and told why."
+    named = [f"{gpr.name} of {gpr.slice.name}" for gpr in gprs[:NAMED]]
+    named += [plural(len(gprs) - NAMED, "other")] if len(gprs) > NAMED else []
+    *first, last = named
+    return f"{', '.join(first)}{' and ' if first else ''}{last} {are(len(gprs))} planned anew, and told why."
 
 
 def _question(request: PageRequest, form: forms.Form, title: str, text: str, verb: str) -> Question:

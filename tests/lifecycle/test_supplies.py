@@ -26,8 +26,12 @@ from inventory.services.supplies import ORDER_LATE_MOST_S, order_fail, supply_ch
 from journal.models import Event
 from slices.models import Slice
 from slices.services import SlicePolicy, slice_set_policy
+from tests.agent.stage import FakeClock
 from tests.builders import SHAPE, make_slice, node_view, nodes_of, spec
 from tests.lifecycle.stage import EXIT, Stage, fresh
+from worker_agent.cluster.fleet import Fleet, Growth
+from worker_agent.cluster.simulated import SimulatedCluster
+from worker_agent.cluster.store import MemoryStore
 from worker_agent.protocol import GpuView, NodeView
 
 pytestmark = pytest.mark.django_db
@@ -585,6 +589,29 @@ def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_nam
 
     move = PromiseMove.objects.get(gpr=gpr)
     assert (move.cause, move.cause_id) == (Cause.SUPPLY, str(order.pk))
+
+
+def test_the_agent_is_told_of_what_is_ordered_and_a_simulated_cluster_delivers_it() -> None:
+    stage = busy_stage()
+    other = Stage(nodes=0)
+    supply(stage)
+    gpr = stage.submit(ordering_slice(stage))
+    growth = Growth(name="spot", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4, lead_time_s=300)
+    clock = FakeClock(wall=stage.now.timestamp())
+    cluster = SimulatedCluster(fleet=Fleet(name="sim", groups=(), supplies=(growth,)), store=MemoryStore(), clock=clock)
+
+    for _ in range(6):
+        cluster.provide(stage.agent.sync(at=stage.now).orders)
+        assert other.agent.sync(at=stage.now).orders == ()
+        report(stage, *(node.view for node in cluster.observe().values()))
+        started = stage.tick().started
+        stage.after(60)
+        clock.advance(60)
+
+    assert started == [gpr.pk]
+    order = SupplyOrder.objects.select_related("node").get()
+    assert (order.state, order.node.name if order.node else "") == (State.ARRIVED, "sim-spot-01")
+    assert stage.agent.sync(at=stage.now).orders == ()
 
 
 def test_in_a_cluster_that_is_disabled_nothing_is_ordered_and_what_is_ordered_is_waited_for() -> None:
