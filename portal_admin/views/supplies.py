@@ -12,11 +12,8 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import EgsError, InvalidInput
 from egs.pages import words
 from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE
-from egs.pages.toasts import done
 from egs.words import are, plural
 from gpr.models import Gpr
 from gpr.orders import gprs_on
@@ -24,11 +21,11 @@ from gpr.services.ordering import order_refuse
 from inventory.models import Supply
 from inventory.selectors import cluster_for, clusters_visible_to, supply_for, supply_order_for
 from inventory.services.supplies import SupplyChange, order_fail, supply_change, supply_create, terms
-from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm, add_errors
+from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
 from portal_admin.pages.supplies import SuppliesPage
-from portal_admin.views.asking import ask, sent
+from portal_admin.views.asking import decide, sent
 from portal_admin.views.showing import show
 
 RULES = (
@@ -153,20 +150,7 @@ def _question(request: PageRequest, form: forms.Form, title: str, text: str, ver
 
 
 def _decide(request: PageRequest, question: Question, do: Callable[..., str]) -> HttpResponse:
-    """Asked by GET; what was typed stays while it is refused."""
-    form = question.form
-    if not form.is_bound:
-        return ask(request, question)
-    if not form.is_valid():
-        return ask(request, question, status=UNPROCESSABLE)
-    try:
-        told = do(**form.cleaned_data)
-    except InvalidInput as error:
-        add_errors(form, error, {field: name for name, field in SPANS.items()})
-        return ask(request, question, status=UNPROCESSABLE)
-    except EgsError as error:
-        return ask(request, question.refused_by(error), status=error.status)
-    return done(request, told, back_url=reverse("admin-supplies"), topics=("gpus", "queue"))
+    return decide(request, question, do, topics=("gpus", "queue"), fields={field: name for name, field in SPANS.items()})
 
 
 def _in_seconds(given: dict[str, Any]) -> dict[str, Any]:
