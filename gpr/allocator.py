@@ -265,7 +265,7 @@ def _try_start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime, report: Tick
 
 @transaction.atomic
 def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
-    cluster = _starting_cluster(loaded.pools[slot.pool].cluster, now)
+    cluster = _starting_cluster(loaded.places.keys[slot.pool].cluster, now)
     enter_by_at = now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S)
     gpr_transition(
         gpr=gpr,

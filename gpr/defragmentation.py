@@ -147,7 +147,7 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
         gpus_per_node=wanted.gpus_per_node or 0,
         length_s=length_s(asked),
         # By moving boxes only what is there becomes free.
-        pools=pools_for(asked, clusters, {id_: key for id_, key in loaded.pools.items() if not key.supply}),
+        pools=pools_for(asked, clusters, {id_: key for id_, key in loaded.places.keys.items() if not key.supply}),
         earliest_start_s=int(wanted.starts_at.timestamp()),
         is_fixed=True,
     )
@@ -169,7 +169,7 @@ def _gprs(ids: Iterable[str]) -> dict[str, Gpr]:
 
 
 def _suggestion(proposal: Proposal, loaded: Loaded, gprs: dict[str, Gpr], names: dict[str, str]) -> Suggestion:
-    key = loaded.pools[proposal.slot.pool]
+    key = loaded.places.keys[proposal.slot.pool]
     return Suggestion(
         gpr=loaded.gprs.get(proposal.id),
         cluster=key.cluster,

@@ -69,7 +69,6 @@ class Loaded:
     """A snapshot and the way back from its ids to rows."""
 
     snapshot: Snapshot
-    pools: dict[str, PoolKey]
     gprs: dict[str, Gpr]
     promises: dict[str, Promise]
     cluster_ids: dict[str, UUID]
@@ -79,11 +78,11 @@ class Loaded:
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
         names = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}
-        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.pools), None, self.shares, self.places)
+        return _request(gpr, len(self.snapshot.queue), pools_for(gpr, names, self.places.keys), None, self.shares, self.places)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools than its own, as if none of them had a handicap."""
-        orders = tuple(id_ for id_ in pools if self.pools[id_].supply)
+        orders = tuple(id_ for id_ in pools if self.places.keys[id_].supply)
         return replace(candidate, pools=pools, orders=orders, handicaps=())
 
     def supply(self, supply_id: str) -> Supply:
@@ -133,7 +132,6 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     )
     return Loaded(
         snapshot=snapshot,
-        pools=keys,
         gprs={str(gpr.pk): gpr for gpr in waiting},
         promises=promises,
         cluster_ids={cluster.name: cluster.pk for cluster in clusters.values()},
@@ -204,12 +202,12 @@ def gprs_waiting() -> QuerySet[Gpr]:
     return waiting.order_by("turn_at", "pk")
 
 
-def pools_allowed(gpr: Gpr, pools: dict[str, PoolKey]) -> tuple[str, ...]:
+def pools_allowed(gpr: Gpr, pools: Mapping[str, PoolKey]) -> tuple[str, ...]:
     clusters = {c.name for c in gpr.clusters.all()} or {c.name for c in gpr.slice.clusters.all()}
     return pools_for(gpr, clusters, pools)
 
 
-def pools_for(gpr: Gpr, clusters: set[str], pools: dict[str, PoolKey]) -> tuple[str, ...]:
+def pools_for(gpr: Gpr, clusters: set[str], pools: Mapping[str, PoolKey]) -> tuple[str, ...]:
     """The pools in these clusters that suit the GPR, which need not be saved yet."""
     return tuple(id_ for id_, key in pools.items() if key.cluster in clusters and _suits(gpr, key))
 

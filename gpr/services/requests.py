@@ -186,7 +186,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
     """Where such a request could run, by the slice's clusters and policy."""
     names = {cluster.name for cluster in spec.clusters or spec.slice.clusters.all()}
-    return pools_for(_gpr_of(spec), names, loaded.pools)
+    return pools_for(_gpr_of(spec), names, loaded.places.keys)
 
 
 def refuse_what_cannot_be(request: Request, loaded: Loaded) -> None:
