@@ -1,4 +1,4 @@
-"""What `manage.py demo` shows: tenants, people, and two simulated clusters with real agents. Made once, found again afterwards."""
+"""What `manage.py demo` shows: tenants, people, two simulated clusters with real agents, and nodes to order. Made once, found again."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from django.db import connections, transaction
 from accounts.models import Scope, User
 from accounts.services import token_issue, user_create
 from egs.clock import db_now
-from inventory.models import Cluster
+from inventory.models import Cluster, Supply, SupplyKind
 from inventory.selectors import gpus_of_shape
 from inventory.services.clusters import cluster_create, join_token_issue
+from inventory.services.supplies import supply_create
 from slices.models import Project, Quota, Role, Slice
 from slices.quotas import QuotaChange, quota_create
-from slices.services import member_set, namespace_bind, project_create, slice_create
+from slices.services import SlicePolicy, member_set, namespace_bind, project_create, slice_create, slice_set_policy
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
@@ -47,6 +48,10 @@ QUOTAS: dict[str, QuotaChange] = {
     "language": {"guaranteed_gpus": 8},
     "agents": {"guaranteed_gpus": 8, "most_gpus": 16},
 }
+# GPUs that nobody has until one of this workspace asks for them: the agent of the cluster has them come, by its fleet file.
+SUPPLY_CLUSTER, SUPPLY_SLICE = "aurora", "vision"
+SUPPLY = {"name": "h200-pool", "kind": SupplyKind.NODE_POOL, "shape": "H200-141GB", "gpus_per_node": 8, "gpu_memory_gib": 141}
+SUPPLY |= {"node_count": 2, "lead_time_s": 60, "gain_s": 600}
 TOKEN_LIFE = timedelta(days=30)
 JOIN_LOOK_S = 0.2
 
@@ -63,6 +68,7 @@ def seed(*, now: datetime) -> DemoTokens:
     clusters = {name: _cluster(name, now) for name in FLEETS}
     for name, (project, cluster_names, members) in SLICES.items():
         _slice(name, project, [clusters[c] for c in cluster_names], members, now)
+    _supply(clusters[SUPPLY_CLUSTER], admin, now)
     return DemoTokens(
         admin=_token(admin, list(Scope), now),
         user=_token(_user("ada", is_admin=False, now=now), [Scope.READ, Scope.WRITE], now),
@@ -143,3 +149,10 @@ def _slice(name: str, project: str, clusters: list[Cluster], members: dict[str, 
         member_set(slice_=slice_, user=_user(member, is_admin=False, now=now), role=role, actor=None, now=now)
     for cluster in clusters:
         namespace_bind(slice_=slice_, cluster=cluster, name=name, actor=None, now=now)
+
+
+def _supply(cluster: Cluster, admin: User, now: datetime) -> None:
+    if Supply.objects.filter(cluster=cluster).exists():
+        return
+    supply_create(supply=Supply(cluster=cluster, **SUPPLY), actor=admin, now=now)
+    slice_set_policy(slice_=Slice.objects.get(name=SUPPLY_SLICE), policy=SlicePolicy(may_order=True), actor=admin, now=now)

@@ -268,7 +268,7 @@ def _try_start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime, report: Tick
 def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
     if gpr.version != loaded.asks[str(gpr.pk)].version:
         raise StaleState("It was changed since it was planned.")
-    cluster = _starting_cluster(loaded.pools[slot.pool].cluster, now)
+    cluster = _starting_cluster(loaded.places.keys[slot.pool].cluster, now)
     enter_by_at = now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S)
     gpr_transition(
         gpr=gpr,

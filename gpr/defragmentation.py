@@ -165,7 +165,7 @@ def _told(found: Sequence[Proposal], loaded: Loaded) -> list[Suggestion]:
 
 
 def _suggestion(proposal: Proposal, loaded: Loaded, gprs: dict[str, Gpr], names: dict[str, str]) -> Suggestion:
-    key = loaded.pools[proposal.slot.pool]
+    key = loaded.places.keys[proposal.slot.pool]
     return Suggestion(
         gpr=gprs.get(proposal.id),
         cluster=key.cluster,

@@ -154,7 +154,7 @@ def _elsewhere(spec: GprSpec, candidate: Request, loaded: Loaded, found: Sequenc
     now_s, soonest_s = loaded.snapshot.now_s, min((offer.start_s for offer in found), default=0)
     if spec.is_booking or soonest_s <= now_s:
         return []
-    memory_gib = max([loaded.pools[offer.pool].gpu_memory_gib for offer in found] + [spec.min_gpu_memory_gib or 0])
+    memory_gib = max([loaded.places.keys[offer.pool].gpu_memory_gib for offer in found] + [spec.min_gpu_memory_gib or 0])
     anywhere = replace(spec, shape="", min_gpu_memory_gib=memory_gib, node_type="", clusters=())
     pools = tuple(id_ for id_ in pools_of_spec(anywhere, loaded) if id_ not in candidate.pools)
     return [offer for offer in _best_of_each(offers(loaded.snapshot, loaded.elsewhere(candidate, pools))) if offer.start_s < soonest_s]
@@ -178,7 +178,7 @@ def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alter
     return Estimate(
         cluster=offer.cluster,
         shape=offer.shape,
-        node_type=loaded.pools[offer.pool].node_type,
+        node_type=loaded.places.keys[offer.pool].node_type,
         supply=RECLAIM if offer.evictions else ORDER if offer.supply else NODES,
         order=Order.of(offer, loaded),
         borrows=offer.borrows,

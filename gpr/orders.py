@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from gpr.models import Gpr, Promise
+from gpr.models import Gpr, GprState, Promise
 from gpr.planner.plan import Plan
 from gpr.planner.snapshot import Slot
 from gpr.rows import gprs_by_id
 from gpr.snapshot import Loaded, at
-from gpr.supplies import POOL_PREFIX
+from gpr.supplies import POOL_PREFIX, pool_id
 from inventory.models import SupplyOrder, SupplyOrderState
 from inventory.services.supplies import NewOrder, orders_drop, orders_place
 
@@ -45,3 +45,11 @@ def orders_under(promise: Promise | None) -> list[SupplyOrder]:
         return []
     rows = SupplyOrder.objects.filter(pk__in=promise.slot_nodes, state=SupplyOrderState.ORDERED).select_related("supply")
     return list(rows.order_by("supply__name", "expected_at", "pk"))
+
+
+def gprs_on(order: SupplyOrder) -> list[Gpr]:
+    """Who waits and is to start on its node, and for whom it was made if that waits."""
+    rows = Promise.objects.filter(gpr__state=GprState.QUEUED, slot_pool=pool_id(order.supply_id)).select_related("gpr__slice")
+    standing = [promise.gpr for promise in rows.order_by("slot_start_at", "pk") if str(order.pk) in promise.slot_nodes]
+    first = Gpr.objects.filter(pk=order.gpr_id, state=GprState.QUEUED).exclude(pk__in=[gpr.pk for gpr in standing])
+    return [*first.select_related("slice"), *standing]

@@ -89,7 +89,6 @@ class Loaded:
     """A snapshot and the way back from its ids to rows."""
 
     snapshot: Snapshot
-    pools: Mapping[str, PoolKey]
     asks: Mapping[str, Ask]
     promises: Mapping[str, Stood]
     cluster_ids: dict[str, UUID]
@@ -104,7 +103,7 @@ class Loaded:
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools than its own, as if none of them had a handicap."""
-        orders = tuple(id_ for id_ in pools if self.pools[id_].supply)
+        orders = tuple(id_ for id_ in pools if self.places.keys[id_].supply)
         return replace(candidate, pools=pools, orders=orders, handicaps=())
 
     def supply(self, supply_id: str) -> Supply:
@@ -152,7 +151,6 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     )
     return Loaded(
         snapshot=snapshot,
-        pools=keys,
         asks={str(ask.pk): ask for ask in asks},
         promises=promises,
         cluster_ids={name: pk for pk, name in names.items()},

@@ -37,7 +37,7 @@ class SupplyBooks:
     """As of one moment. `node_of`: by the id of an order whose node is there, that node's; `there`: these nodes by supply.
 
     `kept`: by node, the pool of the supply that it came from, while slots stand there on nodes that are still to come. `due`: by order or
-    by node that has come but was never ready, how long it is closed. `refused`: (GPR, supply) for which an administrator canceled an order.
+    by node that has come but was never ready, how long it is closed. `refused`: (GPR, supply) of whom an administrator canceled an order.
     """
 
     supplies: tuple[Supply, ...] = ()
@@ -76,7 +76,7 @@ def supplies_load(promises: Iterable[Stood], *, now: datetime, now_s: int, grace
     due = {str(order.pk): _due(order, now_s, grace_s) for order in open_orders}
     # Of those that have come: never used, so that what is not ready yet has not been ready before.
     due |= {str(order.node_id): _due(order, now_s, grace_s) for order in orders if order.node is not None and order.node.epoch == 0}
-    refused = SupplyOrder.objects.filter(state=SupplyOrderState.CANCELED, ended_by__isnull=False, gpr__state=GprState.QUEUED)
+    refused = SupplyOrder.objects.filter(refused_to__state=GprState.QUEUED)
     return SupplyBooks(
         supplies=supplies,
         open_orders=open_orders,
@@ -84,7 +84,7 @@ def supplies_load(promises: Iterable[Stood], *, now: datetime, now_s: int, grace
         there={s.pk: frozenset(o.node_id for o in orders if o.node_id is not None and o.supply_id == s.pk) for s in supplies},
         kept=_kept(promises, orders, node_of),
         due=due,
-        refused=frozenset(refused.values_list("gpr", "supply")),
+        refused=frozenset(refused.values_list("refused_to", "supply")),
     )
 
 

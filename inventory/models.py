@@ -255,6 +255,9 @@ class SupplyOrder(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: EGS itself."
     )
     why = models.CharField(max_length=200, blank=True)
+    refused_to = models.ManyToManyField(
+        "gpr.Gpr", related_name="+", blank=True, help_text="Who stood on it when an administrator canceled it: it is made for them no more."
+    )
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-ordered_at", "id"]

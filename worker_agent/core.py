@@ -184,6 +184,7 @@ class Core:
             elif is_durable:
                 self._entering.advance(assignment, progress)
         self._run_boxes()
+        self._order_nodes()
         self._publish(self._memory.save())
         self._prune()
         views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))
@@ -243,6 +244,12 @@ class Core:
                 self._entering.open(box)
         for box in boxes:
             self._entering.serve(box)
+
+    def _order_nodes(self) -> None:
+        """As with entries nothing is begun without a hub, and nothing that was begun is taken back."""
+        if not self.link.entry_block():
+            now_s = self._time.earliest()
+            self._hands.provide([order for order in self.link.orders if order.order_by_s <= now_s])
 
     # -- what is told --------------------------------------------------------------------------------------------------
 

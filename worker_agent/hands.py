@@ -23,7 +23,7 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.fences import own_record
 from worker_agent.link import Note
-from worker_agent.protocol import Assignment, Outcome, Phase, StepEvent
+from worker_agent.protocol import Assignment, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
 
@@ -107,6 +107,12 @@ class Hands:
             self._cluster.serve(box)
         except ClusterError as error:
             self._note("serve_failed", {"gpr": box[0].gpr_id, "error": str(error)})
+
+    def provide(self, orders: list[NodeOrder]) -> None:
+        try:
+            self._cluster.provide(orders)
+        except ClusterError as error:
+            self._note("provide_failed", {"orders": len(orders), "error": str(error)})
 
     def step(self, assignment: Assignment, progress: Progress, step: str) -> StepStatus:
         """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""

@@ -18,6 +18,7 @@ from worker_agent.protocol import (
     CLOCK_OFFSET_WARN_S,
     Assignment,
     Desired,
+    NodeOrder,
     Observed,
     Phase,
     SyncReply,
@@ -46,6 +47,7 @@ class Link:
         self.session_epoch = 0
         self.is_rewound = False
         self.is_locked = False  # the hub saw two use our credential
+        self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
         self._last_got_mono = float("-inf")
@@ -113,6 +115,7 @@ class Link:
         if self._state.hub_id not in ("", reply.hub_id):
             self._note("hub_changed", {"known": self._state.hub_id, "got": reply.hub_id})
         self._renew_lease(sent, reply)
+        self.orders = reply.orders
         state = self._state
         state.hub_id, state.generation, state.digest = reply.hub_id, reply.generation, reply.digest
         if reply.assignments is not None:

@@ -32,6 +32,8 @@ RENEW_PATH = "/agent/v1/credential/renew"
 SYNC_PATH = "/agent/v1/sync"
 EVENTS_PATH = "/agent/v1/events"
 
+# On a node that was ordered: the id of its order, or else the name or id of its supply.
+ORDER_LABEL, SUPPLY_LABEL = "egs.io/order", "egs.io/supply"
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
@@ -164,11 +166,28 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     run: int = 1  # how often the GPR was started, this time included: with `gpr_id` it names the box
 
 
+class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that the cluster shall get: asked for by `order_by_s`, not before it, and there by `expected_s`.
+
+    It joins with ORDER_LABEL; once the hub has seen it, or has done without it, it is no order any more. `supply` is a name.
+    """
+
+    id: str
+    supply: str
+    kind: str
+    shape: str
+    gpus_per_node: int
+    gpu_memory_gib: int
+    order_by_s: float
+    expected_s: float
+
+
 class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     """The whole desired set, or `assignments` None when its digest is the one that the agent has.
 
     `received_s` and `sent_s` are the hub's clock when the request came and the answer left: with the agent's own two
-    times they give the offset of the clocks however long the request was held.
+    times they give the offset of the clocks however long the request was held. `orders`: all that are open, in every
+    answer, and no part of the set: a change of them ends no wait, and comes with the next answer.
     """
 
     hub_id: str
@@ -180,6 +199,7 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     digest: str
     assignments: tuple[Assignment, ...] | None
+    orders: tuple[NodeOrder, ...] = ()
 
 
 class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field="kind"):
@@ -206,7 +226,10 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us."""
+    """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us.
+
+    `order`, `supply`: its labels of these names (see below), which say what it was ordered for; empty where it has none.
+    """
 
     name: NodeName
     uid: Id
@@ -218,6 +241,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     zone: Word = ""
     rack: Word = ""
     nvlink_domain: Word = ""
+    order: Word = ""
+    supply: Word = ""
 
 
 class InventoryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="kind"):

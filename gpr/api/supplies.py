@@ -26,6 +26,7 @@ from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 from gpr.api.filters import SupplyFilter, SupplyOrderFilter
 from gpr.api.inputs import WHY_MAX_CHARS, Duration
+from gpr.services.ordering import order_refuse
 from inventory.models import (
     SUPPLY_GPUS_MAX,
     SUPPLY_NODES_MAX,
@@ -38,7 +39,6 @@ from inventory.services.supplies import (
     MEMORY_MAX_GIB,
     ORDER_WHY_MAX_CHARS,
     SupplyChange,
-    order_cancel,
     order_fail,
     supply_change,
     supply_create,
@@ -187,13 +187,13 @@ class SupplyOrderViewSet(mixins.ListModelMixin, ForAdmins):
     @extend_schema(request=OrderEnd, responses={200: SupplyOrderSerializer})
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: str) -> Response:
-        """For whom it was starts elsewhere, and nothing more is ordered for it from this supply."""
-        return self._end(pk, order_cancel)
+        """Who stands on it starts elsewhere, and nothing more is ordered from this supply for any of them; for others it may be."""
+        return self._end(pk, order_refuse)
 
     @extend_schema(request=OrderEnd, responses={200: SupplyOrderSerializer})
     @action(detail=True, methods=["post"])
     def fail(self, request: Request, pk: str) -> Response:
-        """It will not come: for whom it was starts elsewhere, and the supply is left alone for a quarter of an hour."""
+        """It will not come: who stands on it starts elsewhere, and the supply is left alone for a quarter of an hour."""
         return self._end(pk, order_fail)
 
     def _end(self, pk: str, end: Callable[..., None]) -> Response:

@@ -39,6 +39,7 @@ class Cause(StrEnum):
     ADMIN = "admin"  # an administrator moved it, or another before it
     PRIORITY = "priority"  # by the policy one of a much higher priority may move it
     SUPPLY = "supply"  # the nodes that were to come did not come
+    TOPOLOGY = "topology"  # nodes of its slot are no longer in the one rack or NVLink domain that it needs
 
 
 class EvictionKind(StrEnum):

@@ -94,8 +94,9 @@ def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | N
             return _cause_of_loss(board, pool), node_id
         if not 0 < (request.gpus_per_node or board.ground.rooms[node]) <= board.ground.rooms[node]:
             return changed
-    is_far = not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within])
-    return changed if is_far or slot.start_s < request.earliest_start_s else None
+    if not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within]):
+        return Cause.TOPOLOGY, ""  # whoever edits what it needs takes its slot away
+    return changed if slot.start_s < request.earliest_start_s else None
 
 
 def _cause_of_loss(board: Board, pool: int | None) -> Cause:

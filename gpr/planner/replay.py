@@ -22,7 +22,7 @@ from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
 from gpr.planner.moves import Lifted
 from gpr.planner.pace import Pace
-from gpr.planner.plan import Cause, Eviction
+from gpr.planner.plan import Cause, Eviction, victims_of
 from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from gpr.planner.waiting import Waiting, turn_of
 
@@ -340,12 +340,11 @@ class _Simulation:
                 self._send_back(id_, now_s)
                 self._submit(self._jobs[id_], now_s)
 
-    def _give_notice(self, evictions: Iterable[Eviction]) -> None:
-        for eviction in evictions:
-            self._evictions.append(eviction)
-            for victim in eviction.victims:
-                self._leaves_s[victim.id] = victim.frees_s
-                heapq.heappush(self._ends, (victim.frees_s, victim.id))
+    def _give_notice(self, evictions: list[Eviction]) -> None:
+        self._evictions += evictions
+        for victim in victims_of(evictions):
+            self._leaves_s[victim.id] = victim.frees_s
+            heapq.heappush(self._ends, (victim.frees_s, victim.id))
 
     def _refuse(self, ids: Iterable[str]) -> None:
         for id_ in ids:

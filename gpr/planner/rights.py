@@ -157,10 +157,15 @@ class Rights:
             self._rank(key, share, share.rank if fits else Rank.BORROWS, 0)
 
     def _fitting(self, key: tuple[str, str], shares: list[_Share]) -> Iterator[tuple[_Share, bool]]:
+        """In order, beside those before it that fit: of each other slice the largest, since it runs one at a time."""
         room = self._guaranteed.get(key, 0)
+        largest: dict[str, int] = defaultdict(int)
         for share in sorted(shares, key=lambda share: share.order):
-            fits = share.gpus <= room
-            room -= share.gpus if fits else 0
+            own = largest[share.slice]
+            fits = share.gpus <= room + own
+            if fits and share.gpus > own:
+                room -= share.gpus - own
+                largest[share.slice] = share.gpus
             yield share, fits
 
     def _fill_waiting(self, key: tuple[str, str], shares: list[_Share], held: list[_Share]) -> None:

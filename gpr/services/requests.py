@@ -104,6 +104,8 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         changes |= no_place(gpr)  # an administrator put there what it was before
     gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons, "allowed_shapes": spec.slice.shapes})
     gpr.clusters.set(spec.clusters)
+    if changes.get("within"):
+        Promise.objects.filter(gpr=gpr).update(slot_nodes=[])  # else it would look as if the nodes had moved
     event_record(
         kind="gpr.edited",
         message=f"{gpr.name} was changed: {_ask(spec)}.",

@@ -13,7 +13,7 @@ from accounts.models import User
 from egs.errors import Conflict, InvalidInput
 from egs.words import are, plural
 from inventory.models import Cluster, Gpu, Node, SupplyKind
-from inventory.services.supplies import orders_fulfil
+from inventory.services.supplies import Arrival, orders_fulfil
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -52,8 +52,7 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
     had: dict[UUID, set[str]] = defaultdict(set)
     for node_id, uuid in Gpu.objects.filter(node__in=empty).values_list("node", "uuid") if empty else ():
         had[node_id].add(uuid)
-    new: list[Node] = []
-    attached: list[Node] = []
+    arrivals: list[Arrival] = []
     for view in nodes:
         old = known.get(view.uid)
         before = (old.is_ready, old.gone_at) if old else None
@@ -62,15 +61,15 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
         _gpus_apply(node, view.gpus, now)
         # Its GPUs and labels may come in several reports: until it is used it may still become what was ordered.
         is_new = old is None or node.pk in empty or (node.epoch == 0 and kind != (node.shape, node.gpu_count))
+        # GPUs that only come back were not ordered; a node may be there before its GPUs are.
         if view.gpus and is_new and had[node.pk].isdisjoint(gpu.uuid for gpu in view.gpus):
-            (attached if had[node.pk] else new).append(node)
+            kinds = (SupplyKind.ATTACH,) if had[node.pk] else tuple(SupplyKind)
+            arrivals.append(Arrival(node, kinds, view.order, view.supply))
         if before != (node.is_ready, None):
             _tell_node(cluster, node, is_new=before is None, now=now)
         elif old is not None:
             _tell_gpus(node, had=healthy[node.pk], has=sum(gpu.healthy for gpu in view.gpus), now=now)
-    # GPUs that only come back were not ordered; a node may be there before its GPUs are.
-    orders_fulfil(cluster=cluster, nodes=new, kinds=list(SupplyKind), now=now)
-    orders_fulfil(cluster=cluster, nodes=attached, kinds=[SupplyKind.ATTACH], now=now)
+    orders_fulfil(cluster=cluster, arrivals=arrivals, now=now)
     hint(TICK)
 
 

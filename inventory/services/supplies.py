@@ -7,10 +7,10 @@ Lives here: what administrators say of supplies, and what becomes of an order. M
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -61,6 +61,20 @@ class NewOrder:
     gpr_name: str
     slice_id: UUID
     expected_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A node whose GPUs have just come. `kinds`: of supplies that it can be from; `order`, `supply`: what its labels say, unchecked."""
+
+    node: Node
+    kinds: tuple[SupplyKind, ...]
+    order: str
+    supply: str
+
+    def mismatch(self, order: SupplyOrder) -> tuple[bool, bool]:
+        """Least for what the labels name; equal for all others."""
+        return self.order != str(order.pk), self.supply not in {str(order.supply_id), order.supply.name}
 
 
 @transaction.atomic
@@ -131,15 +145,16 @@ def orders_drop(*, orders: Iterable[SupplyOrder], now: datetime) -> None:
 
 
 @transaction.atomic
-def order_cancel(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
-    """By an administrator: nothing more is ordered from this supply for whom it was. Raises IllegalTransition when it is not open."""
-    _end_or_refuse(order, SupplyOrderState.CANCELED, actor, why, now)
+def order_cancel(*, order: SupplyOrder, refused_to: Iterable[Any], actor: User, why: str, now: datetime) -> None:
+    """By an administrator: nothing more is ordered from its supply for these GPRs. Raises IllegalTransition when it is not open."""
+    _end_or_raise(order, SupplyOrderState.CANCELED, actor, why, now)
+    order.refused_to.set(refused_to)
 
 
 @transaction.atomic
 def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
     """It will not come: nothing is ordered from this supply for a while. Raises IllegalTransition when it is not open."""
-    _end_or_refuse(order, SupplyOrderState.FAILED, actor, why, now)
+    _end_or_raise(order, SupplyOrderState.FAILED, actor, why, now)
 
 
 def orders_give_up(*, now: datetime) -> None:
@@ -149,13 +164,19 @@ def orders_give_up(*, now: datetime) -> None:
             _end(order, SupplyOrderState.FAILED, None, "Its node did not come in time.", now)
 
 
-def orders_fulfil(*, cluster: Cluster, nodes: Iterable[Node], kinds: Collection[SupplyKind], now: datetime) -> None:
-    """Nodes whose GPUs have just come: each fulfils one order, that for such a node that is expected first. The caller holds their rows."""
-    for node in nodes:
+def orders_fulfil(*, cluster: Cluster, arrivals: Iterable[Arrival], now: datetime) -> None:
+    """Each fulfils one order for such a node: that which it names, else one of the supply that it names, else that expected first.
+
+    The caller holds the rows of the nodes.
+    """
+    # Those that name one come first: else another might take it.
+    for arrival in sorted(arrivals, key=lambda each: (not each.order, not each.supply)):
+        node = arrival.node
         if SupplyOrder.objects.filter(node=node).exists():
             continue
         alike = {"shape": node.shape, "gpus_per_node": node.gpu_count, "gpu_memory_gib__lte": node.gpu_memory_gib}
-        for order in _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=kinds, **alike)):
+        fitting = _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=arrival.kinds, **alike))
+        for order in sorted(fitting, key=arrival.mismatch):
             # Another may have ended it since: then the next one.
             rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
             if rows.update(state=SupplyOrderState.ARRIVED, node=node, ended_at=now):
@@ -169,7 +190,7 @@ def _open() -> QuerySet[SupplyOrder]:
     return rows.order_by("expected_at", "ordered_at", "pk")
 
 
-def _end_or_refuse(order: SupplyOrder, to: SupplyOrderState, actor: User, why: str, now: datetime) -> None:
+def _end_or_raise(order: SupplyOrder, to: SupplyOrderState, actor: User, why: str, now: datetime) -> None:
     if not _end(order, to, actor, why, now):
         order.refresh_from_db()
         raise IllegalTransition(f"This order is not open any more: it is {order.get_state_display().lower()}.", state=order.state)

@@ -8,13 +8,13 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Prefetch
 
-from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu
+from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.reservations import is_news, reservation_observe, reservations_told
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
-from worker_agent.protocol import LEASE_TTL_S, Assignment, Observed, SyncReply, SyncRequest, set_digest
+from worker_agent.protocol import LEASE_TTL_S, Assignment, NodeOrder, Observed, SyncReply, SyncRequest, set_digest
 
 
 @transaction.atomic
@@ -52,6 +52,7 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         count=len(assignments),
         digest=digest,
         assignments=None if digest == message.have_digest and generation == message.known_generation else assignments,
+        orders=orders_told(cluster_id=agent.cluster.pk),
     )
 
 
@@ -64,6 +65,26 @@ def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
     rows = reservations_told(cluster_id).select_related("gpr", "slice", "node").prefetch_related(gpus).order_by("pk")
     return tuple(_assignment(row) for row in rows)
+
+
+def orders_told(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
+    """The nodes that the cluster shall get, the first expected first."""
+    rows = SupplyOrder.objects.filter(supply__cluster=cluster_id, state=SupplyOrderState.ORDERED).select_related("supply")
+    return tuple(order_told(row) for row in rows.order_by("expected_at", "pk"))
+
+
+def order_told(row: SupplyOrder) -> NodeOrder:
+    supply = row.supply
+    return NodeOrder(
+        id=str(row.pk),
+        supply=supply.name,
+        kind=supply.kind,
+        shape=supply.shape,
+        gpus_per_node=supply.gpus_per_node,
+        gpu_memory_gib=supply.gpu_memory_gib,
+        order_by_s=row.order_by_at.timestamp(),
+        expected_s=row.expected_at.timestamp(),
+    )
 
 
 def hub_id() -> str:

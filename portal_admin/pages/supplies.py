@@ -76,6 +76,7 @@ class OrderRow:
     node: str
     why: str
     ordered_at: datetime
+    ask_by_at: datetime | None  # None: at once, or not any more
     expected_at: datetime
     cancel_url: str  # empty: not open any more
     fail_url: str
@@ -83,6 +84,10 @@ class OrderRow:
     @property
     def glyph(self) -> str:
         return STATE_GLYPHS[self.state][0]
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.cancel_url)
 
     @property
     def css(self) -> str:
@@ -102,6 +107,7 @@ class OrderRow:
             node=order.node.name if order.node is not None else "",
             why=order.why,
             ordered_at=order.ordered_at,
+            ask_by_at=order.order_by_at if is_open and order.order_by_at > order.ordered_at else None,
             expected_at=order.expected_at,
             cancel_url=reverse("admin-supply-order-cancel", args=[order.pk]) if is_open else "",
             fail_url=reverse("admin-supply-order-fail", args=[order.pk]) if is_open else "",

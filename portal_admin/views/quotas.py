@@ -12,16 +12,13 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import EgsError, InvalidInput, NotFound
 from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE
-from egs.pages.toasts import done
 from gpr.quotas import standings
-from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm, add_errors
+from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
 from portal_admin.pages.quotas import QuotasPage
-from portal_admin.views.asking import ask, sent
+from portal_admin.views.asking import decide, sent
 from portal_admin.views.showing import show
 from slices.models import Project, Quota, Slice
 from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete, terms, whose
@@ -43,8 +40,8 @@ def quotas(request: PageRequest) -> HttpResponse:
 @admin_only
 @needs_write
 def create(request: PageRequest) -> HttpResponse:
-    def make(owner: Project | Slice, shape: str, why: str, **change: Unpack[QuotaChange]) -> Quota:
-        return quota_create(owner=owner, shape=shape, change=change, actor=request.user, now=request.now, why=why)
+    def make(owner: Project | Slice, shape: str, why: str, **change: Unpack[QuotaChange]) -> str:
+        return _told(quota_create(owner=owner, shape=shape, change=change, actor=request.user, now=request.now, why=why))
 
     form = QuotaForm(sent(request))
     url = reverse("admin-quota-create")
@@ -57,8 +54,8 @@ def create(request: PageRequest) -> HttpResponse:
 def change(request: PageRequest, pk: UUID) -> HttpResponse:
     quota = quota_for(request.user, pk)
 
-    def alter(why: str, **change: Unpack[QuotaChange]) -> Quota:
-        return quota_change(quota=quota, change=change, actor=request.user, now=request.now, why=why)
+    def alter(why: str, **change: Unpack[QuotaChange]) -> str:
+        return _told(quota_change(quota=quota, change=change, actor=request.user, now=request.now, why=why))
 
     form = QuotaTermsForm(sent(request), initial={"guaranteed_gpus": quota.guaranteed_gpus, "most_gpus": quota.most_gpus})
     title, url = f"Change the quota of {quota.shape} for {whose(quota)}?", reverse("admin-quota", args=[pk])
@@ -71,8 +68,9 @@ def change(request: PageRequest, pk: UUID) -> HttpResponse:
 def delete(request: PageRequest, pk: UUID) -> HttpResponse:
     quota = quota_for(request.user, pk)
 
-    def remove(why: str) -> None:
+    def remove(why: str) -> str:
         quota_delete(quota=quota, actor=request.user, now=request.now, why=why)
+        return "The quota is deleted"
 
     title, url = f"Delete the quota of {quota.shape} for {whose(quota)}?", reverse("admin-quota-delete", args=[pk])
     text = "Then nothing is guaranteed to it, and no limit of its own holds. What it holds, it keeps until its time is over."
@@ -85,28 +83,11 @@ def _question(request: PageRequest, form: forms.Form, title: str, text: str, ver
     return Question(title, text, verb, url, back_url=reverse("admin-quotas"), form=form, shell=shell, is_plain=True)
 
 
-def _decide(request: PageRequest, question: Question, do: Callable[..., Quota | None]) -> HttpResponse:
-    """Asked by GET; what was typed stays while it is refused."""
-    form = question.form
-    if not form.is_bound:
-        return ask(request, question)
-    if not form.is_valid():
-        return ask(request, question, status=UNPROCESSABLE)
-    try:
-        quota = do(**form.cleaned_data)
-    except NotFound:
-        raise
-    except InvalidInput as error:
-        add_errors(form, error)
-        return ask(request, question, status=UNPROCESSABLE)
-    except EgsError as error:
-        return ask(request, question.refused_by(error), status=error.status)
-    return done(request, _told(quota), back_url=reverse("admin-quotas"), topics=("queue",))
+def _decide(request: PageRequest, question: Question, do: Callable[..., str]) -> HttpResponse:
+    return decide(request, question, do, topics=("queue",))
 
 
-def _told(quota: Quota | None) -> str:
+def _told(quota: Quota) -> str:
     """With what follows when more is held than is allowed now."""
-    if quota is None:
-        return "The quota is deleted"
     (standing,) = standings([quota])
     return f"{quota}: {terms(quota)}. {standing.note}".strip()

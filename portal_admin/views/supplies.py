@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -12,25 +12,27 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import EgsError, InvalidInput
 from egs.pages import words
 from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE
-from egs.pages.toasts import done
+from egs.words import are, plural
+from gpr.models import Gpr
+from gpr.orders import gprs_on
+from gpr.services.ordering import order_refuse
 from inventory.models import Supply
 from inventory.selectors import cluster_for, clusters_visible_to, supply_for, supply_order_for
-from inventory.services.supplies import SupplyChange, order_cancel, order_fail, supply_change, supply_create, terms
-from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm, add_errors
+from inventory.services.supplies import SupplyChange, order_fail, supply_change, supply_create, terms
+from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Question
 from portal_admin.pages.supplies import SuppliesPage
-from portal_admin.views.asking import ask, sent
+from portal_admin.views.asking import decide, sent
 from portal_admin.views.showing import show
 
 RULES = (
     "Nodes are ordered for requests of workspaces that may order, where they start sooner by the gain at least. "
     "EGS keeps the list of orders; whoever makes the nodes come reads it by the API."
 )
+NAMED = 3
 SPANS = {"lead_time": "lead_time_s", "gain": "gain_s"}  # fields of forms, and what services call them
 
 
@@ -90,15 +92,18 @@ def disable(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 @needs_write
 def cancel_order(request: PageRequest, pk: UUID) -> HttpResponse:
-    text = "Whoever was to start on it is planned elsewhere, and told why. From this supply nothing more is ordered for it."
-    return _end_order(request, pk, ("cancel", "Cancel {}?", "Cancel order", text, "The order is canceled"), order_cancel)
+    text = (
+        "From this supply nothing more is ordered for whoever stood on it. "
+        "For others it may be: disable the supply if nothing more is to come from it."
+    )
+    return _end_order(request, pk, ("cancel", "Cancel {}?", "Cancel order", text, "The order is canceled"), order_refuse)
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
 @needs_write
 def fail_order(request: PageRequest, pk: UUID) -> HttpResponse:
-    text = "Whoever was to start on it is planned elsewhere, and told why. Nothing is ordered from the supply for the next 15 min."
+    text = "Nothing is ordered from the supply for the next 15 min; then it may be again, for anybody."
     return _end_order(request, pk, ("fail", "Mark {} as failed?", "Mark as failed", text, "The order is marked as failed"), order_fail)
 
 
@@ -124,9 +129,19 @@ def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, s
         return told
 
     title = title.format(f"the order of a node from {order.supply.name} for {order.gpr.name}")
-    question = _question(request, ReasonForm(sent(request)), title, text, verb)
+    question = _question(request, ReasonForm(sent(request)), title, f"{_whom(gprs_on(order))} {text}", verb)
     url = reverse(f"admin-supply-order-{act}", args=[pk])
     return _decide(request, replace(question, url=url, is_plain=False, keep="Keep the order"), end)
+
+
+def _whom(gprs: Sequence[Gpr]) -> str:
+    """Who is planned on it, as far as a sentence can hold."""
+    if not gprs:
+        return "Nobody is planned on it any more."
+    named = [f"{gpr.name} of {gpr.slice.name}" for gpr in gprs[:NAMED]]
+    named += [plural(len(gprs) - NAMED, "other")] if len(gprs) > NAMED else []
+    *first, last = named
+    return f"{', '.join(first)}{' and ' if first else ''}{last} {are(len(gprs))} planned anew, and told why."
 
 
 def _question(request: PageRequest, form: forms.Form, title: str, text: str, verb: str) -> Question:
@@ -135,20 +150,7 @@ def _question(request: PageRequest, form: forms.Form, title: str, text: str, ver
 
 
 def _decide(request: PageRequest, question: Question, do: Callable[..., str]) -> HttpResponse:
-    """Asked by GET; what was typed stays while it is refused."""
-    form = question.form
-    if not form.is_bound:
-        return ask(request, question)
-    if not form.is_valid():
-        return ask(request, question, status=UNPROCESSABLE)
-    try:
-        told = do(**form.cleaned_data)
-    except InvalidInput as error:
-        add_errors(form, error, {field: name for name, field in SPANS.items()})
-        return ask(request, question, status=UNPROCESSABLE)
-    except EgsError as error:
-        return ask(request, question.refused_by(error), status=error.status)
-    return done(request, told, back_url=reverse("admin-supplies"), topics=("gpus", "queue"))
+    return decide(request, question, do, topics=("gpus", "queue"), fields={field: name for name, field in SPANS.items()})
 
 
 def _in_seconds(given: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ CAUSE_WORDS = {
     Cause.ADMIN: "an administrator moved it, or another before it",
     Cause.PRIORITY: "a request of much higher priority came",
     Cause.SUPPLY: "nodes that were ordered for it did not come",
+    Cause.TOPOLOGY: "nodes that it was planned on are in different racks or NVLink domains now",
 }
 STRICT_ENDS = {
     EndReason.EXPIRED: "Ran its full window",

@@ -17,7 +17,7 @@ from worker_agent.cluster.base import (
     Throttled,
     Unavailable,
 )
-from worker_agent.protocol import Assignment
+from worker_agent.protocol import Assignment, NodeOrder
 
 Answer = TypeVar("Answer")
 
@@ -74,6 +74,9 @@ class FaultyCluster:
 
     def serve(self, box: Sequence[Assignment]) -> None:
         return self._faulty("serve", lambda: self._inner.serve(box))
+
+    def provide(self, orders: Sequence[NodeOrder]) -> None:
+        return self._faulty("provide", lambda: self._inner.provide(orders)) if orders else self._inner.provide(orders)
 
     def run(self, call: StepCall) -> StepResult:
         return self._faulty("run", lambda: self._inner.run(call))

@@ -16,6 +16,7 @@ from worker_agent.core import Core
 from worker_agent.protocol import (
     Assignment,
     Desired,
+    NodeOrder,
     NodeView,
     Observed,
     Phase,
@@ -65,6 +66,7 @@ class Stage:
         self.generation = 0
         self.session_epoch = 1
         self.events: dict[int, StepEvent] = {}
+        self.orders: tuple[NodeOrder, ...] = ()  # what the hub wants to come
         if starts:
             self.start()
 
@@ -111,6 +113,7 @@ class Stage:
             count=len(assignments),
             digest=set_digest(assignments),
             assignments=assignments,
+            orders=self.orders,
         )
 
     def take_events(self) -> list[StepEvent]:

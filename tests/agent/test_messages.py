@@ -20,6 +20,7 @@ from worker_agent.protocol import (
     EventsRequest,
     GpuView,
     InventoryEvent,
+    NodeOrder,
     NodeView,
     Observed,
     Outcome,
@@ -56,6 +57,16 @@ ASSIGNMENT = Assignment(
     exit_steps=("drain", "gpu_idle"),
     drain=Drain(grace_s=30.0, force_after_s=120.0),
     run=3,
+)
+ORDER = NodeOrder(
+    id="9c1d2e3f-4a5b-4c6d-8e7f-0a1b2c3d4e5f",
+    supply="spot",
+    kind="NODE_POOL",
+    shape="H100-80GB",
+    gpus_per_node=8,
+    gpu_memory_gib=80,
+    order_by_s=1800000600.0,
+    expected_s=1800001800.0,
 )
 MESSAGES: dict[str, msgspec.Struct] = {
     "register_request": RegisterRequest(
@@ -95,6 +106,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         count=1,
         digest=set_digest([ASSIGNMENT]),
         assignments=(ASSIGNMENT,),
+        orders=(ORDER,),
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",
@@ -106,6 +118,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         count=1,
         digest=set_digest([ASSIGNMENT]),
         assignments=None,
+        orders=(ORDER,),
     ),
     "events_request": EventsRequest(
         session_epoch=5,
@@ -135,6 +148,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
                         rdma=True,
                         zone="eu-north-1a",
                         rack="rack-a1",
+                        order="9c1d2e3f-4a5b-4c6d-8e7f-0a1b2c3d4e5f",
+                        supply="spot",
                     ),
                 ),
             ),
@@ -163,6 +178,20 @@ def test_a_message_is_read_as_it_always_was_whatever_else_it_holds(name: str) ->
 def test_an_assignment_of_the_first_version_has_what_came_later_by_default() -> None:
     first = {key: value for key, value in fixture("sync_reply")["assignments"][0].items() if key not in ("run", "drain")}
     assert msgspec.convert(first, type=Assignment) == msgspec.structs.replace(ASSIGNMENT, run=1, drain=Drain())
+
+
+def test_a_hub_that_knows_of_no_orders_has_none() -> None:
+    first = fixture("sync_reply_unchanged")
+    del first["orders"]
+    assert msgspec.convert(first, type=SyncReply).orders == ()
+
+
+def test_a_node_of_the_first_version_was_ordered_by_nobody() -> None:
+    (first,) = fixture("events_request")["events"][1]["nodes"]
+    for later in ("nvlink_domain", "order", "supply"):
+        del first[later]
+    view = msgspec.convert(first, type=NodeView)
+    assert (view.nvlink_domain, view.order, view.supply) == ("", "", "")
 
 
 def test_the_digest_over_the_wire_is_the_digest_over_the_set() -> None:

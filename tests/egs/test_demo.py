@@ -11,8 +11,9 @@ from django.conf import settings
 from egs import demo
 from egs.clock import db_now
 from gpr.quotas import standings
-from inventory.models import Cluster
+from inventory.models import Cluster, Supply, SupplyOrder
 from inventory.services.nodes import inventory_store
+from inventory.services.sync import order_told
 from slices.models import Quota, Slice
 from slices.quotas import quota_delete, terms
 from tests import factories
@@ -35,6 +36,20 @@ def join(cluster: str) -> None:
     fleet = read_fleet(settings.BASE_DIR / "deploy" / "fleets" / demo.FLEETS[cluster])
     seen = [node_view(f"{g.name}-{n}", gpus=g.gpus, shape=f"{g.gpu_model}-{g.memory_gib}GB") for g in fleet.groups for n in range(g.count)]
     inventory_store(cluster=Cluster.objects.get(name=cluster), nodes=seen, now=db_now())
+
+
+def test_what_can_be_ordered_is_what_the_fleet_can_deliver_in_time() -> None:
+    for _ in range(2):
+        demo.seed(now=db_now())
+
+    supply = Supply.objects.get()
+    order = SupplyOrder(supply=supply, ordered_at=db_now(), expected_at=db_now() + timedelta(seconds=supply.lead_time_s))
+    growth = read_fleet(settings.BASE_DIR / "deploy" / "fleets" / demo.FLEETS[supply.cluster.name]).growth_for(order_told(order))
+
+    assert growth is not None
+    assert growth.lead_time_s < supply.lead_time_s
+    assert growth.count == supply.node_count
+    assert [slice_.name for slice_ in Slice.objects.filter(may_order=True)] == ["vision"]
 
 
 def quotas() -> dict[str, Any]:

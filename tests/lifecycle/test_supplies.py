@@ -16,17 +16,22 @@ from gpr.planner import engine
 from gpr.planner.plan import Cause, Plan
 from gpr.planner.snapshot import Snapshot
 from gpr.services.ending import gpr_release
+from gpr.services.ordering import order_refuse
 from gpr.services.requests import gpr_cancel, gpr_submit
 from gpr.supplies import REST
 from inventory.models import Node, Supply, SupplyKind, SupplyOrder, SupplyOrderState
 from inventory.services.clusters import cluster_set_enabled
 from inventory.services.maintenance import window_announce, window_draft
-from inventory.services.supplies import ORDER_LATE_MOST_S, order_cancel, order_fail, supply_change, supply_create
+from inventory.services.supplies import ORDER_LATE_MOST_S, order_fail, supply_change, supply_create
 from journal.models import Event
 from slices.models import Slice
 from slices.services import SlicePolicy, slice_set_policy
+from tests.agent.stage import FakeClock
 from tests.builders import SHAPE, make_slice, node_view, nodes_of, spec
 from tests.lifecycle.stage import EXIT, Stage, fresh
+from worker_agent.cluster.fleet import Fleet, Growth
+from worker_agent.cluster.simulated import SimulatedCluster
+from worker_agent.cluster.store import MemoryStore
 from worker_agent.protocol import GpuView, NodeView
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +67,10 @@ def report(stage: Stage, *new: NodeView) -> None:
     """The agent's whole inventory: the nodes that it had, and new ones."""
     old = [node_view(n.name, gpus=n.gpu_count, node_type=n.node_type) for n in nodes_of(stage.cluster) if n.gone_at is None]
     stage.agent.inventory(*[view for view in old if view.name not in {each.name for each in new}], *new, at=stage.now)
+
+
+def fresh_order(order: SupplyOrder) -> SupplyOrder:
+    return SupplyOrder.objects.get(pk=order.pk)
 
 
 def promised(gpr: Gpr) -> Any:
@@ -276,7 +285,7 @@ def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again() -> No
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
-    order_cancel(order=SupplyOrder.objects.get(), actor=stage.admin, why="Too dear.", now=stage.now)
+    order_refuse(order=SupplyOrder.objects.get(), actor=stage.admin, why="Too dear.", now=stage.now)
     stage.tick()
     stage.after(REST.total_seconds())
     stage.tick()
@@ -285,6 +294,22 @@ def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again() -> No
 
     stage.submit(ordering_slice(stage), name="another", duration_s=60)
     assert sorted(states()) == [State.CANCELED, State.ORDERED]
+
+
+def test_what_an_administrator_cancels_is_ordered_again_for_nobody_who_stood_on_it() -> None:
+    stage = busy_stage()
+    supply(stage)
+    on_it = [stage.submit(ordering_slice(stage), name=name, gpus_per_node=2) for name in ("first", "second")]
+    order = SupplyOrder.objects.get()
+    assert [Promise.objects.get(gpr=gpr).slot_nodes for gpr in on_it] == [[str(order.pk)]] * 2
+
+    order_refuse(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
+    stage.tick()
+    stage.after(REST.total_seconds())
+    stage.tick()
+
+    assert states() == [State.CANCELED]
+    assert {move.gpr for move in PromiseMove.objects.filter(cause=Cause.SUPPLY)} == set(on_it)
 
 
 def test_of_two_nodes_the_first_waits_for_the_second_and_nobody_else_starts_on_it() -> None:
@@ -321,6 +346,65 @@ def test_a_node_that_has_come_but_is_not_ready_yet_is_waited_for_as_before() -> 
     stage.after(60)
     report(stage, node_view("spot-1"))
     assert stage.tick().started == [gpr.pk]
+
+
+def two_orders(stage: Stage) -> tuple[SupplyOrder, SupplyOrder]:
+    """One of each of two supplies of the same nodes, that of the first expected first."""
+    supply(stage, name="spot", node_count=1)
+    supply(stage, name="on demand", node_count=1, lead_time_s=LEAD_S + 60)
+    for name in ("first", "second"):
+        stage.submit(ordering_slice(stage), name=name)
+    first, second = SupplyOrder.objects.order_by("expected_at")
+    assert (first.supply.name, second.supply.name) == ("spot", "on demand")
+    return first, second
+
+
+@pytest.mark.parametrize("label", ["order", "supply by name", "supply by id"])
+def test_a_node_whose_label_says_what_it_was_ordered_for_fulfils_just_that(label: str) -> None:
+    stage = busy_stage()
+    first, second = two_orders(stage)
+    said: dict[str, dict[str, Any]] = {
+        "order": {"order": str(second.pk)},
+        "supply by name": {"supply": "on demand"},
+        "supply by id": {"supply": str(second.supply_id)},
+    }
+
+    report(stage, node_view("new", **said[label]))
+
+    assert (fresh_order(first).state, fresh_order(second).state) == (State.ORDERED, State.ARRIVED)
+    assert stage.tick().started == [second.gpr_id]
+
+
+def test_of_nodes_that_come_together_those_with_a_label_are_heard_first() -> None:
+    stage = busy_stage()
+    first, second = two_orders(stage)
+
+    report(stage, node_view("a"), node_view("b", supply="spot"), node_view("c", order=str(first.pk)))
+
+    nodes = {row.pk: row.node.name for row in SupplyOrder.objects.select_related("node") if row.node is not None}
+    assert nodes == {first.pk: "c", second.pk: "b"}
+
+
+@pytest.mark.parametrize("said", [{"order": "none of ours"}, {"supply": "none of ours"}, {"order": "ended"}], ids=str)
+def test_a_label_that_names_no_open_order_is_as_none(said: dict[str, str]) -> None:
+    stage = busy_stage()
+    first, second = two_orders(stage)
+    order_fail(order=second, actor=stage.admin, why="No stock.", now=stage.now)
+
+    labels: dict[str, Any] = {key: str(second.pk) if name == "ended" else name for key, name in said.items()}
+    report(stage, node_view("new", **labels))
+
+    assert fresh_order(first).state == State.ARRIVED
+
+
+def test_a_label_makes_no_node_fit_that_was_not_ordered() -> None:
+    stage = busy_stage()
+    supply(stage)
+    stage.submit(ordering_slice(stage))
+
+    report(stage, node_view("small", gpus=2, order=str(SupplyOrder.objects.get().pk)))
+
+    assert states() == [State.ORDERED]
 
 
 def test_a_node_of_another_size_is_no_answer_to_the_order() -> None:
@@ -496,7 +580,7 @@ def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_nam
     def plan_late(snapshot: Snapshot, **how: Any) -> Plan:
         made = real(snapshot, **how)
         if states() == [State.ORDERED]:
-            order_cancel(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
+            order_refuse(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
         return made
 
     monkeypatch.setattr("gpr.witness.plan", plan_late)
@@ -505,6 +589,29 @@ def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_nam
 
     move = PromiseMove.objects.get(gpr=gpr)
     assert (move.cause, move.cause_id) == (Cause.SUPPLY, str(order.pk))
+
+
+def test_the_agent_is_told_of_what_is_ordered_and_a_simulated_cluster_delivers_it() -> None:
+    stage = busy_stage()
+    other = Stage(nodes=0)
+    supply(stage)
+    gpr = stage.submit(ordering_slice(stage))
+    growth = Growth(name="spot", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4, lead_time_s=300)
+    clock = FakeClock(wall=stage.now.timestamp())
+    cluster = SimulatedCluster(fleet=Fleet(name="sim", groups=(), supplies=(growth,)), store=MemoryStore(), clock=clock)
+
+    for _ in range(6):
+        cluster.provide(stage.agent.sync(at=stage.now).orders)
+        assert other.agent.sync(at=stage.now).orders == ()
+        report(stage, *(node.view for node in cluster.observe().values()))
+        started = stage.tick().started
+        stage.after(60)
+        clock.advance(60)
+
+    assert started == [gpr.pk]
+    order = SupplyOrder.objects.select_related("node").get()
+    assert (order.state, order.node.name if order.node else "") == (State.ARRIVED, "sim-spot-01")
+    assert stage.agent.sync(at=stage.now).orders == ()
 
 
 def test_in_a_cluster_that_is_disabled_nothing_is_ordered_and_what_is_ordered_is_waited_for() -> None:

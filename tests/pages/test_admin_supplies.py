@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -113,6 +114,18 @@ def test_the_list_of_orders_says_for_whom_and_when_and_by_it_one_gets_to_the_req
     assert f"/admin/supplies/orders/{order.pk}/cancel/" in listed
 
 
+def test_the_list_of_orders_says_by_when_a_node_is_to_be_asked_for(house: House, admin: Client) -> None:
+    _, order = ordered(house)
+    assert "At once" in text(admin.get(PAGE))
+
+    later = order.ordered_at + timedelta(days=2)
+    SupplyOrder.objects.update(expected_at=later)
+    listed = text(admin.get(PAGE))
+
+    assert "At once" not in listed
+    assert f'datetime="{(later - timedelta(seconds=order.supply.lead_time_s)).isoformat()}"' in listed
+
+
 @pytest.mark.parametrize(
     ("act", "verb", "state"),
     [("cancel", "Cancel order", SupplyOrderState.CANCELED), ("fail", "Mark as failed", SupplyOrderState.FAILED)],
@@ -131,6 +144,15 @@ def test_an_order_is_ended_after_a_question_with_a_reason(act: str, verb: str, s
     assert "No stock." in text(admin.get(PAGE))
     assert admin.post(url, {"why": "Again."}).status_code == 409
     assert "nodes that were to come did not come" in text(admin.get(f"/admin/queue/{gpr.pk}/"))
+
+
+def test_before_an_order_is_canceled_one_is_told_who_stands_on_it_and_that_none_of_them_gets_another(house: House, admin: Client) -> None:
+    _, order = ordered(house)
+
+    asked = text(admin.get(f"/admin/supplies/orders/{order.pk}/cancel/", headers=HTMX))
+
+    assert "walks of robots is planned anew, and told why. From this supply nothing more is ordered for whoever stood on it." in asked
+    assert "disable the supply if nothing more is to come from it" in asked
 
 
 @pytest.mark.parametrize(("persona", "status"), [("owner", 404), ("teammate", 404), ("outsider", 404), ("admin", 200)])

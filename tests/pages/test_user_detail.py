@@ -18,6 +18,8 @@ from gpr.services.decisions import gpr_reject
 from gpr.services.ending import gpr_extend, gpr_release
 from inventory.models import Reservation, StepResult
 from journal.models import Event
+from portal_admin.pages import inspector
+from portal_user.pages import stories
 from slices.models import Slice
 from tests import factories
 from tests.pages.user_world import HTMX, World, make_world, text
@@ -276,3 +278,7 @@ def test_a_login_that_ends_inside_a_fragment_leads_the_whole_page_to_the_login(w
 
     assert response.status_code == 401
     assert response["HX-Redirect"] == f"/login/?next=%2Fgprs%2F{gpr.pk}%2F"
+
+
+def test_every_cause_of_a_moved_promise_is_put_into_words_for_owners_and_for_administrators() -> None:
+    assert set(stories.CAUSE_WORDS) == set(inspector.CAUSE_WORDS) == set(Cause)

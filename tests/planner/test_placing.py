@@ -8,9 +8,9 @@ import pytest
 
 from gpr.planner.engine import plan
 from gpr.planner.limits import Most, most_that_fits
-from gpr.planner.plan import Reason
+from gpr.planner.plan import Cause, PromiseMove, Reason
 from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window, Within
-from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, placements, pool, request, running, settled, stand, starts
+from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts
 
 
 @EITHER
@@ -279,3 +279,11 @@ def test_a_stored_slot_in_two_racks_moves_when_its_owner_wants_one() -> None:
 
     assert starts(made) == {"gang": 1200}
     assert made.placements[0].moved is None
+
+
+@pytest.mark.parametrize("rack", ["s", ""], ids=["another", "unknown"])
+def test_a_gang_whose_nodes_are_in_one_rack_no_more_is_told_that_and_not_that_it_was_edited(rack: str) -> None:
+    nodes = (Node("p0", 8, rack="r"), Node("p1", 8, rack=rack), Node("p2", 8, (Window(0, 2000),), rack="r"))
+    gang = replace(request("gang", count=2, promise=1400, slot=stand(1400, "p0", "p1")), within=Within.RACK)
+
+    assert moves(Snapshot(1000, (Pool("p", "c", "s", nodes),), queue=(gang,))) == {"gang": PromiseMove(1400, 2000, Cause.TOPOLOGY, "")}

@@ -51,7 +51,7 @@ def test_without_failures_no_promise_ever_moves_and_all_are_kept(seed: int, poli
 
 
 @settings(max_examples=100, deadline=None)
-@given(SEEDS, OF_ANY, st.sampled_from(["overrun", "late", "close", "lose", "edit"]))
+@given(SEEDS, OF_ANY, st.sampled_from(["overrun", "late", "close", "lose", "reseat", "edit"]))
 def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, policy: Policy, mishap: str) -> None:
     """Who comes later than it was due is named as such, and nobody calls a failure what is none."""
     world = World(seed, policy, frozenset({mishap}))
@@ -66,6 +66,7 @@ def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, poli
             "late": {Cause.LATE_TICK, Cause.OVERRUN},  # whose end no tick has seen
             "close": {Cause.NODE_FAILURE},
             "lose": {Cause.NODE_FAILURE, Cause.CHANGED},  # a slot that is gone with the last node is not stored any more
+            "reseat": {Cause.TOPOLOGY, Cause.CHANGED},  # a slot is not stored any more while no rack could hold it
             "edit": {Cause.CHANGED, Cause.OVERRUN},  # nobody knows whether a request grew or the running box in its way
         }[mishap]
     )

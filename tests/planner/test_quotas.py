@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from gpr.planner.engine import offers, plan
 from gpr.planner.plan import Cause, EvictionKind, Plan, Reason
+from gpr.planner.repair import board_of
+from gpr.planner.rights import Rank, Rights
 from gpr.planner.snapshot import Policy, Quota, Request, Running, Snapshot
 from tests.planner.build import moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import NOW_S, POLICIES, snapshots
@@ -394,6 +397,69 @@ def test_who_goes_first_in_its_project_borrows_nothing_though_others_of_it_run()
 
     assert starts(made) == {"a2": 0}
     assert not placements(made)["a2"].borrows
+
+
+def test_who_starts_when_the_box_before_it_of_its_own_workspace_is_over_does_not_borrow_for_that_one() -> None:
+    """Both of slice two go before what slice one runs, and they never run together: each alone is within A's guarantee."""
+    holds = (held("a1", "A", "p0", "p1", slice="one"),)
+    first, second = (
+        replace(asked(id, "A", count=count, length=length, priority=200), slice="two")
+        for id, count, length in (("a2", 1, 3600), ("a3", 2, DAY_S))
+    )
+    made = plan(Snapshot(0, (NODES,), holds, (first, second), POLICY, quotas=HALF_EACH))
+
+    assert starts(made) == {"a2": 0, "a3": 3600}
+    assert [placements(made)[id].borrows for id in ("a2", "a3")] == [False, False]
+
+
+def most_at_once(boxes: Iterable[tuple[str, int]]) -> int:
+    """The most GPUs that these boxes (slice, GPUs) can hold at one moment: by all choices of one or none of each slice."""
+    of_slice: dict[str, list[int]] = {}
+    for slice_, gpus in boxes:
+        of_slice.setdefault(slice_, [0]).append(gpus)
+    return max(sum(choice) for choice in product(*of_slice.values()))
+
+
+def within_by_the_book(snapshot: Snapshot, project: str) -> dict[str, Rank]:
+    """Of everybody in the project who runs or has a slot: in order, whoever fits beside all before it that can run when it does."""
+    board, _ = board_of(snapshot)
+    guaranteed = {quota.owner: quota.guaranteed for quota in snapshot.quotas}
+    shares = [
+        (gpus > guaranteed.get(box.slice, 0), -box.priority, False, box.began_s, box.id, box.slice or box.id, gpus)
+        for box in board.running.values()
+        if box.project == project
+        for gpus in [board.gpus_of(box)]
+    ]
+    shares += [
+        (gpus > guaranteed.get(own.slice, 0), -own.priority, True, place, own.id, own.slice or own.id, gpus)
+        for place, waiting in enumerate(board.order)
+        if (own := waiting.request).project == project and board.has_slot(waiting)
+        for gpus in board.gpus_by_shape(own).values()
+    ]
+    before: list[tuple[str, int]] = []
+    ranks = {}
+    for is_beyond, _, _, _, id, slice_, gpus in sorted(shares):
+        fits = gpus + most_at_once(each for each in before if each[0] != slice_) <= guaranteed.get(project, 0)
+        before += [(slice_, gpus)] if fits else []
+        ranks[id] = Rank.BORROWS if not fits else Rank.OF_PROJECT if is_beyond else Rank.OF_SLICE
+    return ranks
+
+
+@settings(max_examples=300, deadline=None)
+@given(limited(), st.data())
+def test_the_order_within_a_project_is_that_by_the_book(drawn: Snapshot, data: st.DataObject) -> None:
+    # A slice runs one at a time.
+    whose = data.draw(st.permutations([box.id for box in drawn.running]))[:2]
+    boxes = tuple(replace(box, slice="ab"[whose.index(box.id)] if box.id in whose else box.id) for box in drawn.running)
+    snapshot = settled(replace(drawn, running=boxes))
+    board, _ = board_of(snapshot)
+    rights = Rights(board, snapshot.quotas)
+
+    for project in "xy":
+        by_the_book = within_by_the_book(snapshot, project)
+        for each in board.order:
+            if each.request.id in by_the_book and any(quota.guaranteed for quota in snapshot.quotas):
+                assert rights.of_waiting(each.request, "s", NOW_S).within == by_the_book[each.request.id]
 
 
 def test_where_nothing_is_guaranteed_nobody_borrows_and_what_never_starts_does_not_either() -> None:

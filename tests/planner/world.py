@@ -15,8 +15,8 @@ from tests.planner.build import GENEROUS, cut, ended, remembered, run, stored
 from tests.planner.draw import ROOMY
 from tests.planner.oracle import problems
 
-# Ticks are missed, nodes close or are gone, requests are canceled or edited, boxes end late or early.
-MISHAPS = frozenset({"late", "close", "lose", "cancel", "edit", "overrun", "early"})
+# Ticks are missed, nodes close, are gone or in another rack, requests are canceled or edited, boxes end late or early.
+MISHAPS = frozenset({"late", "close", "lose", "reseat", "cancel", "edit", "overrun", "early"})
 
 
 @dataclass
@@ -47,7 +47,8 @@ class World:
         """One tick later: what happened meanwhile, the plan, and what it starts."""
         self.now_s += self.dice.choice([1, 2, 5, 9]) if "late" in self.mishaps else 1
         self.end_boxes()
-        for mishap, act in (("close", self._close), ("lose", self._lose), ("cancel", self._cancel), ("edit", self._edit)):
+        acts = {"close": self._close, "lose": self._lose, "reseat": self._reseat, "cancel": self._cancel, "edit": self._edit}
+        for mishap, act in acts.items():
             if mishap in self.mishaps and self.dice.random() < 0.1:
                 act()
         if self.dice.random() < 0.5:
@@ -147,6 +148,16 @@ class World:
         gone = self.dice.choice(pool.nodes)
         self.lost.append((pool.id, gone))
         nodes = tuple(node for node in pool.nodes if node is not gone)
+        self.pools = tuple(replace(p, nodes=nodes) if p is pool else p for p in self.pools)
+
+    def _reseat(self) -> None:
+        """A node is reported in another rack or NVLink domain. What runs there goes on."""
+        pool = self.dice.choice(self.pools)
+        if not pool.nodes:
+            return
+        chosen, seat = self.dice.choice(pool.nodes), self._node("")
+        moved = replace(chosen, rack=seat.rack, nvlink_domain=seat.nvlink_domain)
+        nodes = tuple(moved if node is chosen else node for node in pool.nodes)
         self.pools = tuple(replace(p, nodes=nodes) if p is pool else p for p in self.pools)
 
     def freeze(self) -> None:

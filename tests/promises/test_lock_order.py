@@ -17,8 +17,9 @@ from gpr import allocator
 from gpr import snapshot as snapshot_module
 from gpr.allocator import tick
 from gpr.models import Gpr, GprState
+from gpr.services.ordering import order_refuse
 from gpr.services.requests import gpr_cancel, gpr_submit
-from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
+from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState, SupplyOrder
 from inventory.services import events as events_module
 from inventory.services import sync as sync_module
 from inventory.services.agents import AgentIdentity
@@ -27,6 +28,7 @@ from inventory.services.reservations import reservations_set_namespaces, reserva
 from inventory.services.sync import observations_store
 from slices.models import Slice
 from slices.services import namespace_bind, namespace_unbind
+from tests import factories
 from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of, spec
 from tests.inventory.agent import seen, step
 from worker_agent.protocol import EventsRequest, Outcome, Phase
@@ -220,6 +222,28 @@ def test_a_plan_in_the_making_and_a_cancellation(monkeypatch: pytest.MonkeyPatch
     row = Gpr.objects.get()
     assert (row.state, row.planned_start_at, row.explanation) == (GprState.CANCELED, None, {})
     assert not hasattr(row, "promise")
+
+
+def test_a_plan_in_the_making_and_an_order_that_is_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes to stand on the node in that moment is refused as well."""
+    cluster, user = make_cluster(nodes=1), make_user(is_admin=True)
+    gpr_submit(actor=user, spec=spec(make_slice(cluster)), now=NOW)
+    tick(now=NOW)
+    factories.supply(cluster, gpus_per_node=4, lead_time_s=1, gain_s=0)
+    first, second = (make_slice(cluster) for _ in range(2))
+    Slice.objects.filter(pk__in=[first.pk, second.pk]).update(may_order=True)
+    one = gpr_submit(actor=user, spec=spec(Slice.objects.get(pk=first.pk), gpus_per_node=2), now=NOW)
+    two = make_gpr(Slice.objects.get(pk=second.pk), owner=user, gpus_per_node=2)  # queued, and not planned yet
+    order = SupplyOrder.objects.get()
+    other = Other(lambda: order_refuse(order=order, actor=user, why="Too dear.", now=NOW))
+    from gpr import witness
+
+    stopped_after(monkeypatch, witness, "snapshot_load", other)
+
+    witness.replan(now=NOW)
+
+    other.end()
+    assert set(order.refused_to.all()) == {one, two}
 
 
 def test_sessions_of_an_agent_are_one_after_another() -> None:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from worker_agent.protocol import Assignment, NodeView
+from worker_agent.protocol import Assignment, NodeOrder, NodeView
 
 
 class GpuPhase(StrEnum):
@@ -136,6 +136,13 @@ class Cluster(Protocol):
 
     def serve(self, box: Sequence[Assignment]) -> None:
         """Lift the slice's waiting pods while they fit. Called at each pass of an open box: cheap when none waits."""
+
+    def provide(self, orders: Sequence[NodeOrder]) -> None:
+        """Ask whoever makes nodes come for these, once each, and label each with its order: all that are due and not there yet.
+
+        What was asked for and is not among them is not wanted any more. Called at each pass: cheap when nothing changed.
+        A driver that can make none come does nothing.
+        """
 
     def run(self, call: StepCall) -> StepResult:
         """Observe, act if needed, observe: start this attempt or see how far it is. Never blocks."""

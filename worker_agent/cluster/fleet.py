@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import yaml
 
-from worker_agent.protocol import GpuView, NodeView
+from worker_agent.protocol import GpuView, NodeOrder, NodeView
 
 _NAMES = uuid.UUID("5a9f2f2e-3c0e-5d5e-9f0a-6a1b8f6f2d11")  # root of all made-up ids, so that a fleet is the same each time
 
@@ -33,6 +33,12 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def shape(self) -> str:
         return f"{self.gpu_model}-{self.memory_gib}GB"
+
+
+class Growth(NodeGroup, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """At most `count` nodes that come when the hub orders them from its supply of this name, each so long after it was asked for."""
+
+    lead_time_s: float
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +68,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     step_default_s: float = 0.3
     failures: tuple[Failure, ...] = ()
     pods: Pods = Pods()
+    supplies: tuple[Growth, ...] = ()
 
     @property
     def cluster_uid(self) -> str:
@@ -69,6 +76,16 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def nodes(self) -> tuple[NodeView, ...]:
         return tuple(self._node(group, number) for group in self.groups for number in range(group.count))
+
+    def growth_for(self, order: NodeOrder) -> Growth | None:
+        """None: nothing here is what was ordered."""
+        wanted = (order.supply, order.shape, order.gpus_per_node)
+        fits = (each for each in self.supplies if (each.name, each.shape, each.gpus) == wanted and each.memory_gib >= order.gpu_memory_gib)
+        return next(fits, None)
+
+    def ordered_node(self, growth: Growth, number: int, order: NodeOrder) -> NodeView:
+        """The `number`-th that came from there, counted from 0."""
+        return msgspec.structs.replace(self._node(growth, number), order=order.id, supply=order.supply)
 
     def _node(self, group: NodeGroup, number: int) -> NodeView:
         name = f"{self.name}-{group.name}-{number + 1:02d}"
@@ -100,7 +117,8 @@ def read_fleet(path: Path) -> Fleet:
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise FleetError(f"{path}: {error}") from error
     names = {node.name for node in fleet.nodes()}
-    if len(names) < len(fleet.nodes()):
+    groups = [group.name for group in (*fleet.groups, *fleet.supplies)]
+    if len(set(groups)) < len(groups):
         raise FleetError(f"{path}: two groups have the same name")
     for failure in fleet.failures:
         if failure.node not in names:

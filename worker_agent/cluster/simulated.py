@@ -1,6 +1,7 @@
 """The simulated cluster: a driver whose cluster is a fleet file and one document.
 
-It makes the demo, trying things out and the deterministic simulation possible. It keeps the same rules as a real one:
+It makes the demo, trying things out and the deterministic simulation possible: nodes that the hub orders come, too, if
+the fleet file says from where. It keeps the same rules as a real one:
 writes are conditional, records survive the agent, a pod runs only where the records are open to its slice.
 """
 
@@ -26,7 +27,7 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.cluster.fleet import Fleet
 from worker_agent.cluster.store import Store
-from worker_agent.protocol import Assignment
+from worker_agent.protocol import Assignment, NodeOrder
 from worker_agent.steps import DrainStage, EntryStep, ExitStep, drain_stage
 
 WORLD, STATE = "cluster.json", "agent-state.json"
@@ -51,6 +52,7 @@ class World(msgspec.Struct, kw_only=True):
     nodes: dict[str, NodeState]
     pods: dict[str, Pod] = {}
     failed: dict[str, int] = {}  # by "node/step": how often its script has struck
+    asked: dict[str, float] = {}  # by the id of an order that is open: since when
 
     def pods_of(self, assignment: Assignment) -> list[Pod]:
         return [pod for pod in self.pods.values() if pod.assignment_id == assignment.id]
@@ -92,14 +94,14 @@ class SimulatedCluster:
         return new.version
 
     def _load_world(self) -> World:
-        """The fleet says which nodes there are; what was on those that stay is kept."""
+        """The fleet says which nodes there are, besides those that were ordered; what was on those that stay is kept."""
         body = self._store.read(WORLD)
         old = msgspec.json.decode(body, type=World) if body else World(nodes={})
         nodes = {}
-        for view in self._fleet.nodes():
+        for view in (*self._fleet.nodes(), *(node.view for node in old.nodes.values() if node.view.order)):
             known = old.nodes.get(view.name, NodeState(view=view, version="1", records={}))
             nodes[view.name] = msgspec.structs.replace(known, view=view)
-        return World(nodes=nodes, pods=old.pods, failed=old.failed)
+        return World(nodes=nodes, pods=old.pods, failed=old.failed, asked=old.asked)
 
     def _save_world(self) -> None:
         self._store.write(WORLD, msgspec.json.encode(self.world))
@@ -195,6 +197,27 @@ class SimulatedCluster:
             pod.phase, pod.assignment_id, pod.gpus = PodPhase.WAITING, "", ()
             return True
         return False
+
+    # -- nodes that are ordered ----------------------------------------------------------------------------------------
+
+    def provide(self, orders: Sequence[NodeOrder]) -> None:
+        now, there = self._clock.wall(), {node.view.order for node in self.world.nodes.values()}
+        asked = {order.id: self.world.asked.get(order.id, now) for order in orders if order.id not in there}
+        came = [order for order in orders if order.id in asked and self._join(order, asked[order.id])]
+        if came or asked != self.world.asked:
+            self.world.asked = {id_: at for id_, at in asked.items() if id_ not in {order.id for order in came}}
+            self._save_world()
+
+    def _join(self, order: NodeOrder, asked_at: float) -> bool:
+        """False: not yet, or the fleet has none of it left."""
+        growth = self._fleet.growth_for(order)
+        if growth is None or self._clock.wall() - asked_at < growth.lead_time_s:
+            return False
+        views = (self._fleet.ordered_node(growth, number, order) for number in range(growth.count))
+        view = next((view for view in views if view.name not in self.world.nodes), None)
+        if view is not None:
+            self.world.nodes[view.name] = NodeState(view=view, version="1", records={})
+        return view is not None
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
