@@ -62,17 +62,8 @@ def forecasts_make(asked: Iterable[Asked], *, now: datetime) -> dict[str, Range]
         return {}
     bands = bands_load()
     ranges = {one.id: range_of(bands, one) for one in asked}
-    for one in asked:
-        values = {
-            "made_at": now,
-            "length_s": one.length_s,
-            "gpu_count": one.gpu_count,
-            "expected_wait_s": one.expected_wait_s,
-            "promised_wait_s": one.promised_wait_s,
-            "p50_s": ranges[one.id].p50_s,
-            "p90_s": ranges[one.id].p90_s,
-        }
-        Forecast.objects.update_or_create(gpr_id=UUID(one.id), started_at=None, defaults=values)
+    Forecast.objects.filter(gpr__in=list(map(UUID, ranges)), started_at=None).delete()
+    Forecast.objects.bulk_create(_forecast(one, ranges[one.id], now) for one in asked)
     return ranges
 
 
@@ -83,6 +74,19 @@ def forecast_started(gpr: Gpr, *, now: datetime) -> None:
 def forecast_drop(gpr: Gpr) -> None:
     """It waits no longer, and has not started: nothing is to be learned of it."""
     Forecast.objects.filter(gpr=gpr, started_at=None).delete()
+
+
+def _forecast(asked: Asked, told: Range, now: datetime) -> Forecast:
+    return Forecast(
+        gpr_id=UUID(asked.id),
+        made_at=now,
+        length_s=asked.length_s,
+        gpu_count=asked.gpu_count,
+        expected_wait_s=asked.expected_wait_s,
+        promised_wait_s=asked.promised_wait_s,
+        p50_s=told.p50_s,
+        p90_s=told.p90_s,
+    )
 
 
 def _asked(pk: int, made_at: datetime, started_at: datetime | None, length_s: int, gpu_count: int, *waits_s: int) -> Asked:

@@ -24,7 +24,7 @@ from gpr.planner.engine import plan
 from gpr.planner.pace import ENDS_FADING
 from gpr.planner.plan import Explanation, Placement, Plan, Remembered, Stand
 from gpr.planner.plan import PromiseMove as Move
-from gpr.planner.snapshot import Moved, Slot
+from gpr.planner.snapshot import Arrival, Moved, Slot
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.rows import Ask, Stood, Told, told_waiting
 from gpr.snapshot import SLACK, Loaded, at, snapshot_load
@@ -129,9 +129,9 @@ def _following(stood: Stood, stand: Placement | Stand) -> Stood:
 
 def _remember(remembered: Remembered, now: datetime) -> None:
     shadows = {shadow.id: shadow for shadow in remembered.shadows}
-    for id_, arrival in remembered.arrivals:
-        values = {"made_at": now, "priority": arrival.priority, "gpu_s": arrival.gpu_s, "gpus_per_node": 0, **_stays(shadows.get(id_))}
-        Shadow.objects.update_or_create(gpr_id=id_, defaults=values)
+    rows = [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
+    fields = [field.attname for field in Shadow._meta.fields if not field.primary_key]
+    Shadow.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr"], update_fields=fields)
     Witness.objects.update(promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s))
     old = now - timedelta(seconds=SLACK.observed_s)
     Shadow.objects.filter(made_at__lt=old).exclude(Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).delete()
@@ -159,18 +159,15 @@ def shadow_cut(gpr: Gpr, *, ran_s: float) -> None:
     row.save(update_fields=["patient_ends_at", "strict_ends_at"])
 
 
-def _stays(shadow: PlannerShadow | None) -> dict[str, Any]:
-    if shadow is None:
-        return {"patient_starts_at": None, "patient_ends_at": None, "strict_starts_at": None, "strict_ends_at": None}
-    return {
-        "gpus_per_node": shadow.gpus_per_node,
-        "patient": {"pool": shadow.patient.pool, "nodes": shadow.patient.nodes},
-        "patient_starts_at": at(shadow.patient.start_s),
-        "patient_ends_at": at(shadow.patient_end_s),
-        "strict": {"pool": shadow.strict.pool, "nodes": shadow.strict.nodes},
-        "strict_starts_at": at(shadow.strict.start_s),
-        "strict_ends_at": at(shadow.strict_end_s),
-    }
+def _shadow(id_: str, arrival: Arrival, shadow: PlannerShadow | None, now: datetime) -> Shadow:
+    row = Shadow(gpr_id=UUID(id_), made_at=now, priority=arrival.priority, gpu_s=arrival.gpu_s, gpus_per_node=0)
+    if shadow is not None:
+        row.gpus_per_node = shadow.gpus_per_node
+        row.patient = {"pool": shadow.patient.pool, "nodes": shadow.patient.nodes}
+        row.patient_starts_at, row.patient_ends_at = at(shadow.patient.start_s), at(shadow.patient_end_s)
+        row.strict = {"pool": shadow.strict.pool, "nodes": shadow.strict.nodes}
+        row.strict_starts_at, row.strict_ends_at = at(shadow.strict.start_s), at(shadow.strict_end_s)
+    return row
 
 
 def _record_move(ask: Ask, move: Move, now: datetime) -> None:
