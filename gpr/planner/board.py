@@ -6,6 +6,7 @@ Lives here: ids of the outside and numbers of the inside, and the room that the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -375,10 +376,13 @@ class Board:
             self._grow()
         rows = [self._unused.pop() for _ in requests]
         table, at = self._table, np.array(rows, np.int64)
-        numbers = {alike: number for number, alike in enumerate(dict.fromkeys(alikes))}
-        which = [numbers[alike] for alike in alikes]
-        for name in Alike.COLUMNS if requests else ():
-            getattr(table, name)[at] = np.array([alike.columns[name] for alike in numbers])[which]
+        rows_of: dict[Alike, list[int]] = defaultdict(list)
+        for row, alike in zip(rows, alikes, strict=True):
+            rows_of[alike].append(row)
+        for alike, same in rows_of.items():
+            where = same if len(same) > 1 else same[0]  # much quicker than a list of one
+            for name, value in alike.columns.items():
+                getattr(table, name)[where] = value
         table.state[at] = LOOSE
         table.length_s[at] = [max(1, within(request.length_s)) for request in requests]
         table.earliest_s[at] = [within(request.earliest_start_s) for request in requests]
