@@ -1,4 +1,4 @@
-"""A lock that lets one process at a time do a thing, is never waited for, and is free the moment its holder dies."""
+"""Locks between processes, free the moment their holder dies: one that is never waited for, and a gate before a crowd."""
 
 from __future__ import annotations
 
@@ -20,15 +20,38 @@ def single_runner(name: str) -> Iterator[bool]:
         yield mine
 
 
+def gate_pass(name: str) -> None:
+    """Wait while the gate is shut; whoever shuts it then waits until this transaction ends. Take it before any other lock."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [_number(name)])
+
+
+@contextmanager
+def gate_shut(name: str) -> Iterator[None]:
+    """Nobody passes meanwhile; not for long. Within a transaction it stays open, for that may itself have passed."""
+    if connection.vendor != "postgresql" or connection.in_atomic_block:  # on SQLite one writes at a time anyway
+        yield
+        return
+    with _asked("SELECT pg_advisory_xact_lock(%s)", name):
+        yield
+
+
 @contextmanager
 def _advisory_lock(name: str) -> Iterator[bool]:
+    with _asked("SELECT pg_try_advisory_xact_lock(%s)", name) as mine:
+        yield mine
+
+
+@contextmanager
+def _asked(lock: str, name: str) -> Iterator[bool]:
     # A connection of its own holds the lock in a transaction of its own: the work commits as often as it likes, and a
     # transaction lock, unlike a session's, is safe behind a pooler.
     guard = connections.create_connection(DEFAULT_DB_ALIAS)
     try:
         guard.set_autocommit(False)
         with guard.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [zlib.crc32(name.encode())])
+            cursor.execute(lock, [_number(name)])
             (mine,) = cursor.fetchone()
         yield mine
     finally:
@@ -36,6 +59,10 @@ def _advisory_lock(name: str) -> Iterator[bool]:
         with suppress(DatabaseError):
             guard.rollback()
         guard.close()
+
+
+def _number(name: str) -> int:
+    return zlib.crc32(name.encode())
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -19,7 +20,7 @@ from django.db.models import F, Prefetch
 
 from egs.clock import db_now
 from egs.errors import Conflict, EgsError, StaleState
-from egs.locks import single_runner
+from egs.locks import gate_shut, single_runner
 from egs.words import are, plural, utc
 from gpr.evictions import reason_at_end
 from gpr.forecasts import forecast_started
@@ -34,7 +35,7 @@ from gpr.services.bookings import series_care
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.services.sparing import notices_review
 from gpr.snapshot import Loaded, at, books_end, length_s
-from gpr.witness import explanation_data, replan
+from gpr.witness import SUBMITS_GATE, explanation_data, replan
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
 from inventory.services.supplies import orders_give_up
@@ -48,6 +49,8 @@ log = structlog.get_logger(__name__)
 S = GprState
 MARKS_PERCENT = (25, 50, 75)
 OVERDUE_NAMES_MAX = 8
+# Submits wait meanwhile: about a second.
+STARTS_AT_ONCE = 50
 # The agent gives up an entry by itself at the time-out; only if it says nothing for so long after does the hub say so.
 ENTRY_SILENCE_S = 30
 # A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
@@ -93,9 +96,11 @@ def _plan_and_start(report: TickReport, now: datetime) -> None:
     made, loaded = replan(now=now)
     report.queued_count = len(made.placements)
     gprs = gprs_by_id(placement.id for placement in made.starts)
-    for placement in made.starts:
-        if placement.slot is not None and (gpr := gprs.get(placement.id)) is not None:
-            _try_start(gpr, placement.slot, loaded, now, report)
+    due = [(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
+    for first in range(0, len(due), STARTS_AT_ONCE):
+        with gate_shut(SUBMITS_GATE) if len(due) > 1 else nullcontext():
+            for gpr, slot in due[first : first + STARTS_AT_ONCE]:
+                _try_start(gpr, slot, loaded, now, report)
     # Events of this very plan are later than `event_id`, so after one that changed something the next tick plans again.
     AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
 

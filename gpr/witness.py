@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
@@ -31,6 +31,9 @@ from gpr.snapshot import SLACK, Loaded, at, snapshot_load
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
+
+# Shut while a tick starts many: else each start would wait behind every submit that waits, for each of them locks the witness.
+SUBMITS_GATE: Final = "submits"
 
 
 def witness_lock() -> None:

@@ -57,6 +57,10 @@ class Other:
                 return
             time.sleep(0.01)
 
+    @property
+    def is_at_work(self) -> bool:
+        return self._thread.is_alive()
+
     def end(self, *, error: str = "") -> None:
         """`error`: how what it raised must begin; nothing by default."""
         if self._thread.ident is not None:
@@ -205,6 +209,32 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
     second = Gpr.objects.select_related("promise").get(name="late")
     assert second.state == GprState.QUEUED
     assert second.promise.slot_start_at.timestamp() == Reservation.objects.get().ends_at.timestamp()
+
+
+def test_many_starts_do_not_wait_behind_submits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who files a request meanwhile waits until they have started, not each of them behind everybody who files."""
+    cluster, user = make_cluster(nodes=2), make_user(is_admin=True)
+    gprs = [gpr_submit(actor=user, spec=spec(make_slice(cluster), name=name), now=NOW) for name in ("first", "second")]
+    late = make_slice(cluster)
+    other = Other(lambda: gpr_submit(actor=user, spec=spec(late, name="late"), now=NOW))
+    start = allocator._start
+    waited: list[bool] = []
+
+    def start_beside(*arguments: Any) -> None:
+        if not waited:
+            other.meet()
+        waited.append(other.is_at_work)
+        start(*arguments)
+
+    monkeypatch.setattr(allocator, "_start", start_beside)
+
+    report = tick(now=NOW)
+
+    other.end()
+    assert waited == [True, True]
+    assert report is not None
+    assert set(report.started) == {gpr.pk for gpr in gprs}
+    assert Gpr.objects.get(name="late").state == GprState.QUEUED
 
 
 def test_a_plan_in_the_making_and_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,16 @@ import time
 from subprocess import Popen
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
-from egs.locks import single_runner
+from egs.locks import gate_pass, gate_shut, single_runner
 from tests.promises.processes import script
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HOLD = """
 import sys
-from egs.locks import single_runner
+from egs.locks import gate_pass, gate_shut, single_runner
 with single_runner("allocator") as mine:
     print("mine" if mine else "taken", flush=True)
     sys.stdin.readline()
@@ -108,3 +108,27 @@ def _free_within_s(limit_s: float) -> bool:
                 return True
         time.sleep(0.01)
     return False
+
+
+@pytest.mark.postgres_only
+def test_a_gate_is_shut_when_all_who_passed_are_through_and_open_again_afterwards() -> None:
+    passed, may_go = threading.Event(), threading.Event()
+
+    def pass_and_stay() -> None:
+        try:
+            with transaction.atomic():
+                gate_pass("submits")
+                passed.set()
+                may_go.wait(5)
+        finally:
+            connection.close()
+
+    visitor = threading.Thread(target=pass_and_stay)
+    visitor.start()
+    assert passed.wait(5)
+    threading.Timer(0.2, may_go.set).start()
+    with gate_shut("submits"):
+        assert may_go.is_set()
+    visitor.join()
+    with transaction.atomic():
+        gate_pass("submits")
