@@ -48,8 +48,6 @@ def orders_under(promise: Promise | None) -> list[SupplyOrder]:
 
 
 def gprs_on(order: SupplyOrder) -> list[Gpr]:
-    """Who waits and is to start on its node, and for whom it was made if that waits."""
+    """Who waits and is to start on its node."""
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED, slot_pool=pool_id(order.supply_id)).select_related("gpr__slice")
-    standing = [promise.gpr for promise in rows.order_by("slot_start_at", "pk") if str(order.pk) in promise.slot_nodes]
-    first = Gpr.objects.filter(pk=order.gpr_id, state=GprState.QUEUED).exclude(pk__in=[gpr.pk for gpr in standing])
-    return [*first.select_related("slice"), *standing]
+    return [promise.gpr for promise in rows.order_by("slot_start_at", "pk") if str(order.pk) in promise.slot_nodes]

@@ -116,10 +116,11 @@ def steps_of(gpr: Gpr) -> QuerySet[StepResult]:
 
 
 def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
-    """Names for those of the ids that the actor may know of."""
-    if not gpr_ids:
+    """Names for those of the ids that the actor may know of; an empty one is of nobody."""
+    known = gpr_ids - {""}
+    if not known:
         return {}
-    rows = gprs_visible_to(actor).filter(pk__in=gpr_ids).values_list("pk", "name")
+    rows = gprs_visible_to(actor).filter(pk__in=known).values_list("pk", "name")
     return {str(pk): name for pk, name in rows}
 
 

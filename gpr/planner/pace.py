@@ -73,7 +73,9 @@ class Pace:
         self._board = board
         self._slack = board.policy.slack
         self._gpu_count = int(board.ground.rooms.sum())
-        self._shadows: tuple[Shadow, ...] | None = memory.shadows  # until the queues are begun
+        # Until the queues are begun: what they are to be begun with.
+        self._shadows: tuple[Shadow, ...] | None = memory.shadows
+        self._there = {waiting.request.id for waiting in board.order if board.has_slot(waiting)}
         self._stays: dict[str, tuple[_Stay, _Stay]] = {}
         self._is_fresh = False
         self._promised_s, self._patient_s, self._summed_at_s = memory.promised_s, memory.patient_s, memory.summed_at_s
@@ -128,6 +130,8 @@ class Pace:
         """When it used less than it booked: in the queues that nobody overtakes it would have, too."""
         self._ran_s = self._ran_s * ENDS_FADING + ran_s
         self._booked_s = self._booked_s * ENDS_FADING + booked_s
+        if self._is_fresh:
+            return  # they are to be begun anew, without it
         self._catch_up()
         known = self._stays.pop(request_id, None)
         if known is None:
@@ -148,9 +152,9 @@ class Pace:
         self._strict = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict_s = self._board.now_s
         self._stays = {}
-        self._shadows = None
         self._recall(shadows)
         self._join_others()
+        self._shadows = None
 
     def _catch_up(self) -> None:
         """While nobody waits nobody can be overtaken: all queues are what really runs."""
@@ -161,8 +165,9 @@ class Pace:
     def _join_others(self) -> None:
         """Boxes that run or have a slot, and that nothing else is remembered of: a slot without a shadow came when nobody waited."""
         board, boxes = self._board, [box for box in self._board.running.values() if box.id not in self._stays]
-        unknown = [waiting for waiting in board.order if waiting.request.id not in self._stays]
-        boxes += [board.box(waiting) for waiting in unknown if board.has_slot(waiting)]
+        unknown = [waiting for waiting in board.order if waiting.request.id not in self._stays and board.has_slot(waiting)]
+        is_first = self._shadows is not None and not self._is_fresh
+        boxes += [board.box(waiting) for waiting in unknown if not is_first or waiting.request.id in self._there]
         stays = {box.id: _Stay(box.places, box.kind.gpus, box.start_s, box.end_s) for box in boxes}
         self._enter({id_: (stay, stay) for id_, stay in stays.items()})
 

@@ -84,7 +84,8 @@ def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, forgive
 
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Change a request that waits. Its age in the queue stays, and its place in the plan if it still fits there.
+    """Change a request that waits. Its age in the queue stays, and its place in the plan if it still fits there,
+    unless its nodes are to be nearer together now.
 
     Errors as in `gpr_submit`.
     """

@@ -169,13 +169,13 @@ def orders_fulfil(*, cluster: Cluster, arrivals: Iterable[Arrival], now: datetim
 
     The caller holds the rows of the nodes.
     """
-    # Those that name one come first: else another might take it.
-    for arrival in sorted(arrivals, key=lambda each: (not each.order, not each.supply)):
+    new = [
+        (arrival, list(_fitting(arrival, cluster))) for arrival in arrivals if not SupplyOrder.objects.filter(node=arrival.node).exists()
+    ]
+    # Those that name an open one come first: else another might take it.
+    new.sort(key=lambda each: min(map(each[0].mismatch, each[1]), default=(True, True)))
+    for arrival, fitting in new:
         node = arrival.node
-        if SupplyOrder.objects.filter(node=node).exists():
-            continue
-        alike = {"shape": node.shape, "gpus_per_node": node.gpu_count, "gpu_memory_gib__lte": node.gpu_memory_gib}
-        fitting = _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=arrival.kinds, **alike))
         for order in sorted(fitting, key=arrival.mismatch):
             # Another may have ended it since: then the next one.
             rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
@@ -183,6 +183,12 @@ def orders_fulfil(*, cluster: Cluster, arrivals: Iterable[Arrival], now: datetim
                 text = f"Node {node.name}, ordered from {order.supply.name} for {order.gpr.name}, has come."
                 _tell_order(order, "order_arrived", text, None, now, node_id=node.pk)
                 break
+
+
+def _fitting(arrival: Arrival, cluster: Cluster) -> QuerySet[SupplyOrder]:
+    node = arrival.node
+    alike = {"shape": node.shape, "gpus_per_node": node.gpu_count, "gpu_memory_gib__lte": node.gpu_memory_gib}
+    return _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=arrival.kinds, **alike))
 
 
 def _open() -> QuerySet[SupplyOrder]:

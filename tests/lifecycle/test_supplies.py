@@ -385,6 +385,16 @@ def test_of_nodes_that_come_together_those_with_a_label_are_heard_first() -> Non
     assert nodes == {first.pk: "c", second.pk: "b"}
 
 
+def test_a_label_that_names_nothing_open_takes_no_order_from_a_node_that_names_its_supply() -> None:
+    stage = busy_stage()
+    first, second = two_orders(stage)
+
+    report(stage, node_view("a", order="none of ours"), node_view("b", supply="spot"))
+
+    nodes = {row.pk: row.node.name for row in SupplyOrder.objects.select_related("node") if row.node is not None}
+    assert nodes == {first.pk: "b", second.pk: "a"}
+
+
 @pytest.mark.parametrize("said", [{"order": "none of ours"}, {"supply": "none of ours"}, {"order": "ended"}], ids=str)
 def test_a_label_that_names_no_open_order_is_as_none(said: dict[str, str]) -> None:
     stage = busy_stage()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
 from gpr.models import Gpr, PromiseMove
 from gpr.planner.plan import Cause
 from gpr.services.requests import gpr_edit, spec_of
+from tests import factories
+from tests.api.conftest import Caller
 from tests.builders import make_slice, node_view, nodes_of
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 
@@ -49,6 +52,11 @@ def test_when_a_node_is_reported_in_another_rack_the_owner_hears_of_that_and_not
 
     move = PromiseMove.objects.get(gpr=gang)
     assert (move.cause, move.cause_id) == (Cause.TOPOLOGY, "")
+    told = Caller(factories.token(stage.owner)).get(f"gprs/{gang.pk}/")
+    assert [each["cause"] for each in told.json()["promise_moves"]] == [Cause.TOPOLOGY]
+    reader = Client()
+    reader.force_login(stage.owner)
+    assert reader.get(f"/gprs/{gang.pk}/").status_code == 200
     assert fresh(gang).planned_start_at == move.new_start_at
 
 
