@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.test import Client
 
 from gpr.models import Gpr, PromiseMove
 from gpr.planner.plan import Cause
@@ -12,6 +11,7 @@ from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import make_slice, node_view, nodes_of
 from tests.lifecycle.stage import ENTRY, Stage, fresh
+from tests.pages.user_world import client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -54,9 +54,7 @@ def test_when_a_node_is_reported_in_another_rack_the_owner_hears_of_that_and_not
     assert (move.cause, move.cause_id) == (Cause.TOPOLOGY, "")
     told = Caller(factories.token(stage.owner)).get(f"gprs/{gang.pk}/")
     assert [each["cause"] for each in told.json()["promise_moves"]] == [Cause.TOPOLOGY]
-    reader = Client()
-    reader.force_login(stage.owner)
-    assert reader.get(f"/gprs/{gang.pk}/").status_code == 200
+    assert client_of(stage.owner).get(f"/gprs/{gang.pk}/").status_code == 200
     assert fresh(gang).planned_start_at == move.new_start_at
 
 
