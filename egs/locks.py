@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Final
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
+
+GATE_MOST_S: Final = 5.0
+GATE_LOOK_S: Final = 0.02
 
 
 @contextmanager
@@ -21,10 +26,20 @@ def single_runner(name: str) -> Iterator[bool]:
 
 
 def gate_pass(name: str) -> None:
-    """Wait while the gate is shut; whoever shuts it then waits until this transaction ends. Take it before any other lock."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [_number(name)])
+    """Wait while the gate is shut, though not for ever; whoever shuts it then waits until this transaction ends.
+
+    It keeps order in a crowd, and is no safety. It is held by one session for another, so a circle of waiting through it would not be
+    found by the server: hence the end, and take it before any other lock.
+    """
+    if connection.vendor != "postgresql":
+        return
+    until_s = time.monotonic() + GATE_MOST_S
+    with connection.cursor() as cursor:
+        while time.monotonic() < until_s:
+            cursor.execute("SELECT pg_try_advisory_xact_lock_shared(%s)", [_number(name)])
+            if cursor.fetchone()[0]:
+                return
+            time.sleep(GATE_LOOK_S)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q
 
+from egs.locks import gate_pass
 from egs.words import utc
 from gpr.evictions import evictions_store
 from gpr.fairness import usage_add
@@ -39,6 +40,12 @@ SUBMITS_GATE: Final = "submits"
 def witness_lock() -> None:
     """Hold the right to write slots until the transaction ends."""
     Witness.objects.select_for_update().get_or_create(singleton=True)
+
+
+def filing_lock() -> None:
+    """The same, for whoever files requests. Take it before any other lock."""
+    gate_pass(SUBMITS_GATE)
+    witness_lock()
 
 
 @transaction.atomic

@@ -18,7 +18,7 @@ from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRu
 from gpr.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
 from gpr.services.requests import gpr_cancel, gprs_submit, may_submit
 from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX, PLAIN_FIELDS, GprSpec, spec_check
-from gpr.witness import witness_lock
+from gpr.witness import filing_lock, witness_lock
 from inventory.models import Cluster
 from journal.models import Severity
 from journal.services import event_record
@@ -56,7 +56,7 @@ def series_create(*, actor: User, ask: SeriesAsk, now: datetime) -> BookingSerie
     spec = ask.spec
     may_submit(actor, spec)
     spec_check(spec, now=now)
-    witness_lock()
+    filing_lock()
     series = BookingSeries.objects.create(
         name=spec.name,
         slice=spec.slice,
@@ -101,7 +101,7 @@ def series_care(*, now: datetime) -> None:
 
 @transaction.atomic
 def _carry_on(pk: UUID, now: datetime) -> None:
-    witness_lock()
+    filing_lock()
     series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
     if series.next_start_at is not None:
         _extend(series, now, forgives=EgsError)

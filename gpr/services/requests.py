@@ -13,7 +13,6 @@ from django.db.models import F
 
 from accounts.models import User
 from egs.errors import BookingDoesNotFit, CanNeverStart, EgsError, IllegalTransition, InvalidInput, NotAllowed, StaleState
-from egs.locks import gate_pass
 from egs.words import duration_exact, plural, utc
 from gpr.forecasts import forecast_drop
 from gpr.lifecycle import gpr_transition
@@ -24,7 +23,7 @@ from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
-from gpr.witness import SUBMITS_GATE, replan, shadow_cut, witness_lock
+from gpr.witness import filing_lock, replan, shadow_cut, witness_lock
 from journal.hints import TICK, hint
 from journal.services import event_record
 from slices.models import Role
@@ -239,8 +238,7 @@ def _file(actor: User, spec: GprSpec, now: datetime) -> Gpr:
     """Into the queue, or to approval. It is not planned yet, nor told of; the witness is held from here on."""
     may_submit(actor, spec)
     spec_check(spec, now=now)
-    gate_pass(SUBMITS_GATE)
-    witness_lock()
+    filing_lock()
     reasons = approval_reasons(spec)
     gpr = _gpr_of(spec)
     gpr.owner, gpr.created_at, gpr.state_changed_at = actor, now, now

@@ -222,7 +222,8 @@ def test_many_starts_do_not_wait_behind_submits(monkeypatch: pytest.MonkeyPatch)
 
     def start_beside(*arguments: Any) -> None:
         if not waited:
-            other.meet()
+            other.begin()
+            time.sleep(1)  # it would be done by now
         waited.append(other.is_at_work)
         start(*arguments)
 

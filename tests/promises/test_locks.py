@@ -132,3 +132,15 @@ def test_a_gate_is_shut_when_all_who_passed_are_through_and_open_again_afterward
     visitor.join()
     with transaction.atomic():
         gate_pass("submits")
+
+
+@pytest.mark.postgres_only
+def test_a_gate_that_stays_shut_is_passed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps order; nobody may hang for it."""
+    monkeypatch.setattr("egs.locks.GATE_MOST_S", 0.2)
+
+    began = time.monotonic()
+    with gate_shut("submits"), transaction.atomic():
+        gate_pass("submits")
+
+    assert time.monotonic() - began >= 0.2
