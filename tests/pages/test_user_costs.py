@@ -24,8 +24,9 @@ from worker_agent.protocol import Outcome
 pytestmark = pytest.mark.django_db
 
 QUERIES_MAX = 17
-# The whole queue is read for each question to the planner: what runs, what waits, on which nodes, with which promises.
-PLAN_QUERIES = 11
+# The whole queue is read for each question to the planner: what runs, what waits, on which nodes, with which promises, and
+# what has come lately.
+PLAN_QUERIES = 12
 
 
 @pytest.fixture
