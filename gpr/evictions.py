@@ -5,7 +5,7 @@ Stored in the transaction that stores the plan, for the beneficiary's slot rests
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -29,12 +29,11 @@ WHY = {
 }
 
 
-def evictions_store(planned: Iterable[Planned], *, now: datetime) -> None:
+def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
     """Give notice, and let the windows end. The caller holds the witness.
 
     One that is on its way out already needs no notice: its GPUs come back sooner.
     """
-    planned = list(planned)
     beneficiaries = gprs_by_id(one.id for one in planned)
     for one in planned:
         beneficiary = beneficiaries[one.id]

@@ -26,10 +26,11 @@ def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:
     }
     first: dict[str, tuple[Slot, str]] = {}
     for slot, gpr_id in slots if supply_of else ():
-        for id_ in supply_of.keys() & slot.nodes - first.keys():
-            first[id_] = slot, gpr_id
+        for id_ in slot.nodes:
+            if id_ in supply_of:
+                first.setdefault(id_, (slot, gpr_id))
     gprs = gprs_by_id(gpr_id for _, gpr_id in first.values())
-    wanted = [_order(id_, supply_of[id_], gprs[gpr_id], at(slot.start_s)) for id_, (slot, gpr_id) in sorted(first.items())]
+    wanted = [_order(id_, supply_of[id_], gprs[gpr_id], at(slot.start_s)) for id_, (slot, gpr_id) in first.items()]
     stood_on = {id_ for slot, _ in slots for id_ in slot.nodes}
     orders_drop(orders=[order for order in books.open_orders if str(order.pk) not in stood_on], now=now)
     orders_place(orders=wanted, ordered_at=at(made.now_s), now=now)

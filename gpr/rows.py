@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Min, Q, QuerySet
 
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow
 from inventory.models import Reservation, ReservationState
@@ -103,6 +103,7 @@ class Held(NamedTuple):
     gpr__is_booking: bool
 
 
+# Of every GPR in the states that hold nodes.
 HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
 
 
@@ -133,6 +134,12 @@ def shades_standing(now: datetime) -> list[Shade]:
     return [Shade._make(row) for row in rows.values_list(*Shade._fields)]
 
 
+def arrivals_since(since: datetime) -> QuerySet[Shadow, tuple[int, int, datetime, int]]:
+    """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them."""
+    rows = Shadow.objects.filter(made_at__gte=since).values_list("priority", "gpu_s")
+    return rows.annotate(since_at=Min("made_at"), arrival_count=Count("pk")).order_by("since_at", "priority", "gpu_s")
+
+
 def told_waiting(ids: Iterable[UUID] | None = None) -> dict[str, Told]:
     """By id; None: of all that wait."""
     chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=list(ids))
@@ -143,11 +150,6 @@ def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
     """With their slices. No query for none."""
     wanted = {str(id_) for id_ in ids}
     return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
-
-
-def rows_held() -> list[Held]:
-    """Of every GPR in the states that hold nodes."""
-    return held_of(HELD)
 
 
 def held_of(rows: QuerySet[Reservation]) -> list[Held]:

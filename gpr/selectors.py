@@ -12,7 +12,7 @@ from django.db.models.functions import RowNumber
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound, StaleState
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState
-from inventory.models import Reservation, ReservationState, StepResult
+from inventory.models import Node, Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.models import Role
 from slices.selectors import has_role, slices_visible_to
@@ -112,7 +112,16 @@ def by_id(text: str) -> Q:
 
 def steps_of(gpr: Gpr) -> QuerySet[StepResult]:
     """Of all its runs."""
-    return StepResult.objects.filter(reservation__gpr=gpr).select_related("reservation__node")
+    return _steps().filter(reservation__gpr=gpr)
+
+
+def steps_on(node: Node) -> QuerySet[StepResult]:
+    """Of all boxes that were on it: for administrators."""
+    return _steps().filter(reservation__node=node)
+
+
+def _steps() -> QuerySet[StepResult]:
+    return StepResult.objects.select_related("reservation__node").prefetch_related("results")
 
 
 def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:

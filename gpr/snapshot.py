@@ -11,15 +11,26 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Min, QuerySet
 from django.db.models.functions import Coalesce
 
 from gpr.fairness import shares_of, usage_load
-from gpr.models import Gpr, GprState, Shadow, Witness
+from gpr.models import Gpr, GprState, Witness
 from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window, Within
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
-from gpr.rows import Ask, Held, Shade, Stood, asks_waiting, clusters_wanted, promises_standing, rows_held, shades_standing
+from gpr.rows import (
+    HELD,
+    Ask,
+    Held,
+    Shade,
+    Stood,
+    arrivals_since,
+    asks_waiting,
+    clusters_wanted,
+    held_of,
+    promises_standing,
+    shades_standing,
+)
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, nodes_there
@@ -79,8 +90,8 @@ class Places:
             may_order,
         )
         if alike not in self._suiting:
-            growing = (id_ for id_, key in self.keys.items() if key.cluster in clusters and _suits(ask, key))
-            self._suiting[alike] = tuple(id_ for id_ in growing if may_order or not self.keys[id_].supply)
+            suiting = (id_ for id_, key in self.keys.items() if key.cluster in clusters and _suits(ask, key))
+            self._suiting[alike] = tuple(id_ for id_ in suiting if may_order or not self.keys[id_].supply)
         return self._suiting[alike]
 
 
@@ -138,7 +149,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     asks, promises = asks_waiting(), promises_standing()
     books = supplies_load(promises.values(), now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
     keys, pools = _pools(clusters, pool_of_node, books, now, now_s)
-    running, quotas, places = boxes_of(rows_held(), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
+    running, quotas, places = boxes_of(held_of(HELD), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
     snapshot = Snapshot(
         now_s=now_s,
@@ -176,21 +187,16 @@ def policy() -> Policy:
 def memory_load(*, now: datetime) -> Memory:
     """What the pace of newcomers follows from; three queries."""
     record = Witness.objects.first() or Witness()
+    since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
         shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
-        arrivals=tuple(Arrival(_second(at), priority, gpu_s, count) for priority, gpu_s, at, count in arrivals_since(now)),
+        arrivals=tuple(Arrival(_second(at), priority, gpu_s, count) for priority, gpu_s, at, count in arrivals_since(since)),
         promised_s=record.promised_sum_s,
         patient_s=record.patient_sum_s,
         summed_at_s=_second(record.summed_at),
         ran_s=record.ran_sum_s,
         booked_s=record.booked_sum_s,
     )
-
-
-def arrivals_since(now: datetime) -> QuerySet[Shadow, tuple[int, int, datetime, int]]:
-    """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them."""
-    rows = Shadow.objects.filter(made_at__gte=now - timedelta(seconds=SLACK.observed_s)).values_list("priority", "gpu_s")
-    return rows.annotate(since_at=Min("made_at"), arrival_count=Count("pk")).order_by("since_at", "priority", "gpu_s")
 
 
 def _shadow_of(row: Shade) -> PlannerShadow:

@@ -40,13 +40,14 @@ from gpr.api.inputs import (
 from gpr.api.outputs import GprDetailSerializer, GprPage, GprSerializer, OffersSerializer, QueueRowSerializer, StepSerializer
 from gpr.estimates import gpr_estimate
 from gpr.models import Gpr
-from gpr.selectors import QUEUE_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, with_nodes
+from gpr.selectors import QUEUE_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.moving import gpr_move
 from gpr.services.requests import CREATION_ROUTE, gpr_cancel, gpr_edit, gpr_submit, spec_of
 from gpr.spec import approval_reasons
 from inventory.models import StepResult
+from inventory.selectors import node_for
 
 ADMIN_ACTIONS = {"approve", "reject", "evict", "priority", "move"}
 VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description="The one that you read: another answers 409.")
@@ -176,6 +177,10 @@ class StepPagination(CreatedPagination):
     ordering = ("started_at", "id")
 
 
+class NodeStepPagination(CreatedPagination):
+    ordering = ("-started_at", "-id")
+
+
 class GprStepViewSet(ApiViewSet[StepResult]):
     """`gprs/{id}/steps/`: every attempt at an entry or exit step on each node, with its log, oldest first."""
 
@@ -186,6 +191,22 @@ class GprStepViewSet(ApiViewSet[StepResult]):
     def list(self, request: Request, gpr_pk: str) -> Response:
         gpr = gpr_for(actor_of(request), gpr_pk)
         steps = self.paginate_queryset(self.filter_queryset(steps_of(gpr)))
+        return self.get_paginated_response(StepSerializer(steps, many=True).data)
+
+
+class NodeStepViewSet(ApiViewSet[StepResult]):
+    """`nodes/{id}/steps/`: the same of every box that was on the node, newest first. For administrators."""
+
+    queryset = StepResult.objects.none()
+    serializer_class = StepSerializer
+    pagination_class = NodeStepPagination
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action == "list" else super().get_permissions()
+
+    def list(self, request: Request, node_ref: str) -> Response:
+        node = node_for(actor_of(request), node_ref, now=self.now)
+        steps = self.paginate_queryset(self.filter_queryset(steps_on(node)))
         return self.get_paginated_response(StepSerializer(steps, many=True).data)
 
 

@@ -20,6 +20,7 @@ from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
 from gpr.selectors import names_visible_to, queue_positions
+from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Reservation, StepResult, SupplyOrder
 
 BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
@@ -211,7 +212,9 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
     node = serializers.CharField(source="reservation.node.name")
     run = serializers.IntegerField(source="reservation.run", help_text="Which start of the GPR this was.")
     stage = serializers.SerializerMethodField()
+    gpr_id = serializers.UUIDField(source="reservation.gpr_id")
     evidence = serializers.DictField()
+    results = CheckResultSerializer(many=True)
 
     class Meta:
         model = StepResult
@@ -220,6 +223,7 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
             "name",
             "step",
             "stage",
+            "gpr_id",
             "node_id",
             "node",
             "run",
@@ -227,8 +231,10 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
             "outcome",
             "started_at",
             "ended_at",
+            "blames_node",
             "log",
             "evidence",
+            "results",
         ]
         read_only_fields = fields
 

@@ -88,10 +88,8 @@ class Board:
     def hold_all(self, boxes: Sequence[Running]) -> None:
         made = [self._held(running) for running in boxes]
         self._add_limits()
-        limits, amounts = (
-            np.array([array[0] for array in arrays], np.int64).reshape(-1, LIMITS_MOST)
-            for arrays in ([box.kind.limits for box in made], [box.kind.amounts for box in made])
-        )
+        limits = np.array([box.kind.limits[0] for box in made], np.int64).reshape(-1, LIMITS_MOST)
+        amounts = np.array([box.kind.amounts[0] for box in made], np.int64).reshape(-1, LIMITS_MOST)
         times_s = [(box.start_s, box.end_s) for box in made]
         taken = boxes_of([box.places for box in made], [box.kind.gpus for box in made], times_s, limits, amounts)
         self.spare(len(taken.places), len(made))
@@ -186,7 +184,7 @@ class Board:
         return int(self.ground.pool_of[places_of(self._table, waiting.row)[0]])
 
     def slot(self, waiting: Waiting) -> Slot | None:
-        return self.slot_at(places_of(self._table, waiting.row), self.start_s(waiting)) if self.has_slot(waiting) else None
+        return self._slot(waiting) if self.has_slot(waiting) else None
 
     def slots(self) -> dict[str, Slot]:
         """Of all that have one, by id."""
@@ -332,10 +330,13 @@ class Board:
         return Box(*whose, places, kind, self.now_s, end_s, running.started_s, running.evictable, is_open=running.is_open)
 
     def _started(self, waiting: Waiting) -> Started:
-        slot, request = self.slot_at(places_of(self._table, waiting.row), self.start_s(waiting)), waiting.request
+        slot, request = self._slot(waiting), waiting.request
         self.running[request.id] = self.box(waiting)
         self._forget(waiting)
         return Started(request, slot, slot.start_s if waiting.promise_s is None else waiting.promise_s)
+
+    def _slot(self, waiting: Waiting) -> Slot:
+        return self.slot_at(places_of(self._table, waiting.row), self.start_s(waiting))
 
     def _slots(self, table: Table) -> dict[str, Slot]:
         """Of all that have a slot here, as this table has it."""

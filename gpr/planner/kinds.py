@@ -6,7 +6,7 @@ A queue is long, and most of it asks for one of a few things: what follows from 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,8 +29,6 @@ class Alike:
     `kind` is as of no slice and of length 1. `gpu_count`: of its box, whole nodes being the largest that it may use; `gpus_by_shape`
     likewise. `columns`: of its row in a table.
     """
-
-    COLUMNS: ClassVar[tuple[str, ...]] = ("nodes", "gpus", "level", "pools", "handicaps_s", "group", "limits", "amounts", "lines")
 
     kind: Kind
     gpu_count: int
@@ -119,14 +117,13 @@ class Kinds:
 
     def _columns(self, kind: Kind, group: int) -> dict[str, Any]:
         blank = new_table(1, len(self._pools))
-        columns = {name: getattr(blank, name)[0] for name in Alike.COLUMNS}
-        columns |= {"nodes": np.int64(kind.nodes), "gpus": np.int64(kind.gpus), "level": np.int64(kind.level), "group": np.int64(group)}
+        columns = {name: getattr(blank, name)[0] for name in ("pools", "handicaps_s", "limits", "amounts", "lines")}
         lines, count = np.unique(kind.limits[kind.limits != NONE]), len(kind.pools)
         for name, values in (("pools", kind.pools), ("handicaps_s", kind.handicaps_s), ("lines", lines)):
             columns[name][: len(values)] = values
         for name, by_pool in (("limits", kind.limits), ("amounts", kind.amounts)):
             columns[name][:count] = by_pool[:count]
-        return columns
+        return columns | {"nodes": kind.nodes, "gpus": kind.gpus, "level": kind.level, "group": group}
 
     def _bare(self, request: Request, pools: list[int]) -> Kind:
         if not (0 < request.node_count <= self._node_count and 0 <= request.gpus_per_node <= max(self._largest)):

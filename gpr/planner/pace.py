@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,9 +73,8 @@ class Pace:
         self._board = board
         self._slack = board.policy.slack
         self._gpu_count = int(board.ground.rooms.sum())
-        # Until the queues are begun: what they are to be begun with.
-        self._shadows: tuple[Shadow, ...] | None = memory.shadows
-        self._there = {waiting.request.id for waiting in board.order if board.has_slot(waiting)}
+        # Until the queues are begun: with what is remembered, and who has a slot now.
+        self._first: tuple[tuple[Shadow, ...], set[str]] | None = memory.shadows, self._slotted()
         self._stays: dict[str, tuple[_Stay, _Stay]] = {}
         self._is_fresh = False
         self._promised_s, self._patient_s, self._summed_at_s = memory.promised_s, memory.patient_s, memory.summed_at_s
@@ -146,28 +145,31 @@ class Pace:
         """How much of its booked time a box uses, of late: a strict queue would go on so much faster than its bookings say."""
         return min(self._ran_s / self._booked_s, 1.0) if self._booked_s > 0 else 1.0
 
-    def _begin(self, shadows: tuple[Shadow, ...]) -> None:
-        """The queues, as they are remembered, and whoever else is there."""
+    def _begin(self, shadows: tuple[Shadow, ...], slotted: Set[str]) -> None:
+        """The queues, as they are remembered, and whoever else runs or is one of these."""
         self._patient = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict_s = self._board.now_s
         self._stays = {}
         self._recall(shadows)
-        self._join_others()
-        self._shadows = None
+        self._join_others(slotted)
+        self._first, self._is_fresh = None, False
 
     def _catch_up(self) -> None:
         """While nobody waits nobody can be overtaken: all queues are what really runs."""
-        if self._is_fresh or self._shadows is not None:
-            self._begin(() if self._is_fresh else self._shadows or ())
-            self._is_fresh = False
+        if self._is_fresh:
+            self._begin((), self._slotted())
+        elif self._first is not None:
+            self._begin(*self._first)
 
-    def _join_others(self) -> None:
-        """Boxes that run or have a slot, and that nothing else is remembered of: a slot without a shadow came when nobody waited."""
+    def _slotted(self) -> set[str]:
+        return {waiting.request.id for waiting in self._board.order if self._board.has_slot(waiting)}
+
+    def _join_others(self, slotted: Set[str]) -> None:
+        """Boxes that run or are among these, and that nothing else is remembered of: a slot without a shadow came when nobody waited."""
         board, boxes = self._board, [box for box in self._board.running.values() if box.id not in self._stays]
-        unknown = [waiting for waiting in board.order if waiting.request.id not in self._stays and board.has_slot(waiting)]
-        is_first = self._shadows is not None and not self._is_fresh
-        boxes += [board.box(waiting) for waiting in unknown if not is_first or waiting.request.id in self._there]
+        unknown = slotted - self._stays.keys()
+        boxes += [board.box(waiting) for waiting in board.order if waiting.request.id in unknown]
         stays = {box.id: _Stay(box.places, box.kind.gpus, box.start_s, box.end_s) for box in boxes}
         self._enter({id_: (stay, stay) for id_, stay in stays.items()})
 

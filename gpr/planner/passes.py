@@ -48,7 +48,8 @@ class Table(NamedTuple):
 class Now(NamedTuple):
     """For each level (a pool and so many GPUs per node): how long each node stays free from now on, NONE where it is not.
 
-    `until_s[k, node]`; `ranked_s[k, :fill[k]]` the same in rising order without the NONEs.
+    `until_s[k, node]`; `ranked_s[k, :fill[k]]` the same in rising order without the NONEs, `ranked[k, :fill[k]]` whose they are.
+    `better_s[k]`: how long at most a node stays free that has become better since the groups were last touched; NONE: none has.
     Group `g` wants `nodes[g]` nodes of one of the levels `levels[g]`, which follow its pools; `reach_s[g]`: until when it would have them.
     """
 
@@ -56,7 +57,9 @@ class Now(NamedTuple):
     gpus: Ints
     until_s: Ints
     ranked_s: Ints
+    ranked: Ints
     fill: Ints
+    better_s: Ints
     levels: Ints
     nodes: Ints
     reach_s: Ints
@@ -64,8 +67,9 @@ class Now(NamedTuple):
 
 def new_now(pool: Ints, gpus: Ints, levels: Ints, nodes: Ints, *, node_count: int) -> Now:
     shape = (len(pool), node_count)
-    until_s, ranked_s = np.full(shape, NONE, np.int64), np.zeros(shape, np.int64)
-    return Now(pool, gpus, until_s, ranked_s, np.zeros(len(pool), np.int64), levels, nodes, np.zeros(len(nodes), np.int64))
+    until_s, ranked_s, ranked = np.full(shape, NONE, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    fill, better_s = np.zeros(len(pool), np.int64), np.full(len(pool), NONE, np.int64)
+    return Now(pool, gpus, until_s, ranked_s, ranked, fill, better_s, levels, nodes, np.zeros(len(nodes), np.int64))
 
 
 @compiled
@@ -105,9 +109,11 @@ def look(ground: Ground, now: Now, at_s: int) -> None:
             until_s = free_until(ground.nodes, node, need_of(ground, node, now.gpus[k]), at_s)
             now.until_s[k, node] = until_s
             if until_s != NONE:
-                now.ranked_s[k, now.fill[k]] = until_s
+                now.ranked[k, now.fill[k]] = node
                 now.fill[k] += 1
-        now.ranked_s[k, : now.fill[k]].sort()
+        free = now.ranked[k, : now.fill[k]]
+        free[:] = free[np.argsort(now.until_s[k][free])]
+        now.ranked_s[k, : now.fill[k]] = now.until_s[k][free]
 
 
 @compiled
@@ -122,18 +128,22 @@ def look_again(ground: Ground, now: Now, node: int, at_s: int) -> bool:
         if new_s == old_s:
             continue
         now.until_s[k, node] = new_s
-        is_better |= new_s > old_s
-        ranked_s = now.ranked_s[k]
+        if new_s > old_s:
+            is_better = True
+            now.better_s[k] = max(now.better_s[k], new_s)
+        ranked_s, ranked = now.ranked_s[k], now.ranked[k]
         if old_s != NONE:
             i = np.searchsorted(ranked_s[: now.fill[k]], old_s)
+            while ranked[i] != node:
+                i += 1
             now.fill[k] -= 1
             for m in range(i, now.fill[k]):
-                ranked_s[m] = ranked_s[m + 1]
+                ranked_s[m], ranked[m] = ranked_s[m + 1], ranked[m + 1]
         if new_s != NONE:
             i = np.searchsorted(ranked_s[: now.fill[k]], new_s)
             for m in range(now.fill[k], i, -1):
-                ranked_s[m] = ranked_s[m - 1]
-            ranked_s[i] = new_s
+                ranked_s[m], ranked[m] = ranked_s[m - 1], ranked[m - 1]
+            ranked_s[i], ranked[i] = new_s, node
             now.fill[k] += 1
     return is_better
 
@@ -154,10 +164,7 @@ def may_start(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
     """Are enough nodes free for its whole length from now on, its own slot not counted? A look at a few figures, not at the nodes."""
     end_s, slot_s = at_s + table.length_s[j], table.slot_s[j]
     levels = used(now.levels[table.group[j]])
-    watch.is_near[j] = False
-    for k in levels:
-        for node in places_of(table, j):
-            watch.is_near[j] |= now.until_s[k, node] != NONE
+    note_near(now, table, watch, j, levels)
     if now.reach_s[table.group[j]] >= end_s:
         return True
     if slot_s >= end_s:
@@ -174,11 +181,25 @@ def may_start(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
 
 
 @compiled
+def note_near(now: Now, table: Table, watch: Watch, j: int, levels: Ints) -> None:
+    """Are nodes of its slot free?"""
+    watch.is_near[j] = False
+    first = table.first_place[j]
+    for k in levels:
+        for i in range(first, first + table.nodes[j]):
+            watch.is_near[j] |= now.until_s[k, table.places[i]] != NONE
+    if watch.is_near[j] and table.nodes[j] > 1 and not watch.is_gang[j]:
+        watch.is_gang[j] = True
+        watch.gangs[watch.gang_count[0]] = j
+        watch.gang_count[0] += 1
+
+
+@compiled
 def choose_now(ground: Ground, now: Now, k: int, kind: Kind, at_s: int) -> Ints:
     """As `choose` for a box that starts now, from what is known of now."""
     end_s = at_s + kind.length_s
-    members = members_of(ground, now.pool[k])
-    free = members[now.until_s[k][members] >= end_s]
+    first = np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s)
+    free = np.sort(now.ranked[k, first : now.fill[k]])
     left = np.empty(len(free), np.int64)
     for i in range(len(free)):
         left[i] = least_free(ground.nodes, free[i], at_s, end_s) - need_of(ground, free[i], kind.gpus)
@@ -203,7 +224,8 @@ def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
         put(ground, table, j, -1)
         for node in slot:
             is_better |= look_again(ground, now, node, at_s)
-    watch.is_limited[j] = watch.is_torn[j] = False
+    watch.is_limited[j] = False
+    set_torn(watch, j, is_torn=False)
     for i in range(len(kind.pools)):
         if not limits_allow(ground, kind, i, at_s):
             watch.is_limited[j] = True
@@ -211,7 +233,7 @@ def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
         chosen = choose_now(ground, now, now.levels[table.group[j], i], kind, at_s)
         if len(chosen) == kind.nodes:
             if is_better_elsewhere(ground, kind, i, at_s):
-                watch.is_torn[j] = True
+                set_torn(watch, j, is_torn=True)
                 continue
             places_of(table, j)[:] = chosen
             table.slot_s[j] = at_s
@@ -242,18 +264,21 @@ def start_due(table: Table, order: Ints, at_s: int, started: Ints) -> int:
 class Watch(NamedTuple):
     """Whom to look at again when something changes, so that a tick need not look at everybody.
 
-    `near[near_first[i]:near_first[i + 1]]` have their slots on node `i`, or share limit `i` less all nodes. `peers` likewise are the
-    rows of each group, and `shortest_s` is no longer than any of their lengths. `turn[j]` is the place of a row in the order.
+    `near[near_first[i]:near_first[i + 1]]` have their slots on node `i`, or share limit `i` less all nodes. `turn[j]` is the place of a
+    row in the order. The rows of a group are in runs, in order of turn, of which none is longer than those behind it: mostly one run for
+    each priority and share. Run `r` is of group `run_group[r]` and begins with row `peer[r]`; `next_peer[j]` is the one behind `j`, NONE
+    behind the last; some may have started.
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
-    `is_near[j]`: when last looked at, some nodes of its slot were free. `is_limited[j]`: a limit was in its way. `is_torn[j]`: it had
-    room in a pool, but waits for one that it likes better.
+    `is_near[j]`: when last looked at, some nodes of its slot were free; all gangs of which that is so are among
+    `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: a limit was in its way. `is_torn[j]`: it had
+    room in a pool, but waits for one that it likes better; `torn_count[0]` of them do.
     """
 
     near: Ints
     near_first: Ints
-    peers: Ints
-    peers_first: Ints
-    shortest_s: Ints
+    run_group: Ints
+    peer: Ints
+    next_peer: Ints
     turn: Ints
     touched: Ints
     is_touched: Bools
@@ -261,32 +286,28 @@ class Watch(NamedTuple):
     is_limited: Bools
     is_torn: Bools
     touched_count: Ints
+    torn_count: Ints
+    gangs: Ints
+    is_gang: Bools
+    gang_count: Ints
 
 
 @compiled
 def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
     """Everybody is to be looked at."""
-    node_count, group_count, row_count = len(ground.rooms), len(now.nodes), len(table.state)
+    node_count, row_count = len(ground.rooms), len(table.state)
     near_first = np.zeros(node_count + len(ground.limits.head) + 1, np.int64)
-    peers_first = np.zeros(group_count + 1, np.int64)
-    shortest_s = np.full(group_count, NEVER_S, np.int64)
     turn = np.zeros(row_count, np.int64)
     for i in range(len(order)):
         j = order[i]
         turn[j] = i
-        group = table.group[j]
-        shortest_s[group] = min(shortest_s[group], table.length_s[j])
-        peers_first[group + 1] += 1
         for node in places_of(table, j):
             near_first[node + 1] += 1
         for line in used(table.lines[j]):
             near_first[node_count + line + 1] += 1
-    near_first, peers_first = np.cumsum(near_first), np.cumsum(peers_first)
-    near, peers = np.empty(near_first[-1], np.int64), np.empty(len(order), np.int64)
-    near_end, peers_end = near_first.copy(), peers_first.copy()
+    near_first = np.cumsum(near_first)
+    near, near_end = np.empty(near_first[-1], np.int64), near_first.copy()
     for j in order:
-        peers[peers_end[table.group[j]]] = j
-        peers_end[table.group[j]] += 1
         for node in places_of(table, j):
             near[near_end[node]] = j
             near_end[node] += 1
@@ -297,8 +318,27 @@ def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
     touched[: len(order)] = order
     is_touched[order] = True
     is_near, is_limited, is_torn = np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_)
-    count = np.array([len(order)])
-    return Watch(near, near_first, peers, peers_first, shortest_s, turn, touched, is_touched, is_near, is_limited, is_torn, count)
+    counts = np.array([len(order)]), np.zeros(1, np.int64)
+    gangs, is_gang, gang_count = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_), np.zeros(1, np.int64)
+    runs = runs_of(table, order, len(now.nodes))
+    return Watch(near, near_first, *runs, turn, touched, is_touched, is_near, is_limited, is_torn, *counts, gangs, is_gang, gang_count)
+
+
+@compiled
+def runs_of(table: Table, order: Ints, group_count: int) -> tuple[Ints, Ints, Ints]:
+    """(run_group, peer, next_peer) of a Watch."""
+    run_group, peer, count = np.empty(len(order), np.int64), np.empty(len(order), np.int64), 0
+    next_peer, last = np.full(len(table.state), NONE, np.int64), np.full(group_count, NONE, np.int64)
+    for j in order:
+        group = table.group[j]
+        before = last[group]
+        if before != NONE and table.length_s[before] <= table.length_s[j]:
+            next_peer[before] = j
+        else:
+            run_group[count], peer[count] = group, j
+            count += 1
+        last[group] = j
+    return run_group[:count], peer[:count], next_peer
 
 
 @compiled
@@ -319,9 +359,17 @@ def touch_limited(watch: Watch, table: Table, i: int) -> None:
 @compiled
 def touch_torn(watch: Watch, table: Table) -> None:
     """The room that they wait for may have been taken."""
+    if watch.torn_count[0] == 0:
+        return
     for j in range(len(watch.is_torn)):
         if watch.is_torn[j]:
             touch_row(watch, table, j)
+
+
+@compiled
+def set_torn(watch: Watch, j: int, is_torn: bool) -> None:
+    watch.torn_count[0] += int(is_torn) - int(watch.is_torn[j])
+    watch.is_torn[j] = is_torn
 
 
 @compiled
@@ -334,18 +382,55 @@ def touch_row(watch: Watch, table: Table, j: int) -> None:
 
 @compiled
 def touch_groups(now: Now, table: Table, watch: Watch, at_s: int) -> None:
-    """Touch all of a group that have enough nodes for long enough; of gangs also those that have some of them where their slot is."""
+    """Touch the first of each run if there are enough nodes for long enough; and gangs that have some of them where their slot is, if
+    another has become free for long enough.
+    """
     reach(now)
-    for g in range(len(now.nodes)):
-        is_gang = now.nodes[g] > 1 and now.reach_s[g] != NONE
-        if not is_gang and now.reach_s[g] < at_s + watch.shortest_s[g]:
+    for r in range(len(watch.peer)):
+        while watch.peer[r] != NONE and table.state[watch.peer[r]] != WAITING:
+            watch.peer[r] = watch.next_peer[watch.peer[r]]
+        g, j = watch.run_group[r], watch.peer[r]
+        if now.reach_s[g] == NONE or j == NONE:
             continue
-        watch.shortest_s[g] = NEVER_S
-        for j in watch.peers[watch.peers_first[g] : watch.peers_first[g + 1]]:
-            if table.state[j] == WAITING:
-                watch.shortest_s[g] = min(watch.shortest_s[g], table.length_s[j])
-                if (is_gang and watch.is_near[j]) or now.reach_s[g] >= at_s + table.length_s[j]:
-                    touch_row(watch, table, j)
+        if now.reach_s[g] >= at_s + table.length_s[j]:
+            touch_row(watch, table, j)
+    i = 0
+    while i < watch.gang_count[0]:
+        j = watch.gangs[i]
+        if not watch.is_near[j] or table.state[j] != WAITING:
+            watch.is_gang[j] = False
+            watch.gang_count[0] -= 1
+            watch.gangs[i] = watch.gangs[watch.gang_count[0]]
+            continue
+        if now.reach_s[table.group[j]] != NONE and has_better(now, table, j, at_s):
+            touch_row(watch, table, j)
+        i += 1
+    now.better_s[:] = NONE
+
+
+@compiled
+def has_better(now: Now, table: Table, j: int, at_s: int) -> bool:
+    """Has a node become better that stays free for its whole length?"""
+    best_s = NONE
+    for k in used(now.levels[table.group[j]]):
+        best_s = max(best_s, now.better_s[k])
+    return bool(best_s >= at_s + table.length_s[j])
+
+
+@compiled
+def touch_behind(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> None:
+    """The next of its run, when it has been looked at: nobody behind one for which there is not enough has enough."""
+    behind = peer_behind(table, watch, j)
+    if behind != NONE and now.reach_s[table.group[j]] >= at_s + table.length_s[behind]:
+        touch_row(watch, table, behind)
+
+
+@compiled
+def peer_behind(table: Table, watch: Watch, j: int) -> int:
+    """Who still waits behind it in its run, or NONE."""
+    while watch.next_peer[j] != NONE and table.state[watch.next_peer[j]] != WAITING:
+        watch.next_peer[j] = watch.next_peer[watch.next_peer[j]]
+    return int(watch.next_peer[j])
 
 
 @compiled
@@ -362,26 +447,31 @@ def start_others(ground: Ground, now: Now, table: Table, watch: Watch, at_s: int
     while len(turns) > 0:
         _, j = heapq.heappop(turns)
         watch.is_touched[j] = False
-        if table.state[j] != WAITING or table.earliest_s[j] > at_s or not may_start(now, table, watch, j, at_s):
-            continue
-        slot = places_of(table, j).copy()
-        did, is_better = start_now(ground, now, table, watch, j, at_s)
-        if not did:
-            continue
-        started[count] = j
-        count += 1
-        reach(now)
-        if is_better:
-            for node in slot:
-                touch(watch, table, node)
-            touch_groups(now, table, watch, at_s)
-        for line in used(table.lines[j]):
-            touch_limited(watch, table, len(ground.rooms) + line)
-        touch_torn(watch, table)
+        if table.state[j] == WAITING and table.earliest_s[j] <= at_s and may_start(now, table, watch, j, at_s):
+            slot = places_of(table, j).copy()
+            did, is_better = start_now(ground, now, table, watch, j, at_s)
+            if did:
+                started[count] = j
+                count += 1
+                touch_others(ground, now, table, watch, j, slot if is_better else slot[:0], at_s)
+        touch_behind(now, table, watch, j, at_s)
         for m in watch.touched[: watch.touched_count[0]]:
             heapq.heappush(turns, (watch.turn[m], m))
         watch.touched_count[0] = 0
     return count
+
+
+@compiled
+def touch_others(ground: Ground, now: Now, table: Table, watch: Watch, j: int, left: Ints, at_s: int) -> None:
+    """Whom it concerns that a row has started. `left`: the nodes of its slot, if that left room."""
+    reach(now)
+    for node in left:
+        touch(watch, table, node)
+    if len(left) > 0:
+        touch_groups(now, table, watch, at_s)
+    for line in used(table.lines[j]):
+        touch_limited(watch, table, len(ground.rooms) + line)
+    touch_torn(watch, table)
 
 
 @compiled

@@ -6,10 +6,10 @@ import pytest
 
 from egs.clock import db_now
 from gpr.models import Gpr
-from inventory.models import StepResult
+from inventory.models import CheckResult, StepResult
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
-from worker_agent.protocol import Outcome
+from worker_agent.protocol import Outcome, Verdict
 
 
 @pytest.fixture
@@ -66,3 +66,28 @@ def test_one_that_never_started_has_none(owner: Caller, world: World) -> None:
 
 def test_a_foreign_gpr_s_steps_are_as_absent_as_no_gpr_s(outsider: Caller, gpr: Gpr) -> None:
     assert assert_problem(outsider.get(f"gprs/{gpr.pk}/steps/"), 404, "not_found") == outsider.get("gprs/nothing/steps/").json()
+
+
+def test_each_measurement_is_told_with_its_threshold_and_verdict(owner: Caller, admin: Caller, gpr: Gpr) -> None:
+    step = StepResult.objects.order_by("started_at").first()
+    assert step is not None
+    CheckResult.objects.create(
+        step=step, what="nccl_bandwidth", value=470.0, unit="GB/s", threshold=460.0, is_least=True, verdict=Verdict.PASS
+    )
+
+    (told,) = owner.get(f"gprs/{gpr.pk}/steps/").json()["results"][0]["results"]
+
+    assert told.pop("id")
+    assert told == {
+        "name": "NCCL all-reduce, bus bandwidth",
+        "check": "nccl_bandwidth",
+        "gpu_uuid": "",
+        "value": 470.0,
+        "unit": "GB/s",
+        "threshold": 460.0,
+        "is_least": True,
+        "verdict": "PASS",
+        "text": "",
+    }
+    of_node = admin.get(f"nodes/{step.reservation.node.name}/steps/").json()["results"]
+    assert [row["results"] for row in of_node if row["id"] == step.pk] == [[told | {"id": CheckResult.objects.get().pk}]]

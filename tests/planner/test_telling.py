@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +28,18 @@ def same(snapshot: Snapshot, tells: frozenset[str]) -> None:
         if not told[id_].starts_now:
             assert slot == (told[id_].slot, told[id_].promise_s, told[id_].moved)
     assert (some.remembered, some.forecasts, some.evictions) == (whole.remembered, whole.forecasts, whole.evictions)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_plan_leaves_the_search_for_cycles_as_its_process_had_it(is_on: bool) -> None:
+    was_on = gc.isenabled()
+    (gc.enable if is_on else gc.disable)()
+    try:
+        plan(Snapshot(now_s=0, pools=()))
+
+        assert gc.isenabled() == is_on
+    finally:
+        (gc.enable if was_on else gc.disable)()
 
 
 @settings(max_examples=200, deadline=None)
