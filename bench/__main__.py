@@ -10,7 +10,21 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import fragmentation, hub, kueue, live, planner_speed, queue_drawn, queue_page, queue_quality, slurm, speed, vc_quotas
+from bench import (
+    fragmentation,
+    hub,
+    kube_box,
+    kube_view,
+    kueue,
+    live,
+    planner_speed,
+    queue_drawn,
+    queue_page,
+    queue_quality,
+    slurm,
+    speed,
+    vc_quotas,
+)
 from bench.figures import Figure, NotRun, table
 
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
@@ -23,6 +37,8 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "speed": speed.run,
     "vc-quotas": vc_quotas.run,
     "hub": hub.run,
+    "kube-view": kube_view.run,
+    "kube-box": kube_box.run,
     "queue-page": queue_page.run,
     "live": live.run,
 }

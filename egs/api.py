@@ -12,12 +12,14 @@ from gpr.api.bookings import BookingSeriesViewSet
 from gpr.api.defragmentation import DefragmentationViewSet
 from gpr.api.events import EventViewSet
 from gpr.api.evictions import EvictionViewSet
-from gpr.api.gprs import GprStepViewSet, GprViewSet, QueueViewSet
+from gpr.api.gprs import GprStepViewSet, GprViewSet, NodeStepViewSet, QueueViewSet
 from gpr.api.maintenance import MaintenanceViewSet
 from gpr.api.quotas import QuotaViewSet
 from gpr.api.supplies import SupplyOrderViewSet, SupplyViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
+from inventory.check_api import CheckPolicyViewSet
 from slices.api import MemberViewSet, MeViewSet, NamespaceViewSet, ProjectViewSet, SliceViewSet
+from slices.kubeconfig_api import KubeconfigViewSet
 
 router = SimpleRouter()
 router.register("gprs", GprViewSet, basename="gpr")
@@ -27,14 +29,17 @@ router.register("projects", ProjectViewSet, basename="project")
 router.register("slices", SliceViewSet, basename="slice")
 router.register("slices/(?P<slice>[^/]+)/members", MemberViewSet, basename="slice-member")
 router.register("slices/(?P<slice>[^/]+)/namespaces", NamespaceViewSet, basename="slice-namespace")
+router.register("slices/(?P<slice>[^/]+)/kubeconfig", KubeconfigViewSet, basename="slice-kubeconfig")
 router.register("quotas", QuotaViewSet, basename="quota")
 router.register("clusters", ClusterViewSet, basename="cluster")
 router.register("nodes", NodeViewSet, basename="node")
+router.register("nodes/(?P<node_ref>[^/]+)/steps", NodeStepViewSet, basename="node-step")
 router.register("gpus", GpuViewSet, basename="gpu")
 router.register("shapes", ShapeViewSet, basename="shape")
 router.register("schedule", ScheduleViewSet, basename="schedule")
 router.register("booking-series", BookingSeriesViewSet, basename="booking-series")
 router.register("maintenance", MaintenanceViewSet, basename="maintenance")
+router.register("check-policies", CheckPolicyViewSet, basename="check-policy")
 router.register("supplies", SupplyViewSet, basename="supply")
 router.register("supply-orders", SupplyOrderViewSet, basename="supply-order")
 router.register("evictions", EvictionViewSet, basename="eviction")

@@ -29,6 +29,7 @@ from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 from worker_agent.log import Log
 from worker_agent.process import Process
+from worker_agent.tenancy import SimulatedTenancy
 from worker_agent.transport import Http
 
 FLEETS = {"aurora": "demo-a.yaml", "borealis": "demo-b.yaml"}
@@ -83,7 +84,16 @@ def agents(*, url: str, now: datetime) -> list[Process]:
         clock = SystemClock()
         store = FileStore(settings.EGS_VAR_DIR / "demo" / name)
         cluster = SimulatedCluster(fleet=read_fleet(settings.BASE_DIR / "deploy" / "fleets" / fleet), store=store, clock=clock)
-        made.append(Process(cluster=cluster, connect=lambda: Http(url), join_token=join_token, clock=clock, log=Log(clock)))
+        made.append(
+            Process(
+                cluster=cluster,
+                tenancy=SimulatedTenancy(),
+                connect=lambda: Http(url),
+                join_token=join_token,
+                clock=clock,
+                log=Log(clock),
+            )
+        )
     return made
 
 

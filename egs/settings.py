@@ -191,9 +191,9 @@ EGS_EXIT_ALLOWANCE_S = env_int("EGS_EXIT_ALLOWANCE_S", 15 if EMBEDDED else 300)
 EGS_ENTRY_TIMEOUT_S = env_int("EGS_ENTRY_TIMEOUT_S", 900)
 EGS_ENTRY_ATTEMPTS_MAX = env_int("EGS_ENTRY_ATTEMPTS_MAX", 3)
 # What the agent does with a node on the way in and out; without `run_checks` only the short list.
-EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network")
+EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl")
 EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")
-EGS_EXIT_STEPS = ("drain", "gpu_idle", "node_clean")
+EGS_EXIT_STEPS = ("drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "node_clean")
 # No box is longer, whatever a slice's policy says: one year.
 # Whoever is evicted has notice, and has run for a while; nobody is for a smaller gain than this (gpr/planner/claims.py).
 EGS_EVICTION_NOTICE_S = env_int("EGS_EVICTION_NOTICE_S", 60 if EMBEDDED else 600)

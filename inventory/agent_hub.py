@@ -17,6 +17,7 @@ from django.db import DataError, IntegrityError
 
 from egs.errors import EgsError
 from egs.rest.problems import problem
+from inventory import tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
 from inventory.services.events import events_store
 from inventory.services.sync import sync_hear, sync_tell
@@ -78,7 +79,9 @@ def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer
 def hear(*, bearer: str, body: bytes, now: datetime) -> HeardSync:
     agent = agent_authenticate(bearer=bearer, now=now)
     message = _decode(body, SyncRequest)
-    return HeardSync(agent, message, sync_hear(agent=agent, message=message, now=now), now)
+    session_epoch = sync_hear(agent=agent, message=message, now=now)
+    tenancy.heard(agent.cluster, message, now)
+    return HeardSync(agent, message, session_epoch, now)
 
 
 def tell(heard: HeardSync, *, now: datetime) -> SyncReply:

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.idempotency import create_by_request
 from accounts.permissions import IsAdmin
-from egs.rest.fields import Id, NewName, StrictSerializer, Text
+from egs.rest.fields import Id, NewName, StrictSerializer, Text, Word
 from egs.rest.filters import Moment, ReferenceFilter, Words
 from egs.rest.pagination import CreatedPagination, NamePagination
 from egs.rest.schema import IDEMPOTENCY_KEY
@@ -34,7 +34,7 @@ from inventory.selectors import (
     schedule_visible_to,
     shapes_visible_to,
 )
-from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_enabled, join_token_issue
+from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_api_url, cluster_set_enabled, join_token_issue
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import node_force_release
 
@@ -64,11 +64,12 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     is_open = serializers.SerializerMethodField(help_text="Boxes may start here now.")
     uid = serializers.CharField(allow_null=True)
     generation = serializers.IntegerField(allow_null=True)
+    api_url = serializers.CharField(allow_null=True, help_text="Where users reach its API server; empty: where its agent does.")
     agent = AgentSerializer(allow_null=True)
 
     class Meta:
         model = Cluster
-        fields = ["id", "name", "created_at", "is_enabled", "is_open", "uid", "generation", "rewound_at", "agent"]
+        fields = ["id", "name", "created_at", "is_enabled", "is_open", "uid", "generation", "rewound_at", "agent", "api_url"]
         read_only_fields = fields
 
     def get_is_open(self, cluster: Cluster) -> bool:
@@ -82,6 +83,19 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
 
 class ClusterCreate(StrictSerializer):
     name = NewName()
+
+
+class ClusterChange(StrictSerializer):
+    """What is left out stays as it is."""
+
+    api_url = Word(
+        r"\A(https://[^\s/?#@]+(:[0-9]{1,5})?(/[^\s?#]*)?)?\Z",
+        must="Must be an https address, or empty.",
+        required=False,
+        allow_blank=True,
+        max_length=253,
+        help_text="Where users reach its API server, for their kubeconfigs; empty: where its agent does.",
+    )
 
 
 class JoinTokenSerializer(serializers.Serializer[Any]):
@@ -116,6 +130,13 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         made = create_by_request(request, route="clusters", now=self.now, create=create)
         answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
         return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+
+    @extend_schema(request=ClusterChange)
+    def partial_update(self, request: Request, ref: str) -> Response:
+        data, cluster = self.body(ClusterChange), self.get_object()
+        if "api_url" in data:
+            cluster_set_api_url(cluster=cluster, api_url=data["api_url"], actor=actor_of(request), now=self.now)
+        return Response(self.get_serializer(self.get_object()).data)
 
     @extend_schema(request=Nothing, responses={201: JoinTokenSerializer})
     @action(detail=True, methods=["post"], url_path="join-token")

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower
 
-from worker_agent.protocol import Desired, Outcome, Phase
+from worker_agent.protocol import Desired, Outcome, Phase, Verdict
 
 SUPPLY_NODES_MAX, SUPPLY_GPUS_MAX = 1000, 64
 SUPPLY_LEAD_MAX_S, SUPPLY_GAIN_MAX_S = 30 * 86_400, 90 * 86_400
@@ -35,6 +35,7 @@ class Cluster(models.Model):
     # Rises with every change of the desired set; the database refuses to lower it.
     generation = models.BigIntegerField(default=0)
     is_enabled = models.BooleanField(default=True, help_text="The allocator may start boxes here.")
+    api_url = models.CharField(max_length=253, blank=True, help_text="Where users reach its API server; empty: where its agent does.")
     # The agent knew a higher generation than we: our database is an old copy. Nothing starts here until an admin resumes it.
     rewound_at = models.DateTimeField(null=True, blank=True)
 
@@ -319,6 +320,7 @@ class ReservationState(models.TextChoices):
 # The protocol's words are the database's: what the agent reports is stored as it is.
 PHASES = [(phase.value, phase.value.title()) for phase in Phase]
 DESIRED = [(desired.value, desired.value.title()) for desired in Desired]
+VERDICTS = [(verdict.value, verdict.value.title()) for verdict in Verdict]
 OUTCOMES = [(outcome.value, outcome.value.title()) for outcome in Outcome]
 
 
@@ -408,6 +410,7 @@ class StepResult(models.Model):
     ended_at = models.DateTimeField()
     log = models.TextField(blank=True)
     evidence = models.JSONField(default=dict)
+    blames_node = models.BooleanField(default=True, help_text="No: it failed for something that is no fault of the node.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["started_at", "id"]
@@ -417,6 +420,56 @@ class StepResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self.step} {self.outcome}"
+
+
+class CheckResult(models.Model):
+    """One thing that a step measured, of one GPU or, without one, of the node. When, and for how long: see its step."""
+
+    step = models.ForeignKey(StepResult, on_delete=models.CASCADE, related_name="results")
+    what = models.CharField(max_length=63, help_text="As in worker_agent.limits.")
+    gpu_uuid = models.CharField(max_length=63, blank=True, help_text="As the vendor gives it; the GPU may be new to us, or gone.")
+    value = models.FloatField(null=True)
+    unit = models.CharField(max_length=63, blank=True)
+    threshold = models.FloatField(null=True)
+    is_least = models.BooleanField(default=False, help_text="The threshold is the least that is good, else the most.")
+    verdict = models.CharField(max_length=4, choices=VERDICTS)
+    text = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["step", "what", "gpu_uuid"], name="check_result_once_per_gpu"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.verdict}"
+
+
+class CheckPolicy(models.Model):
+    """What differs from the agent's own limits in the checks of a cluster, or of its nodes of one shape: that goes first."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="check_policies")
+    shape = models.CharField(max_length=63, blank=True, help_text="Empty: all shapes.")
+    limits = models.JSONField(default=dict, help_text="Thresholds by name: see worker_agent.limits.")
+    images = models.JSONField(default=dict, help_text="By what they are for.")
+    skipped_steps = models.JSONField(default=list)
+    storage_class = models.CharField(max_length=253, blank=True, help_text="Of the volume that the storage check asks for.")
+    rdma_subnet = models.CharField(max_length=19, blank=True, help_text="First half of the GIDs that RDMA ports must have.")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["cluster__name", "shape"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["cluster", "shape"], name="check_policy_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        return f"{self.cluster.name}, {self.shape}" if self.shape else self.cluster.name
 
 
 def agent_is_live(agent: AgentSession | None, now: datetime, *, within_s: float) -> bool:

@@ -21,6 +21,7 @@ from accounts.models import User
 from egs.errors import NotFound
 from egs.rest.references import one_by_reference
 from inventory.models import (
+    CheckPolicy,
     Cluster,
     Gpu,
     MaintenanceWindow,
@@ -190,6 +191,21 @@ def supply_order_for(actor: User, order_id: str | UUID) -> SupplyOrder:
     if order is None:
         raise NotFound("order")
     return order
+
+
+def check_policies_known_to(actor: User) -> QuerySet[CheckPolicy]:
+    rows = CheckPolicy.objects.select_related("cluster")
+    return rows if actor.is_admin else rows.none()
+
+
+def check_policy_for(actor: User, policy_id: str | UUID) -> CheckPolicy:
+    try:
+        policy = check_policies_known_to(actor).filter(pk=UUID(str(policy_id))).first()
+    except ValueError:
+        policy = None
+    if policy is None:
+        raise NotFound("check policy")
+    return policy
 
 
 def maintenance_ahead(now: datetime) -> QuerySet[MaintenanceWindow]:

@@ -10,11 +10,15 @@ from uuid import UUID
 from django import forms
 
 from egs.errors import InvalidInput
+from egs.pages import words
 from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
 from gpr.services.moving import MoveTo
-from inventory.models import SupplyKind
+from inventory.models import CheckPolicy, SupplyKind
 from inventory.selectors import shapes_known
+from inventory.services.checks import CheckPolicyChange
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
+from worker_agent.limits import IMAGES, LIMITS, Limit, amount
+from worker_agent.steps import OPTIONAL, ExitStep
 
 WHY_MAX_CHARS = 150
 GPUS_MAX = 2**31 - 1
@@ -197,6 +201,75 @@ class SupplyForm(SupplyTermsForm):
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
+
+
+class CheckPolicyTermsForm(OptionalReasonForm):
+    """A field for each limit and image: left empty, EGS's own holds."""
+
+    skipped_steps = forms.MultipleChoiceField(
+        label="Leave out",
+        required=False,
+        choices=[(step, f"{words.step_name(step)}{' at the exit' if step in list(ExitStep) else ''}") for step in OPTIONAL],
+        widget=forms.SelectMultiple(attrs={"size": len(OPTIONAL)}),
+        help_text="Steps that are not made there.",
+    )
+    storage_class = PlainTextField(label="Storage class", max_length=253, required=False, help_text="Empty: the cluster's default.")
+    rdma_subnet = PlainTextField(label="RDMA subnet", max_length=19, required=False, help_text="First half of the ports' GIDs; empty: any.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, use in IMAGES.items():
+            self.fields[f"image_{name}"] = PlainTextField(label=f"Image, {name}", max_length=255, required=False, help_text=f"With {use}.")
+        for name, limit in LIMITS.items():
+            self.fields[f"limit_{name}"] = _limit_field(limit)
+        self.order_fields(["cluster", "shape", *self._images(), "storage_class", "rdma_subnet"])
+
+    def change(self) -> CheckPolicyChange:
+        """What was typed, as the service takes it."""
+        given = self.cleaned_data
+        return {
+            "limits": {name: given[f"limit_{name}"] for name in LIMITS if given[f"limit_{name}"] is not None},
+            "images": {name: given[f"image_{name}"] for name in IMAGES if given[f"image_{name}"]},
+            "skipped_steps": list(given["skipped_steps"]),
+            "storage_class": given["storage_class"],
+            "rdma_subnet": given["rdma_subnet"],
+        }
+
+    @staticmethod
+    def _images() -> list[str]:
+        return [f"image_{name}" for name in IMAGES]
+
+    @staticmethod
+    def typed(policy: CheckPolicy) -> dict[str, Any]:
+        """What the fields show of it."""
+        fields = {f"limit_{name}": value for name, value in policy.limits.items()}
+        fields |= {f"image_{name}": image for name, image in policy.images.items()}
+        return fields | {name: getattr(policy, name) for name in ("skipped_steps", "storage_class", "rdma_subnet")}
+
+
+class CheckPolicyForm(CheckPolicyTermsForm):
+    cluster = forms.ChoiceField(label="Cluster")
+    shape = PlainTextField(label="Shape", max_length=63, required=False, help_text="Empty: all shapes. That of a shape goes first.")
+    why = None  # type: ignore[assignment]  # a new one says by itself what it is for
+
+    def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
+
+
+def _limit_field(limit: Limit) -> forms.FloatField:
+    unit = f" ({limit.unit})" if limit.unit else ""
+    bound = "At least" if limit.is_least else "At most"
+    own = "" if limit.value is None else amount(limit.value)
+    by_gpu = "".join(f", {gpu} {value:g}" for gpu, value in limit.by_gpu.items())
+    return forms.FloatField(
+        label=f"{limit.says}{unit}",
+        required=False,
+        min_value=0,
+        max_value=limit.highest,
+        widget=forms.NumberInput(attrs={"placeholder": own or "only measured", "step": "any"}),
+        help_text=f"{bound}; without it {own or 'none'}{by_gpu}.",
+    )
 
 
 def rebound(form: forms.Form, **changes: Any) -> forms.Form:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import acts, clusters, defragmentation, evictions, inventory, maintenance, queue, quotas, schedule, supplies
+from portal_admin.views import acts, checks, clusters, defragmentation, evictions, inventory, maintenance, queue, quotas, schedule, supplies
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -33,6 +33,10 @@ urlpatterns: list[URLPattern] = [
     path("maintenance/", maintenance.maintenance, name="admin-maintenance"),
     path("maintenance/announce/", maintenance.announce, name="admin-maintenance-announce"),
     path("maintenance/<uuid:pk>/cancel/", maintenance.cancel, name="admin-maintenance-cancel"),
+    path("checks/", checks.checks, name="admin-checks"),
+    path("checks/create/", checks.create, name="admin-check-policy-create"),
+    path("checks/<uuid:pk>/", checks.change, name="admin-check-policy"),
+    path("checks/<uuid:pk>/delete/", checks.delete, name="admin-check-policy-delete"),
     path("supplies/", supplies.supplies, name="admin-supplies"),
     path("supplies/create/", supplies.create, name="admin-supply-create"),
     path("supplies/<uuid:pk>/", supplies.change, name="admin-supply"),

@@ -236,6 +236,15 @@ class BookForm(ServiceForm):
         )
 
 
+class KubeconfigForm(ServiceForm):
+    cluster = forms.ChoiceField(label="Cluster")
+    duration = SpanField(label="Good for", max_length=40, required=False, help_text=DURATION_HINT)
+
+    def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["cluster"].choices = [(cluster, cluster) for cluster in clusters]  # type: ignore[attr-defined]
+
+
 class VersionForm(ServiceForm):
     """A decision about a GPR as it was shown: the version says which, None that the page does not say."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import acts, bookings, create, detail, workspaces
+from portal_user.views import access, acts, bookings, create, detail, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
@@ -13,6 +13,11 @@ urlpatterns: list[URLPattern] = [
     path("workspaces/<str:slice>/offers/", create.offers, name="gpr-offers"),
     path("workspaces/<str:slice>/bookings/", bookings.bookings, name="bookings"),
     path("workspaces/<str:slice>/bookings/new/", bookings.book, name="book"),
+    path("workspaces/<str:slice>/access/", access.access, name="access"),
+    path("workspaces/<str:slice>/access/new/", access.ask, name="kubeconfig-ask"),
+    path("workspaces/<str:slice>/access/<uuid:pk>/", access.show, name="kubeconfig"),
+    path("workspaces/<str:slice>/access/<uuid:pk>/revoke/", access.revoke, name="kubeconfig-revoke"),
+    path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/adopt/", access.adopt, name="namespace-adopt"),
     path("booking-series/<uuid:pk>/cancel/", bookings.cancel, name="series-cancel"),
     path("gprs/<uuid:pk>/", detail.gpr, name="gpr"),
     path("gprs/<uuid:pk>/edit/", create.edit, name="gpr-edit"),

@@ -8,8 +8,11 @@ from django.db import models
 from django.db.models import F, Q
 
 from inventory.models import Cluster
+from worker_agent.protocol import BindingState
 
 PRIORITY_MIN, PRIORITY_MAX, PRIORITY_DEFAULT = 1, 300, 101
+KUBECONFIG_MIN_S = 600  # no API server gives a token for less
+DETAIL_MAX_CHARS = 300
 
 
 class Project(models.Model):
@@ -56,9 +59,14 @@ class Slice(models.Model):
     )
     burst_gain_s = models.PositiveBigIntegerField(default=1800, help_text="Outside its home they run only where that saves more time.")
 
+    pods_max = models.PositiveIntegerField(default=1000, help_text="Pods at once in each of its namespaces.")
+    may_reach_out = models.BooleanField(default=False, help_text="Its pods may open connections beyond it, the internet included.")
+    kubeconfig_max_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="No kubeconfig of it lives longer.")
+
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(condition=Q(kubeconfig_max_s__gte=KUBECONFIG_MIN_S), name="slice_kubeconfig_lives_long_enough"),
             models.CheckConstraint(condition=Q(duration_approval_s__lte=F("duration_max_s")), name="slice_approval_below_maximum"),
             models.CheckConstraint(
                 condition=Q(priority_approval__gte=PRIORITY_MIN, priority_approval__lte=PRIORITY_MAX),
@@ -130,14 +138,24 @@ class Membership(models.Model):
         return f"{self.user_id} is {self.role} of {self.slice_id}"
 
 
+BINDING_STATES = [(state.value, state.value.capitalize()) for state in BindingState]
+LIVE_STATES = ("asked", "made", "given")  # of a kubeconfig: its account is there, or shall be
+
+
 class Namespace(models.Model):
-    """A Kubernetes namespace bound to a slice: its pods may use the slice's nodes, and no other slice may bind it."""
+    """A Kubernetes namespace bound to a slice: its pods may use the slice's nodes, and no other slice may bind it.
+
+    `state` and `detail` are its agent's words.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="namespaces")
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=63)
     created_at = models.DateTimeField()
+    may_adopt = models.BooleanField(default=False, help_text="An administrator lets the agent take over a namespace that was there before.")
+    state = models.CharField(max_length=8, choices=BINDING_STATES, default=BindingState.WAITING.value)
+    detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="Why it is not ready, as a sentence.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["cluster__name", "name"]
@@ -147,3 +165,76 @@ class Namespace(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Unbinding(models.Model):
+    """A namespace that a slice gave up, until the agent has taken the binding away in the cluster. The same name may be bound meanwhile."""
+
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="unbindings")
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
+    name = models.CharField(max_length=63)
+    created_at = models.DateTimeField()
+    detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="What it waits for, as a sentence.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["cluster__name", "name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["slice", "cluster", "name"], name="namespace_unbound_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}, given up"
+
+
+class KubeconfigState(models.TextChoices):
+    ASKED = "asked", "Asked for"  # the agent of the cluster makes its token
+    MADE = "made", "Made"  # its token is here, until it is read
+    GIVEN = "given", "In use"  # it was read, by who asked for it; the hub has its token no more
+    FAILED = "failed", "Failed"
+    REVOKED = "revoked", "Revoked"
+    EXPIRED = "expired", "Expired"
+
+
+class Kubeconfig(models.Model):
+    """Somebody's way into the namespaces of a slice in one cluster: an account there, and a token of it that is read once.
+
+    `due_at`: how long it may stay in its state.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="kubeconfigs")
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
+    namespace = models.CharField(max_length=63, help_text="Where its account lives.")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    duration_s = models.PositiveBigIntegerField(help_text="As asked; the cluster may give less.")
+    state = models.CharField(max_length=7, choices=KubeconfigState.choices, default=KubeconfigState.ASKED)
+    detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="Why it ended, as a sentence.")
+    asked_at = models.DateTimeField()
+    due_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    token = models.TextField(blank=True)
+    server = models.CharField(max_length=253, blank=True)
+    ca = models.TextField(blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-asked_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            # A secret stays no longer than until it is read, whatever code may do.
+            models.CheckConstraint(condition=Q(token="") | Q(state=KubeconfigState.MADE), name="kubeconfig_token_until_read"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["due_at"], condition=Q(state__in=LIVE_STATES), name="kubeconfig_live"),
+        ]
+
+    def __str__(self) -> str:
+        return f"kubeconfig {self.pk}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.slice.name}@{self.cluster.name}"
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE_STATES

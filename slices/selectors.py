@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound
 from egs.rest.references import by_reference
-from slices.models import Membership, Project, Quota, Role, Slice
+from slices.models import Kubeconfig, Membership, Project, Quota, Role, Slice
 
 # By project, its own before those of its workspaces; see quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
@@ -45,6 +45,19 @@ def has_role(actor: User, slice_: Slice, role: Role) -> bool:
     if actor.is_admin:
         return True
     return Membership.objects.filter(slice=slice_, user=actor, role__in=ROLES_OF[role]).exists()
+
+
+def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, write: bool = False) -> Kubeconfig:
+    """Every member sees who has one. `write`: to end it, for who asked for it, the slice's owners and administrators; NotAllowed."""
+    try:
+        row = slice_.kubeconfigs.select_related("slice", "cluster", "user").filter(pk=UUID(str(kubeconfig_id))).first()
+    except ValueError:
+        row = None
+    if row is None:
+        raise NotFound("kubeconfig")
+    if write and row.user_id != actor.pk and not has_role(actor, slice_, Role.OWNER):
+        raise NotAllowed("Only who asked for a kubeconfig and the owners of the workspace may revoke it.")
+    return row
 
 
 def quotas_visible_to(actor: User) -> QuerySet[Quota]:

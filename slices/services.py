@@ -9,13 +9,16 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from egs.errors import Conflict, InvalidInput
+from egs.errors import Conflict, InvalidInput, NotAllowed
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.selectors import shapes_known
+from inventory.services.clusters import desired_set_changed
 from inventory.services.reservations import reservations_set_namespaces
 from journal.hints import TICK, hint, user_topic
 from journal.services import event_record
-from slices.models import Membership, Namespace, Project, Role, Slice
+from slices.kubeconfigs import kubeconfigs_revoke
+from slices.models import LIVE_STATES, Kubeconfig, Membership, Namespace, Project, Role, Slice, Unbinding
+from worker_agent.protocol import BindingState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,9 @@ class SlicePolicy:
     may_evict: bool | None = None
     burst_gain_s: int | None = None
     may_order: bool | None = None
+    pods_max: int | None = None
+    may_reach_out: bool | None = None
+    kubeconfig_max_s: int | None = None
     shapes: list[str] | None = None
 
 
@@ -79,6 +85,8 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
         slice_id=slice_.pk,
         data=changes,
     )
+    if {"pods_max", "may_reach_out"} & changes.keys():
+        desired_set_changed(slice_.namespaces.values_list("cluster", flat=True))
 
 
 @transaction.atomic
@@ -139,6 +147,8 @@ def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now
         actor=actor,
         slice_id=slice_.pk,
     )
+    # His kubeconfigs are good for what his role is.
+    desired_set_changed(Kubeconfig.objects.filter(slice=slice_, user=user, state__in=LIVE_STATES).values_list("cluster", flat=True))
     return membership
 
 
@@ -156,11 +166,18 @@ def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> N
         actor=actor,
         slice_id=slice_.pk,
     )
+    own = Kubeconfig.objects.filter(slice=slice_, user=user)
+    kubeconfigs_revoke(own, why=f"{user.name} left the workspace.", actor=actor, now=now)
 
 
 @transaction.atomic
-def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | None, now: datetime) -> Namespace:
-    """Raises Conflict when the namespace is bound already; by whom is not said. InvalidInput for those of the cluster itself."""
+def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | None, now: datetime, may_adopt: bool = False) -> Namespace:
+    """Raises Conflict when the namespace is bound already; by whom is not said. InvalidInput for those of the cluster itself.
+
+    `may_adopt` is for administrators to say, see namespace_adopt; raises NotAllowed.
+    """
+    if may_adopt:
+        _refuse_to_adopt(actor)
     if name == "default" or name.startswith(("kube-", "egs-")):
         raise InvalidInput({"name": ["This namespace belongs to the cluster itself. Choose one of your own."]})
     if not slice_.clusters.filter(pk=cluster.pk).exists():
@@ -168,9 +185,10 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
     _lock(slice_)
     try:
         with transaction.atomic():
-            namespace = Namespace.objects.create(slice=slice_, cluster=cluster, name=name, created_at=now)
+            namespace = Namespace.objects.create(slice=slice_, cluster=cluster, name=name, created_at=now, may_adopt=may_adopt)
     except IntegrityError:
         raise Conflict(f"Namespace {name} of this cluster is bound to a workspace already.") from None
+    Unbinding.objects.filter(slice=slice_, cluster=cluster, name=name).delete()
     _namespaces_changed(slice_, cluster)
     event_record(
         kind="slice.namespace_bound",
@@ -184,13 +202,36 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
 
 
 @transaction.atomic
+def namespace_adopt(*, namespace: Namespace, actor: User, now: datetime) -> None:
+    """One that was there before EGS may be taken over, with all that is in it. Raises NotAllowed, Conflict when it is ready already."""
+    _refuse_to_adopt(actor)
+    if not Namespace.objects.filter(pk=namespace.pk).exclude(state=BindingState.READY).update(may_adopt=True):
+        raise Conflict(f"Namespace {namespace.name} is the workspace's already.")
+    event_record(
+        kind="slice.namespace_adopted",
+        message=f"Workspace {namespace.slice.name} may adopt namespace {namespace.name} of cluster {namespace.cluster.name}.",
+        at=now,
+        actor=actor,
+        slice_id=namespace.slice_id,
+        cluster_id=namespace.cluster_id,
+    )
+    desired_set_changed([namespace.cluster_id])
+
+
+@transaction.atomic
 def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> None:
-    """Not while the slice holds nodes there: its pods may still run in it. Raises Conflict."""
+    """The agent takes away who may enter it; what is in it stays, and so do the limits of its network.
+
+    Not while the slice holds nodes there: its pods may still run in it. Raises Conflict.
+    """
     slice_, cluster = namespace.slice, namespace.cluster
     _lock(slice_)
     if Reservation.objects.filter(slice=slice_, cluster=cluster, state=ReservationState.HELD).exists():
         raise Conflict(f"Workspace {slice_.name} holds nodes in cluster {cluster.name}. Unbind it when its GPR has ended.")
     namespace.delete()
+    Unbinding.objects.create(slice=slice_, cluster=cluster, name=namespace.name, created_at=now)
+    own = Kubeconfig.objects.filter(slice=slice_, cluster=cluster, namespace=namespace.name)
+    kubeconfigs_revoke(own, why=f"Namespace {namespace.name}, where its account was, was unbound.", actor=actor, now=now)
     _namespaces_changed(slice_, cluster)
     event_record(
         kind="slice.namespace_unbound",
@@ -217,6 +258,13 @@ def _lock(slice_: Slice) -> None:
 def _namespaces_changed(slice_: Slice, cluster: Cluster) -> None:
     names = list(slice_.namespaces.filter(cluster=cluster).order_by("name").values_list("name", flat=True))
     reservations_set_namespaces(slice_id=slice_.pk, cluster_id=cluster.pk, namespaces=names)
+    desired_set_changed([cluster.pk])
+
+
+def _refuse_to_adopt(actor: User | None) -> None:
+    """It opens what others may have put there to the members."""
+    if actor is not None and not actor.is_admin:
+        raise NotAllowed("Only an administrator lets a workspace adopt a namespace that was there before.")
 
 
 def _keep_an_owner(slice_: Slice) -> None:

@@ -7,6 +7,12 @@
 
   const ids = (root) => [...root.querySelectorAll(ROWS)].map((row) => row.id);
 
+  const parsed = (response) => {
+    const template = document.createElement("template");
+    template.innerHTML = response;
+    return template.content;
+  };
+
   /* A control without an id is known by its row and its place there. */
   const CONTROLS = "a, button, input, select, textarea, summary, [tabindex]";
   const place = (element) => {
@@ -50,17 +56,14 @@
   /* What the server said of each element that refetches itself, whatever a script has changed in it since. */
   const shown = new WeakMap();
   const markupOf = (response) => {
-    const template = document.createElement("template");
-    template.innerHTML = response;
-    return template.content.childElementCount === 1 ? template.content.firstElementChild.outerHTML : null;
+    const content = parsed(response);
+    return content.childElementCount === 1 ? content.firstElementChild.outerHTML : null;
   };
   document.querySelectorAll("[hx-get][hx-swap=outerHTML][id]").forEach((element) => shown.set(element, element.outerHTML));
 
   /* Rows of other groups of the same table that are in this one now. They are taken out there: no row is shown twice. */
   const comeOver = (target, response) => {
-    const template = document.createElement("template");
-    template.innerHTML = response;
-    const rows = ids(template.content).map((id) => document.getElementById(id));
+    const rows = ids(parsed(response)).map((id) => document.getElementById(id));
     return rows.filter((row) => row && !target.contains(row) && target.closest("table")?.contains(row));
   };
   const takeOut = (row) => {
@@ -74,13 +77,13 @@
     const here = [...document.querySelectorAll(".is-here")].find(isSwapped);
     const cursor = here ?? focused?.closest(ROWS);
     const all = ids(target);
-    const from = cursor ? all.indexOf(cursor.id) : -1;
+    const from = all.indexOf(cursor?.id);
     return {
       focus: focused && place(focused),
       caret: focused && "selectionStart" in focused ? [focused.selectionStart, focused.selectionEnd] : null,
       isHere: Boolean(here),
       // The row itself, then those below it, then those above it, the nearest first.
-      rows: from < 0 ? [cursor?.id] : [...all.slice(from), ...all.slice(0, from).reverse()],
+      rows: cursor ? [cursor.id, ...all.slice(from + 1), ...all.slice(0, Math.max(from, 0)).reverse()] : [],
       list: (target.closest("table") ?? target).id,
       folds: [...target.querySelectorAll("details[id][data-by-hand]")].map((fold) => [fold.id, fold.open]),
       scrolls: [...document.querySelectorAll("[data-keep-scroll][id]")].map((box) => [box.id, box.scrollLeft, box.scrollTop]),
@@ -114,9 +117,7 @@
   };
 
   const isInOtherOrder = (old, response) => {
-    const template = document.createElement("template");
-    template.innerHTML = response;
-    const next = ids(template.content);
+    const next = ids(parsed(response));
     const stay = new Set(next);
     const was = old.filter((id) => stay.has(id));
     const both = new Set(was);

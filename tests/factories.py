@@ -15,7 +15,8 @@ from gpr.models import Gpr
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_submit
 from gpr.spec import GprSpec
-from inventory.models import Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
+from inventory.models import CheckPolicy, Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
+from inventory.services.checks import check_policy_create
 from inventory.services.nodes import inventory_store
 from inventory.services.reservations import reservation_observe
 from inventory.services.supplies import supply_create
@@ -150,6 +151,12 @@ def supply(of: Cluster, **changes: Any) -> Supply:
     given: dict[str, Any] = {"name": unique("supply"), "kind": SupplyKind.NODE_POOL, "shape": SHAPE, "gpus_per_node": 8}
     given |= {"gpu_memory_gib": 80, "node_count": 2, "lead_time_s": 1200, "gain_s": 600, "cluster": of}
     return supply_create(supply=Supply(**{**given, **changes}), actor=user(unique("buyer"), is_admin=True), now=db_now())
+
+
+def check_policy(of: Cluster, **changes: Any) -> CheckPolicy:
+    given: dict[str, Any] = {"limits": {"nccl_bandwidth": 430.0}, "cluster": of}
+    actor = user(unique("checker"), is_admin=True)
+    return check_policy_create(policy=CheckPolicy(**{**given, **changes}), actor=actor, now=db_now())
 
 
 def supply_order(of: Cluster, for_gpr: Gpr) -> SupplyOrder:

@@ -3,46 +3,90 @@
 from __future__ import annotations
 
 import argparse
+import os
+import secrets
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from worker_agent import VERSION
 from worker_agent.clock import SystemClock
-from worker_agent.cluster.base import ClusterError
+from worker_agent.cluster.base import Cluster, ClusterError
 from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
 from worker_agent.log import Log, configure
-from worker_agent.process import Process
+from worker_agent.process import EXIT_OK, Process
 from worker_agent.state import StateLost
+from worker_agent.tenancy import SimulatedTenancy, Tenancy
 from worker_agent.transport import Http
 
-EXIT_BROKEN, EXIT_USAGE = 1, 2
+EXIT_BROKEN, EXIT_USAGE, EXIT_DEPOSED = 1, 2, 5
+CHECK_IMAGE = "python:3.13-slim"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     configure()
-    if options.simulate is None:
-        return _complain("the Kubernetes driver is not part of this version", EXIT_USAGE)
-    clock = SystemClock()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     try:
-        store = FileStore(options.state_dir) if options.state_dir else MemoryStore()
-        process = Process(
-            cluster=SimulatedCluster(fleet=read_fleet(options.simulate), store=store, clock=clock),
-            connect=lambda: Http(options.hub),
-            join_token=_read_token(options.join_token_file),
-            clock=clock,
-            log=Log(clock),
-        )
+        return _simulate(options, stop) if options.simulate else _work(options, stop)
     except FleetError as error:
         return _complain(str(error), EXIT_USAGE)
     except (ClusterError, StateLost, OSError) as error:
         return _complain(str(error), EXIT_BROKEN)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.stop())
+
+
+def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
+    clock = SystemClock()
+    store = FileStore(options.state_dir) if options.state_dir else MemoryStore()
+    cluster = SimulatedCluster(fleet=read_fleet(options.simulate), store=store, clock=clock)
+    return _run(options, cluster, SimulatedTenancy(), clock, stop)
+
+
+def _work(options: argparse.Namespace, stop: threading.Event) -> int:
+    """On Kubernetes: first it watches, so that it can begin at once when it is this replica's turn."""
+    # Here, since what a simulated cluster does not need should not be loaded for it.
+    from worker_agent.kube.checks import Checks
+    from worker_agent.kube.client import Api, access_by_kubeconfig, access_in_cluster
+    from worker_agent.kube.driver import KubernetesCluster
+    from worker_agent.kube.lease import Leadership
+    from worker_agent.kube.tenancy import KubernetesTenancy
+
+    clock = SystemClock()
+    log = Log(clock)
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "")
+    access = access_by_kubeconfig(options.kubeconfig) if options.kubeconfig else access_in_cluster(host, port)
+    api = Api(access)
+    leadership = Leadership(api, identity=f"{socket.gethostname()}-{secrets.token_hex(4)}", note=log)
+    cluster = KubernetesCluster(api, check=Checks(api, image=options.check_image).run, note=log)
+    cluster.start(stop)
+    try:
+        if not leadership.acquire(stop):
+            return EXIT_OK
+        threading.Thread(target=leadership.keep, args=(stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
+        code = _run(options, cluster, KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log), clock, stop)
+    finally:
+        leadership.give_up()
+        cluster.stop()
+    return _complain("another replica took over", EXIT_DEPOSED) if leadership.is_lost else code
+
+
+def _run(options: argparse.Namespace, cluster: Cluster, tenancy: Tenancy, clock: SystemClock, stop: threading.Event) -> int:
+    process = Process(
+        cluster=cluster,
+        tenancy=tenancy,
+        connect=lambda: Http(options.hub),
+        join_token=_read_token(options.join_token_file),
+        clock=clock,
+        log=Log(clock),
+        stop=stop,
+    )
     return process.run()
 
 
@@ -54,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_argument("--kubeconfig", type=Path, help="work on this Kubernetes cluster")
     cluster.add_argument("--in-cluster", action="store_true", help="work on the Kubernetes cluster it runs in")
     cluster.add_argument("--simulate", type=Path, metavar="FLEET.yaml", help="work on a simulated cluster")
+    parser.add_argument("--check-image", default=CHECK_IMAGE, help="of the checks where the hub names none: with Python 3 (%(default)s)")
     parser.add_argument("--state-dir", type=Path, help="where a simulated cluster is kept; without it, in memory")
     parser.add_argument("--version", action="version", version=VERSION)
     return parser

@@ -35,6 +35,8 @@ from worker_agent.protocol import (
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
 
+ENTRIES_WITHIN_S = 1.0  # of one pass: what is left of them goes on in the next, so that an end that comes meanwhile is not kept waiting
+
 
 def _silent(event: str, fields: dict[str, object]) -> None:
     return None
@@ -85,6 +87,9 @@ class Core:
             clock_offset_s=self._time.offset_s,
             agent_version=VERSION,
             observed=told.observed,
+            have_workspaces=self.link.board.digest,
+            bindings=self.link.board.bindings_untold,
+            tokens=self.link.board.tokens_untold,
         )
         return Sent(request=request, at=at)
 
@@ -126,6 +131,11 @@ class Core:
     @property
     def hub_now_s(self) -> float:
         return self._time.now()
+
+    def in_use(self) -> frozenset[str]:
+        """Workspaces (id or name) and namespaces of which something is on a node."""
+        held = [assignment for assignment, progress in self._memory.state.held() if progress.phase is not Phase.PENDING]
+        return frozenset(word for assignment in held for word in (assignment.slice, *assignment.namespaces))
 
     def holds_anything(self) -> bool:
         return any(Milestone.CLAIM in progress.reported for _, progress in self._memory.state.held())
@@ -175,20 +185,28 @@ class Core:
         """Raises OtherWriter when another agent is at work on this cluster."""
         if not self._hands.observe():
             return
+        until_mono = self._clock.mono() + ENTRIES_WITHIN_S
         self._take_over()
         self._decide_ends()
         is_durable = self._memory.save()
+        self._fence()
         for assignment, progress in self._memory.state.held():
             if progress.is_leaving:
                 self._leaving.advance(assignment, progress)
-            elif is_durable:
+            elif is_durable and self._clock.mono() < until_mono:
                 self._entering.advance(assignment, progress)
         self._run_boxes()
         self._order_nodes()
+        self._hands.tend()
         self._publish(self._memory.save())
         self._prune()
         views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))
         self._outbox.see_inventory(views, self._clock.mono())
+
+    def _fence(self) -> None:
+        leaving = (self._leaving.to_close(assignment, progress) for assignment, progress in self._memory.state.held())
+        if closing := [each for each in leaving if each]:
+            self._hands.fence(closing)
 
     def _prune(self) -> None:
         held = {assignment.id for assignment, _ in self._memory.state.held()}

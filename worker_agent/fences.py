@@ -63,7 +63,7 @@ def new_records(
         epoch=assignment.epoch,
         assignment_id=assignment.id,
         gpr_id=assignment.gpr_id,
-        slice=assignment.slice,
+        slice=assignment.slice_key,
         run=assignment.run,
         phase=phase,
         active_s=active_s,

@@ -23,7 +23,7 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.fences import own_record
 from worker_agent.link import Note
-from worker_agent.protocol import Assignment, NodeOrder, Outcome, Phase, StepEvent
+from worker_agent.protocol import RESULTS_MAX, Assignment, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
 
@@ -102,6 +102,18 @@ class Hands:
         self.reflect(assignment, progress)
         return True
 
+    def fence(self, closing: list[tuple[NodeState, Records]]) -> None:
+        try:
+            self._cluster.fence(closing)
+        except ClusterError as error:
+            self._note("fence_failed", {"nodes": len(closing), "error": str(error)})
+
+    def tend(self) -> None:
+        try:
+            self._cluster.tend()
+        except ClusterError as error:
+            self._note("tend_failed", {"error": str(error)})
+
     def serve(self, box: list[Assignment]) -> None:
         try:
             self._cluster.serve(box)
@@ -128,7 +140,7 @@ class Hands:
         del self._started_s[key]
         self._retry_mono[key] = self._clock.mono() + self._pause_s(attempt)
         outcome = Outcome.OK if result.status is StepStatus.OK else Outcome.FAILED
-        self.report(assignment, step, outcome, result.log, attempt=attempt, started_s=started_s, evidence=result.evidence)
+        self._report(assignment, step, outcome, result, attempt=attempt, started_s=started_s)
         return result.status
 
     def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int) -> StepResult:
@@ -152,16 +164,12 @@ class Hands:
 
     # -- report --------------------------------------------------------------------------------------------------------
 
-    def report(
-        self,
-        assignment: Assignment,
-        step: str,
-        outcome: Outcome,
-        log: str,
-        *,
-        attempt: int = 1,
-        started_s: float | None = None,
-        evidence: dict[str, str | int | float | bool] | None = None,
+    def report(self, assignment: Assignment, step: str, outcome: Outcome, log: str) -> None:
+        """Of something that was no poll of a step."""
+        self._report(assignment, step, outcome, StepResult(status=StepStatus.OK, log=log))
+
+    def _report(
+        self, assignment: Assignment, step: str, outcome: Outcome, result: StepResult, *, attempt: int = 1, started_s: float | None = None
     ) -> None:
         now_s = self._time.now()
         event = StepEvent(
@@ -173,11 +181,15 @@ class Hands:
             outcome=outcome,
             started_s=now_s if started_s is None else min(started_s, now_s),
             ended_s=now_s,
-            log=log[:LOG_MAX],
-            evidence=evidence or {},
+            log=result.log[:LOG_MAX],
+            evidence=result.evidence,
+            results=result.results[:RESULTS_MAX],
+            blames_node=result.blames_node,
         )
         self._memory.state.events.append(event)
         self._note("step", {"assignment": assignment.id, "step": step, "outcome": outcome, "attempt": attempt})
+        if step in list(Milestone) or outcome is not Outcome.OK:
+            self._cluster.tell(assignment, step, event.log, is_bad=outcome is not Outcome.OK)
 
     def report_unsupported(self, assignment: Assignment, progress: Progress, word: str, what: str) -> None:
         """Said once, never skipped in silence."""
@@ -192,4 +204,4 @@ class Hands:
             Milestone.CLOSE: f"{what} closed to workspace {assignment.slice}; nothing new of it can start there",
             Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older claim has no effect",
         }[milestone]
-        self.report(assignment, milestone, Outcome.OK, log, evidence={"epoch": record.epoch})
+        self._report(assignment, milestone, Outcome.OK, StepResult(status=StepStatus.OK, log=log, evidence={"epoch": record.epoch}))

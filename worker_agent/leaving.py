@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from worker_agent.clock import Clock, HubTime
-from worker_agent.cluster.base import GpuPhase, GpuRecord, StepStatus
+from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records, StepStatus
 from worker_agent.fences import fence_records, is_lost, new_records
 from worker_agent.hands import Hands
-from worker_agent.protocol import Assignment, Outcome, Phase
+from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Outcome, Phase
 from worker_agent.state import Progress
-from worker_agent.steps import ExitStep, Milestone
+from worker_agent.steps import EXIT_CHECKS, ExitStep, Milestone
 
 NODE_GONE_S = 60.0  # a node that is not in the cluster for so long holds nothing of a slice any more
 
@@ -65,9 +65,18 @@ class Leaving:
         if is_lost(self._hands.nodes.get(assignment.node), assignment):
             self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
             return
+        self._hands.write("close", assignment, progress, self._closed(assignment, progress))
+
+    def to_close(self, assignment: Assignment, progress: Progress) -> tuple[NodeState, Records] | None:
+        """What `advance` closes next, None where that is nothing."""
+        record = self._hands.own(assignment)
+        if not progress.is_leaving or record is None or record.phase not in (GpuPhase.CLAIMED, GpuPhase.OPEN):
+            return None
+        return self._hands.nodes[assignment.node], self._closed(assignment, progress)
+
+    def _closed(self, assignment: Assignment, progress: Progress) -> Records:
         active_s = progress.active_s if progress.phase in (Phase.ACTIVE, Phase.EXITING) else None
-        records = new_records(assignment, GpuPhase.CLOSED, active_s=active_s, closed_s=self._time.now())
-        self._hands.write("close", assignment, progress, records)
+        return new_records(assignment, GpuPhase.CLOSED, active_s=active_s, closed_s=self._time.now())
 
     def _clear(self, assignment: Assignment, progress: Progress, record: GpuRecord) -> None:
         for step in exit_steps(assignment):
@@ -76,12 +85,19 @@ class Leaving:
             if step not in list(ExitStep):
                 # An exit must end: what a newer hub wants beyond the known steps is reported, the known ones are done.
                 self._hands.report_unsupported(assignment, progress, step, "exit step")
-            elif self._hands.step(assignment, progress, step) is StepStatus.OK:
+            elif self._is_done(assignment, progress, step):
                 progress.exit_done.append(step)
             else:
-                return  # running, or failed: tried again until it succeeds
+                return
         records = new_records(assignment, GpuPhase.FREE, active_s=record.active_s, closed_s=record.closed_s)
         self._hands.write("release", assignment, progress, records)
+
+    def _is_done(self, assignment: Assignment, progress: Progress, step: str) -> bool:
+        """Running, or failed: tried again until it succeeds; but how the node is does not hold up the exit."""
+        status = self._hands.step(assignment, progress, step)
+        if status is StepStatus.FAILED and step in EXIT_CHECKS:
+            return progress.attempts[step] >= ENTRY_ATTEMPTS
+        return status is StepStatus.OK
 
 
 def exit_steps(assignment: Assignment) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from worker_agent.protocol import (
     set_digest,
 )
 from worker_agent.state import Progress, State
+from worker_agent.tenancy import Board
 
 Note = Callable[[str, dict[str, object]], None]
 
@@ -48,6 +49,7 @@ class Link:
         self.is_rewound = False
         self.is_locked = False  # the hub saw two use our credential
         self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
+        self.board = Board()
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
         self._last_got_mono = float("-inf")
@@ -116,6 +118,7 @@ class Link:
             self._note("hub_changed", {"known": self._state.hub_id, "got": reply.hub_id})
         self._renew_lease(sent, reply)
         self.orders = reply.orders
+        self.board.take(sent.request, reply)
         state = self._state
         state.hub_id, state.generation, state.digest = reply.hub_id, reply.generation, reply.digest
         if reply.assignments is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 
 import structlog
 
@@ -27,19 +28,24 @@ def configure() -> None:
 
 
 class Log:
-    """A pass runs several times a second: what is wrong stays wrong and is said every half minute."""
+    """A pass runs several times a second: what is wrong stays wrong and is said every half minute. For any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._logger = structlog.get_logger()
         self._said: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, event: str, fields: dict[str, object]) -> None:
-        key, now = f"{event} {fields}", self._clock.mono()
-        self._said = {line: mono for line, mono in self._said.items() if now - mono < REPEAT_S}
-        if key not in self._said:
-            self._said[key] = now
+        if self._is_new(f"{event} {fields}", self._clock.mono()):
             self._logger.info(event, **fields)
+
+    def _is_new(self, key: str, now: float) -> bool:
+        with self._lock:
+            self._said = {line: mono for line, mono in self._said.items() if now - mono < REPEAT_S}
+            is_new = key not in self._said
+            self._said.setdefault(key, now)
+            return is_new
 
     def broke(self, what: str) -> None:
         self._logger.exception("unexpected", where=what)

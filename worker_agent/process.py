@@ -1,7 +1,8 @@
-"""The agent as a process: three threads round one core, and one lock.
+"""The agent as a process: four threads round one core, and one lock.
 
 The main thread runs the passes; one thread per lane talks to the hub, and holds the lock only to ask what to say and to
-hand over the answer. So a sync that is parked, or a hub that is away, never delays an exit.
+hand over the answer. So a sync that is parked, or a hub that is away, never delays an exit. One thread makes namespaces true, and
+holds the lock as briefly.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from worker_agent.core import Core
 from worker_agent.dialog import Call, Dialog, Lane, Stop
 from worker_agent.log import Log
 from worker_agent.state import OtherWriter
+from worker_agent.tenancy import Tenancy
 from worker_agent.transport import NoAnswer
 
 PERIOD_S = 0.2  # between passes; an exit begins within this time of its end
 SLOW_S = 1.0
+TENANCY_S = 30.0  # between looks at namespaces of which the hub said nothing new
 EXIT_OK, EXIT_SUPERSEDED, EXIT_REFUSED = 0, 3, 4
 
 
@@ -30,26 +33,34 @@ class Transport(Protocol):
 
 
 class Process:
-    def __init__(self, *, cluster: Cluster, connect: Callable[[], Transport], join_token: str, clock: Clock, log: Log) -> None:
+    """`stop`: ends it when set, even by a signal. Nodes stay as they are then; what is to be remembered is durable already."""
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        tenancy: Tenancy,
+        connect: Callable[[], Transport],
+        join_token: str,
+        clock: Clock,
+        log: Log,
+        stop: threading.Event | None = None,
+    ) -> None:
         rng = random.Random()  # noqa: S311  # jitter and ids, no secret
-        self._log, self._connect = log, connect
+        self._log, self._connect, self._tenancy = log, connect, tenancy
         self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
         self._dialog = Dialog(core=self._core, cluster_uid=cluster.uid(), join_token=join_token, clock=clock, rng=rng, note=log)
         self._lock = threading.Lock()
-        self._wake_main, self._wake_push = threading.Event(), threading.Event()
-        self._is_stopping = threading.Event()
+        self._wake_main, self._wake_push, self._wake_tenancy = threading.Event(), threading.Event(), threading.Event()
+        self._is_stopping = stop or threading.Event()
         self._is_superseded = False
-
-    def stop(self) -> None:
-        """Nodes stay as they are; what is to be remembered is durable already. May be called from a signal handler."""
-        self._is_stopping.set()
-        self._wake_main.set()
 
     def run(self) -> int:
         """Until stopped, superseded or refused. Returns the exit code."""
         for lane in Lane:
             # Daemons: a parked sync must not hold up the end of the process.
             threading.Thread(target=self._talk, args=(lane,), name=f"egs-{lane}", daemon=True).start()
+        threading.Thread(target=self._keep_tenancy, name="egs-tenancy", daemon=True).start()
         while not self._is_stopping.is_set() and self._dialog_stop() is None:
             self._wake_main.clear()
             self._pass()
@@ -98,9 +109,29 @@ class Process:
                 self._dialog.on_no_answer(lane, call, str(error))
             return 0.0
         with self._lock:
+            had = self._core.link.board.wanted
             self._dialog.on_answer(lane, call, status, body, retry_after_s)
+            if self._core.link.board.wanted is not had:
+                self._wake_tenancy.set()
         self._wake_main.set()
         return 0.0
+
+    def _keep_tenancy(self) -> None:
+        while not self._is_stopping.is_set():
+            self._wake_tenancy.clear()
+            with self._guard("tenancy"):
+                self._tend()
+            self._wake_tenancy.wait(TENANCY_S)
+
+    def _tend(self) -> None:
+        """The calls to the cluster are made without the lock."""
+        with self._lock:
+            board, in_use = self._core.link.board, self._core.in_use()
+            wanted, has_token = board.wanted, board.has_token
+        found = self._tenancy.reconcile(wanted, in_use=in_use, has_token=has_token)
+        with self._lock:
+            board.report(wanted, found)
+        self._wake_push.set()
 
     def _rest(self, lane: Lane, pause_s: float) -> None:
         if pause_s <= 0:

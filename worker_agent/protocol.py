@@ -23,6 +23,7 @@ PROTO = "1.0"
 PROTO_MIN, PROTO_MAX = 1, 1
 WAIT_MAX_S = 20.0  # how long the hub may hold a sync
 ENTRY_ATTEMPTS = 2  # a check that fails so often fails the entry, and the hub sets the node aside
+RESULTS_MAX = 1_000  # of one attempt
 LEASE_TTL_S = 45.0  # how long after a good sync the agent may still begin an entry
 BODY_MAX_BYTES = 8 * 1024 * 1024
 CLOCK_OFFSET_WARN_S, CLOCK_OFFSET_REFUSE_S = 2.0, 5.0
@@ -31,9 +32,6 @@ REGISTER_PATH = "/agent/v1/register"
 RENEW_PATH = "/agent/v1/credential/renew"
 SYNC_PATH = "/agent/v1/sync"
 EVENTS_PATH = "/agent/v1/events"
-
-# On a node that was ordered: the id of its order, or else the name or id of its supply.
-ORDER_LABEL, SUPPLY_LABEL = "egs.io/order", "egs.io/supply"
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
@@ -64,6 +62,15 @@ class Outcome(StrEnum):
     OK = "OK"
     FAILED = "FAILED"
     UNSUPPORTED = "UNSUPPORTED"
+
+
+class Verdict(StrEnum):
+    """Of one measurement. WARN: worth a look, and no reason to refuse the node. SKIP: it could not be measured, or need not be."""
+
+    PASS = "PASS"  # noqa: S105  # no password
+    WARN = "WARN"
+    FAIL = "FAIL"
+    SKIP = "SKIP"
 
 
 class Code(StrEnum):
@@ -114,8 +121,51 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
 
 
+class BindingState(StrEnum):
+    """How far the agent is with one namespace of a workspace."""
+
+    READY = "READY"  # bound, and all that belongs to it is there
+    WAITING = "WAITING"  # not yet: it is being deleted, a box has to end, or the cluster does not answer
+    CONFLICT = "CONFLICT"  # it is somebody else's: people must act
+    UNBOUND = "UNBOUND"  # as wanted, nobody of the workspace has access to it any more
+
+
+class BindingSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """One namespace of one workspace as the agent finds it. `detail`: a sentence for people, "" when it is READY.
+
+    `repaired`: what somebody had changed by hand and is as it should be again.
+    """
+
+    slice: Id
+    namespace: Id
+    state: BindingState
+    detail: str = ""
+    repaired: tuple[Word, ...] = ()
+
+
+class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
+    """What an account's token_s asked for, or why there is none (`failure`, a sentence; then all else is empty).
+
+    `server` and `ca` (PEM): where the API server is and how it is known, as the agent reaches it. `expires_s`: as the API server
+    said, which may cut the life short.
+    """
+
+    account: Id
+    token: str = ""
+    expires_s: float = 0.0
+    server: str = ""
+    ca: str = ""
+    failure: str = ""
+
+    def __repr__(self) -> str:
+        return f"IssuedToken({self.account})"  # never the secret: this may stand in a log
+
+
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session."""
+    """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session.
+
+    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more.
+    """
 
     session_epoch: int
     boot_id: Id
@@ -127,6 +177,9 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     clock_offset_s: float | None = None
     agent_version: str = ""
     observed: tuple[Observed, ...] = ()
+    have_workspaces: str = ""  # the digest of the list that the agent has
+    bindings: tuple[BindingSeen, ...] = ()
+    tokens: tuple[IssuedToken, ...] = ()
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +187,19 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 
     grace_s: float = 30.0
     force_after_s: float = 120.0
+
+
+class CheckPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What differs from the agent's own: see `worker_agent.limits`. Names that this agent does not know have no effect.
+
+    `images`: by what they are for (`limits.IMAGES`). `storage_class`: of the volume that the storage check asks for; "": the
+    cluster's default. `rdma_subnet`: the first half of the GIDs that RDMA ports must have; "": any.
+    """
+
+    limits: dict[str, float] = {}
+    images: dict[str, str] = {}
+    storage_class: str = ""
+    rdma_subnet: str = ""
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,12 +230,19 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     exit_steps: tuple[str, ...]
     drain: Drain = Drain()
     run: int = 1  # how often the GPR was started, this time included: with `gpr_id` it names the box
+    slice_id: str = ""  # `slice` is its name, for people
+    checks: CheckPolicy = CheckPolicy()
+
+    @property
+    def slice_key(self) -> str:
+        """What marks namespaces and nodes of the slice. An older hub sends the name alone."""
+        return self.slice_id or self.slice
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A node that the cluster shall get: asked for by `order_by_s`, not before it, and there by `expected_s`.
 
-    It joins with ORDER_LABEL; once the hub has seen it, or has done without it, it is no order any more. `supply` is a name.
+    It joins with the label egs.io/order; once the hub has seen it, or has done without it, it is no order any more. `supply` is a name.
     """
 
     id: str
@@ -182,12 +255,52 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
     expected_s: float
 
 
+class AccessRole(StrEnum):
+    """What an account may do: the ClusterRole egs-slice-<role>."""
+
+    USER = "user"
+    VIEWER = "viewer"
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's way into the namespaces of a workspace: one kubeconfig that was given out. What is not listed has no access.
+
+    `namespace` is where its ServiceAccount lives. `token_s` > 0: the hub waits for a token of that life.
+    """
+
+    id: Id
+    role: str
+    namespace: str
+    token_s: int = 0
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """`may_adopt`: an administrator said that it may be taken over though it was there before."""
+
+    namespace: str
+    desired: str = Desired.PRESENT
+    may_adopt: bool = False
+
+
+class Workspace(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice as its cluster shall have it. `pods_max`: in each namespace. `may_reach_out`: its pods may open connections beyond it."""
+
+    id: Id
+    name: str
+    bindings: tuple[Binding, ...]
+    accounts: tuple[Account, ...] = ()
+    pods_max: int = 1000
+    may_reach_out: bool = False
+
+
 class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     """The whole desired set, or `assignments` None when its digest is the one that the agent has.
 
     `received_s` and `sent_s` are the hub's clock when the request came and the answer left: with the agent's own two
     times they give the offset of the clocks however long the request was held. `orders`: all that are open, in every
-    answer, and no part of the set: a change of them ends no wait, and comes with the next answer.
+    answer, and no part of the set: a change of them ends no wait, and comes with the next answer. `workspaces`: all of the cluster, or
+    None when the agent has this list. A change of it ends the wait. A workspace or namespace that is missing is left as it is: only
+    `desired: ABSENT` unbinds. An account that is missing from a workspace that is listed is gone.
     """
 
     hub_id: str
@@ -200,10 +313,28 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     assignments: tuple[Assignment, ...] | None
     orders: tuple[NodeOrder, ...] = ()
+    workspaces_digest: str = ""
+    workspaces: tuple[Workspace, ...] | None = None
+
+
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that was measured, of one GPU or, where `gpu` is "", of the whole node.
+
+    `check`: its name, as in `worker_agent.limits`. `is_least`: the threshold is the least that is good, else the most.
+    """
+
+    check: Word
+    verdict: Verdict
+    gpu: Annotated[str, msgspec.Meta(max_length=63)] = ""
+    value: float | None = None
+    unit: Word = ""
+    threshold: float | None = None
+    is_least: bool = False
+    text: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
 
 class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field="kind"):
-    """One attempt at one step, when it ended."""
+    """One attempt at one step, when it ended. `blames_node` False: it failed for something that is no fault of the node."""
 
     seq: int
     assignment_id: str
@@ -215,6 +346,8 @@ class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field
     ended_s: float
     log: str = ""
     evidence: dict[str, str | int | float | bool] = {}
+    results: Annotated[tuple[CheckResult, ...], msgspec.Meta(max_length=RESULTS_MAX)] = ()
+    blames_node: bool = True
 
 
 class GpuView(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,7 +361,8 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us.
 
-    `order`, `supply`: its labels of these names (see below), which say what it was ordered for; empty where it has none.
+    `order`: its label egs.io/order, the id of the order that it comes of. `supply`: its label egs.io/supply, the name or id of the
+    supply that it is from. Empty where it has none.
     """
 
     name: NodeName
@@ -277,7 +411,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def set_digest(assignments: Sequence[Assignment]) -> str:
+def set_digest(listed: Sequence[Assignment | Workspace]) -> str:
     """SHA-256 over the set in order of id, so that both sides can compare what they hold."""
-    ordered = sorted(assignments, key=lambda a: a.id)
+    ordered = sorted(listed, key=lambda item: item.id)
     return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()

@@ -15,6 +15,7 @@ from worker_agent.protocol import LEASE_TTL_S, Assignment, Credential, Phase, St
 
 FORMAT = 1
 EVENTS_KEPT = 500
+RESULTS_KEPT = 2_000  # of the newest events, some 200 KiB: the document may not grow beyond what a cluster stores in one object
 
 _RANK = {phase: rank for rank, phase in enumerate(Phase)}
 
@@ -101,7 +102,7 @@ class Memory:
     def save(self) -> bool:
         """Make the state durable if it is not yet. False: not now, try again. Raises OtherWriter."""
         del self.state.events[:-EVENTS_KEPT]
-        body = msgspec.json.encode(self.state)
+        body = msgspec.json.encode(msgspec.structs.replace(self.state, events=_thinned(self.state.events)))
         self.is_durable = body == self._body or self._write(body)
         return self.is_durable
 
@@ -128,6 +129,15 @@ class Memory:
             raise OtherWriter("another agent wrote the state of this cluster")
         self._body, self._version = (doc.body, doc.version) if doc else (b"", "")
         return True
+
+
+def _thinned(events: list[StepEvent]) -> list[StepEvent]:
+    """The oldest without their measurements where there are too many. The outbox has them whole: only a restart loses them."""
+    room, kept = RESULTS_KEPT, []
+    for event in reversed(events):
+        room -= len(event.results)
+        kept.append(event if room >= 0 else msgspec.structs.replace(event, results=()))
+    return kept[::-1]
 
 
 def _decode(doc: StateDoc) -> State:

@@ -17,12 +17,35 @@ class EntryStep(StrEnum):
     GPU_HEALTH = "gpu_health"
     STORAGE = "storage"
     NETWORK = "network"
+    RDMA = "rdma"
+    NCCL = "nccl"
 
 
 class ExitStep(StrEnum):
     DRAIN = "drain"
     GPU_IDLE = "gpu_idle"
+    EXIT_NETWORK = "exit_network"
+    EXIT_NCCL = "exit_nccl"
+    VOLUMES = "volumes"
     NODE_CLEAN = "node_clean"
+
+
+# These tell how the node is, not whether something of the slice is left: failed so often as an entry check may, they do not hold up the
+# exit, and the hub sets the node aside.
+EXIT_CHECKS = frozenset({ExitStep.EXIT_NETWORK, ExitStep.EXIT_NCCL})
+
+
+# What an administrator may leave out for a cluster or a shape.
+OPTIONAL: tuple[str, ...] = (
+    EntryStep.GPU_HEALTH,
+    EntryStep.STORAGE,
+    EntryStep.NETWORK,
+    EntryStep.RDMA,
+    EntryStep.NCCL,
+    ExitStep.EXIT_NETWORK,
+    ExitStep.EXIT_NCCL,
+    ExitStep.VOLUMES,
+)
 
 
 class Milestone(StrEnum):

@@ -61,6 +61,18 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureRow:
+    """`where`: which node or GPU, or how many of them together."""
+
+    state: str  # as of StepRow
+    name: str
+    where: str
+    measured: str  # "31 to 43 °C"
+    bound: str  # "at most 87 °C"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class StepRow:
     id: str  # of its element, so that it stays open over a swap
     state: str  # waiting, running, passed, warned, failed, skipped
@@ -70,6 +82,7 @@ class StepRow:
     took: str = ""
     log: str = ""
     is_open: bool = False
+    measures: tuple[MeasureRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

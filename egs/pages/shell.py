@@ -78,6 +78,7 @@ class Shell:
         if slice_ is not None:
             nav.append(NavItem("GPU requests", reverse("workspace", args=[slice_.name]), "list-details", page == "requests", key="g r"))
             nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
+            nav.append(NavItem("Access", reverse("access", args=[slice_.name]), "key", page == "access"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
         return cls._build(request, "user", nav, marks, current)
@@ -91,6 +92,7 @@ class Shell:
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
             NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),
             NavItem("Supplies", reverse("admin-supplies"), "truck-delivery", page == "supplies", group="Fleet"),
+            NavItem("Checks", reverse("admin-checks"), "check", page == "checks", group="Fleet"),
             NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
         ]
         return cls._build(request, "admin", nav, (), None)

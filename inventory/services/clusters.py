@@ -42,6 +42,16 @@ def cluster_set_enabled(*, cluster: Cluster, is_enabled: bool, actor: User, now:
 
 
 @transaction.atomic
+def cluster_set_api_url(*, cluster: Cluster, api_url: str, actor: User, now: datetime) -> None:
+    """For kubeconfigs from now on. An agent inside its cluster knows only an address that is good there."""
+    if not Cluster.objects.filter(pk=cluster.pk).exclude(api_url=api_url).update(api_url=api_url):
+        return
+    where = f"at {api_url}" if api_url else "where its agent does"
+    message = f"Users reach the API server of cluster {cluster.name} {where}."
+    event_record(kind="cluster.api_url_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
+
+
+@transaction.atomic
 def join_token_issue(*, cluster: Cluster, actor: User | None, now: datetime) -> tuple[JoinToken, str]:
     """A new token, shown once. It also readmits an agent that was locked: an administrator has looked at it."""
     join_tokens_end(cluster=cluster, now=now)

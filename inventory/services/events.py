@@ -7,14 +7,16 @@ from uuid import UUID
 
 from django.db import transaction
 
-from inventory.models import AgentSession, Reservation, StepResult
+from inventory.models import AgentSession, CheckResult, Reservation, StepResult
 from inventory.services.agents import AgentIdentity, session_check
 from inventory.services.nodes import inventory_store, node_set_aside
 from journal.models import Severity
 from journal.services import event_record
-from worker_agent.protocol import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
+from worker_agent.limits import sentence
+from worker_agent.protocol import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent, Verdict
+from worker_agent.steps import EXIT_CHECKS
 
-LOG_MAX_CHARS = 64_000
+LOG_MAX_CHARS, MESSAGE_MAX_CHARS, WHY_MAX_CHARS = 64_000, 400, 200
 
 
 def events_store(*, agent: AgentIdentity, message: EventsRequest, now: datetime) -> EventsReply:
@@ -52,7 +54,7 @@ def _store_step(agent: AgentIdentity, event: StepEvent, now: datetime) -> bool:
     row = rows.filter(pk=assignment_id).first() if assignment_id else None
     if row is None:
         return False
-    _, is_new = StepResult.objects.get_or_create(
+    stored, is_new = StepResult.objects.get_or_create(
         reservation=row,
         step=event.step[:63],
         attempt=event.attempt,
@@ -62,11 +64,32 @@ def _store_step(agent: AgentIdentity, event: StepEvent, now: datetime) -> bool:
             "ended_at": datetime.fromtimestamp(event.ended_s, UTC),
             "log": event.log[:LOG_MAX_CHARS],
             "evidence": event.evidence,
+            "blames_node": event.blames_node,
         },
     )
     if is_new:
+        _store_results(stored, event)
         _tell(row, event, now)
     return True
+
+
+def _store_results(step: StepResult, event: StepEvent) -> None:
+    """The last of two of one name and GPU counts."""
+    by_name = {(result.check, result.gpu): result for result in event.results}
+    CheckResult.objects.bulk_create(
+        CheckResult(
+            step=step,
+            what=result.check,
+            gpu_uuid=result.gpu,
+            value=result.value,
+            unit=result.unit,
+            threshold=result.threshold,
+            is_least=result.is_least,
+            verdict=result.verdict,
+            text=result.text,
+        )
+        for result in by_name.values()
+    )
 
 
 def _uuid(text: str) -> UUID | None:
@@ -80,7 +103,7 @@ def _tell(row: Reservation, event: StepEvent, now: datetime) -> None:
     failed = event.outcome != Outcome.OK
     event_record(
         kind="node.step_failed" if failed else "node.step_passed",
-        message=f"{row.node.name}: {event.step} {'failed' if failed else 'passed'}.",
+        message=_message(row, event),
         at=now,
         severity=Severity.WARNING if failed else Severity.INFO,
         reason=event.step[:63],
@@ -88,14 +111,30 @@ def _tell(row: Reservation, event: StepEvent, now: datetime) -> None:
         slice_id=row.slice_id,
         node_id=row.node_id,
         cluster_id=row.cluster_id,
-        data={"attempt": event.attempt, "outcome": event.outcome},
+        data={"attempt": event.attempt, "outcome": event.outcome, "blames_node": event.blames_node},
     )
     if _has_failed_for_good(row, event):
-        node_set_aside(node=row.node, why=f"Entry check {event.step} failed.", now=now)
+        stage = "Entry" if event.step in row.entry_steps else "Exit"
+        node_set_aside(node=row.node, why=f"{stage} check {event.step} failed.{_worst(event)}"[:WHY_MAX_CHARS], now=now)
+
+
+def _message(row: Reservation, event: StepEvent) -> str:
+    if event.outcome == Outcome.OK:
+        return f"{row.node.name}: {event.step} passed."
+    if not event.blames_node:
+        return f"{row.node.name}: {event.step} could not be made: {event.log}"[:MESSAGE_MAX_CHARS]
+    return f"{row.node.name}: {event.step} failed.{_worst(event)}"[:MESSAGE_MAX_CHARS]
+
+
+def _worst(event: StepEvent) -> str:
+    """The first measurement that failed, as a sentence."""
+    bad = next((result for result in event.results if result.verdict == Verdict.FAIL), None)
+    return f" {sentence(bad)}{f', GPU {bad.gpu}' if bad.gpu else ''}." if bad else ""
 
 
 def _has_failed_for_good(row: Reservation, event: StepEvent) -> bool:
-    """The agent tries each entry check again; one failure may be chance. A step that it does not know says nothing of the node."""
-    if event.outcome != Outcome.FAILED or event.step not in row.entry_steps:
+    """The agent tries each check again; one failure may be chance. What it could not make says nothing of the node."""
+    is_check = event.step in row.entry_steps or event.step in EXIT_CHECKS
+    if event.outcome != Outcome.FAILED or not event.blames_node or not is_check:
         return False
-    return row.steps.filter(step=event.step, outcome=Outcome.FAILED).count() >= ENTRY_ATTEMPTS
+    return row.steps.filter(step=event.step, outcome=Outcome.FAILED, blames_node=True).count() >= ENTRY_ATTEMPTS

@@ -15,6 +15,7 @@ from egs.errors import Conflict, NotFound
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.rows import NodeRow
 from inventory.selectors import maintenance_over
+from inventory.services.checks import steps_skipped
 from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint, slice_topic
 from journal.models import Severity
@@ -61,10 +62,11 @@ def reservations_hold(*, spec: HoldSpec) -> list[Reservation]:
     if maintenance_over(nodes, starts_at=spec.starts_at, ends_at=spec.ends_at).exists():
         raise Conflict("A node of the plan is closed for maintenance before the box would be over.")
     gpus_of = _free_gpus(nodes, spec.starts_at)
+    skipped = steps_skipped(cluster_ids={node.cluster_id for node in nodes})
     reservations, reserved = [], []
     for node in nodes:
         picked = _pick(node, gpus_of.get(node.pk, []), spec.gpus_per_node)
-        reservation = _reservation(spec, node, epoch=node.epoch + 1)
+        reservation = _reservation(spec, node, epoch=node.epoch + 1, skipped=skipped(node))
         reservations.append(reservation)
         reserved += [
             ReservedGpu(reservation=reservation, gpu=gpu, state=reservation.state, starts_at=spec.starts_at, ends_at=spec.ends_at)
@@ -233,7 +235,7 @@ def _pick(node: Node, free: list[Gpu], gpus_per_node: int | None) -> list[Gpu]:
     return free[:wanted]
 
 
-def _reservation(spec: HoldSpec, node: Node, *, epoch: int) -> Reservation:
+def _reservation(spec: HoldSpec, node: Node, *, epoch: int, skipped: frozenset[str]) -> Reservation:
     return Reservation(
         pk=uuid4(),
         gpr_id=spec.gpr_id,
@@ -247,8 +249,8 @@ def _reservation(spec: HoldSpec, node: Node, *, epoch: int) -> Reservation:
         run=spec.run,
         gang_count=len(spec.node_ids),
         namespaces=list(spec.namespaces),
-        entry_steps=list(spec.entry_steps),
-        exit_steps=list(spec.exit_steps),
+        entry_steps=[step for step in spec.entry_steps if step not in skipped],
+        exit_steps=[step for step in spec.exit_steps if step not in skipped],
         enter_by_at=spec.enter_by_at,
         duration_s=spec.duration_s,
     )

@@ -72,6 +72,11 @@ class Arrival:
     order: str
     supply: str
 
+    def fits(self, supply: Supply) -> bool:
+        node = self.node
+        is_alike = (supply.shape, supply.gpus_per_node) == (node.shape, node.gpu_count)
+        return is_alike and supply.gpu_memory_gib <= node.gpu_memory_gib and supply.kind in self.kinds
+
     def mismatch(self, order: SupplyOrder) -> tuple[bool, bool]:
         """Least for what the labels name; equal for all others."""
         return self.order != str(order.pk), self.supply not in {str(order.supply_id), order.supply.name}
@@ -164,31 +169,28 @@ def orders_give_up(*, now: datetime) -> None:
             _end(order, SupplyOrderState.FAILED, None, "Its node did not come in time.", now)
 
 
-def orders_fulfil(*, cluster: Cluster, arrivals: Iterable[Arrival], now: datetime) -> None:
+def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetime) -> None:
     """Each fulfils one order for such a node: that which it names, else one of the supply that it names, else that expected first.
 
-    The caller holds the rows of the nodes.
+    The caller holds the rows of the nodes. One query where nothing is ordered.
     """
-    new = [
-        (arrival, list(_fitting(arrival, cluster))) for arrival in arrivals if not SupplyOrder.objects.filter(node=arrival.node).exists()
-    ]
+    orders = list(_open().filter(supply__cluster=cluster))
+    if not orders:
+        return
+    came = set(SupplyOrder.objects.filter(node__in=[arrival.node for arrival in arrivals]).values_list("node", flat=True))
+    fitting = ((arrival, [order for order in orders if arrival.fits(order.supply)]) for arrival in arrivals)
+    new = [(arrival, alike) for arrival, alike in fitting if arrival.node.pk not in came]
     # Those that name an open one come first: else another might take it.
     new.sort(key=lambda each: min(map(each[0].mismatch, each[1]), default=(True, True)))
-    for arrival, fitting in new:
+    for arrival, alike in new:
         node = arrival.node
-        for order in sorted(fitting, key=arrival.mismatch):
+        for order in sorted(alike, key=arrival.mismatch):
             # Another may have ended it since: then the next one.
             rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
             if rows.update(state=SupplyOrderState.ARRIVED, node=node, ended_at=now):
                 text = f"Node {node.name}, ordered from {order.supply.name} for {order.gpr.name}, has come."
                 _tell_order(order, "order_arrived", text, None, now, node_id=node.pk)
                 break
-
-
-def _fitting(arrival: Arrival, cluster: Cluster) -> QuerySet[SupplyOrder]:
-    node = arrival.node
-    alike = {"shape": node.shape, "gpus_per_node": node.gpu_count, "gpu_memory_gib__lte": node.gpu_memory_gib}
-    return _open().filter(supply__in=Supply.objects.filter(cluster=cluster, kind__in=arrival.kinds, **alike))
 
 
 def _open() -> QuerySet[SupplyOrder]:

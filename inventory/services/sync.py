@@ -8,13 +8,25 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Prefetch
 
+from inventory import tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
+from inventory.services.checks import policies_told
 from inventory.services.reservations import is_news, reservation_observe, reservations_told
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
-from worker_agent.protocol import LEASE_TTL_S, Assignment, NodeOrder, Observed, SyncReply, SyncRequest, set_digest
+from worker_agent.protocol import (
+    LEASE_TTL_S,
+    Assignment,
+    CheckPolicy,
+    NodeOrder,
+    Observed,
+    SyncReply,
+    SyncRequest,
+    Workspace,
+    set_digest,
+)
 
 
 @transaction.atomic
@@ -42,6 +54,7 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
     generation = Cluster.objects.values_list("generation", flat=True).get(pk=agent.cluster.pk)
     assignments = desired_set(cluster_id=agent.cluster.pk)
     digest = set_digest(assignments)
+    workspaces_digest, workspaces = _workspaces(agent.cluster, message, generation)
     return SyncReply(
         hub_id=hub_id(),
         session_epoch=session_epoch,
@@ -53,7 +66,18 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         digest=digest,
         assignments=None if digest == message.have_digest and generation == message.known_generation else assignments,
         orders=orders_told(cluster_id=agent.cluster.pk),
+        workspaces_digest=workspaces_digest,
+        workspaces=workspaces,
     )
+
+
+def _workspaces(cluster: Cluster, message: SyncRequest, generation: int) -> tuple[str, tuple[Workspace, ...] | None]:
+    """Their digest, and all of them unless the agent has just these. A change of them raises the generation: then alone they are read."""
+    if message.have_workspaces and message.known_generation == generation:
+        return message.have_workspaces, None
+    workspaces = tenancy.told(cluster.pk)
+    digest = set_digest(workspaces)
+    return digest, None if digest == message.have_workspaces else workspaces
 
 
 def generation_now(*, cluster_id: UUID) -> int:
@@ -62,9 +86,10 @@ def generation_now(*, cluster_id: UUID) -> int:
 
 def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
     """Everything in the cluster that its agent has not let go, in order of id: what is held, and what an administrator freed without it."""
+    told = policies_told(cluster_id=cluster_id)
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
     rows = reservations_told(cluster_id).select_related("gpr", "slice", "node").prefetch_related(gpus).order_by("pk")
-    return tuple(_assignment(row) for row in rows)
+    return tuple(_assignment(row, told(row.node.shape)) for row in rows)
 
 
 def orders_told(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
@@ -144,12 +169,13 @@ def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> Non
     )
 
 
-def _assignment(row: Reservation) -> Assignment:
+def _assignment(row: Reservation, checks: CheckPolicy) -> Assignment:
     return Assignment(
         id=str(row.pk),
         gpr_id=str(row.gpr_id),
         gpr_name=row.gpr.name,
         slice=row.slice.name,
+        slice_id=str(row.slice_id),
         namespaces=tuple(row.namespaces),
         node=row.node.name,
         node_uid=row.node.uid,
@@ -164,6 +190,7 @@ def _assignment(row: Reservation) -> Assignment:
         not_after_s=row.not_after_at.timestamp() if row.not_after_at else None,
         entry_steps=tuple(row.entry_steps),
         exit_steps=tuple(row.exit_steps),
+        checks=checks,
     )
 
 

@@ -13,6 +13,7 @@ from accounts.models import User
 from egs.errors import NotFound
 from egs.pages import words
 from egs.pages.access import PageRequest, why_not_write
+from egs.pages.measures import measures_each
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
 from egs.pages.shell import Shell
@@ -137,11 +138,20 @@ def _stay(row: Reservation, now: datetime) -> Stay:
 
 def _steps(row: Reservation) -> list[StepRow]:
     """Every attempt, in the order in which they ended; a failed one is open."""
-    return [_step(result) for result in StepResult.objects.filter(reservation=row)]
+    return [_step(result) for result in StepResult.objects.filter(reservation=row).prefetch_related("results")]
 
 
 def _step(result: StepResult) -> StepRow:
     state = STEP_STATES[Outcome(result.outcome)]
     note = f"attempt {result.attempt}" if result.attempt > 1 else ""
     took = words.duration((result.ended_at - result.started_at).total_seconds())
-    return StepRow(f"step-{result.pk}", state, words.step_name(result.step), note, took=took, log=result.log, is_open=state == "failed")
+    return StepRow(
+        f"step-{result.pk}",
+        state,
+        words.step_name(result.step),
+        note,
+        took=took,
+        log=result.log,
+        is_open=state == "failed",
+        measures=measures_each(result),
+    )

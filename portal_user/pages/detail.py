@@ -168,7 +168,7 @@ def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
 
 
 def _results(gpr: Gpr) -> Iterable[StepResult]:
-    rows = StepResult.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run)
+    rows = StepResult.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run).prefetch_related("results")
     return rows.order_by("started_at", "pk")[:STEPS_READ]
 
 

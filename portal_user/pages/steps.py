@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from egs.pages import words
+from egs.pages.measures import measures_of
 from egs.pages.parts import StepRow
 from gpr.models import Gpr, GprState
 from inventory.models import Reservation, StepResult
@@ -95,6 +96,7 @@ def _row(id_: str, step: str, results: Sequence[StepResult], nodes: Sequence[Res
         took=(words.duration(took_s) if took_s >= 1 else "under 1 s") if results else "",
         log=_log(results, nodes, zone),
         is_open=state == "failed",
+        measures=measures_of(last.values(), {node.pk: node.node.name for node in nodes}),
     )
 
 

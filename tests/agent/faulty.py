@@ -63,6 +63,15 @@ class FaultyCluster:
     def claim(self, seen: NodeState, records: Records) -> NodeState:
         return self._faulty("claim", lambda: self._inner.claim(seen, records))
 
+    def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
+        self._inner.fence(closing)
+
+    def tend(self) -> None:
+        self._inner.tend()
+
+    def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
+        self._inner.tell(assignment, what, message, is_bad=is_bad)
+
     def open(self, seen: NodeState, records: Records) -> NodeState:
         return self._faulty("open", lambda: self._inner.open(seen, records))
 

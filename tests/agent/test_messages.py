@@ -13,13 +13,20 @@ import msgspec
 import pytest
 
 from worker_agent.protocol import (
+    Account,
     Assignment,
+    Binding,
+    BindingSeen,
+    BindingState,
+    CheckPolicy,
+    CheckResult,
     Credential,
     Drain,
     EventsReply,
     EventsRequest,
     GpuView,
     InventoryEvent,
+    IssuedToken,
     NodeOrder,
     NodeView,
     Observed,
@@ -31,6 +38,8 @@ from worker_agent.protocol import (
     StepEvent,
     SyncReply,
     SyncRequest,
+    Verdict,
+    Workspace,
     set_digest,
 )
 from worker_agent.wire import read_problem, read_sync_reply
@@ -55,8 +64,12 @@ ASSIGNMENT = Assignment(
     not_after_s=None,
     entry_steps=("node_ready", "gpu_health"),
     exit_steps=("drain", "gpu_idle"),
+    checks=CheckPolicy(
+        limits={"nccl_bandwidth": 430.0}, images={"nccl": "registry.example/nccl:1"}, storage_class="fast", rdma_subnet="fe80:0:0:1"
+    ),
     drain=Drain(grace_s=30.0, force_after_s=120.0),
     run=3,
+    slice_id="4b1d6f0e-2a3c-4d5e-8f90-1a2b3c4d5e6f",
 )
 ORDER = NodeOrder(
     id="9c1d2e3f-4a5b-4c6d-8e7f-0a1b2c3d4e5f",
@@ -67,6 +80,15 @@ ORDER = NodeOrder(
     gpu_memory_gib=80,
     order_by_s=1800000600.0,
     expected_s=1800001800.0,
+)
+ACCOUNT = Account(id="1a2b3c4d-5e6f-4a7b-8c9d-0e1f2a3b4c5d", role="user", namespace="red-train", token_s=28800)
+WORKSPACE = Workspace(
+    id="5d4c3b2a-1f0e-4d9c-8b7a-6f5e4d3c2b1a",
+    name="team-red",
+    bindings=(Binding(namespace="red-old", desired="ABSENT"), Binding(namespace="red-train", desired="PRESENT", may_adopt=True)),
+    accounts=(ACCOUNT,),
+    pods_max=500,
+    may_reach_out=True,
 )
 MESSAGES: dict[str, msgspec.Struct] = {
     "register_request": RegisterRequest(
@@ -84,6 +106,13 @@ MESSAGES: dict[str, msgspec.Struct] = {
         agent_wall_s=1800000001.25,
         clock_offset_s=-0.125,
         agent_version="1.0.0",
+        have_workspaces="w" * 64,
+        bindings=(
+            BindingSeen(
+                slice=WORKSPACE.id, namespace="red-train", state=BindingState.CONFLICT, detail="It was there before.", repaired=("quota",)
+            ),
+        ),
+        tokens=(IssuedToken(account=ACCOUNT.id, token="t", expires_s=1800003600.0, server="https://api", ca="PEM", failure=""),),
         observed=(
             Observed(
                 assignment_id=ASSIGNMENT.id,
@@ -107,6 +136,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         digest=set_digest([ASSIGNMENT]),
         assignments=(ASSIGNMENT,),
         orders=(ORDER,),
+        workspaces_digest=set_digest([WORKSPACE]),
+        workspaces=(WORKSPACE,),
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",
@@ -119,6 +150,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         digest=set_digest([ASSIGNMENT]),
         assignments=None,
         orders=(ORDER,),
+        workspaces_digest=set_digest([WORKSPACE]),
+        workspaces=None,
     ),
     "events_request": EventsRequest(
         session_epoch=5,
@@ -134,6 +167,13 @@ MESSAGES: dict[str, msgspec.Struct] = {
                 ended_s=1800000012.5,
                 log="91 °C at rest (limit 60)",
                 evidence={"temperature_c": 91, "ok": False, "ratio": 1.5, "gpu": "GPU-1"},
+                results=(
+                    CheckResult(
+                        check="gpu_temperature", verdict=Verdict.FAIL, gpu="GPU-1", value=91.0, unit="°C", threshold=87.0, text="hot"
+                    ),
+                    CheckResult(check="nccl_bandwidth", verdict=Verdict.PASS, value=470.0, unit="GB/s", threshold=460.0, is_least=True),
+                ),
+                blames_node=False,
             ),
             InventoryEvent(
                 seq=2,
@@ -176,14 +216,36 @@ def test_a_message_is_read_as_it_always_was_whatever_else_it_holds(name: str) ->
 
 
 def test_an_assignment_of_the_first_version_has_what_came_later_by_default() -> None:
-    first = {key: value for key, value in fixture("sync_reply")["assignments"][0].items() if key not in ("run", "drain")}
-    assert msgspec.convert(first, type=Assignment) == msgspec.structs.replace(ASSIGNMENT, run=1, drain=Drain())
+    first = {key: value for key, value in fixture("sync_reply")["assignments"][0].items() if key not in ("run", "drain", "checks")}
+    assert msgspec.convert(first, type=Assignment) == msgspec.structs.replace(ASSIGNMENT, run=1, drain=Drain(), checks=CheckPolicy())
+
+
+def test_a_step_of_the_first_version_measured_nothing_by_name_and_blames_its_node() -> None:
+    step = fixture("events_request")["events"][0]
+    for later in ("results", "blames_node"):
+        del step[later]
+    event = msgspec.convert(step, type=StepEvent)
+    assert (event.results, event.blames_node) == ((), True)
 
 
 def test_a_hub_that_knows_of_no_orders_has_none() -> None:
     first = fixture("sync_reply_unchanged")
     del first["orders"]
     assert msgspec.convert(first, type=SyncReply).orders == ()
+
+
+def test_a_hub_that_knows_of_no_workspaces_leaves_them_as_they_are() -> None:
+    first = fixture("sync_reply_unchanged")
+    del first["workspaces"], first["workspaces_digest"]
+    assert msgspec.convert(first, type=SyncReply).workspaces is None
+
+
+def test_an_agent_that_knows_of_no_workspaces_says_nothing_of_them() -> None:
+    first = fixture("sync_request")
+    for later in ("have_workspaces", "bindings", "tokens"):
+        del first[later]
+    request = msgspec.convert(first, type=SyncRequest)
+    assert (request.have_workspaces, request.bindings, request.tokens) == ("", (), ())
 
 
 def test_a_node_of_the_first_version_was_ordered_by_nobody() -> None:

@@ -20,6 +20,7 @@ from tests.builders import SHAPE
 from worker_agent.protocol import Outcome
 
 READS = ["me/", "gprs/", "queue/", "projects/", "slices/", "slices/vision/", "slices/vision/members/", "slices/vision/namespaces/"]
+READS += ["slices/vision/kubeconfig/"]
 READS += ["clusters/", "clusters/aurora/", "nodes/", "nodes/aurora-0/", "nodes/aurora-1/", "gpus/", "shapes/", "schedule/", "events/"]
 READS += ["tokens/", "quotas/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
 
@@ -112,6 +113,8 @@ def foreign_paths(world: World) -> Iterator[tuple[str, str, str, Any]]:
             ("GET", "namespaces/", None),
             ("POST", "namespaces/", {"name": "n", "cluster": "aurora"}),
             ("DELETE", "namespaces/canary-namespace/", None),
+            ("GET", "kubeconfig/", None),
+            ("POST", "kubeconfig/", {"cluster": "aurora"}),
         ]:
             yield method, f"slices/{ref}/{tail}", f"slices/{nowhere}/{tail}", body
     yield "GET", "projects/canary-project/", "projects/nowhere/", None

@@ -18,10 +18,10 @@ from gpr.models import Gpr, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
 from slices.models import Quota
-from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
+from tests.slices import kubeconfigs
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 PERSONAS = ("anonymous", "owner", "teammate", "outsider", "admin", "reader", "half_admin")
@@ -117,6 +117,13 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "slices/<slice>/namespaces/"): Row(SEE),
     ("POST", "slices/<slice>/namespaces/"): Row(change(201), {"name": "new", "cluster": "aurora"}),
     ("DELETE", "slices/<slice>/namespaces/<namespace>/"): Row(change(204)),
+    ("POST", "slices/<slice>/namespaces/<namespace>/adopt/"): Row(for_admin(409)),  # it is ready
+    ("GET", "slices/<slice>/kubeconfig/"): Row(SEE),
+    # Each member for himself, whatever his role; an administrator is none.
+    ("POST", "slices/<slice>/kubeconfig/"): Row(Codes(401, 201, 201, 404, 403, 403, 404), {"cluster": "aurora"}),
+    ("GET", "slices/<slice>/kubeconfig/<kubeconfig>/"): Row(SEE),
+    ("DELETE", "slices/<slice>/kubeconfig/<kubeconfig>/"): Row(change(204)),
+    ("POST", "slices/<slice>/kubeconfig/<kubeconfig>/read/"): Row(Codes(401, 200, 403, 404, 403, 403, 404)),
     ("GET", "quotas/"): Row(LIST),
     ("POST", "quotas/"): Row(for_admin(201), {"project": "tenant", "shape": SHAPE}),
     ("GET", "quotas/<pk>/"): Row(SEE),
@@ -125,12 +132,14 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "clusters/"): Row(LIST),
     ("POST", "clusters/"): Row(for_admin(201), {"name": "new"}),
     ("GET", "clusters/<ref>/"): Row(SEE_SHARED),
+    ("PATCH", "clusters/<ref>/"): Row(for_admin(200), {"api_url": "https://api.example.org"}),
     ("POST", "clusters/<ref>/join-token/"): Row(for_admin(201)),
     ("POST", "clusters/<ref>/resume/"): Row(for_admin(409)),
     ("POST", "clusters/<ref>/enable/"): Row(for_admin(200)),
     ("POST", "clusters/<ref>/disable/"): Row(for_admin(200)),
     ("GET", "nodes/"): Row(LIST),
     ("GET", "nodes/<ref>/"): Row(SEE_SHARED),
+    ("GET", "nodes/<node_ref>/steps/"): Row(for_admin(200)),
     ("POST", "nodes/<ref>/cordon/"): Row(for_admin(200), {"why": "Fan."}),
     ("POST", "nodes/<ref>/uncordon/"): Row(for_admin(409)),
     ("POST", "nodes/<ref>/force-release/"): Row(for_admin(200), {"why": "Lost.", "reservations": ["{reservation}"]}, gpr=factories.active),
@@ -154,6 +163,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "supply-orders/<pk>/"): Row(for_admin(200)),
     ("POST", "supply-orders/<pk>/cancel/"): Row(for_admin(200), {"why": "Too dear."}),
     ("POST", "supply-orders/<pk>/fail/"): Row(for_admin(200), {"why": "No stock."}),
+    ("GET", "check-policies/"): Row(for_admin(200)),
+    ("POST", "check-policies/"): Row(for_admin(201), {"cluster": "aurora", "limits": {"nccl_bandwidth": 430}}),
+    ("GET", "check-policies/<pk>/"): Row(for_admin(200)),
+    ("PATCH", "check-policies/<pk>/"): Row(for_admin(200), {"skipped_steps": ["storage"]}),
+    ("DELETE", "check-policies/<pk>/"): Row(for_admin(204)),
     ("GET", "events/"): Row(LIST),
     ("GET", "tokens/"): Row(LIST),
     ("POST", "tokens/"): Row(for_oneself(201), {"name": "new", "scopes": ["read"]}),
@@ -204,7 +218,8 @@ def place(world: World) -> dict[str, str]:
     """What stands in a path; the GPR is the row's."""
     world.slice.project.name = "tenant"
     world.slice.project.save()
-    namespace_bind(slice_=world.slice, cluster=world.cluster, name="train", actor=None, now=db_now())
+    kubeconfigs.ready_namespace(world.slice, world.cluster, at=db_now())
+    kubeconfig = kubeconfigs.made(world.slice, world.cluster, world.people.owner, at=db_now())
     token = factories.row_of(factories.token(world.people.owner))
     closed = MaintenanceWindow.objects.create(
         cluster=world.cluster, starts_at=SOON + timedelta(days=1), ends_at=SOON + timedelta(days=2), reason="Disks.", created_at=db_now()
@@ -215,6 +230,7 @@ def place(world: World) -> dict[str, str]:
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
     supply = factories.supply(world.cluster)
     names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
+    names |= {"kubeconfig": str(kubeconfig.pk)}
     names |= {"supplies": supply.name, "tokens": str(token.pk)}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
@@ -255,9 +271,11 @@ def test_each_persona_gets_the_answer_of_the_table(
     held = factories.held(gpr)
     kind = template.split("/", maxsplit=1)[0]
     pk = place["quota"] if kind == "quotas" else str(gpr.pk)
+    if kind == "check-policies":
+        pk = str(factories.check_policy(world.cluster, shape=SHAPE).pk)
     if kind == "supply-orders":
         pk = str(factories.supply_order(world.cluster, gpr).pk)
-    refs = {**place, "pk": pk, "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
+    refs = {**place, "pk": pk, "node_ref": "aurora-0", "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
     body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}
 

@@ -15,7 +15,7 @@ from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimO
 from inventory.models import Cluster, Reservation, StepResult
 from inventory.services.reservations import HoldSpec, reservations_hold
 from journal.models import Event
-from slices.models import Membership, Namespace, Project, Quota, Role, Slice
+from slices.models import Kubeconfig, Membership, Namespace, Project, Quota, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
@@ -98,6 +98,14 @@ def tenants(world: World, count: int) -> None:
         factories.token(world.people.owner)
 
 
+def kubeconfigs(world: World, count: int) -> None:
+    now = db_now()
+    for _ in range(count):
+        user = factories.user(f"u{uuid4()}")
+        about = {"slice": world.slice, "cluster": world.cluster, "namespace": "train", "user": user, "duration_s": 3600}
+        Kubeconfig.objects.create(**about, asked_at=now, due_at=now)
+
+
 def events(world: World, count: int) -> None:
     now = db_now()
     Event.objects.bulk_create(Event(at=now, kind="k", message="m", slice_id=world.slice.pk, actor=world.people.owner) for _ in range(count))
@@ -129,6 +137,7 @@ LISTS: dict[str, Callable[[World, int], None]] = {
     "clusters/": tenants,
     "slices/vision/members/": tenants,
     "slices/vision/namespaces/": tenants,
+    "slices/vision/kubeconfig/": kubeconfigs,
     "tokens/": tenants,
     "me/": tenants,
     "events/": events,

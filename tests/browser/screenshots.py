@@ -38,6 +38,8 @@ USER_PAGES = {
     "gpr-booked": "/gprs/{booked}/",
     "bookings": "/workspaces/vision/bookings/",
     "book": "/workspaces/vision/bookings/new/",
+    "access": "/workspaces/vision/access/",
+    "kubeconfig-ask": "/workspaces/vision/access/new/",
     "not-found": "/gprs/00000000-0000-0000-0000-000000000000/",
 }
 ADMIN_PAGES = {
@@ -49,6 +51,8 @@ ADMIN_PAGES = {
     "clusters": "/admin/clusters/",
     "maintenance": "/admin/maintenance/",
     "maintenance-announce": "/admin/maintenance/announce/?{announced}",
+    "checks": "/admin/checks/",
+    "check-add": "/admin/checks/create/",
     "supplies": "/admin/supplies/",
     "supply-add": "/admin/supplies/create/",
     "supply-order-cancel": "/admin/supplies/orders/{order}/cancel/",

@@ -49,6 +49,12 @@ def wait_for(what: str, look: Callable[[], T | Literal[False] | None], *, within
     raise AssertionError(f"{what} did not come about within {within_s} s")
 
 
+def is_alive(process: int) -> bool:
+    """A process whose end nobody has taken note of is not."""
+    status = Path(f"/proc/{process}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
 def is_ready(url: str) -> bool:
     try:
         return httpx.get(f"{url}/readyz", timeout=5).status_code == 200

@@ -13,7 +13,7 @@ import pytest
 
 from journal.hints import CHANNEL
 from tests.e2e.jobs import ask_for, lived_its_whole_life_once, nothing_was_held_twice, state_of, wait_until
-from tests.e2e.processes import ROOT, START_S, Api, free_port, is_ready, wait_for
+from tests.e2e.processes import ROOT, START_S, Api, free_port, is_alive, is_ready, wait_for
 from tests.e2e.servers import OwnPostgres
 from tests.journal.redis_server import OwnRedis
 
@@ -138,8 +138,7 @@ def test_one_command_ends_every_process_in_order(platform: Platform) -> None:
 
     assert done.returncode == 0, done.stderr
     assert not platform.script.pids()
-    # The system takes note of their ends in its own time.
-    wait_for("their end", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.values()), within_s=START_S)
+    assert not [name for name, pid in pids.items() if is_alive(pid)]
     assert platform.script.run("status").returncode != 0
 
 

@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec import structs
 
+from inventory import models
 from inventory.models import AgentSession, Cluster, Gpu, Node, Reservation, StepResult
 from inventory.services.events import LOG_MAX_CHARS
 from inventory.services.reservations import reservation_observe
 from journal.models import Event
 from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, node_view, nodes_of
 from tests.inventory.agent import Agent, step
-from worker_agent.protocol import Code, GpuView, InventoryEvent, Outcome, Phase
+from worker_agent.protocol import CheckResult, Code, GpuView, InventoryEvent, Outcome, Phase, Verdict
 
 pytestmark = pytest.mark.django_db
 
@@ -188,6 +189,47 @@ def test_any_log_is_stored(log: str, agent: Agent, row: Reservation) -> None:
     assert agent.events(step(row, 1, log=log)).stored_seq == 1
 
     assert len(StepResult.objects.get().log) <= LOG_MAX_CHARS
+
+
+# -- measurements --------------------------------------------------------------------------------------------------------
+
+
+HOT = CheckResult(check="gpu_temperature", verdict=Verdict.FAIL, gpu="GPU-1", value=91.0, unit="°C", threshold=87.0)
+FAST = CheckResult(check="nccl_bandwidth", verdict=Verdict.PASS, value=470.0, unit="GB/s", threshold=460.0, is_least=True)
+
+
+def test_each_measurement_is_an_object_of_its_own_and_counts_once(agent: Agent, row: Reservation) -> None:
+    events = [step(row, 1, name="gpu_health", outcome=Outcome.FAILED, results=(HOT, FAST, FAST))]
+    agent.events(*events)
+    agent.events(*events)
+    agent.events(step(row, 2, name="gpu_health", outcome=Outcome.FAILED, results=(HOT,)))
+
+    stored = list(models.CheckResult.objects.values_list("what", "gpu_uuid", "value", "threshold", "verdict"))
+    assert stored == [("gpu_temperature", "GPU-1", 91.0, 87.0, "FAIL"), ("nccl_bandwidth", "", 470.0, 460.0, "PASS")]
+
+
+def test_the_administrator_reads_what_was_measured_and_of_which_gpu(agent: Agent, row: Reservation) -> None:
+    agent.events(*(step(row, n, outcome=Outcome.FAILED, attempt=n, results=(FAST, HOT)) for n in (1, 2)))
+
+    said = "node_ready failed. GPU temperature: 91 °C (at most 87), GPU GPU-1."
+    assert Node.objects.get(pk=row.node_id).cordon_reason == f"Entry check {said}"
+    assert Event.objects.filter(kind="node.step_failed").first().message.endswith(said)  # type: ignore[union-attr]
+
+
+def test_a_check_that_could_not_be_made_sets_no_node_aside_and_says_why(agent: Agent, row: Reservation) -> None:
+    """An image that cannot be pulled would else set aside one node after the other."""
+    why = "gpu_health could not be measured: its pod cannot start with the image a/b"
+    agent.events(*(step(row, n, outcome=Outcome.FAILED, attempt=n, blames_node=False, log=why) for n in (1, 2)))
+
+    assert Node.objects.get(pk=row.node_id).cordoned_at is None
+    assert set(StepResult.objects.values_list("blames_node", flat=True)) == {False}
+    assert why in Event.objects.filter(kind="node.step_failed").first().message  # type: ignore[union-attr]
+
+
+def test_an_exit_check_that_fails_for_good_sets_the_node_aside(agent: Agent, row: Reservation) -> None:
+    agent.events(*(step(row, n, name="exit_nccl", outcome=Outcome.FAILED, attempt=n) for n in (1, 2)))
+
+    assert "Exit check exit_nccl failed" in Node.objects.get(pk=row.node_id).cordon_reason
 
 
 # -- inventory -----------------------------------------------------------------------------------------------------------

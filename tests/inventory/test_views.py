@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 import pytest
 from django.db import OperationalError, connection, transaction
 
+from accounts.models import User
 from egs.asgi import application
+from egs.clock import db_now
 from egs.db_threads import DB_THREADS
 from inventory import agent_views
 from inventory.models import Cluster
@@ -20,11 +22,13 @@ from inventory.services.sync import generation_now
 from journal import hints
 from journal.hints import cluster_topic
 from journal.wakeups import Waiter, Wakeups
-from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, nodes_of
+from slices.models import Slice
+from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.conftest import PROFILE
 from tests.databases import db_threads_let_go
 from tests.inventory.agent import Agent
 from tests.inventory.http import request, sync, until
+from tests.slices.kubeconfigs import asked, ready_namespace
 from worker_agent.protocol import BODY_MAX_BYTES, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, Code
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -93,6 +97,27 @@ async def parked(wakeups: Wakeups, count: int = 1) -> None:
 
 
 # -- waiting -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_parked_sync_wakes_when_somebody_asks_for_a_kubeconfig(agent: Agent, wakeups: Wakeups) -> None:
+    def set_up() -> tuple[Slice, User]:
+        now = db_now()
+        owner = make_user(at=now)
+        slice_ = make_slice(agent.cluster, owner=owner, at=now)
+        ready_namespace(slice_, agent.cluster, at=now)
+        agent.sync(at=now)
+        return slice_, owner
+
+    slice_, owner = await in_thread(set_up)
+    task = asyncio.create_task(sync(agent, have_workspaces=agent.last.workspaces_digest if agent.last else ""))
+    await parked(wakeups)
+    assert not task.done()
+
+    await in_thread(lambda: asked(slice_, Cluster.objects.get(pk=agent.cluster.pk), owner, at=db_now()))
+    reply = await task
+
+    assert reply.workspaces is not None
+    assert [account.token_s for workspace in reply.workspaces for account in workspace.accounts] == [3600]
 
 
 async def test_a_parked_sync_wakes_within_a_moment_of_a_change(agent: Agent, wakeups: Wakeups) -> None:

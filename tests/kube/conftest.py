@@ -11,6 +11,7 @@ import pytest
 
 from tests.kube.cluster import Cluster, clusters, programs
 from tests.kube.pods import Tenant
+from tests.kube.world import World, install, new_world
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,31 @@ def tenant(cluster: Cluster) -> Iterator[Tenant]:
     made.move_in()
     yield made
     made.move_out()
+
+
+@pytest.fixture(scope="session")
+def locked(worker_id: str) -> Iterator[Cluster]:
+    """Another one, in which deploy/agent/install has put the isolation: nothing that asks for GPUs runs there by itself."""
+    with clusters(f"locked-{worker_id}") as (made,):
+        install(made, "--no-agent")
+        yield made
+
+
+@pytest.fixture(scope="session")
+def managed(worker_id: str) -> Iterator[Cluster]:
+    """A third one, with the same isolation, where the agent is at work: it writes nodes and guard."""
+    given = os.environ.get("EGS_TEST_KUBECONFIG")
+    if given:
+        install(made := Cluster(Path(given), programs()), "--no-agent")
+        yield made
+        return
+    with clusters(f"managed-{worker_id}") as (made,):
+        install(made, "--no-agent")
+        yield made
+
+
+@pytest.fixture(scope="session")
+def world(locked: Cluster) -> Iterator[World]:
+    """Two workspaces in it, and the people who attack. Tests leave it as they found it."""
+    with new_world(locked) as made:
+        yield made

@@ -29,11 +29,20 @@ class Tenant:
 
     def move_out(self) -> None:
         self.cluster.kubectl("delete", "namespace", self.name, "--wait=false")
-        self.cluster.kubectl("delete", "node", self.node_name, "--wait=false")
+        self.cluster.kubectl("delete", "node", self.node_name, "--wait=false", "--ignore-not-found")
 
-    def run(self, name: str, *, gpus: int = 1, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> None:
+    def run(
+        self,
+        name: str,
+        *,
+        gpus: int = 1,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        tolerations: list[Object] | None = None,
+    ) -> None:
         about = {"name": name, "namespace": self.name, "labels": labels or {}, "annotations": annotations or {}}
-        self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": self._spec(gpus)})
+        spec = self._spec(gpus) | {"tolerations": tolerations or []}
+        self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
 
     def run_job(self, name: str, *, labels: dict[str, str], deadline_s: int | None = None) -> None:
         template = {"metadata": {"labels": labels}, "spec": self._spec(1)}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import ROOT
+from tests.e2e.processes import ROOT, is_alive
 from tests.kube.cluster import Cluster, KubeError, clusters, deploy_kube, started
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
@@ -42,12 +42,6 @@ def checkout(tmp_path: Path) -> Path:
 
 def processes_of(cluster: Cluster) -> set[int]:
     return {int(file.read_text().split()[0]) for file in cluster.kubeconfig.parent.glob("*.pid")}
-
-
-def is_alive(process: int) -> bool:
-    """A process whose end nobody has taken note of is not."""
-    status = Path(f"/proc/{process}/status")
-    return status.exists() and "State:\tZ" not in status.read_text()
 
 
 def make(cluster: Cluster, name: str) -> None:

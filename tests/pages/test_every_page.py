@@ -21,6 +21,7 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
 from tests.pages.user_world import form
+from tests.slices import kubeconfigs
 
 pytestmark = pytest.mark.django_db
 
@@ -31,6 +32,7 @@ PARTS = {
     "workspaces": ["list"],
     "workspace": ["facts", "quotas", "tabs", "axis", "provisioned", "pending", "ended"],
     "bookings": ["list"],
+    "access": ["list"],
     "gpr": ["now", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
     "admin-inventory": ["rows"],
@@ -41,6 +43,7 @@ PARTS = {
     "admin-defragmentation": ["rows"],
     "admin-schedule": ["head", "aurora"],
     "admin-maintenance": ["rows"],
+    "admin-checks": ["rows"],
     "admin-supplies": ["rows"],
 }
 POST_ONLY = {"gpr-offers"}
@@ -65,10 +68,18 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=[node.pk])
     if name == "admin-defragmentation-apply":
         return reverse(name, args=[waits_for_room(house).pk])
+    if name in {"kubeconfig", "kubeconfig-revoke"}:
+        kubeconfigs.ready_namespace(house.slice, house.cluster, at=db_now())
+        row = kubeconfigs.made(house.slice, house.cluster, house.people.owner, at=db_now())
+        return reverse(name, args=["vision", row.pk])
+    if name == "namespace-adopt":
+        return reverse(name, args=["vision", kubeconfigs.ready_namespace(house.slice, house.cluster, at=db_now()).pk])
     if name == "series-cancel":
         return reverse(name, args=[series(house).pk])
     if name == "admin-maintenance-cancel":
         return reverse(name, args=[maintenance(house).pk])
+    if name in {"admin-check-policy", "admin-check-policy-delete"}:
+        return reverse(name, args=[factories.check_policy(house.cluster).pk])
     if name.startswith("admin-supply-order-"):
         return reverse(name, args=[factories.supply_order(house.cluster, house.waits).pk])
     if name.startswith("admin-supply") and name != "admin-supply-create":

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from worker_agent.protocol import Assignment, NodeOrder, NodeView
+from worker_agent.protocol import Assignment, CheckResult, NodeOrder, NodeView
 
 
 class GpuPhase(StrEnum):
@@ -71,11 +71,13 @@ class StepStatus(StrEnum):
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`log` is for people: what was measured, and against which threshold."""
+    """`log` is for people: what was done, and what came of it. `blames_node`: as in StepEvent."""
 
     status: StepStatus
     log: str = ""
     evidence: dict[str, str | int | float | bool] = {}
+    results: tuple[CheckResult, ...] = ()
+    blames_node: bool = True
 
 
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,8 +127,11 @@ class Cluster(Protocol):
     def claim(self, seen: NodeState, records: Records) -> NodeState:
         """Isolate these GPUs for the records' slice: taint, labels, records. Nothing is lifted yet."""
 
+    def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
+        """These are closed next, each by its own `close`: what is cheaper for all of them at once. It may do nothing."""
+
     def open(self, seen: NodeState, records: Records) -> NodeState:
-        """Records to OPEN, then the guard lists the slice for the node."""
+        """Records to OPEN. The guard lists the slice for the node from the next `serve` on, which does it for the whole box at once."""
 
     def close(self, seen: NodeState, records: Records) -> NodeState:
         """Guard and taint closed and labels gone: nothing new of the slice can start here from now on."""
@@ -136,6 +141,12 @@ class Cluster(Protocol):
 
     def serve(self, box: Sequence[Assignment]) -> None:
         """Lift the slice's waiting pods while they fit. Called at each pass of an open box: cheap when none waits."""
+
+    def tend(self) -> None:
+        """What needs care besides assignments: nodes that came or went, and what somebody else changed of ours. Cheap when nothing did."""
+
+    def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
+        """A milestone or a failure, for people who look at the cluster itself. Never in the way of anything else: it may be lost."""
 
     def provide(self, orders: Sequence[NodeOrder]) -> None:
         """Ask whoever makes nodes come for these, once each, and label each with its order: all that are due and not there yet.

@@ -8,7 +8,7 @@ writes are conditional, records survive the agent, a pod runs only where the rec
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,7 +27,8 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.cluster.fleet import Fleet
 from worker_agent.cluster.store import Store
-from worker_agent.protocol import Assignment, NodeOrder
+from worker_agent.limits import expect, is_good, judge, sentence, skipped, threshold_of
+from worker_agent.protocol import Assignment, CheckPolicy, CheckResult, NodeOrder
 from worker_agent.steps import DrainStage, EntryStep, ExitStep, drain_stage
 
 WORLD, STATE = "cluster.json", "agent-state.json"
@@ -114,6 +115,15 @@ class SimulatedCluster:
     def claim(self, seen: NodeState, records: Records) -> NodeState:
         return self._write(seen, records)
 
+    def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
+        """Each `close` is one write as it is."""
+
+    def tend(self) -> None:
+        """Nobody else changes anything here."""
+
+    def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
+        """Nobody looks at it but through the hub."""
+
     def open(self, seen: NodeState, records: Records) -> NodeState:
         return self._write(seen, records)
 
@@ -159,7 +169,7 @@ class SimulatedCluster:
         for pod in self.world.pods.values():
             if pod.phase is PodPhase.WAITING:
                 waiting.setdefault((pod.slice, pod.node), []).append(pod)
-        lifted = [a for a in box if (pods := waiting.get((a.slice, a.node))) and self._lift(a, pods)]
+        lifted = [a for a in box if (pods := waiting.get((a.slice_key, a.node))) and self._lift(a, pods)]
         if lifted:
             self._save_world()
 
@@ -252,32 +262,78 @@ class SimulatedCluster:
             EntryStep.GPU_HEALTH: not sick,
             ExitStep.GPU_IDLE: not busy,
             ExitStep.NODE_CLEAN: not busy,
+            ExitStep.VOLUMES: not busy,
         }.get(EntryStep(call.step) if call.step in list(EntryStep) else ExitStep(call.step), True)
-        log, evidence = _measured(call, want, sick, busy)
-        return StepResult(status=StepStatus.OK if is_ok else StepStatus.FAILED, log=log, evidence=evidence)
+        results = _measured(call, sick, busy)
+        log = "\n".join(line for line in (_said(call, want, sick, busy), *map(sentence, _of_node(results))) if line)
+        status = StepStatus.OK if is_ok and is_good(results) else StepStatus.FAILED
+        return StepResult(status=status, log=log, evidence={"gpus": want}, results=results)
 
 
-def _measured(call: StepCall, want: int, sick: list[int], busy: int) -> tuple[str, dict[str, str | int | float | bool]]:
-    """Figures as a healthy node of this kind shows them, the same at each run."""
+def _of_node(results: tuple[CheckResult, ...]) -> Iterator[CheckResult]:
+    return (result for result in results if not result.gpu)
+
+
+def _said(call: StepCall, want: int, sick: list[int], busy: int) -> str:
     view = call.node.view
-    luck = zlib.crc32(f"{view.name}/{call.step}".encode()) % 1000 / 1000
-    celsius, disk_gbps = 34 + round(9 * luck), round(1.6 + luck, 2)
-    fabric_gbps = round((340 if view.rdma else 18) + 30 * luck, 1)
-    least_gbps = 300 if view.rdma else 10
     match call.step:
         case EntryStep.NODE_READY:
-            return f"node {view.name} is {'' if view.ready else 'not '}ready (UID {view.uid})", {"ready": view.ready}
+            return f"node {view.name} is {'' if view.ready else 'not '}ready (UID {view.uid})"
         case EntryStep.GPU_COUNT:
-            return f"{want} of {want} GPUs answer, model {view.shape}", {"gpus": want, "shape": view.shape}
+            return f"{want} of {want} GPUs answer, model {view.shape}"
         case EntryStep.GPU_HEALTH:
-            log = f"{celsius} °C at rest (limit 60), 0 uncorrected ECC errors (limit 0), sick GPUs: {sick or 'none'}"
-            return log, {"temperature_c": celsius, "ecc_uncorrected": 0, "sick": len(sick)}
-        case EntryStep.STORAGE:
-            return f"read {disk_gbps} GB/s (least 0.5), write {disk_gbps / 2:.2f} GB/s (least 0.2)", {"read_gbps": disk_gbps}
-        case EntryStep.NETWORK:
-            kind = "RDMA all-reduce" if view.rdma else "TCP all-reduce"
-            return f"{kind} {fabric_gbps} GB/s (least {least_gbps})", {"all_reduce_gbps": fabric_gbps}
+            return f"{want} GPUs measured; sick GPUs: {sick or 'none'}"
         case ExitStep.GPU_IDLE:
-            return f"{busy} processes on {want} GPUs (limit 0), 0 MiB in use (limit 64)", {"processes": busy}
+            return f"{busy} processes on {want} GPUs"
+        case ExitStep.NODE_CLEAN:
+            return f"no label, taint, mount or pod of workspace {call.assignment.slice} is left"
         case _:
-            return f"no label, taint, mount or pod of workspace {call.assignment.slice} is left", {"pods": busy}
+            return ""
+
+
+def _measured(call: StepCall, sick: list[int], busy: int) -> tuple[CheckResult, ...]:
+    """Figures as a healthy node of this kind shows them, the same at each run."""
+    match call.step:
+        case EntryStep.GPU_COUNT:
+            return (expect("gpu_count", len(call.assignment.gpus), len(call.assignment.gpus), is_least=True),)
+        case EntryStep.GPU_HEALTH:
+            own = [gpu for gpu in call.node.view.gpus if gpu.uuid in call.assignment.gpus]
+            return tuple(result for gpu in own for result in _health(call, gpu.uuid, is_sick=gpu.index in sick))
+        case EntryStep.STORAGE:
+            return _judged(call, volume_wait=2, volume_write=_near(call, 800), volume_read=_near(call, 1600))
+        case EntryStep.NETWORK | ExitStep.EXIT_NETWORK:
+            return _judged(call, dns_time=_near(call, 2), service_time=_near(call, 1), peer_time=_near(call, 1))
+        case EntryStep.RDMA if not call.node.view.rdma:
+            return (skipped("rdma_links", "the node has no RDMA"),)
+        case EntryStep.RDMA:
+            return _judged(call, rdma_links=8, rdma_rate=threshold_of("rdma_rate", call.node.view.shape, CheckPolicy()))
+        case EntryStep.NCCL | ExitStep.EXIT_NCCL:
+            good = threshold_of("nccl_bandwidth", call.node.view.shape, CheckPolicy()) or 20.0
+            return _judged(call, nccl_bandwidth=_near(call, good * 1.02), nccl_latency=_near(call, 22), nccl_wrong=0)
+        case ExitStep.GPU_IDLE:
+            return tuple(_judge(call, "gpu_processes", busy, gpu=gpu) for gpu in call.assignment.gpus)
+        case ExitStep.VOLUMES:
+            return (expect("volumes_attached", 0, 0),)
+        case _:
+            return ()
+
+
+def _health(call: StepCall, gpu: str, *, is_sick: bool) -> Iterator[CheckResult]:
+    yield _judge(call, "gpu_temperature", round(_near(call, 35, of=gpu)), gpu=gpu)
+    for check in ("ecc_uncorrected", "rows_pending", "xid_errors"):
+        yield _judge(call, check, 0, gpu=gpu)
+    yield _judge(call, "rows_failed", int(is_sick), gpu=gpu)
+
+
+def _judged(call: StepCall, **values: float | None) -> tuple[CheckResult, ...]:
+    return tuple(_judge(call, check, value) for check, value in values.items())
+
+
+def _judge(call: StepCall, check: str, value: float | None, *, gpu: str = "") -> CheckResult:
+    return judge(check, value, shape=call.node.view.shape, policy=call.assignment.checks, gpu=gpu)
+
+
+def _near(call: StepCall, value: float, *, of: str = "") -> float:
+    """Up to a fifth more."""
+    luck = zlib.crc32(f"{call.node.view.name}/{call.step}/{of}".encode()) % 1000 / 1000
+    return round(value * (1 + luck / 5), 2)

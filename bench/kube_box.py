@@ -1,0 +1,60 @@
+"""One GPR on many nodes of a real API server: until it is ACTIVE, until its last pod has a node, and from its end to RELEASED."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from bench.figures import Figure, NotRun
+
+NODES, GPUS = 64, 8
+PASS_S: Final = 0.2  # as often as the agent's process makes one
+
+
+def run(traces: Path | None) -> list[Figure]:
+    from tests.kube.cluster import KubeError, clusters
+
+    try:
+        with clusters("bench") as (cluster,):
+            return _measured(cluster)
+    except KubeError as error:
+        raise NotRun(str(error)) from error
+
+
+def _measured(cluster: Any) -> list[Figure]:
+    from tests.kube.site import Site, ended, install
+    from worker_agent.protocol import Phase
+
+    install(cluster)
+    site = Site(cluster, nodes=NODES)
+    site.start()
+    site.move_in()
+    slice_ = site.make_slice("bench")
+    site.deploy(slice_, replicas=NODES, gpus=GPUS)
+    site.until("pods wait", lambda: len(site.gated(slice_)) == NODES)
+    box = site.box(slice_, nodes=tuple(range(NODES)), entry_steps=(), exit_steps=("drain",))
+    began = time.perf_counter()
+    site.tell(*box)
+    active_s = _until(site, lambda: site.is_in(Phase.ACTIVE, *box), began)
+    bound_s = _until(site, lambda: site.placed_count(box[0].gpr_id) == NODES, began)
+    began = time.perf_counter()
+    site.tell(*ended(*box))
+    released_s = _until(site, lambda: site.is_in(Phase.RELEASED, *box), began)
+    site.stop()
+    rows = (
+        ("allocated to ACTIVE", active_s, "<= 10 s"),
+        ("until all pods are bound", bound_s, ""),
+        ("from its end to RELEASED", released_s, ""),
+    )
+    return [Figure("kube-box", f"{NODES} nodes of {GPUS} GPUs: {what}", "s", value, goal=goal) for what, value, goal in rows]
+
+
+def _until(site: Any, holds: Callable[[], bool], began: float) -> float:
+    """Seconds since `began`, pass after pass."""
+    while True:
+        site.pass_()
+        if holds():
+            return time.perf_counter() - began
+        time.sleep(PASS_S)

@@ -1,0 +1,132 @@
+"""`check-policies/`: limits, images and steps of entry and exit checks, by cluster and shape. For administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.idempotency import create_by_request
+from accounts.permissions import IsAdmin
+from egs.rest.fields import Reference, StrictSerializer, Text
+from egs.rest.pagination import CreatedPagination
+from egs.rest.schema import IDEMPOTENCY_KEY
+from egs.rest.views import ApiViewSet
+from inventory.filters import CheckPolicyFilter
+from inventory.models import VERDICTS, CheckPolicy, CheckResult
+from inventory.selectors import check_policies_known_to, check_policy_for, cluster_for
+from inventory.services.checks import (
+    STORAGE_CLASS_MAX_CHARS,
+    CheckPolicyChange,
+    check_policy_change,
+    check_policy_create,
+    check_policy_delete,
+)
+from worker_agent.limits import says
+
+WHY_MAX_CHARS = 150
+ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "destroy"})
+CHANGEABLE = ("limits", "images", "skipped_steps", "storage_class", "rdma_subnet")
+
+
+class CheckResultSerializer(serializers.ModelSerializer[CheckResult]):
+    """One thing that a step measured. When and for how long: see the step."""
+
+    check = serializers.CharField(source="what", help_text="What was measured.")
+    name = serializers.SerializerMethodField(help_text="The same for people.")
+    gpu_uuid = serializers.CharField(help_text="Empty: the whole node.")
+    verdict = serializers.ChoiceField(choices=VERDICTS)
+
+    class Meta:
+        model = CheckResult
+        fields = ["id", "name", "check", "gpu_uuid", "value", "unit", "threshold", "is_least", "verdict", "text"]
+        read_only_fields = fields
+
+    def get_name(self, row: CheckResult) -> str:
+        return says(row.what)
+
+
+class CheckPolicySerializer(serializers.ModelSerializer[CheckPolicy]):
+    name = serializers.CharField(help_text="Cluster and shape.")
+    cluster = serializers.CharField(source="cluster.name")
+    cluster_id = serializers.UUIDField()
+    limits = serializers.DictField(child=serializers.FloatField())
+    images = serializers.DictField(child=serializers.CharField())
+    skipped_steps = serializers.ListField(child=serializers.CharField())
+
+    class Meta:
+        model = CheckPolicy
+        fields = ["id", "name", "cluster", "cluster_id", "shape", *CHANGEABLE, "created_at"]
+        read_only_fields = fields
+
+
+class CheckPolicyTerms(StrictSerializer):
+    """Of a change: what is left out stays as it is; a map or list that is given replaces the old one whole."""
+
+    limits = serializers.DictField(child=serializers.FloatField(), required=False, help_text="Thresholds by name; others are EGS's own.")
+    images = serializers.DictField(child=Text(), required=False, help_text="`probe`, `nccl`; without one for NCCL it is not measured.")
+    skipped_steps = serializers.ListField(child=Text(max_length=63), required=False, max_length=20)
+    storage_class = Text(max_length=STORAGE_CLASS_MAX_CHARS, required=False, allow_blank=True, help_text="Empty: the cluster's default.")
+    rdma_subnet = Text(max_length=19, required=False, allow_blank=True, help_text="First half of the GIDs of RDMA ports; empty: any.")
+
+
+class CheckPolicyPatch(CheckPolicyTerms):
+    why = Text(max_length=WHY_MAX_CHARS, required=False, allow_blank=True)
+
+
+class CheckPolicyCreate(CheckPolicyTerms):
+    cluster = Reference()
+    shape = Text(max_length=63, required=False, allow_blank=True, help_text="Empty: all shapes; that of a shape goes first.")
+
+
+class CheckPolicyViewSet(mixins.ListModelMixin, ApiViewSet[CheckPolicy]):
+    queryset = CheckPolicy.objects.none()
+    serializer_class = CheckPolicySerializer
+    filterset_class = CheckPolicyFilter
+    pagination_class = CreatedPagination
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action in ACTIONS else super().get_permissions()
+
+    def get_queryset(self) -> QuerySet[CheckPolicy]:
+        return check_policies_known_to(actor_of(self.request))
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self._answer(pk)
+
+    @extend_schema(request=CheckPolicyCreate, responses={201: CheckPolicySerializer}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request) -> Response:
+        """It holds for each check that begins from now on."""
+        data, actor = self.body(CheckPolicyCreate), actor_of(request)
+
+        def create() -> UUID:
+            policy = CheckPolicy(**{**data, "cluster": cluster_for(actor, data["cluster"])})
+            return check_policy_create(policy=policy, actor=actor, now=self.now).pk
+
+        made = create_by_request(request, route="check-policies", now=self.now, create=create)
+        return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
+
+    @extend_schema(request=CheckPolicyPatch)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """For each check that begins from now on."""
+        data, actor = self.body(CheckPolicyPatch), actor_of(request)
+        change = CheckPolicyChange(**{name: data[name] for name in CHANGEABLE if name in data})  # type: ignore[typeddict-item]
+        policy = check_policy_for(actor, pk)
+        check_policy_change(policy=policy, change=change, actor=actor, now=self.now, why=data.get("why", ""))
+        return self._answer(pk)
+
+    def destroy(self, request: Request, pk: str) -> Response:
+        """From now on EGS's own limits hold there."""
+        actor = actor_of(request)
+        check_policy_delete(policy=check_policy_for(actor, pk), actor=actor, now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
+        return Response(CheckPolicySerializer(check_policy_for(actor_of(self.request), pk)).data, **kwargs)

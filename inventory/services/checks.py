@@ -1,0 +1,172 @@
+"""Check policies: what administrators set for the entry and exit checks of a cluster, or of its nodes of one shape.
+
+Lives here: writes of policies, and what of them an agent and a box get. Must not live here: the limits themselves (worker_agent.limits).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
+from typing import Any, Final, TypedDict
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from accounts.models import User
+from egs.errors import Conflict, InvalidInput, NotFound
+from inventory.models import CheckPolicy, Node
+from inventory.services.clusters import desired_set_changed
+from journal.services import event_record
+from worker_agent import protocol
+from worker_agent.limits import IMAGES, LIMITS, amount
+from worker_agent.steps import OPTIONAL
+
+IMAGE_MAX_CHARS, STORAGE_CLASS_MAX_CHARS = 255, 253
+# As Kubernetes takes them: [registry[:port]/]path[:tag][@digest].
+IMAGE: Final = re.compile(
+    r"[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII
+)
+STORAGE_CLASS: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+SUBNET: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)
+
+
+class CheckPolicyChange(TypedDict, total=False):
+    """What is left out stays as it is. For which cluster and shape it is cannot change."""
+
+    limits: dict[str, float]
+    images: dict[str, str]
+    skipped_steps: list[str]
+    storage_class: str
+    rdma_subnet: str
+
+
+@transaction.atomic
+def check_policy_create(*, policy: CheckPolicy, actor: User, now: datetime) -> CheckPolicy:
+    """Store this new one. Raises InvalidInput for what cannot be, Conflict where the cluster has one for that shape."""
+    _check(policy)
+    policy.created_at = now
+    try:
+        with transaction.atomic():
+            policy.save(force_insert=True)
+    except IntegrityError:
+        raise Conflict(f"There is a check policy for {policy.name} already. Change that one.") from None
+    _tell(policy, "created", f"Checks of {policy.name} were set: {terms(policy)}.", actor, now)
+    return policy
+
+
+@transaction.atomic
+def check_policy_change(*, policy: CheckPolicy, change: CheckPolicyChange, actor: User, now: datetime, why: str = "") -> CheckPolicy:
+    """For each check that begins from now on. Errors as in `check_policy_create`."""
+    found = _locked(policy)
+    old = terms(found)
+    for name, value in change.items():
+        setattr(found, name, value)
+    if terms(found) == old:
+        return found
+    _check(found)
+    found.save()
+    because = f" Reason: {why}" if why else ""
+    _tell(found, "changed", f"Checks of {found.name} were changed: {terms(found)}; before: {old}.{because}", actor, now)
+    return found
+
+
+@transaction.atomic
+def check_policy_delete(*, policy: CheckPolicy, actor: User, now: datetime, why: str = "") -> None:
+    """From now on the agent's own limits hold there."""
+    found = _locked(policy)
+    because = f" Reason: {why}" if why else ""
+    _tell(found, "deleted", f"Checks of {found.name} are EGS's own again; they were: {terms(found)}.{because}", actor, now)
+    found.delete()
+
+
+def terms(policy: CheckPolicy) -> str:
+    """`nccl_bandwidth 430, image of nccl a/b:1, without storage`."""
+    said = [f"{name} {amount(value)}" for name, value in sorted(policy.limits.items())]
+    said += [f"image of {name} {image}" for name, image in sorted(policy.images.items())]
+    said += [f"storage class {policy.storage_class}"] if policy.storage_class else []
+    said += [f"RDMA subnet {policy.rdma_subnet}"] if policy.rdma_subnet else []
+    said += [f"without {', '.join(policy.skipped_steps)}"] if policy.skipped_steps else []
+    return ", ".join(said) or "nothing differs"
+
+
+def policies_told(*, cluster_id: UUID) -> Callable[[str], protocol.CheckPolicy]:
+    """By shape, what an agent gets for nodes of it. One query."""
+    rows = list(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
+    return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
+
+
+def steps_skipped(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozenset[str]]:
+    """By node, the steps that its checks leave out. One query."""
+    rows = list(CheckPolicy.objects.filter(cluster__in=cluster_ids))
+    return lambda node: frozenset(
+        step for row in rows if row.cluster_id == node.cluster_id and row.shape in ("", node.shape) for step in row.skipped_steps
+    )
+
+
+def _merged(rows: Iterable[CheckPolicy]) -> protocol.CheckPolicy:
+    """That of the shape comes last, and its words go before the cluster's."""
+    told = protocol.CheckPolicy()
+    for row in rows:
+        told = protocol.CheckPolicy(
+            limits={**told.limits, **{name: float(value) for name, value in row.limits.items()}},
+            images={**told.images, **row.images},
+            storage_class=row.storage_class or told.storage_class,
+            rdma_subnet=row.rdma_subnet or told.rdma_subnet,
+        )
+    return told
+
+
+def _locked(policy: CheckPolicy) -> CheckPolicy:
+    """Raises NotFound where somebody deleted it meanwhile."""
+    found = CheckPolicy.objects.select_for_update(of=("self",)).select_related("cluster").filter(pk=policy.pk).first()
+    if found is None:
+        raise NotFound("check policy")
+    return found
+
+
+def _check(policy: CheckPolicy) -> None:
+    """Raises InvalidInput with every fault."""
+    errors = {f"limits.{name[:63]}": [fault] for name, value in policy.limits.items() if (fault := _limit_fault(name, value))}
+    errors |= {f"images.{name[:63]}": [fault] for name, image in policy.images.items() if (fault := _image_fault(name, image))}
+    if faults := _step_faults(policy.skipped_steps):
+        errors["skipped_steps"] = faults
+    if policy.storage_class and not (
+        len(policy.storage_class) <= STORAGE_CLASS_MAX_CHARS and STORAGE_CLASS.fullmatch(policy.storage_class)
+    ):
+        errors["storage_class"] = ["Must be the name of a storage class: a-z, 0-9, - and dots."]
+    if policy.rdma_subnet and not SUBNET.fullmatch(policy.rdma_subnet):
+        errors["rdma_subnet"] = ["Must be the first half of a GID in full, as fe80:0000:0000:0000."]
+    if len(policy.shape) > 63 or policy.shape != policy.shape.strip():
+        errors["shape"] = ["Must have at most 63 characters, and no space around them."]
+    if errors:
+        raise InvalidInput(errors)
+
+
+def _limit_fault(name: str, value: Any) -> str:
+    limit = LIMITS.get(name)
+    if limit is None:
+        return f"There is no limit {name[:63]}; there are {', '.join(LIMITS)}."
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not 0 <= value <= limit.highest:
+        return f"{name} must be a number from 0 to {limit.highest:,.0f}{f' {limit.unit}' if limit.unit else ''}."
+    return ""
+
+
+def _image_fault(name: str, image: Any) -> str:
+    if name not in IMAGES:
+        return f"There is no image {name[:63]}; there are {', '.join(IMAGES)}."
+    if not isinstance(image, str) or len(image) > IMAGE_MAX_CHARS or not IMAGE.fullmatch(image):
+        return f"That of {name} must be the reference of an image, as registry.example/team/{name}:1.0."
+    return ""
+
+
+def _step_faults(steps: list[str]) -> list[str]:
+    unknown = [step for step in steps if step not in OPTIONAL]
+    return [f"{', '.join(unknown)[:200]} cannot be left out; these can: {', '.join(OPTIONAL)}."] if unknown else []
+
+
+def _tell(policy: CheckPolicy, verb: str, text: str, actor: User, now: datetime) -> None:
+    event_record(kind=f"check_policy.{verb}", message=text, at=now, actor=actor, cluster_id=policy.cluster_id, data={"shape": policy.shape})
+    desired_set_changed([policy.cluster_id])

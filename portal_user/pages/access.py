@@ -1,0 +1,220 @@
+"""Ways into a workspace's clusters: its namespaces as the agents find them, and who has a kubeconfig until when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Q
+from django.urls import reverse
+
+from egs.pages import words
+from egs.pages.access import PageRequest, why_not_write
+from egs.pages.shell import Shell, WorkspaceMark
+from portal_user.forms import KubeconfigForm, ServiceForm
+from portal_user.pages.question import Question
+from portal_user.pages.requests import may_create
+from slices.models import LIVE_STATES, Kubeconfig, KubeconfigState, Membership, Namespace, Role, Slice
+from slices.selectors import has_role
+from worker_agent.protocol import BindingState
+
+ROWS_MAX = 200
+OVER_SHOWN = timedelta(days=7)  # a kubeconfig that has ended
+STATE_WORDS = {BindingState.READY: "Ready", BindingState.WAITING: "Waiting", BindingState.CONFLICT: "In conflict"}
+# Words of egs.css.
+STATE_CSS = {BindingState.READY: "good", BindingState.CONFLICT: "late"}
+NOT_HEARD = "The cluster's agent has not said anything of it yet."
+NEEDS_MEMBER = "Only members get a kubeconfig. Ask an owner to take you in."
+NEEDS_READY = "A kubeconfig needs a namespace that is ready."
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRow:
+    name: str
+    cluster: str
+    word: str
+    css: str
+    why: str
+    adopt_url: str = ""  # empty: not the reader's to allow, or nothing to adopt
+
+    @classmethod
+    def of(cls, row: Namespace, *, may_adopt: bool) -> NamespaceRow:
+        state = BindingState(row.state)
+        can_be_adopted = may_adopt and state is BindingState.CONFLICT and not row.may_adopt
+        return cls(
+            name=row.name,
+            cluster=row.cluster.name,
+            word=STATE_WORDS[state],
+            css=STATE_CSS.get(state, "soft"),
+            why=row.detail or (NOT_HEARD if state is BindingState.WAITING else ""),
+            adopt_url=reverse("namespace-adopt", args=[row.slice.name, row.pk]) if can_be_adopted else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigRow:
+    id: UUID
+    user: str
+    cluster: str
+    word: str
+    css: str
+    why: str
+    asked_at: datetime
+    expires_at: datetime | None
+    revoke_url: str  # empty: over, or not the reader's to end
+
+    @classmethod
+    def of(cls, row: Kubeconfig, *, is_writable: bool) -> KubeconfigRow:
+        state = KubeconfigState(row.state)
+        css = {KubeconfigState.GIVEN: "good", KubeconfigState.FAILED: "late"}.get(state, "soft")
+        may_revoke = row.is_live and is_writable
+        return cls(
+            id=row.pk,
+            user=row.user.name,
+            cluster=row.cluster.name,
+            word=str(state.label),
+            css=css,
+            why=row.detail,
+            asked_at=row.asked_at,
+            expires_at=row.expires_at,
+            revoke_url=reverse("kubeconfig-revoke", args=[row.slice.name, row.pk]) if may_revoke else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPage:
+    shell: Shell
+    mark: WorkspaceMark
+    namespaces: tuple[NamespaceRow, ...]
+    kubeconfigs: tuple[KubeconfigRow, ...]
+    url: str
+    ask_url: str  # empty: none can be made now, see `why_not`
+    why_not: str
+
+    @classmethod
+    def build(cls, request: PageRequest, slice_: Slice) -> AccessPage:
+        why_not = _why_not(request, slice_)
+        return cls(
+            shell=shell_of(request, slice_),
+            mark=WorkspaceMark.of(slice_),
+            namespaces=(*_namespaces(request, slice_), *_unbindings(slice_)),
+            kubeconfigs=tuple(_kubeconfigs(request, slice_)),
+            url=reverse("access", args=[slice_.name]),
+            ask_url="" if why_not else reverse("kubeconfig-ask", args=[slice_.name]),
+            why_not=why_not,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigPage:
+    """What is shown of one: that it is being made, its text, once, or why there is none."""
+
+    shell: Shell
+    title: str
+    url: str
+    back_url: str
+    expires_at: datetime | None
+    text: str = ""
+    refused: str = ""
+    is_asked: bool = False  # somebody pressed the button, or the script: it is not to be waited for without that
+
+    @classmethod
+    def of(cls, request: PageRequest, row: Kubeconfig, *, text: str = "", refused: str = "", is_asked: bool = False) -> KubeconfigPage:
+        return cls(
+            shell=shell_of(request, row.slice),
+            title=f"Kubeconfig for {row.slice.name} in {row.cluster.name}",
+            url=reverse("kubeconfig", args=[row.slice.name, row.pk]),
+            back_url=reverse("access", args=[row.slice.name]),
+            expires_at=row.expires_at,
+            text=text,
+            refused=refused,
+            is_asked=is_asked,
+        )
+
+
+def shell_of(request: PageRequest, slice_: Slice) -> Shell:
+    return Shell.user(request, page="access", slice_=slice_, may_create=may_create(request, slice_))
+
+
+def clusters_ready(slice_: Slice) -> list[str]:
+    """Those for which a kubeconfig can be made."""
+    ready = Namespace.objects.filter(slice=slice_, state=BindingState.READY)
+    return list(ready.order_by("cluster__name").values_list("cluster__name", flat=True).distinct())
+
+
+def ask_question(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> Question:
+    return Question(
+        title=f"Make a kubeconfig for {slice_.name}?",
+        text="The agent of the cluster makes an account for you and a token of it. You see it once.",
+        points=(
+            "It opens the namespaces of this workspace in that cluster, as far as your role goes.",
+            "It ends by itself, when you leave the workspace, and when somebody revokes it.",
+            f"At most {words.duration(slice_.kubeconfig_max_s)} here.",
+        ),
+        verb="Make kubeconfig",
+        url=reverse("kubeconfig-ask", args=[slice_.name]),
+        back_url=reverse("access", args=[slice_.name]),
+        form=form,
+        shell=shell_of(request, slice_),
+        keep="Not now",
+        is_plain=True,
+    )
+
+
+def revoke_question(request: PageRequest, row: Kubeconfig) -> Question:
+    return Question(
+        title=f"Revoke the kubeconfig of {row.user.name} for {row.cluster.name}?",
+        text="In the cluster it opens nothing any more, within seconds.",
+        points=("Pods and jobs go on.", "A watch that is open sees on until it is renewed, an hour at most."),
+        verb="Revoke it",
+        url=reverse("kubeconfig-revoke", args=[row.slice.name, row.pk]),
+        back_url=reverse("access", args=[row.slice.name]),
+        form=ServiceForm(),
+        shell=shell_of(request, row.slice),
+    )
+
+
+def adopt_question(request: PageRequest, row: Namespace) -> Question:
+    return Question(
+        title=f"Let {row.slice.name} adopt {row.name}?",
+        text=f"Namespace {row.name} of cluster {row.cluster.name} was there before. The workspace takes it over with all that is in it.",
+        points=(
+            "The members can read and change what lies in it, secrets included.",
+            "Its pods lose all connections but those within the workspace; new ones must keep to Pod Security restricted.",
+        ),
+        verb="Let it adopt",
+        url=reverse("namespace-adopt", args=[row.slice.name, row.pk]),
+        back_url=reverse("access", args=[row.slice.name]),
+        form=ServiceForm(),
+        shell=shell_of(request, row.slice),
+        keep="Leave it",
+    )
+
+
+def _why_not(request: PageRequest, slice_: Slice) -> str:
+    if not request.may_write:
+        return why_not_write(request)
+    if not Membership.objects.filter(slice=slice_, user=request.user).exists():
+        return NEEDS_MEMBER
+    return "" if clusters_ready(slice_) else NEEDS_READY
+
+
+def _namespaces(request: PageRequest, slice_: Slice) -> Iterator[NamespaceRow]:
+    may_adopt = request.may_write and request.user.is_admin
+    for row in slice_.namespaces.select_related("slice", "cluster")[:ROWS_MAX]:
+        yield NamespaceRow.of(row, may_adopt=may_adopt)
+
+
+def _unbindings(slice_: Slice) -> Iterator[NamespaceRow]:
+    for row in slice_.unbindings.select_related("cluster")[:ROWS_MAX]:
+        yield NamespaceRow(row.name, row.cluster.name, "Being unbound", "soft", row.detail or NOT_HEARD)
+
+
+def _kubeconfigs(request: PageRequest, slice_: Slice) -> Iterator[KubeconfigRow]:
+    """Those that live, and those that ended lately."""
+    is_owner = has_role(request.user, slice_, Role.OWNER)
+    rows = slice_.kubeconfigs.filter(Q(state__in=LIVE_STATES) | Q(ended_at__gt=request.now - OVER_SHOWN))
+    for row in rows.select_related("slice", "cluster", "user")[:ROWS_MAX]:
+        yield KubeconfigRow.of(row, is_writable=request.may_write and (is_owner or row.user_id == request.user.pk))

@@ -1,0 +1,136 @@
+"""Ways into a workspace's clusters: its namespaces, and kubeconfigs made, shown once and revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from egs.errors import EgsError, NotAllowed, NotFound
+from egs.pages.access import PageRequest, needs_write, signed_in
+from egs.pages.asking import UNPROCESSABLE, put_question
+from egs.pages.toasts import done
+from egs.rest.references import one_by_reference
+from inventory.selectors import cluster_for
+from portal_user.forms import KubeconfigForm
+from portal_user.pages.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
+from portal_user.pages.question import Question
+from slices.kubeconfigs import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
+from slices.models import Slice
+from slices.selectors import kubeconfig_for, slice_for
+from slices.services import namespace_adopt
+
+TOPICS = ("gpr",)
+
+
+@require_GET
+@signed_in
+def access(request: PageRequest, slice: str) -> HttpResponse:
+    """`?part=list` as a fragment."""
+    page = AccessPage.build(request, slice_for(request.user, slice))
+    template = "user/access_list.html" if request.GET.get("part") == "list" else "user/access.html"
+    return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def ask(request: PageRequest, slice: str) -> HttpResponse:
+    slice_ = slice_for(request.user, slice)
+    clusters = clusters_ready(slice_)
+    if request.method == "GET":
+        return _put(request, ask_question(request, slice_, KubeconfigForm(clusters=clusters, initial={"duration": "8 h"})))
+    form = KubeconfigForm(request.POST, clusters=clusters)
+    if form.is_valid():
+        try:
+            return _make(request, slice_, form)
+        except (NotFound, NotAllowed):
+            raise
+        except EgsError as error:
+            form.refuse(error)
+    return _put(request, ask_question(request, slice_, form), status=UNPROCESSABLE)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def show(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
+    """POST shows it, once: what is asked by GET may be asked again by anything on the way."""
+    row = kubeconfig_for(request.user, slice_for(request.user, slice), pk)
+    if request.method == "GET":
+        return _show(request, KubeconfigPage.of(request, row))
+    try:
+        text = kubeconfig_read(kubeconfig=row, actor=request.user, now=request.now)
+    except KubeconfigNotMade:
+        return _show(request, KubeconfigPage.of(request, row, is_asked=True))
+    except NotAllowed:
+        raise
+    except EgsError as error:
+        # A fragment is what was asked for: see put_question.
+        return _show(request, KubeconfigPage.of(request, row, refused=error.detail), status=200 if request.htmx else error.status)
+    return _show(request, KubeconfigPage.of(request, row, text=text))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def revoke(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
+    row = kubeconfig_for(request.user, slice_for(request.user, slice), pk, write=True)
+
+    def act() -> str:
+        kubeconfig_revoke(kubeconfig=row, actor=request.user, now=request.now)
+        return f"The kubeconfig of {row.user.name} is revoked"
+
+    return _decide(request, revoke_question(request, row), act)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def adopt(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
+    if not request.user.is_admin:
+        raise NotFound("page")
+    slice_ = slice_for(request.user, slice)
+    row = one_by_reference(slice_.namespaces.select_related("slice", "cluster"), str(pk), what="namespace")
+
+    def act() -> str:
+        namespace_adopt(namespace=row, actor=request.user, now=request.now)
+        return f"{slice_.name} may adopt {row.name}"
+
+    return _decide(request, adopt_question(request, row), act)
+
+
+def _make(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> HttpResponse:
+    cluster = cluster_for(request.user, form.cleaned_data["cluster"])
+    duration_s = form.cleaned_data["duration"]
+    row = kubeconfig_ask(slice_=slice_, cluster=cluster, duration_s=duration_s, actor=request.user, now=request.now)
+    if not request.htmx:
+        return HttpResponseRedirect(reverse("kubeconfig", args=[slice_.name, row.pk]))
+    page = KubeconfigPage.of(request, row, is_asked=True)
+    return render(request, "user/kubeconfig_dialog.html", {"page": page, "shell": page.shell, "now": request.now})
+
+
+def _show(request: PageRequest, page: KubeconfigPage, *, status: int = 200) -> HttpResponse:
+    template = "user/kubeconfig_body.html" if request.htmx else "user/kubeconfig.html"
+    return render(request, template, {"page": page, "shell": page.shell, "now": request.now}, status=status)
+
+
+def _decide(request: PageRequest, question: Question, act: Callable[[], str]) -> HttpResponse:
+    """GET asks, POST does it; what is refused is asked again with why."""
+    if request.method == "GET":
+        return _put(request, question)
+    try:
+        text = act()
+    except (NotFound, NotAllowed):
+        raise
+    except EgsError as error:
+        return _put(request, question.refused_by(error), status=error.status)
+    return done(request, text, back_url=question.back_url, topics=TOPICS)
+
+
+def _put(request: PageRequest, question: Question, *, status: int = 200) -> HttpResponse:
+    return put_question(request, "user", {"question": question, "shell": question.shell, "now": request.now}, status=status)

@@ -1,0 +1,109 @@
+"""`slices/{slice}/kubeconfig/`: ask for one, read it once, see who has one, revoke it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.idempotency import create_by_request
+from egs.rest.fields import Reference, StrictSerializer, WholeNumber
+from egs.rest.pagination import CreatedPagination
+from egs.rest.schema import IDEMPOTENCY_KEY
+from inventory.api import Nothing
+from inventory.selectors import cluster_for
+from slices.api import OfSlice
+from slices.kubeconfigs import kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
+from slices.models import KUBECONFIG_MIN_S, Kubeconfig
+from slices.selectors import kubeconfig_for
+
+
+class KubeconfigSerializer(serializers.ModelSerializer[Kubeconfig]):
+    """Who has a way into which cluster, and until when. The secret is in none of these answers."""
+
+    name = serializers.CharField(help_text="Of its contexts in kubectl, before the namespace.")
+    cluster = serializers.CharField(source="cluster.name")
+    cluster_id = serializers.UUIDField()
+    user = serializers.CharField(source="user.name")
+    user_id = serializers.UUIDField()
+
+    class Meta:
+        model = Kubeconfig
+        fields = ["id", "name", "cluster", "cluster_id", "namespace", "user", "user_id", "state", "detail", "duration_s"]
+        fields += ["asked_at", "expires_at", "ended_at"]
+        read_only_fields = fields
+
+
+class KubeconfigAsk(StrictSerializer):
+    cluster = Reference()
+    duration_s = WholeNumber(
+        min_value=KUBECONFIG_MIN_S,
+        max_value=settings.EGS_DURATION_MAX_S,
+        required=False,
+        help_text="8 hours, or what the workspace allows, if that is less. The cluster may give less: see expires_at.",
+    )
+
+
+class KubeconfigTextSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kubeconfig = serializers.CharField(help_text="The file for kubectl. This answer is the only one with it.")
+    expires_at = serializers.DateTimeField()
+
+
+class KubeconfigPagination(CreatedPagination):
+    ordering = ("-asked_at", "id")
+
+
+class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
+    queryset = Kubeconfig.objects.none()
+    serializer_class = KubeconfigSerializer
+    pagination_class = KubeconfigPagination
+    lookup_url_kwarg = "kubeconfig"
+
+    def get_queryset(self) -> QuerySet[Kubeconfig]:
+        return self.slice().kubeconfigs.select_related("slice", "cluster", "user")
+
+    def get_object(self) -> Kubeconfig:
+        return kubeconfig_for(actor_of(self.request), self.slice(), self.kwargs["kubeconfig"])
+
+    @extend_schema(request=KubeconfigAsk, responses={201: KubeconfigSerializer}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request, slice: str) -> Response:
+        """Ask for one. The agent of the cluster makes it within seconds; then `read/` gives it, once."""
+        slice_, data, actor = self.slice(), self.body(KubeconfigAsk), actor_of(request)
+
+        def create() -> UUID:
+            cluster = cluster_for(actor, data["cluster"])
+            row = kubeconfig_ask(slice_=slice_, cluster=cluster, duration_s=data.get("duration_s"), actor=actor, now=self.now)
+            return row.pk
+
+        made = create_by_request(request, route=f"slices/{slice_.pk}/kubeconfig", now=self.now, create=create)
+        answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
+        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+
+    @extend_schema(request=Nothing, responses=KubeconfigTextSerializer)
+    @action(detail=True, methods=["post"])
+    def read(self, request: Request, slice: str, kubeconfig: str) -> Response:
+        """The file, for who asked for it, once. 409 `kubeconfig_not_made` while the agent makes it: try again in a second."""
+        self.body(Nothing)
+        row = self.get_object()
+        text = kubeconfig_read(kubeconfig=row, actor=actor_of(request), now=self.now)
+        row.refresh_from_db()
+        answer = {"id": row.pk, "name": row.name, "kubeconfig": text, "expires_at": row.expires_at}
+        return Response(KubeconfigTextSerializer(answer).data, headers={"Cache-Control": "no-store"})
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, slice: str, kubeconfig: str) -> Response:
+        """Revoke it: in the cluster it opens nothing any more within seconds."""
+        actor = actor_of(request)
+        row = kubeconfig_for(actor, self.slice(), kubeconfig, write=True)
+        kubeconfig_revoke(kubeconfig=row, actor=actor, now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)

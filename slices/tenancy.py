@@ -1,0 +1,125 @@
+"""Workspaces as agents are told of them, and what agents report: the slices' side of EGS Sync v1."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import OuterRef, Subquery
+
+from inventory.models import Cluster
+from inventory.services.clusters import desired_set_changed
+from journal.models import Severity
+from journal.services import event_record
+from slices.kubeconfigs import kubeconfig_take, kubeconfigs_expire
+from slices.models import (
+    DETAIL_MAX_CHARS,
+    LIVE_STATES,
+    Kubeconfig,
+    KubeconfigState,
+    Membership,
+    Namespace,
+    Role,
+    Slice,
+    Unbinding,
+)
+from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, SyncRequest, Workspace
+
+ACCESS_OF = {Role.OWNER: AccessRole.USER, Role.EDITOR: AccessRole.USER, Role.VIEWER: AccessRole.VIEWER}
+
+
+class SliceTenants:
+    """Answers for all slices; see inventory.tenancy."""
+
+    def told(self, cluster_id: UUID) -> tuple[Workspace, ...]:
+        """Four queries, however many there are."""
+        bindings: dict[UUID, list[Binding]] = defaultdict(list)
+        for slice_id, name, may_adopt in Namespace.objects.filter(cluster=cluster_id).values_list("slice", "name", "may_adopt"):
+            bindings[slice_id].append(Binding(namespace=name, may_adopt=may_adopt))
+        for slice_id, name in Unbinding.objects.filter(cluster=cluster_id).values_list("slice", "name"):
+            bindings[slice_id].append(Binding(namespace=name, desired=Desired.ABSENT))
+        accounts = _accounts(cluster_id)
+        slices = Slice.objects.filter(pk__in=bindings).order_by("pk")
+        workspaces = [
+            Workspace(
+                id=str(slice_.pk),
+                name=slice_.name,
+                bindings=tuple(sorted(bindings[slice_.pk], key=lambda binding: binding.namespace)),
+                accounts=tuple(accounts[slice_.pk]),
+                pods_max=slice_.pods_max,
+                may_reach_out=slice_.may_reach_out,
+            )
+            for slice_ in slices
+        ]
+        return tuple(workspaces)
+
+    def heard(self, cluster: Cluster, message: SyncRequest, now: datetime) -> None:
+        for seen in message.bindings:
+            binding_observe(cluster=cluster, seen=seen, now=now)
+        for issued in message.tokens:
+            kubeconfig_take(cluster=cluster, issued=issued, now=now)
+        kubeconfigs_expire(now=now)
+
+
+@transaction.atomic
+def binding_observe(*, cluster: Cluster, seen: BindingSeen, now: datetime) -> None:
+    """Take over what is news. Of what is not wanted so any more, or not of this cluster: no effect."""
+    slice_id, detail = _uuid(seen.slice), seen.detail[:DETAIL_MAX_CHARS]
+    if slice_id is None:
+        return
+    given_up = Unbinding.objects.select_for_update(of=("self",)).select_related("slice")
+    left = given_up.filter(slice=slice_id, cluster=cluster, name=seen.namespace).first()
+    if left is not None:
+        _observe_unbinding(left, seen, detail, now)
+        return
+    bound = Namespace.objects.select_for_update(of=("self",)).select_related("slice")
+    namespace = bound.filter(slice=slice_id, cluster=cluster, name=seen.namespace).first()
+    if namespace is not None and seen.state != BindingState.UNBOUND:
+        _observe_namespace(namespace, seen, detail, now)
+
+
+def _observe_unbinding(row: Unbinding, seen: BindingSeen, detail: str, now: datetime) -> None:
+    if seen.state != BindingState.UNBOUND:
+        if seen.state == BindingState.WAITING and row.detail != detail:
+            Unbinding.objects.filter(pk=row.pk).update(detail=detail)
+        return
+    row.delete()
+    _tell(row, "namespace_left", f"Namespace {row.name} is not workspace {row.slice.name}'s any more in the cluster.", now)
+    desired_set_changed([row.cluster_id])
+
+
+def _observe_namespace(row: Namespace, seen: BindingSeen, detail: str, now: datetime) -> None:
+    if seen.repaired:
+        what = ", ".join(seen.repaired)
+        _tell(row, "namespace_repaired", f"Namespace {row.name} was changed by hand, and was put right: {what}.", now)
+    if (row.state, row.detail) == (seen.state, detail):
+        return
+    Namespace.objects.filter(pk=row.pk).update(state=seen.state, detail=detail)
+    severity = Severity.WARNING if seen.state == BindingState.CONFLICT else Severity.INFO
+    text = f"Namespace {row.name} is {seen.state.lower() if seen.state != BindingState.CONFLICT else 'in conflict'}. {detail}".strip()
+    _tell(row, "namespace_state", text, now, severity=severity)
+
+
+def _tell(row: Namespace | Unbinding, what: str, message: str, now: datetime, *, severity: Severity = Severity.INFO) -> None:
+    event_record(kind=f"slice.{what}", message=message, at=now, severity=severity, slice_id=row.slice_id, cluster_id=row.cluster_id)
+
+
+def _accounts(cluster_id: UUID) -> dict[UUID, list[Account]]:
+    """Of members as they are now: who has left, or may not sign in, has none."""
+    role = Membership.objects.filter(slice=OuterRef("slice"), user=OuterRef("user"), user__is_active=True).values("role")[:1]
+    rows = Kubeconfig.objects.filter(cluster=cluster_id, state__in=LIVE_STATES).annotate(role=Subquery(role)).order_by("pk")
+    found: dict[UUID, list[Account]] = defaultdict(list)
+    for row in rows.filter(role__isnull=False).values_list("pk", "slice", "namespace", "role", "state", "duration_s"):
+        pk, slice_id, namespace, role_, state, duration_s = row
+        token_s = duration_s if state == KubeconfigState.ASKED else 0
+        found[slice_id].append(Account(id=str(pk), role=ACCESS_OF[Role(role_)], namespace=namespace, token_s=token_s))
+    return found
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

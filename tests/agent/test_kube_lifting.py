@@ -1,0 +1,150 @@
+"""Which waiting pods get into an open box, counted so that the scheduler can place what was let in."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker_agent.kube import names
+from worker_agent.kube.lifting import Lift, Room, lift_ops, lifts, needs_of, quantity, share_of, why_never
+from worker_agent.kube.objects import Container, Gate, Meta, Node, NodeSpec, NodeStatus, Pod, PodSpec, Resources, Toleration
+
+
+def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", **more: str) -> Pod:
+    limits = {"nvidia.com/gpu": str(gpus), "cpu": cpu, **more}
+    selector = {names.NODE_UID: node_uid} if node_uid else None
+    spec = PodSpec(
+        containers=(Container(resources=Resources(limits={key: value for key, value in limits.items() if value != "0"})),),
+        schedulingGates=(Gate("theirs"), Gate(names.GATE)),
+        nodeSelector=selector,
+    )
+    return Pod(metadata=Meta(name=name, namespace="a", uid=f"uid-{name}"), spec=spec)
+
+
+def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10) -> Room:
+    share = {"cpu": quantity(cpu), "memory": quantity("64Gi"), "pods": Decimal(pods), names.GPU: Decimal(gpus)} if cpu else None
+    return Room(node=name, uid=f"uid-{name}", taint="shared" if cpu else "gpr.1", gpu_count=gpus, share=share)
+
+
+def names_of(chosen: list[Lift]) -> list[str]:
+    return [lift.pod.metadata.name for lift in chosen]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2", "2"), ("1500m", "1.5"), ("2Ti", "2199023255552"), ("1e3", "1000"), ("0.5", "0.5"), ("3E", "3e18"), (4, "4")]
+)
+def test_quantities_are_read_as_kubernetes_writes_them(text: str | int, value: str) -> None:
+    assert quantity(text) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["", "many", "1.2.3", "5Zi", "m"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no quantity"):
+        quantity(text)
+
+
+def test_pods_are_let_in_oldest_first_until_the_gpus_of_the_box_are_given_out() -> None:
+    waiting = [pod(4, name="first"), pod(8, name="large"), pod(3, name="second"), pod(2, name="third")]
+
+    assert names_of(list(lifts([room("n1", 8)], waiting, []))) == ["first", "second"]
+
+
+def test_pods_that_are_inside_already_count() -> None:
+    assert names_of(list(lifts([room("n1", 8), room("n2", 8)], [pod(8, name="x"), pod(1, name="y")], [pod(8)]))) == ["x"]
+
+
+def test_a_pod_that_is_larger_than_any_node_of_the_box_does_not_block_the_others() -> None:
+    assert names_of(list(lifts([room("n1", 4), room("n2", 4)], [pod(8, name="huge"), pod(4, name="fits")], []))) == ["fits"]
+
+
+def test_on_shared_nodes_each_pod_is_given_its_node_so_that_four_and_four_never_become_seven_on_one() -> None:
+    rooms = [room("n1", 4, cpu="32"), room("n2", 4, cpu="32")]
+
+    chosen = list(lifts(rooms, [pod(3, name="a"), pod(4, name="b"), pod(1, name="c"), pod(1, name="d")], []))
+
+    assert [(lift.pod.metadata.name, lift.room and lift.room.node) for lift in chosen] == [("a", "n1"), ("b", "n2"), ("c", "n1")]
+
+
+def test_pods_that_came_in_while_the_box_had_the_node_to_itself_count_once_it_is_shared() -> None:
+    def anywhere(node: str) -> Pod:
+        spec = PodSpec(nodeName=node, containers=pod(1).spec.containers)
+        return Pod(metadata=Meta(name="inside", namespace="a", uid="uid-inside"), spec=spec)
+
+    rooms = [room("n1", 2, cpu="32"), room("n2", 2, cpu="32")]
+    waiting = [pod(1, name=f"p{number}") for number in range(4)]
+
+    assert len(list(lifts(rooms, waiting, [anywhere("n1"), anywhere("n1")]))) == 2
+    assert len(list(lifts(rooms, waiting, [anywhere("")]))) == 2  # it may be in either
+
+
+def test_on_shared_nodes_cpu_memory_and_pods_count_too_so_that_a_neighbour_keeps_its_part() -> None:
+    rooms = [room("n1", 4, cpu="16", pods=2)]
+
+    assert names_of(list(lifts(rooms, [pod(1, name="greedy", cpu="17"), pod(1, name="fair", cpu="8")], []))) == ["fair"]
+    assert names_of(list(lifts(rooms, [pod(1, name=f"p{number}") for number in range(4)], [pod(1, node_uid="uid-n1")]))) == ["p0"]
+    assert names_of(list(lifts(rooms, [pod(1, name="memory", memory="65Gi")], []))) == []
+
+
+def test_the_share_of_a_node_goes_with_the_gpus_after_what_the_system_takes() -> None:
+    node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"cpu": "100", "memory": "1000Gi", "pods": "110"}))
+
+    share = share_of(node, 4, 8, [pod(0, cpu="20", memory="200Gi")])
+
+    assert share == {"cpu": Decimal(40), "memory": quantity("400Gi"), "pods": Decimal(54), names.GPU: Decimal(4)}
+
+
+@given(st.lists(st.integers(1, 8), max_size=12), st.lists(st.integers(1, 8), min_size=1, max_size=4), st.booleans())
+def test_no_more_gpus_are_let_in_than_the_box_has_anywhere(asked: list[int], sizes: list[int], is_shared: bool) -> None:
+    rooms = [room(f"n{number}", size, cpu="1000" if is_shared else None, pods=100) for number, size in enumerate(sizes)]
+
+    chosen = list(lifts(rooms, [pod(gpus, name=f"p{number}", cpu="0") for number, gpus in enumerate(asked)], []))
+
+    assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen) <= sum(sizes)
+    for each in rooms if is_shared else []:
+        assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen if lift.room == each) <= each.gpu_count
+
+
+def test_init_containers_count_by_their_peak_and_sidecars_with_the_rest() -> None:
+    def container(gpus: str, policy: str = "") -> Container:
+        return Container(resources=Resources(limits={"nvidia.com/gpu": gpus}), restartPolicy=policy)
+
+    spec = PodSpec(containers=(container("2"),), initContainers=(container("1", "Always"), container("4")))
+
+    assert needs_of(Pod(metadata=Meta(name="p"), spec=spec))[names.GPU] == 5
+
+
+def test_a_pod_with_devices_that_are_not_counted_is_never_let_in_and_the_reason_is_said() -> None:
+    claims = Pod(metadata=Meta(name="p"), spec=PodSpec(resourceClaims=({"name": "c"},)))
+
+    assert "resource claims" in why_never(claims)
+    assert "nvidia.com/mig-1g.10gb" in why_never(pod(0, **{"nvidia.com/mig-1g.10gb": "1"}))
+    assert "cannot be read" in why_never(pod(1, memory="lots"))
+    assert "asks for no nvidia.com/gpu" in why_never(pod(0))
+    of_the_pod = PodSpec(containers=pod(1).spec.containers, resources=Resources(requests={"cpu": "60"}))
+    assert "as a pod" in why_never(Pod(metadata=Meta(name="p"), spec=of_the_pod))
+    assert why_never(pod(1, memory="1Gi", **{"ephemeral-storage": "1Gi"})) == ""
+
+
+def test_a_lift_takes_our_gate_and_no_other_and_adds_the_way_into_this_box_alone() -> None:
+    waiting = pod(1)
+    tolerating = Toleration(key="node.kubernetes.io/not-ready", operator="Exists")
+    spec = PodSpec(schedulingGates=waiting.spec.schedulingGates, tolerations=(tolerating,), nodeSelector={"zone": "z"})
+
+    ops = lift_ops(Lift(Pod(metadata=waiting.metadata, spec=spec), ("shared",), room("n1", 4, cpu="8")), "gpr", 3)
+
+    assert [(op["op"], op["path"], op.get("value")) for op in ops] == [
+        ("test", "/metadata/uid", "uid-p"),
+        ("test", "/spec/schedulingGates/1/name", "egs.io/gpr"),
+        ("remove", "/spec/schedulingGates/1", None),
+        ("add", "/spec/tolerations/-", {"key": "egs.io/box", "operator": "Equal", "value": "shared", "effect": "NoSchedule"}),
+        ("add", "/spec/nodeSelector/node-restriction.kubernetes.io~1egs-box-gpr", "3"),
+        ("add", "/spec/nodeSelector/node-restriction.kubernetes.io~1egs-node", "uid-n1"),
+        ("add", "/metadata/labels", {"egs.io/gpr": "gpr"}),
+    ]
+
+
+def test_a_node_without_figures_has_no_share() -> None:
+    assert share_of(Node(metadata=Meta(name="n"), spec=NodeSpec()), 4, 8, [])["cpu"] == 0

@@ -1,0 +1,107 @@
+"""A hub with agents on real Kubernetes clusters, whose nodes kwok plays, tools included."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.processes import START_S, Api, Running, Stage, wait_for
+from tests.kube.cluster import Cluster, Object
+from tests.kube.healthy import last_words
+from tests.kube.nodes import nodes_of
+from tests.kube.site import install
+from worker_agent.cluster.fleet import Fleet, NodeGroup
+
+NODE_GPUS = 8
+
+
+class KubernetesStage(Stage):
+    def join_cluster(self, api: Api, name: str, cluster: Cluster, *, nodes: int) -> Running:
+        """Install EGS in it, add it to the hub, and start its agent, which takes the nodes in."""
+        install(cluster)
+        # What it knew of a hub of an earlier test: another one that knows less would be taken for a restored one.
+        cluster.kubectl("patch", "secret", "egs-agent-state", "--namespace", "egs-system", "--type", "merge", "--patch", '{"data": null}')
+        api.post("/clusters/", {"name": name})
+        token = self.folder / f"{name}.token"
+        token.write_text(api.post(f"/clusters/{name}/join-token/")["token"])
+        cluster.apply(*managed_nodes(name, nodes), *volumes())
+        arguments = ["--hub", self.url, "--join-token-file", str(token), "--kubeconfig", str(self._kubeconfig(name, cluster))]
+        agent = self.process(name, "-m", "worker_agent", *arguments)
+        self.agents[name] = agent
+        agent.start()
+        wait_for("the nodes", lambda: len(api.get(f"/nodes/?cluster={name}")["results"]) == nodes, within_s=2 * START_S)
+        return agent
+
+    def _kubeconfig(self, name: str, cluster: Cluster) -> Path:
+        """With the agent's own rights."""
+        token = cluster.kubectl("create", "token", "egs-agent", "--namespace", "egs-system", "--duration", "8h").strip()
+        config: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": token}
+        file = self.folder / f"{name}.kubeconfig"
+        file.write_text(yaml.safe_dump(config))
+        return file
+
+
+def managed_nodes(name: str, count: int) -> list[Object]:
+    group = NodeGroup(name="gpu", count=count, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
+    nodes = nodes_of(Fleet(name=name, groups=(group,), zone="zone-1"))
+    for node in nodes:
+        node["metadata"]["labels"]["egs.io/managed"] = "true"
+    return nodes
+
+
+def volumes() -> list[Object]:
+    """A default class with some volumes, for the check of storage: nobody makes any here, and none is used twice."""
+    kind = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "disks", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "disks",
+        "hostPath": {"path": "/none"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }
+    disks = [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"disk-{n}"}, "spec": spec} for n in range(8)]
+    return [kind, *disks]
+
+
+@contextmanager
+def healthy_nodes(*clusters: Cluster) -> Iterator[None]:
+    """What checks print on their nodes is what they print on healthy ones."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=_play, args=(cluster, stop), daemon=True) for cluster in clusters]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _play(cluster: Cluster, stop: threading.Event) -> None:
+    while not stop.wait(0.2):
+        for pod in cluster.list("pods", namespace="egs-system"):
+            step = pod["metadata"].get("labels", {}).get("egs.io/check-step")
+            if step and pod["status"]["phase"] == "Running" and "egs.test/outcome" not in pod["metadata"]["labels"]:
+                _end(cluster, pod, step)
+
+
+def _end(cluster: Cluster, pod: Object, step: str) -> None:
+    limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
+    gpus = [f"GPU-{number}" for number in range(int(limits.get("nvidia.com/gpu", 0)))]
+    words = {"egs.test/message": last_words(step, gpus), "egs.test/runs-for": "1ms"}
+    patch = {"metadata": {"annotations": words, "labels": {"egs.test/outcome": "pass"}}}
+    cluster.kubectl("patch", "pod", pod["metadata"]["name"], "--namespace", "egs-system", "--patch", json.dumps(patch))

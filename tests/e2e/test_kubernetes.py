@@ -1,0 +1,148 @@
+"""The main job on real Kubernetes: two clusters, two workspaces, a hub and its agents as processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.kubernetes import NODE_GPUS, KubernetesStage, healthy_nodes
+from tests.e2e.processes import START_S, Api, wait_for
+from tests.kube.cluster import Cluster, Object, clusters
+
+pytestmark = pytest.mark.sqlite_only  # as all tests that start a control plane
+
+SOON_S = 2 * START_S
+ENDED = ("COMPLETED", "RELEASED", "EVICTED", "FAILED", "CANCELED", "REJECTED")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
+    with clusters("east", "west", folder=tmp_path_factory.mktemp("kube")) as (east, west):
+        yield east, west
+
+
+@pytest.fixture
+def stage(pair: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[KubernetesStage]:
+    made = KubernetesStage(tmp_path)
+    with healthy_nodes(*pair):
+        yield made
+    made.stop()
+
+
+def make_slice(api: Api, name: str, **namespaces: Cluster) -> None:
+    """With a namespace of the same name in each of the clusters."""
+    api.post("/slices/", {"name": name, "project": "research", "clusters": list(namespaces)})
+    for at in namespaces:
+        api.post(f"/slices/{name}/namespaces/", {"name": name, "cluster": at})
+    for cluster in namespaces.values():
+        wait_for("the namespace", lambda cluster=cluster: bound(cluster, name), within_s=SOON_S)
+
+
+def bound(cluster: Cluster, name: str) -> bool:
+    found = cluster.get("namespace", name)
+    is_bound = found is not None and "egs.io/slice" in found["metadata"].get("labels", {})
+    return is_bound and cluster.get("serviceaccount", "default", namespace=name) is not None
+
+
+def workload(kind: str, name: str, namespace: str, *, count: int, gpus: int) -> Object:
+    """A Deployment or Job of so many pods, in what Pod Security asks of a tenant."""
+    secure = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}, "securityContext": secure}
+    template: Object = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 2}}
+    spec: Object = {"template": template}
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+        spec |= {"parallelism": count, "completions": count, "backoffLimit": 100}
+    else:
+        spec |= {"replicas": count, "selector": {"matchLabels": {"app": name}}}
+    version = "batch/v1" if kind == "Job" else "apps/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def running(cluster: Cluster, namespace: str) -> list[Object]:
+    pods = cluster.list("pods", namespace=namespace)
+    return [pod for pod in pods if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]]
+
+
+def gated(cluster: Cluster, namespace: str) -> list[Object]:
+    return [pod for pod in cluster.list("pods", namespace=namespace) if pod["spec"].get("schedulingGates")]
+
+
+def describe(cluster: Cluster, kind: str, namespace: str) -> str:
+    return cluster.kubectl("describe", kind, "--namespace", namespace, "--show-events=true")
+
+
+def in_state(api: Api, gpr: dict[str, Any], state: str) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        found: dict[str, Any] | None = api.try_get(f"/gprs/{gpr['id']}/")
+        if found is None:
+            return None
+        assert found["state"] == state or found["state"] not in ENDED, found
+        return found if found["state"] == state else None
+
+    return wait_for(state, look, within_s=SOON_S)
+
+
+def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and_wait_again(
+    stage: KubernetesStage, pair: tuple[Cluster, Cluster]
+) -> None:
+    east, west = pair
+    api = stage.start()
+    for name, cluster in (("east", east), ("west", west)):
+        stage.join_cluster(api, name, cluster, nodes=2)
+    api.post("/projects/", {"name": "research"})
+    make_slice(api, "vision", east=east)
+    make_slice(api, "speech", east=east, west=west)
+    east.apply(workload("Deployment", "train", "vision", count=3, gpus=4), workload("Job", "score", "speech", count=4, gpus=1))
+    west.apply(workload("Deployment", "serve", "speech", count=1, gpus=8))
+    wait_for("all wait", lambda: len(gated(east, "vision")) == 3 and len(gated(east, "speech")) == 4, within_s=SOON_S)
+    wait_for("they are told why", lambda: "GPU Provision Request" in describe(east, "pod", "vision"), within_s=SOON_S)
+
+    ask = {"shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
+    vision = api.post("/gprs/", {**ask, "name": "train", "slice": "vision"})
+    speech = api.post("/gprs/", {**ask, "name": "score", "slice": "speech", "clusters": ["east"], "gpus_per_node": 3})
+    in_state(api, vision, "ACTIVE")
+    in_state(api, speech, "ACTIVE")
+    wait_for("they run", lambda: len(running(east, "vision")) == 2 and len(running(east, "speech")) == 3, within_s=SOON_S)
+
+    assert len(gated(east, "vision")) == 1
+    assert len(gated(east, "speech")) == 1
+    assert running(west, "speech") == []
+    nodes = {name: {pod["spec"]["nodeName"] for pod in running(east, name)} for name in ("vision", "speech")}
+    assert nodes["vision"].isdisjoint(nodes["speech"])
+    results = api.get(f"/gprs/{vision['id']}/steps/")["results"]
+    assert {"claim", "node_ready", "gpu_count", "gpu_health", "storage", "network", "open"} <= {step["step"] for step in results}
+
+    wait_for("the namespace tells", lambda: "EgsOpen" in east.kubectl("get", "events", "--namespace", "vision"), within_s=SOON_S)
+    for gpr in (vision, speech):
+        api.post(f"/gprs/{gpr['id']}/release/")
+        in_state(api, gpr, "RELEASED")
+    assert running(east, "vision") == running(east, "speech") == []
+    wait_for("all wait again", lambda: len(gated(east, "vision")) == 3 and len(gated(east, "speech")) == 4, within_s=SOON_S)
+
+
+def test_while_the_hub_is_down_a_box_ends_at_its_time(stage: KubernetesStage, pair: tuple[Cluster, Cluster]) -> None:
+    _, west = pair
+    api = stage.start()
+    stage.join_cluster(api, "west", west, nodes=2)
+    api.post("/projects/", {"name": "research"})
+    make_slice(api, "alone", west=west)
+    west.apply(workload("Deployment", "train", "alone", count=1, gpus=NODE_GPUS))
+    ask = {"name": "short", "slice": "alone", "shape": "H100-80GB", "nodes": 1, "duration_s": 60}
+    gpr = in_state(api, api.post("/gprs/", ask), "ACTIVE")
+    wait_for("it runs", lambda: running(west, "alone"), within_s=SOON_S)
+
+    stage.hub.kill()
+    wait_for("it waits again", lambda: not running(west, "alone") and gated(west, "alone"), within_s=2 * SOON_S)
+    stage.hub.start()
+
+    ended = in_state(api, gpr, "COMPLETED")
+    assert ended["end_reason"] == "EXPIRED"

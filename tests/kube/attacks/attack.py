@@ -1,0 +1,109 @@
+"""What an attack is, and the calls that most consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.kube.callers import DONE, JSON_PATCH, Answer, Caller
+from tests.kube.cluster import Object
+from tests.kube.world import NODE_BLUE, is_gated, pod, pods_path
+
+ALL, WITH_BOX = "uaons", "uaon"  # who tries: everybody, or those whose namespace has a pod that runs on GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class Attacker:
+    """Who tries, and where. Both namespaces have the pods `gated` and `cpu` and the claim `claim`; `mine`, on GPUs, is in `red` alone."""
+
+    caller: Caller
+    namespace: str
+
+    def pod(self, name: str, sub: str = "") -> str:
+        return pods_path(self.namespace, name, sub)
+
+    def seen(self, name: str) -> Object:
+        return self.caller.get(self.pod(name))
+
+    def create(self, body: Object) -> Answer:
+        return self.caller.call("POST", pods_path(self.namespace), body)
+
+    def make(self, path: str, body: Object) -> Answer:
+        return self.caller.call("POST", path.format(namespace=self.namespace), body)
+
+    def patch(self, name: str, ops: Any, *, sub: str = "", kind: str = JSON_PATCH) -> Answer:
+        return self.caller.call("PATCH", self.pod(name, sub), ops, kind=kind)
+
+    def put(self, name: str, change: Callable[[Object], Any], *, sub: str = "") -> Answer:
+        """As read, with a change in place."""
+        body = self.seen(name)
+        change(body)
+        return self.caller.call("PUT", self.pod(name, sub), body)
+
+
+Act = Callable[[Attacker], Answer]
+
+
+def accepted(_: Object) -> str:
+    return DONE
+
+
+def gated(body: Object) -> str:
+    return "gated" if is_gated(body) else DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    tries: str
+    act: Act
+    ends: dict[str, str]  # how, by those who try; where servers differ "this|that"
+    opens: bool = False  # it does harm where the validating policies are off
+    reads: Callable[[Object], str] = accepted  # what it came to, where the answer is no refusal
+
+    def outcome(self, attacker: Attacker) -> str:
+        answer = self.act(attacker)
+        return self.reads(answer.body) if answer.outcome == DONE else answer.outcome
+
+    @property
+    def expected(self) -> dict[str, set[str]]:
+        return {who: set(end.split("|")) for people, end in self.ends.items() for who in people}
+
+
+EVERYONE_BY_POD: Final = {ALL: "egs-pod"}
+STATUS: Final = {"ua": "RBAC", "ons": "egs-status"}
+ONLY_BY_ROLE: Final = {ALL: "RBAC"}
+
+
+def creating(name: str = "try", gpus: int | str | None = None, *, metadata: Object | None = None, **spec: Any) -> Act:
+    return lambda attacker: attacker.create(pod(name, gpus, metadata=metadata, **spec))
+
+
+def patching(name: str, ops: Any, *, sub: str = "", kind: str = JSON_PATCH) -> Act:
+    return lambda attacker: attacker.patch(name, ops, sub=sub, kind=kind)
+
+
+def posting(path: str, body: Object) -> Act:
+    return lambda attacker: attacker.make(path, body)
+
+
+def calling(method: str, path: str, body: Any = None, **more: Any) -> Act:
+    return lambda attacker: attacker.caller.call(method, path.format(namespace=attacker.namespace), body, **more)
+
+
+def deleting(path: str, **options: Any) -> Act:
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"], **options}
+    return lambda by: by.caller.call("DELETE", path.format(namespace=by.namespace), body)
+
+
+def binding(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": NODE_BLUE}}
+
+
+def eviction(name: str, grace_s: int) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name},
+        "deleteOptions": {"gracePeriodSeconds": grace_s, "dryRun": ["All"]},
+    }

@@ -1,0 +1,95 @@
+"""Callers of one API server, each with credentials of its own, who see each answer as it is: the client for attacks."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from tests.kube.cluster import Cluster, Object
+from worker_agent.kube.client import access_by_kubeconfig
+
+JSON_PATCH, MERGE, STRATEGIC, APPLY = (
+    f"application/{kind}" for kind in ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
+)
+DONE: Final = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: Object
+
+    @property
+    def message(self) -> str:
+        return str(self.body.get("message", ""))
+
+    @property
+    def outcome(self) -> str:
+        """`done`; else who refused: a policy's name, RBAC, PodSecurity, or the status code of any other."""
+        if self.status < 300:
+            return DONE
+        if policy := re.search(r"ValidatingAdmissionPolicy '([^']+)'", self.message):
+            return policy[1]
+        if "violates PodSecurity" in self.message:
+            return "PodSecurity"
+        if self.status == 403 and re.search(r" cannot [\w:-]+ (resource|path) | not currently held", self.message):
+            return "RBAC"
+        return str(self.status)
+
+
+class Caller:
+    """One who is known by a client certificate (of `kubeconfig`, a file beside the cluster's) or by a bearer token."""
+
+    def __init__(self, cluster: Cluster, *, kubeconfig: str = "kubeconfig", token: str = "") -> None:
+        folder = cluster.kubeconfig.parent
+        access = access_by_kubeconfig(folder / kubeconfig)
+        tls = ssl.create_default_context(cafile=folder / "ca.crt") if token else access.tls
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx.Client(base_url=access.url, verify=tls, headers=headers, timeout=30, trust_env=False)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        kind: str = "application/json",
+        is_dry: bool = True,
+        user: str = "",
+        **params: Any,
+    ) -> Answer:
+        """A dry run goes through all that decides, and changes nothing. `user`: whom to impersonate."""
+        headers = {"Content-Type": kind} | ({"Impersonate-User": user} if user else {})
+        dry = {"dryRun": "All"} if is_dry and method != "GET" else {}
+        owner = {"fieldManager": "test", "force": "true"} if kind == APPLY else {}
+        content = None if body is None else json.dumps(body)
+        answer = self._client.request(method, path, content=content, headers=headers, params={**dry, **owner, **params})
+        try:
+            return Answer(answer.status_code, dict(answer.json()))
+        except ValueError:
+            return Answer(answer.status_code, {"message": answer.text})
+
+    def get(self, path: str, **params: Any) -> Object:
+        answer = self.call("GET", path, **params)
+        assert answer.outcome == DONE, answer.message
+        return answer.body
+
+    def make(self, path: str, body: Object) -> Object:
+        """For good. An AssertionError with the refusal where it may not."""
+        answer = self.call("POST", path, body, is_dry=False)
+        assert answer.outcome == DONE, answer.message
+        return answer.body
+
+    def patch(self, path: str, ops: Any, *, kind: str = JSON_PATCH) -> Object:
+        """For good. An AssertionError with the refusal where it may not."""
+        answer = self.call("PATCH", path, ops, kind=kind, is_dry=False)
+        assert answer.outcome == DONE, answer.message
+        return answer.body
+
+    def close(self) -> None:
+        self._client.close()

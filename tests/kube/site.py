@@ -1,0 +1,312 @@
+"""A cluster of deploy/kube as EGS has it: installed by deploy/agent/install, with managed nodes, workspaces, and the agent's core.
+
+The hub is a test's: it says what it is told to. Everything else is real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import ssl
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from tests.e2e.processes import ROOT, wait_for
+from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
+from tests.kube.nodes import nodes_of
+from worker_agent.clock import SystemClock
+from worker_agent.cluster.base import GpuRecord, NodeState, StepCall, StepResult, StepStatus, Throttled, Unavailable
+from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.core import Core
+from worker_agent.kube.client import Access, Api, Forbidden, Params, access_by_kubeconfig
+from worker_agent.kube.driver import KubernetesCluster
+from worker_agent.protocol import Assignment, Desired, Drain, Observed, Phase, StepEvent, SyncReply, set_digest
+
+HUB_ID = "hub-1"
+AGENT = "system:serviceaccount:egs-system:egs-agent"
+NODE_GPUS = 8
+
+
+def install(cluster: Cluster) -> None:
+    """Once for each cluster: a second time changes nothing. Raises KubeError."""
+    path = f"{cluster.programs}:{os.environ['PATH']}"
+    env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "PATH": path}
+    done = subprocess.run([ROOT / "deploy/agent/install", "--no-agent"], env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KubeError(done.stderr)
+
+
+def access_as_agent(cluster: Cluster) -> Access:
+    """With the agent's own rights, and no more."""
+    token = cluster.kubectl("create", "token", "egs-agent", "--namespace", "egs-system", "--duration", "8h").strip()
+    admin = access_by_kubeconfig(cluster.kubeconfig)
+    # Without the administrator's client certificate, which would speak louder than the token.
+    tls = ssl.create_default_context(cafile=cluster.kubeconfig.parent / "ca.crt")
+    return Access(url=admin.url, tls=tls, bearer=lambda: f"Bearer {token}")
+
+
+class FaultyApi(Api):
+    """One call in eight goes wrong: refused before anything is done, or done and its answer lost."""
+
+    def __init__(self, access: Access, rng: random.Random) -> None:
+        super().__init__(access)
+        self._rng = rng
+
+    def _call(
+        self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> bytes:
+        luck = self._rng.random()
+        if luck < 0.06:
+            raise self._rng.choice([Throttled(0.1), Unavailable("500: injected"), Forbidden("403: injected")])
+        answer = super()._call(method, path, params=params, body=body, headers=headers)
+        if luck < 0.12:
+            raise Unavailable("a time-out after it was done: injected")
+        return answer
+
+
+class Site:
+    """Some nodes of 8 GPUs in one cluster, which nobody else uses; `pass_` is one pass of the agent."""
+
+    def __init__(self, cluster: Cluster, *, nodes: int = 1) -> None:
+        self.cluster, self.key = cluster, uuid4().hex[:8]
+        self._count = nodes
+        self.access = access_as_agent(cluster)
+        self.notes: list[tuple[str, dict[str, object]]] = []
+        self.steps: dict[str, StepStatus] = {}  # what a check says that is not OK
+        self.faults: random.Random | None = None  # where set, calls of the agents that start afterwards fail at random
+        self.session_epoch = 1
+        self._gprs = 0
+        self._generation = time.time_ns() // 1000  # higher than that of any test before: the cluster keeps what it was
+        self._slices: list[str] = []
+        self.driver: KubernetesCluster
+        self.core: Core
+
+    # -- the agent -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A fresh agent: it has only what the cluster keeps."""
+        self.driver = KubernetesCluster(self._api(), check=self.check, note=self.note)
+        self.driver.start()
+        self.core = Core(cluster=self.driver, clock=SystemClock(), rng=random.Random(7), note=self.note)
+
+    def _api(self) -> Api:
+        return FaultyApi(self.access, self.faults) if self.faults else Api(self.access)
+
+    def stop(self) -> None:
+        self.driver.stop()
+
+    def check(self, call: StepCall) -> StepResult:
+        return StepResult(status=self.steps.get(call.step, StepStatus.OK), log=call.step)
+
+    def note(self, event: str, fields: dict[str, object]) -> None:
+        self.notes.append((event, fields))
+
+    def pass_(self) -> None:
+        self.core.reconcile()
+
+    def until(self, what: str, holds: Callable[[], Any], *, within_s: float = SOON_S) -> Any:
+        """Pass after pass, as the process does, until it holds."""
+
+        def look() -> Any:
+            self.pass_()
+            return holds()
+
+        return wait_for(f"{what} (notes: {self.notes[-5:]})", look, within_s=within_s)
+
+    # -- what is there -------------------------------------------------------------------------------------------------
+
+    @property
+    def node_names(self) -> list[str]:
+        return [view.name for view in self._fleet.nodes()]
+
+    @property
+    def _fleet(self) -> Fleet:
+        group = NodeGroup(name="h100", count=self._count, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
+        return Fleet(name=f"site-{self.key}", groups=(group,), zone="zone-1")
+
+    def move_in(self) -> None:
+        """Nodes with the label that hands them to EGS, taken in by the agent."""
+        self.cluster.apply(*(self.manifest(number) for number in range(self._count)))
+        self.until("nodes taken in", lambda: all(name in self.states and self.states[name].view.ready for name in self.node_names))
+
+    def manifest(self, number: int, *, is_managed: bool = True) -> Object:
+        node = nodes_of(self._fleet)[number]
+        if is_managed:
+            node["metadata"]["labels"]["egs.io/managed"] = "true"
+        return node
+
+    def manage(self, number: int) -> None:
+        self.cluster.kubectl("label", "node", self.node_names[number], "egs.io/managed=true")
+
+    def move_out(self) -> None:
+        self.cluster.kubectl("delete", "node", *self.node_names, "--wait=false")
+        for slice_ in self._slices:
+            self.cluster.kubectl("delete", "namespace", slice_, "--wait=false")
+
+    @property
+    def states(self) -> dict[str, NodeState]:
+        return self.driver.observe()
+
+    def node(self, number: int = 0) -> Object:
+        found = self.cluster.get("node", self.node_names[number])
+        assert found is not None
+        return found
+
+    def box_taint(self, number: int = 0) -> list[str]:
+        return [taint["value"] for taint in self.node(number)["spec"].get("taints", []) if taint["key"] == "egs.io/box"]
+
+    def guard(self, number: int = 0) -> str:
+        found = self.cluster.get("bindguard", "nodes")
+        assert found is not None
+        return str(found["spec"]["nodes"].get(self.node_names[number], ""))
+
+    def records(self, number: int = 0) -> dict[str, GpuRecord]:
+        return self.states[self.node_names[number]].records
+
+    # -- workspaces ----------------------------------------------------------------------------------------------------
+
+    def make_slice(self, name: str) -> str:
+        """A namespace of its own, bound to the slice of the same id."""
+        slice_ = f"{name}-{self.key}"
+        self.cluster.make_namespace(slice_)
+        self.cluster.kubectl("label", "namespace", slice_, f"egs.io/slice={slice_}")
+        self._slices.append(slice_)
+        return slice_
+
+    def pods(self, slice_: str) -> list[Object]:
+        return self.cluster.list("pods", namespace=slice_)
+
+    def running(self, slice_: str) -> list[Object]:
+        return [pod for pod in self.pods(slice_) if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]]
+
+    def gated(self, slice_: str) -> list[Object]:
+        return [pod for pod in self.pods(slice_) if pod["spec"].get("schedulingGates")]
+
+    def lifted(self, slice_: str) -> list[Object]:
+        return [pod for pod in self.pods(slice_) if "egs.io/gpr" in pod["metadata"]["labels"]]
+
+    def placed_count(self, gpr_id: str) -> int:
+        """Lifted pods with a node, as the agent sees it: for measuring."""
+        return sum(bool(pod.spec.nodeName) for pod in self.driver.lifted(gpr_id))
+
+    def deploy(self, slice_: str, *, replicas: int, gpus: int, name: str = "train", cpu: str = "1") -> None:
+        """What refills by itself."""
+        container = {
+            "name": "main",
+            "image": "none",
+            "resources": {"limits": {"nvidia.com/gpu": str(gpus), "cpu": cpu}},
+        }
+        pod = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pod}
+        self.cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": slice_}, "spec": spec})
+
+    def run_pod(self, slice_: str, name: str, *, gpus: int, labels: dict[str, str] | None = None) -> None:
+        container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+        spec = {"restartPolicy": "Never", "containers": [container]}
+        about = {"name": name, "namespace": slice_, "labels": labels or {}}
+        self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
+
+    def run_pod_on(self, slice_: str, name: str, *, number: int) -> None:
+        """As it was before EGS came: without a gate."""
+        self.run_pod(slice_, name, gpus=1)
+        ops: list[Object] = [
+            {"op": "remove", "path": "/spec/schedulingGates/0"},
+            {"op": "add", "path": "/spec/nodeSelector", "value": {"kubernetes.io/hostname": self.node_names[number]}},
+        ]
+        self.patch_pod(slice_, name, ops)
+
+    # -- the hub -------------------------------------------------------------------------------------------------------
+
+    def box(self, slice_: str, *, nodes: tuple[int, ...] = (0,), gpus: range = range(NODE_GPUS), **changes: Any) -> list[Assignment]:
+        """Assignments of one GPR, a node each."""
+        self._gprs += 1
+        gpr_id = changes.pop("gpr_id", f"gpr-{self.key}-{self._gprs}")
+        run = changes.get("run", 1)
+        return [self._assignment(slice_, gpr_id, node, gpus, len(nodes), run, changes) for node in nodes]
+
+    def _assignment(self, slice_: str, gpr_id: str, number: int, gpus: range, count: int, run: int, changes: dict[str, Any]) -> Assignment:
+        view = self.states[self.node_names[number]].view
+        epochs = [record.epoch for record in self.records(number).values()]
+        default = Assignment(
+            id=f"{gpr_id}-{run}-{number}",
+            gpr_id=gpr_id,
+            gpr_name="train",
+            slice=slice_,
+            slice_id=slice_,
+            namespaces=(slice_,),
+            node=view.name,
+            node_uid=view.uid,
+            gpus=tuple(view.gpus[index].uuid for index in gpus),
+            epoch=max(epochs, default=0) + 1,
+            desired=Desired.PRESENT,
+            gang_count=count,
+            not_before_s=0.0,
+            enter_by_s=time.time() + 600,
+            duration_s=600.0,
+            not_after_s=None,
+            entry_steps=("node_ready",),
+            exit_steps=("drain", "gpu_idle"),
+            drain=Drain(grace_s=5.0, force_after_s=10.0),
+        )
+        return msgspec.structs.replace(default, **changes)
+
+    def tell(self, *assignments: Assignment) -> None:
+        """One sync: this is the whole set now."""
+        self._generation += 1
+        now = time.time()
+        reply = SyncReply(
+            hub_id=HUB_ID,
+            session_epoch=self.session_epoch,
+            received_s=now,
+            sent_s=now,
+            lease_ttl_s=45.0,
+            generation=self._generation,
+            count=len(assignments),
+            digest=set_digest(assignments),
+            assignments=assignments,
+        )
+        self.core.on_reply(self.core.sync_request(0.0), reply)
+
+    def observed(self, assignment: Assignment) -> Observed | None:
+        return next((seen for seen in self.core.observed if seen.assignment_id == assignment.id), None)
+
+    def is_in(self, phase: Phase, *assignments: Assignment) -> bool:
+        return all((seen := self.observed(each)) is not None and seen.phase is phase for each in assignments)
+
+    def take_events(self) -> list[StepEvent]:
+        """All that wait, also those of a test before, which the cluster keeps."""
+        taken: list[StepEvent] = []
+        while events := self.core.pending_events():
+            self.core.acknowledge(session_epoch=self.session_epoch, stored_seq=events[-1].seq)
+            taken += [event for event in events if isinstance(event, StepEvent)]
+        return taken
+
+    # -- what goes wrong -----------------------------------------------------------------------------------------------
+
+    def break_node(self, number: int = 0) -> None:
+        """It is not ready, and its kubelet says nothing more."""
+        self.patch_node({"metadata": {"annotations": {"kwok.x-k8s.io/node": None}}}, number)
+        self.patch_node({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}, number)
+
+    def mend_node(self, number: int = 0) -> None:
+        self.patch_node({"metadata": {"annotations": {"kwok.x-k8s.io/node": "fake"}}}, number)
+
+    def patch_node(self, patch: Object, number: int = 0) -> None:
+        part = ("--subresource", "status") if "status" in patch else ()
+        self.cluster.kubectl("patch", "node", self.node_names[number], *part, "--patch", json.dumps(patch))
+
+    def patch_pod(self, slice_: str, name: str, ops: list[Object]) -> None:
+        """As the agent, from whom alone the policies take it."""
+        api = Api(self.access)
+        api.patch(f"/api/v1/namespaces/{slice_}/pods/{name}", ops, msgspec.Raw)
+        api.close()
+
+
+def ended(*assignments: Assignment) -> list[Assignment]:
+    return [msgspec.structs.replace(each, desired=Desired.ABSENT) for each in assignments]

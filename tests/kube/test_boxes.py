@@ -1,0 +1,68 @@
+"""A box on a real cluster: its pods wait, run when it opens, and wait again when it is over; nothing of another slice ever gets in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube.cluster import Cluster
+from tests.kube.site import NODE_GPUS, Site, ended
+from worker_agent.protocol import Phase
+
+
+@pytest.fixture
+def site(managed: Cluster) -> Iterator[Site]:
+    made = Site(managed, nodes=2)
+    made.start()
+    made.move_in()
+    yield made
+    made.stop()
+    made.move_out()
+
+
+def test_pods_wait_run_in_the_box_and_wait_again_after_it(site: Site) -> None:
+    red = site.make_slice("red")
+    site.deploy(red, replicas=3, gpus=4)
+    site.until("pods behind the gate", lambda: len(site.gated(red)) == 3)
+    (box,) = site.box(red)
+
+    site.tell(box)
+    site.until("active", lambda: site.is_in(Phase.ACTIVE, box))
+    site.until("pods running", lambda: len(site.running(red)) == 2)
+
+    assert len(site.gated(red)) == 1
+    assert {pod["spec"]["nodeName"] for pod in site.running(red)} == {box.node}
+    assert site.box_taint() == [f"{box.gpr_id}.1"]
+    assert site.guard() == f"@0,{red}"
+
+    site.tell(*ended(box))
+    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+
+    assert site.running(red) == []
+    assert site.box_taint() == ["free"]
+    assert site.guard() == "@1"
+    site.until("three wait again", lambda: len(site.gated(red)) == 3)
+
+
+def test_two_boxes_on_one_node_keep_to_their_counts(site: Site) -> None:
+    red, blue = site.make_slice("red"), site.make_slice("blue")
+    site.deploy(red, replicas=6, gpus=1)
+    site.deploy(blue, replicas=9, gpus=1)
+    (first,) = site.box(red, gpus=range(4))
+    (second,) = site.box(blue, gpus=range(4, NODE_GPUS))
+
+    site.tell(first, second)
+    site.until("pods running", lambda: len(site.running(red)) == 4 and len(site.running(blue)) == 4)
+
+    assert site.box_taint() == ["shared"]
+    assert site.guard() == f"@0,{blue},{red}" if blue < red else f"@0,{red},{blue}"
+    assert {pod["spec"]["nodeName"] for pod in [*site.running(red), *site.running(blue)]} == {site.node_names[0]}
+
+    site.tell(*ended(first), second)
+    site.until("one released", lambda: site.is_in(Phase.RELEASED, first))
+
+    assert site.running(red) == []
+    assert len(site.running(blue)) == 4
+    assert site.box_taint() == ["shared"]
+    assert site.guard() == f"@1,{blue}"

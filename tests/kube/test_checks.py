@@ -1,0 +1,439 @@
+"""Entry and exit checks as Jobs on a real API server, scheduler and controllers; kwok plays the nodes and what their tools say."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from tests.e2e.processes import wait_for
+from tests.kube.cluster import SOON_S, Cluster, Object
+from tests.kube.healthy import gpu_lines, last_words, nccl_report, row_lines
+from tests.kube.pods import NODE_GPUS, Tenant
+from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
+from worker_agent.kube import checks, jobs
+from worker_agent.kube.checks import Checks
+from worker_agent.kube.client import Api, access_by_kubeconfig
+from worker_agent.kube.names import CHECK_OF, NAMESPACE, NODE_SLICE, TAINT, box_label, box_of
+from worker_agent.protocol import Assignment, CheckPolicy, Desired, GpuView, NodeView, Verdict
+from worker_agent.steps import EntryStep, ExitStep
+
+GPUS = tuple(f"GPU-{n}" for n in range(NODE_GPUS))
+IMAGE = "egs.test/agent"
+STORAGE_CLASS = "egs-test"
+GONE_S = 150.0  # the collector of pods of nodes that are gone looks each 20 s, and waits 40 s
+
+
+@dataclass
+class Bench:
+    """One node with an assignment, the agent's checks, and the test as the node's kubelet."""
+
+    cluster: Cluster
+    api: Api
+    node: str
+    agent: Checks
+    name: str = field(default_factory=lambda: str(uuid4()))
+
+    def restart_agent(self) -> None:
+        self.agent = Checks(self.api, image=IMAGE)
+
+    def call(self, step: str, *, attempt: int = 1, policy: CheckPolicy | None = None, rdma: bool = False) -> StepCall:
+        gpus = tuple(GpuView(uuid=gpu, index=n, model="H100", memory_gib=80) for n, gpu in enumerate(GPUS))
+        view = NodeView(name=self.node, uid="uid", shape="H100-80GB", node_type="hgx-h100", gpus=gpus, rdma=rdma)
+        assignment = Assignment(
+            id=self.name,
+            gpr_id=self.name,
+            gpr_name="train",
+            slice="red",
+            namespaces=(),
+            node=self.node,
+            node_uid="uid",
+            gpus=GPUS,
+            epoch=1,
+            desired=Desired.PRESENT,
+            gang_count=1,
+            not_before_s=0.0,
+            enter_by_s=0.0,
+            duration_s=60.0,
+            not_after_s=None,
+            entry_steps=tuple(EntryStep),
+            exit_steps=tuple(ExitStep),
+            checks=policy or CheckPolicy(),
+        )
+        return StepCall(step=step, attempt=attempt, assignment=assignment, node=NodeState(view=view, version="1", records={}))
+
+    def poll(self, call: StepCall) -> StepResult | None:
+        """None while it runs."""
+        result = self.agent.run(call)
+        return None if result.status is StepStatus.RUNNING else result
+
+    def begun(self, call: StepCall) -> Object:
+        """Its pod, once the node runs it or has it wait."""
+        return wait_for("the pod of the check", lambda: self._polled(call, lambda: self.pod(call)), within_s=SOON_S)
+
+    def ended(self, call: StepCall, *, within_s: float = SOON_S) -> StepResult:
+        return wait_for(f"{call.step} has ended", lambda: self.poll(call), within_s=within_s)
+
+    def pod(self, call: StepCall) -> Object | None:
+        found = self.pods()
+        own = [pod for pod in found if pod["metadata"]["labels"]["egs.io/check-step"] == call.step]
+        placed = [pod for pod in own if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Running"]
+        return placed[-1] if placed else None
+
+    def pods(self) -> list[Object]:
+        found = self.cluster.kubectl("get", "pods", "--namespace", NAMESPACE, "--selector", f"{CHECK_OF}={self.name}", "--output", "json")
+        return list(json.loads(found)["items"])
+
+    def jobs(self) -> list[Object]:
+        found = self.cluster.kubectl("get", "jobs", "--namespace", NAMESPACE, "--selector", f"{CHECK_OF}={self.name}", "--output", "json")
+        return list(json.loads(found)["items"])
+
+    def end(self, pod: Object, outcome: str, words: str = "") -> None:
+        """As its kubelet: the pod ends so, and leaves these words."""
+        name = pod["metadata"]["name"]
+        self.cluster.kubectl("annotate", "pod", name, "--namespace", NAMESPACE, f"egs.test/message={words}", "egs.test/runs-for=1ms")
+        self.cluster.kubectl("label", "pod", name, "--namespace", NAMESPACE, f"egs.test/outcome={outcome}")
+
+    def passed(self, call: StepCall, words: str | None = None) -> StepResult:
+        """The whole of one attempt whose pod leaves these words."""
+        pod = self.begun(call)
+        self.end(pod, "pass", last_words(call.step, GPUS) if words is None else words)
+        return self.ended(call)
+
+    def _polled(self, call: StepCall, look: Callable[[], Object | None]) -> Object | None:
+        self.poll(call)
+        return look()
+
+
+@pytest.fixture(scope="module")
+def system(cluster: Cluster) -> Cluster:
+    cluster.make_namespace(NAMESPACE)
+    return cluster
+
+
+@pytest.fixture
+def bench(system: Cluster, tenant: Tenant) -> Iterator[Bench]:
+    """The node is fenced as a managed node is."""
+    system.kubectl("taint", "node", tenant.node_name, f"{TAINT}=free:NoSchedule")
+    api = Api(access_by_kubeconfig(system.kubeconfig))
+    made = Bench(system, api, tenant.node_name, Checks(api, image=IMAGE))
+    yield made
+    system.kubectl("delete", "jobs", "--namespace", NAMESPACE, "--selector", f"{CHECK_OF}={made.name}", "--wait=false")
+    api.close()
+
+
+@pytest.mark.parametrize("step", [EntryStep.GPU_COUNT, EntryStep.GPU_HEALTH, EntryStep.NETWORK, ExitStep.GPU_IDLE, ExitStep.EXIT_NETWORK])
+def test_a_healthy_node_passes_with_what_was_measured(step: str, bench: Bench) -> None:
+    result = bench.passed(bench.call(step))
+
+    assert (result.status, {each.verdict for each in result.results}) == (StepStatus.OK, {Verdict.PASS})
+
+
+def test_each_gpu_has_its_own_results_and_the_sick_one_fails_the_check(bench: Bench) -> None:
+    words = {"gpus": {"text": gpu_lines(GPUS, ecc_uncorrected=2)}, "rows": {"text": row_lines(GPUS)}}
+
+    result = bench.passed(bench.call(EntryStep.GPU_HEALTH), json.dumps({"commands": words, "xids": {"uptime_s": 9.0}}))
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, True)
+    assert {each.gpu for each in result.results} == set(GPUS)
+    (bad,) = [each for each in result.results if each.verdict is Verdict.FAIL]
+    assert (bad.check, bad.gpu, bad.value, bad.threshold) == ("ecc_uncorrected", GPUS[-1], 2.0, 0.0)
+    assert "ECC errors not corrected since the last reset: 2 (at most 0)" in result.log
+
+
+def test_the_policy_of_the_hub_says_what_is_good_and_which_image_runs(bench: Bench) -> None:
+    policy = CheckPolicy(limits={"gpu_temperature": 30.0}, images={"probe": "egs.test/other"})
+    call = bench.call(EntryStep.GPU_HEALTH, policy=policy)
+
+    result = bench.passed(call)
+
+    assert result.status is StepStatus.FAILED
+    assert {each.threshold for each in result.results if each.check == "gpu_temperature"} == {30.0}
+    assert {container["image"] for pod in bench.pods() for container in pod["spec"]["containers"]} == {"egs.test/other"}
+
+
+def test_a_check_has_the_gpus_of_the_box_on_its_node_and_no_rights(bench: Bench) -> None:
+    """On a node that is fenced off from everybody else."""
+    spec = bench.begun(bench.call(EntryStep.GPU_HEALTH))["spec"]
+
+    (container,) = spec["containers"]
+    assert (spec["nodeName"], spec["automountServiceAccountToken"]) == (bench.node, False)
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == str(NODE_GPUS)
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYSLOG"]}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert not any(key in spec for key in ("hostPID", "hostNetwork", "hostIPC"))
+
+
+def test_a_check_that_breaks_off_says_its_last_words(bench: Bench) -> None:
+    call = bench.call(EntryStep.GPU_COUNT)
+    bench.end(bench.begun(call), "fail", "Traceback: no module named json")
+
+    result = bench.ended(call)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, True)
+    assert "broke off with exit code 1: Traceback: no module named json" in result.log
+
+
+def test_a_check_that_is_killed_says_by_what(bench: Bench) -> None:
+    call = bench.call(EntryStep.GPU_COUNT)
+    bench.end(bench.begun(call), "crash")
+
+    assert "OOMKilled, exit code 137" in bench.ended(call).log
+
+
+def test_a_check_that_hangs_fails_at_its_deadline(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "GPU_S", 4)
+    call = bench.call(EntryStep.GPU_COUNT)
+    bench.begun(call)
+
+    result = bench.ended(call)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, True)
+    assert "did not end within 4 s" in result.log
+
+
+def test_a_check_whose_job_is_deleted_by_hand_fails_and_blames_no_node(bench: Bench) -> None:
+    call = bench.call(EntryStep.GPU_COUNT)
+    bench.begun(call)
+    bench.cluster.kubectl("delete", "jobs", "--namespace", NAMESPACE, "--selector", f"{CHECK_OF}={bench.name}", "--wait=false")
+
+    result = bench.ended(call)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert "deleted by somebody" in result.log
+
+
+def test_an_image_that_cannot_be_pulled_fails_the_check_and_blames_no_node(bench: Bench) -> None:
+    call = bench.call(EntryStep.GPU_COUNT, policy=CheckPolicy(images={"probe": "egs.test/none"}))
+
+    result = bench.ended(call)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert 'the image egs.test/none: ImagePullBackOff: Back-off pulling image "egs.test/none"' in result.log
+    wait_for("its pod is gone", lambda: not bench.pods(), within_s=SOON_S)
+
+
+def test_a_check_on_a_node_that_vanishes_fails(bench: Bench) -> None:
+    call = bench.call(EntryStep.GPU_COUNT)
+    bench.begun(call)
+    bench.cluster.kubectl("delete", "node", bench.node, "--wait=false")
+
+    result = bench.ended(call, within_s=GONE_S)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, True)
+    assert "taken away" in result.log or "ended" in result.log
+
+
+def test_an_agent_that_is_restarted_goes_on_with_the_same_check(bench: Bench) -> None:
+    call = bench.call(EntryStep.GPU_COUNT)
+    pod = bench.begun(call)
+    bench.restart_agent()
+    assert bench.poll(call) is None
+    bench.end(pod, "pass", last_words(call.step, GPUS))
+    assert bench.ended(call).status is StepStatus.OK
+
+    bench.restart_agent()
+    again = bench.ended(call)
+
+    assert again.status is StepStatus.OK
+    assert len(bench.jobs()) == len(bench.pods()) == 1
+
+
+def test_another_attempt_waits_until_the_pod_of_the_last_one_is_gone(bench: Bench) -> None:
+    """A restart in between, as when the first was given up for lost."""
+    first, second = bench.call(EntryStep.GPU_COUNT), bench.call(EntryStep.GPU_COUNT, attempt=2)
+    pod = bench.begun(first)["metadata"]["name"]
+    bench.cluster.kubectl("annotate", "pod", pod, "--namespace", NAMESPACE, "egs.test/stops-for=2s")
+    bench.restart_agent()
+    at_work: list[int] = []
+
+    def look() -> Object | None:
+        bench.poll(second)
+        running = [each for each in bench.pods() if each["status"]["phase"] == "Running"]
+        at_work.append(len(running))
+        return next((each for each in running if each["metadata"]["name"] != pod), None)
+
+    wait_for("the second attempt runs", look, within_s=SOON_S)
+
+    assert max(at_work) == 1
+    assert len(bench.jobs()) == 1
+
+
+def test_a_pod_that_never_ends_fails_the_attempts_behind_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "STUCK_S", 2.0)
+    pod = bench.begun(bench.call(EntryStep.GPU_COUNT))["metadata"]["name"]
+    bench.cluster.kubectl("label", "pod", pod, "--namespace", NAMESPACE, "egs.test/stops=never")
+
+    result = bench.ended(bench.call(EntryStep.GPU_COUNT, attempt=2))
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, True)
+    assert "does not end" in result.log
+    bench.cluster.kubectl("delete", "pod", pod, "--namespace", NAMESPACE, "--force", "--grace-period=0")
+
+
+@pytest.mark.parametrize("words", ["", "no document", '{"commands": {"gpus": {"error": "nvidia-smi: exit code 9: no driver"}}}', "[1]"])
+def test_words_that_tell_no_result_fail_the_check(words: str, bench: Bench) -> None:
+    """Never a pass by mistake."""
+    result = bench.passed(bench.call(EntryStep.GPU_COUNT), words)
+
+    assert result.status is StepStatus.FAILED
+    assert "could not be measured" in result.log
+
+
+@pytest.fixture
+def volume(system: Cluster, bench: Bench) -> Iterator[None]:
+    """A class of volumes that waits for its first consumer, with one volume."""
+    name = f"egs-test-{bench.name[:8]}"
+    system.apply(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": STORAGE_CLASS},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": STORAGE_CLASS,
+                "hostPath": {"path": "/none"},
+                "persistentVolumeReclaimPolicy": "Retain",
+            },
+        },
+    )
+    yield
+    system.kubectl("delete", "persistentvolume", name, "--wait=false")
+
+
+@pytest.mark.usefixtures("volume")
+def test_storage_is_a_volume_of_the_policy_s_class_that_is_gone_with_the_check(bench: Bench) -> None:
+    call = bench.call(EntryStep.STORAGE, policy=CheckPolicy(storage_class=STORAGE_CLASS))
+    pod = bench.begun(call)
+    claims = bench.cluster.list("persistentvolumeclaims", namespace=NAMESPACE)
+    assert [claim["status"]["phase"] for claim in claims if claim["metadata"]["name"].startswith(pod["metadata"]["name"])] == ["Bound"]
+    bench.end(pod, "pass", last_words(call.step, GPUS))
+
+    result = bench.ended(call)
+
+    measured = {each.check: each.value for each in result.results}
+    assert (result.status, measured["volume_write"], measured["volume_content"]) == (StepStatus.OK, 800.0, 1.0)
+    assert measured["volume_wait"] is not None
+    bench.passed(bench.call(EntryStep.NETWORK))
+    wait_for("the claim is gone", lambda: not _claims_of(bench, pod), within_s=SOON_S)
+
+
+def _claims_of(bench: Bench, pod: Object) -> list[Object]:
+    claims = bench.cluster.list("persistentvolumeclaims", namespace=NAMESPACE)
+    return [claim for claim in claims if claim["metadata"]["name"].startswith(pod["metadata"]["name"])]
+
+
+def test_a_cluster_that_makes_no_volumes_is_told_so_and_no_node_is_blamed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "VOLUME_S", 5)
+
+    result = bench.ended(bench.call(EntryStep.STORAGE, policy=CheckPolicy(storage_class="egs-test-missing")))
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert "unbound immediate PersistentVolumeClaims" in result.log
+
+
+def test_rdma_links_are_judged_by_rate_and_subnet(bench: Bench) -> None:
+    policy = CheckPolicy(rdma_subnet="fe80:0000:0000:0000")
+    assert bench.passed(bench.call(EntryStep.RDMA, rdma=True, policy=policy)).status is StepStatus.OK
+
+    foreign = bench.passed(bench.call(EntryStep.RDMA, rdma=True, attempt=2, policy=CheckPolicy(rdma_subnet="fe80:0000:0000:0001")))
+
+    assert [each.check for each in foreign.results if each.verdict is Verdict.FAIL] == ["rdma_subnet"]
+
+
+def test_nccl_runs_in_the_image_of_the_policy_and_is_judged_by_the_model_of_the_gpus(bench: Bench) -> None:
+    policy = CheckPolicy(images={"nccl": "egs.test/nccl"})
+    assert bench.passed(bench.call(EntryStep.NCCL, policy=policy)).status is StepStatus.OK
+
+    slow = bench.passed(bench.call(EntryStep.NCCL, attempt=2, policy=policy), json.dumps(nccl_report(300.0)))
+
+    assert [(each.check, each.value, each.threshold) for each in slow.results if each.verdict is Verdict.FAIL] == [
+        ("nccl_bandwidth", 300.0, 460.0)
+    ]
+
+
+@pytest.mark.parametrize("step", [EntryStep.RDMA, EntryStep.NCCL])
+def test_what_cannot_be_measured_there_is_skipped_in_so_many_words(step: str, bench: Bench) -> None:
+    result = bench.ended(bench.call(step))
+
+    assert (result.status, [each.verdict for each in result.results]) == (StepStatus.OK, [Verdict.SKIP])
+    assert not bench.jobs()
+
+
+def test_a_node_that_is_not_ready_fails_at_once(bench: Bench) -> None:
+    call = bench.call(EntryStep.NODE_READY)
+    assert bench.agent.run(call).status is StepStatus.OK
+
+    down = msgspec.structs.replace(call.node, view=msgspec.structs.replace(call.node.view, ready=False))
+
+    assert bench.agent.run(msgspec.structs.replace(call, node=down)).status is StepStatus.FAILED
+
+
+def test_a_node_is_clean_when_no_mark_and_no_pod_of_the_box_is_left(bench: Bench, tenant: Tenant) -> None:
+    call = bench.call(ExitStep.NODE_CLEAN)
+    bench.cluster.kubectl("label", "node", bench.node, f"{box_label(bench.name)}=1", f"{NODE_SLICE}=red")
+    bench.cluster.kubectl("taint", "node", bench.node, "--overwrite", f"{TAINT}={box_of(bench.name, 1)}:NoSchedule")
+    tenant.run("left", labels={"egs.io/gpr": bench.name}, tolerations=[{"operator": "Exists"}])
+    tenant.pod_in("left", "Running")
+
+    dirty = bench.agent.run(call)
+
+    assert dirty.status is StepStatus.FAILED
+    assert [each.value for each in dirty.results] == [1.0, 2.0]
+    assert f"{tenant.name}/left" in dirty.log
+
+    tenant.end("left")
+    bench.cluster.kubectl("label", "node", bench.node, f"{box_label(bench.name)}-", f"{NODE_SLICE}-")
+    bench.cluster.kubectl("taint", "node", bench.node, "--overwrite", f"{TAINT}=free:NoSchedule")
+    wait_for("the pod is gone", lambda: tenant.pod("left") is None, within_s=SOON_S)
+    assert bench.agent.run(call).status is StepStatus.OK
+
+
+def test_a_volume_of_the_workspace_that_is_still_on_the_node_holds_it(bench: Bench, tenant: Tenant) -> None:
+    call = bench.call(ExitStep.VOLUMES)
+    call = msgspec.structs.replace(call, assignment=msgspec.structs.replace(call.assignment, namespaces=(tenant.name,)))
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"vol-{tenant.name}"}
+    claim["storageClassName"] = ""
+    attachment = {"attacher": "egs.test", "nodeName": bench.node, "source": {"persistentVolumeName": f"vol-{tenant.name}"}}
+    about = {"name": f"att-{tenant.name}"}
+    bench.cluster.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": tenant.name}, "spec": claim},
+        {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": about, "spec": attachment},
+    )
+
+    held = bench.agent.run(call)
+
+    assert (held.status, held.results[0].value, held.results[0].text) == (StepStatus.FAILED, 1.0, f"vol-{tenant.name}")
+    bench.cluster.kubectl("delete", "volumeattachment", about["name"])
+    assert bench.agent.run(call).status is StepStatus.OK
+
+
+def test_many_checks_at_once_are_read_in_few_calls(bench: Bench) -> None:
+    """One view of all Jobs serves all polls of half a second."""
+    calls: list[str] = []
+    real = bench.api.get
+
+    def counted(path: str, type_: type[object], **params: str | int | bool) -> object:
+        calls.append(path)
+        return real(path, type_, **params)
+
+    bench.api.get = counted  # type: ignore[method-assign, assignment]
+    call = bench.call(EntryStep.GPU_COUNT)
+    began = time.monotonic()
+    for _ in range(20):
+        bench.poll(call)
+
+    assert len(calls) <= 2 * (1 + (time.monotonic() - began) // jobs.VIEW_S)

@@ -1,0 +1,136 @@
+"""deploy/agent/install: nothing is open while it runs, what is there stays, and a cluster without mutating policies is held apart, too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+
+from tests.e2e.processes import ROOT, wait_for
+from tests.kube.callers import DONE, MERGE
+from tests.kube.cluster import SOON_S
+from tests.kube.policies import MUTATING, VALIDATING, tried_again_and_again, without
+from tests.kube.world import NODE_RED, World, install, is_gated, pod, pods_path
+from worker_agent.kube import names
+
+STATE = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/deployments/egs-agent"
+
+
+def other_kubectl(folder: Path, world: World, cases: str) -> Path:
+    """A folder with a kubectl that does something else in some cases, of a shell's `case "$*"`; `kubectl` is the real one."""
+    script = folder / "kubectl"
+    script.write_text(
+        f"""#!/bin/sh
+kubectl() {{ {world.cluster.programs / "kubectl"} "$@"; }}
+case "$*" in
+{cases}
+*) kubectl "$@" ;;
+esac
+"""
+    )
+    script.chmod(0o755)
+    return folder
+
+
+# What discovery says of the group of admission policies where v1 has no mutating ones; of v1beta1 in the first as of v1.
+BETA = """
+*admissionregistration.k8s.io/v1) kubectl "$@" | sed s/mutating/no/g ;;
+*admissionregistration.k8s.io/v1beta1) kubectl get --raw /apis/admissionregistration.k8s.io/v1 ;;"""
+OLD = """
+*admissionregistration.k8s.io/v1) kubectl "$@" | sed s/mutating/no/g ;;
+*admissionregistration.k8s.io/v1beta1) exit 1 ;;"""
+
+
+def test_an_upgrade_opens_nothing_and_keeps_what_the_agent_wrote(world: World) -> None:
+    world.admin.patch(STATE, [{"op": "add", "path": "/data", "value": {"state": "a2VwdA=="}}])
+    guard = world.admin.get(names.GUARD_PATH)["spec"]
+
+    with tried_again_and_again(world) as (plain, forbidden):
+        install(world.cluster, "--no-agent")
+
+    assert plain
+    assert all(answer.outcome == DONE and is_gated(answer.body) for answer in plain)
+    assert {answer.outcome for answer in forbidden} == {"egs-pod"}
+    assert world.admin.get(STATE)["data"] == {"state": "a2VwdA=="}
+    assert world.admin.get(names.GUARD_PATH)["spec"] == guard
+    assert NODE_RED in guard["nodes"]
+
+
+def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: Path) -> None:
+    """Here after two of them were taken off. The guard is what the agent waits for before it takes nodes in."""
+    for path in (f"{VALIDATING}/egs-status", f"{VALIDATING}/egs-pod", names.GUARD_PATH):
+        guard = world.admin.get(path)
+        world.admin.call("DELETE", path, is_dry=False)
+    attack, told = tmp_path / "attack.json", tmp_path / "told"
+    attack.write_text(json.dumps(pod(nodeName=NODE_RED, metadata={"namespace": "red"})))
+    late = other_kubectl(
+        tmp_path, world, f"""'create -f guard.yaml') kubectl create --dry-run=server -f {attack} 2>{told}; kubectl "$@" ;;"""
+    )
+
+    try:
+        install(world.cluster, "--no-agent", programs=late)
+    finally:
+        world.admin.patch(names.GUARD_PATH, {"spec": guard["spec"]}, kind=MERGE)
+
+    running = world.admin.get(pods_path("red", "mine"))
+    assert "'egs-pod'" in told.read_text()
+    assert world.people["o"].call("PUT", pods_path("red", "mine", "status"), running).outcome == "egs-status"
+
+
+def test_the_policies_that_spare_people_work_are_applied_as_beta_where_only_that_is_served(world: World, tmp_path: Path) -> None:
+    """As Kubernetes 1.34 and 1.35 may; the real API server gets them as it knows them."""
+    said = tmp_path / "said"
+    beta = other_kubectl(tmp_path, world, BETA + f"""\n*"-f -"*) tee -a {said} | sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;""")
+
+    install(world.cluster, "--no-agent", programs=beta)
+
+    applied = [each for text in said.read_text().split("apiVersion: v1\nkind: List")[1:] for each in text.split("- apiVersion: ")[1:]]
+    assert [each.split("\n")[0] for each in applied if "MutatingAdmission" in each] == ["admissionregistration.k8s.io/v1beta1"] * 4
+
+
+def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: World, tmp_path: Path) -> None:
+    older = other_kubectl(tmp_path, world, OLD)
+
+    assert "people write the gate egs.io/gpr" in install(world.cluster, "--no-agent", programs=older)
+
+    with without(world, f"{MUTATING}/egs-gate", f"{MUTATING}/egs-new-node"):
+        refused = world.people["u"].call("POST", pods_path("red"), pod(gpus=1))
+        accepted = world.people["u"].call("POST", pods_path("red"), pod(gpus=1, schedulingGates=[{"name": names.GATE}]))
+        node = {"metadata": {"name": "joins", "labels": {names.MANAGED: "true"}}}
+        bare = world.admin.call("POST", "/api/v1/nodes", node)
+        taints = [{"key": names.TAINT, "value": names.FREE, "effect": names.TAINT_EFFECT}]
+        tainted = world.admin.call("POST", "/api/v1/nodes", {**node, "spec": {"taints": taints}})
+
+    assert refused.message.endswith("a pod that asks for GPUs must carry the scheduling gate egs.io/gpr")
+    assert accepted.outcome == tainted.outcome == DONE
+    assert bare.outcome == "egs-node"
+    assert "--register-with-taints" in bare.message
+
+
+def test_the_agent_starts_as_two_restricted_pods_with_the_image_and_the_hub_that_were_given(world: World) -> None:
+    path = f"/api/v1/namespaces/{names.NAMESPACE}/pods"
+    install(world.cluster, "--hub", "https://egs.example.org", "--image", "registry.example.org/egs-agent:1")
+    try:
+        pods = wait_for("two pods", lambda: len(found := world.admin.get(path)["items"]) == 2 and found, within_s=SOON_S)
+        hub = world.admin.get(f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent")["data"]["hub"]
+    finally:
+        world.admin.call("DELETE", DEPLOYMENT, is_dry=False, propagationPolicy="Background")
+
+    assert {each["spec"]["containers"][0]["image"] for each in pods} == {"registry.example.org/egs-agent:1"}
+    assert hub == "https://egs.example.org"
+
+
+def test_gate_and_policy_ask_for_the_same_gpus_as_the_agent() -> None:
+    """The prefixes stand in two manifests and in the agent's code."""
+    gate, pod_policy = (
+        next(each for each in yaml.safe_load((ROOT / "deploy/agent" / file).read_text())["items"] if each["metadata"]["name"] == name)
+        for file, name in (("mutating.yaml", "egs-gate"), ("policies.yaml", "egs-pod"))
+    )
+    asked = [each["expression"] for each in gate["spec"]["matchConditions"]]
+    refused = [each["expression"] for each in pod_policy["spec"]["variables"] if each["name"] == "gpu"]
+
+    assert asked == refused
+    assert asked[0].count(str(list(names.GPU_PREFIXES))) == 2
+    assert gate["spec"]["matchConstraints"]["namespaceSelector"] == pod_policy["spec"]["matchConstraints"]["namespaceSelector"]

@@ -1,0 +1,227 @@
+"""No workspace gets on to another's nodes, holds it up or harms its pods, whatever rights its people have in their own namespace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.processes import wait_for
+from tests.kube.attacks import ATTACKS
+from tests.kube.attacks.attack import Attack, Attacker
+from tests.kube.attacks.entering import HOST
+from tests.kube.callers import DONE, JSON_PATCH, MERGE
+from tests.kube.cluster import SOON_S, Object
+from tests.kube.world import BLUE_GPR, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
+from worker_agent.kube import names
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.tries)
+def test_nobody_gets_through_who_tries(attack: Attack, world: World) -> None:
+    expected = attack.expected
+
+    found = {who: attack.outcome(Attacker(world.people[who], NAMESPACES[who])) for who in expected}
+
+    assert {who: found[who] for who in expected if found[who] not in expected[who]} == {}, expected
+
+
+# --- what others make pods of
+
+
+SELECTOR = {"matchLabels": {"app": "try"}}
+
+
+def workload(kind: str, *, metadata: Object | None = None, **spec: Any) -> tuple[str, Object]:
+    """The path for its kind, and a workload that makes such pods."""
+    group, more = KINDS[kind]
+    template = {"metadata": {"labels": {"app": "try"}, **(metadata or {})}, "spec": {"containers": [container(1)], **spec}}
+    path = f"/api{'s' if group != 'v1' else ''}/{group}/namespaces/red/{kind.lower()}s"
+    return path, {"apiVersion": group, "kind": kind, "metadata": {"name": f"try-{kind.lower()}"}, "spec": {"template": template, **more}}
+
+
+KINDS: dict[str, tuple[str, Object]] = {
+    "Deployment": ("apps/v1", {"selector": SELECTOR}),
+    "ReplicaSet": ("apps/v1", {"selector": SELECTOR}),
+    "StatefulSet": ("apps/v1", {"selector": SELECTOR, "serviceName": "try"}),
+    "DaemonSet": ("apps/v1", {"selector": SELECTOR}),
+    "Job": ("batch/v1", {}),
+    "ReplicationController": ("v1", {"selector": SELECTOR["matchLabels"]}),
+}
+TOLERANT, POSING = "that tolerate everything", "that pass for the victim's"
+TEMPLATES: dict[str, Object] = {
+    TOLERANT: {"tolerations": [{"operator": "Exists"}]},
+    POSING: {
+        "metadata": {"labels": {"app": "try", names.POD_GPR: BLUE_GPR}},
+        "nodeSelector": {names.box_label(BLUE_GPR): "1"},
+    },
+}
+
+
+# The controller of DaemonSets makes no pods for a node of which it sees that they may not go there.
+@pytest.mark.parametrize(("kind", "template"), [*((kind, TOLERANT) for kind in KINDS), ("Deployment", POSING)])
+def test_a_workload_makes_no_pods(kind: str, template: str, world: World) -> None:
+    """It is accepted; its owner reads in its events why it has no pods."""
+    restart: Object = {"restartPolicy": "Never"} if kind == "Job" else {}
+    path, body = workload(kind, **TEMPLATES[template], **restart)
+    made = world.people["u"].make(path, body)
+
+    def refusal() -> str:
+        found = world.admin.get("/api/v1/namespaces/red/events", fieldSelector="reason=FailedCreate")["items"]
+        of_it = [each["message"] for each in found if each["involvedObject"]["name"].startswith(f"try-{kind.lower()}")]
+        return next((message for message in of_it if "egs-pod" in message), "")
+
+    try:
+        assert "by EGS alone" in wait_for(f"the refusal of {kind}", refusal, within_s=SOON_S)
+        assert world.admin.get(pods_path("red"), labelSelector="app=try")["items"] == []
+    finally:
+        world.admin.call("DELETE", f"{path}/{made['metadata']['name']}", is_dry=False, propagationPolicy="Background")
+        world.admin.call("DELETE", "/api/v1/namespaces/red/events", is_dry=False)
+
+
+# --- what is accepted, and placed nowhere
+
+
+def test_gpus_that_nobody_has_heard_of_get_nobody_on_to_a_node(world: World) -> None:
+    """A prefix that is missing in the policies is no hole: such pods have no gate, and no toleration either."""
+    made = world.people["u"].make(pods_path("red"), pod("odd", containers=[container(1, resource="acme.com/gpu")]))
+
+    assert not is_gated(made)
+    assert_has_no_node(world, "red", "odd")
+
+
+def test_the_systems_own_priority_pushes_nobody_off_a_node(world: World) -> None:
+    world.people["s"].make(pods_path("loose"), pod("urgent", priorityClassName="system-node-critical"))
+
+    assert_has_no_node(world, "loose", "urgent")
+
+
+def test_a_pod_does_not_run_as_another_member(world: World) -> None:
+    world.admin.call("POST", "/api/v1/namespaces/red/serviceaccounts", {"metadata": {"name": "egs-bob"}}, is_dry=False)
+
+    assert world.people["u"].call("POST", pods_path("red"), pod("as-bob", serviceAccountName="egs-bob")).outcome == "egs-workspace"
+
+
+def test_the_host_is_out_of_reach_from_a_namespace_without_pod_security(world: World) -> None:
+    world.people["s"].make(pods_path("loose"), pod("host", **HOST))
+
+    assert_has_no_node(world, "loose", "host")
+
+
+def test_affinity_to_the_victims_node_places_nothing_there_once_it_is_lifted(world: World) -> None:
+    node = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [NODE_BLUE]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [node]}}}
+    world.people["u"].make(pods_path("red"), pod("drawn", 1, affinity=affinity))
+    world.lift("red", "drawn", gpr=RED_GPR)
+
+    assert_has_no_node(world, "red", "drawn")
+
+
+def assert_has_no_node(world: World, namespace: str, name: str) -> None:
+    try:
+        assert "nodeName" not in world.refused_by_scheduler(namespace, name)["spec"]
+        assert world.running("blue", "victim")["spec"]["nodeName"] == NODE_BLUE
+    finally:
+        world.admin.call("DELETE", pods_path(namespace, name), is_dry=False)
+
+
+# --- lifts, and pods that change under them
+
+
+def test_a_pod_made_anew_with_more_gpus_is_not_lifted_in_place_of_the_one_that_was_read(world: World) -> None:
+    path = pods_path("red", "swapped")
+    lifting = world.lifting(world.people["u"].make(pods_path("red"), pod("swapped", 1)), gpr=RED_GPR)
+    world.admin.call("DELETE", path, is_dry=False, gracePeriodSeconds="0")
+    world.people["u"].make(pods_path("red"), pod("swapped", 8))
+
+    assert world.agent.call("PATCH", path, lifting, kind=JSON_PATCH).outcome == "422"
+
+    world.admin.call("DELETE", path, is_dry=False)
+
+
+def test_gpus_that_a_namespace_gives_by_default_are_seen(world: World) -> None:
+    """A LimitRange adds them after the pod was written."""
+    limits = {"type": "Container", "default": {names.GPU: "1"}}
+    path = "/api/v1/namespaces/loose/limitranges"
+    world.people["s"].make(path, {"metadata": {"name": "gpus"}, "spec": {"limits": [limits]}})
+    try:
+        wait_for("the default", lambda: is_gated(world.people["s"].call("POST", pods_path("loose"), pod()).body), within_s=SOON_S)
+    finally:
+        world.admin.call("DELETE", f"{path}/gpus", is_dry=False)
+
+
+def test_pods_of_an_exempt_namespace_are_left_alone(world: World) -> None:
+    """GPU operators reach every node with their DaemonSets. Only an administrator exempts."""
+    space = {"metadata": {"name": "operators", "labels": {names.EXEMPT: "true"}}}
+    world.admin.make("/api/v1/namespaces", space)
+    wait_for("its account", lambda: world.cluster.get("serviceaccount", "default", namespace="operators"), within_s=SOON_S)
+
+    made = world.admin.make(pods_path("operators"), pod("plugin", 1, tolerations=[{"key": names.TAINT, "operator": "Exists"}]))
+
+    assert not is_gated(made)
+    assert world.running("operators", "plugin")
+
+
+def test_a_job_with_a_deadline_may_fail_before_it_ever_ran(world: World) -> None:
+    """The deadline runs while the pods wait at the gate: owners are told so in the manual."""
+    path, job = workload("Job", restartPolicy="Never")
+    job["spec"]["activeDeadlineSeconds"] = 1
+    world.people["u"].make(path, job)
+
+    def failure() -> str:
+        conditions = world.admin.get(f"{path}/try-job")["status"].get("conditions", [])
+        return next((str(each["reason"]) for each in conditions if each["type"] == "Failed"), "")
+
+    assert wait_for("its failure", failure, within_s=SOON_S) == "DeadlineExceeded"
+    world.admin.call("DELETE", f"{path}/try-job", is_dry=False, propagationPolicy="Background")
+
+
+# --- administrators
+
+
+@pytest.mark.parametrize(
+    "taints", [[], [{"key": "other.io/key", "effect": "NoExecute"}]], ids=["without taints", "with a taint of its own"]
+)
+def test_a_node_that_joins_as_managed_is_tainted_at_once(taints: list[Object], world: World) -> None:
+    """So nothing gets on to it before the agent has seen it."""
+    free = {"key": names.TAINT, "value": names.FREE, "effect": names.TAINT_EFFECT}
+    joins = {"metadata": {"name": "joins", "labels": {names.MANAGED: "true"}}, "spec": {"taints": taints}}
+
+    made = world.admin.call("POST", "/api/v1/nodes", joins).body
+
+    assert [taint for taint in made["spec"]["taints"] if not taint["key"].startswith("node.kubernetes.io/")] == [*taints, free]
+
+
+def test_a_node_that_nobody_manages_is_not_tainted(world: World) -> None:
+    made = world.admin.call("POST", "/api/v1/nodes", {"metadata": {"name": "joins"}}).body
+
+    assert names.TAINT not in [taint["key"] for taint in made["spec"].get("taints", [])]
+
+
+def test_administrators_exempt_namespaces_and_delete_by_force(world: World) -> None:
+    """By their rights, not by a name or a group: they may write the guard. `root` has the ClusterRole cluster-admin, no more."""
+    exempt = {"metadata": {"name": "spared", "labels": {names.EXEMPT: "true"}}}
+    forced = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "dryRun": ["All"]}
+
+    assert world.root.call("POST", "/api/v1/namespaces", exempt).outcome == DONE
+    assert world.root.call("DELETE", pods_path("red", "mine"), forced).outcome == DONE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"taints": []}},
+        {"metadata": {"labels": {names.NODE_SLICE: RED}}},
+        {"metadata": {"labels": {names.box_label(BLUE_GPR): None}}},
+        {"metadata": {"annotations": {names.RECORDS: "{}"}}},
+    ],
+    ids=["the taint off", "another workspace", "the box off", "other records"],
+)
+def test_administrators_too_leave_what_is_ours_on_a_node_alone(change: Object, world: World) -> None:
+    """A slip of theirs would open a node. They take the policy off first where they have to."""
+    assert world.admin.call("PATCH", f"/api/v1/nodes/{NODE_BLUE}", change, kind=MERGE).outcome == "egs-node"
+
+
+def test_administrators_cordon_and_label_nodes_as_ever(world: World) -> None:
+    change = {"metadata": {"labels": {"team": "red"}}, "spec": {"unschedulable": True}}
+
+    assert world.admin.call("PATCH", f"/api/v1/nodes/{NODE_BLUE}", change, kind=MERGE).outcome == DONE

@@ -1,0 +1,130 @@
+"""Gate, taint, box and guard: with any one of them gone the other three still keep red off blue's node. Nor does a restart open a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.e2e.processes import wait_for
+from tests.kube import outage
+from tests.kube.attacks.attack import binding
+from tests.kube.callers import DONE
+from tests.kube.cluster import SOON_S
+from tests.kube.policies import MUTATING, VALIDATING, tried_again_and_again, without
+from tests.kube.world import BLUE_GPR, NODE_BLUE, RED_GPR, World, is_gated, pod, pods_path, scheduling_reason
+from worker_agent.kube import names
+
+ON_BLUE = {"kubernetes.io/hostname": NODE_BLUE}
+NODE_PATH = f"/api/v1/nodes/{NODE_BLUE}"
+
+
+@pytest.fixture
+def made(world: World) -> Iterator[Callable[..., str]]:
+    """Makes a pod of red that wants blue's node. Its path; it goes at the end."""
+    paths: list[str] = []
+
+    def make(gpus: int | None, *, is_lifted: bool = False) -> str:
+        name = f"lock-{len(paths)}"
+        paths.append(pods_path("red", name))
+        world.people["u"].make(pods_path("red"), pod(name, gpus, nodeSelector=ON_BLUE))
+        if is_lifted:
+            world.lift("red", name, gpr=RED_GPR)
+        return name
+
+    yield make
+    for path in paths:
+        world.admin.call("DELETE", path, is_dry=False, gracePeriodSeconds="0")
+
+
+def bound_by_scheduler(world: World, name: str) -> str:
+    """What a scheduler with an old view of blue's node comes to."""
+    return world.scheduler.call("POST", pods_path("red", name, "binding"), binding(name)).outcome
+
+
+def test_without_the_gate_and_its_policy_the_taint_keeps_pods_off_and_the_guard_a_stale_scheduler(
+    world: World, made: Callable[..., str]
+) -> None:
+    with without(world, f"{MUTATING}/egs-gate", f"{VALIDATING}/egs-pod"):
+        name = made(1)
+        assert not is_gated(world.refused_by_scheduler("red", name))
+        assert bound_by_scheduler(world, name) == "egs-bind"
+        assert world.people["o"].call("POST", pods_path("red", name, "binding"), binding(name)).outcome in {"egs-bind", "egs-binder"}
+
+
+def test_without_the_taint_gate_and_box_keep_gpu_pods_off_and_the_guard_all_others(world: World, made: Callable[..., str]) -> None:
+    seen = world.admin.get(NODE_PATH)
+    index = [taint["key"] for taint in seen["spec"]["taints"]].index(names.TAINT)
+    world.agent.patch(NODE_PATH, [{"op": "remove", "path": f"/spec/taints/{index}"}])
+    try:
+        waiting, lifted, cpu = made(1), made(1, is_lifted=True), made(None)
+
+        # The scheduler tries, and is refused.
+        world.pod_once("red", cpu, "is not bound", lambda found: scheduling_reason(found) == "SchedulerError")
+        assert not world.node_of("red", cpu)
+        assert not world.refused_by_scheduler("red", lifted)["spec"].get("nodeName")
+        assert scheduling_reason(world.admin.get(pods_path("red", waiting))) == "SchedulingGated"
+        assert bound_by_scheduler(world, lifted) == "egs-bind"
+    finally:
+        taint = {"key": names.TAINT, "value": names.box_of(BLUE_GPR, 1), "effect": names.TAINT_EFFECT}
+        world.agent.patch(NODE_PATH, {"spec": {"taints": [taint]}}, kind="application/merge-patch+json")
+
+
+def test_without_the_box_on_the_node_the_taint_keeps_lifted_pods_off_and_the_guard_a_stale_scheduler(
+    world: World, made: Callable[..., str]
+) -> None:
+    """The victim's node bears the attacker's box, too: the selector of a lifted pod keeps it off no longer."""
+    box = names.pointer("metadata", "labels", names.box_label(RED_GPR))
+    world.agent.patch(NODE_PATH, [{"op": "add", "path": box, "value": "1"}])
+    try:
+        lifted = made(1, is_lifted=True)
+
+        world.refused_by_scheduler("red", lifted)
+        assert bound_by_scheduler(world, lifted) == "egs-bind"
+    finally:
+        world.agent.patch(NODE_PATH, [{"op": "remove", "path": box}])
+
+
+def test_without_the_guard_box_and_taint_keep_lifted_pods_off_and_only_a_stale_scheduler_gets_through(
+    world: World, made: Callable[..., str]
+) -> None:
+    lifted = made(1, is_lifted=True)
+    with without(world, f"{VALIDATING}/egs-bind"):
+        world.refused_by_scheduler("red", lifted)
+        assert world.people["o"].call("POST", pods_path("red", lifted, "binding"), binding(lifted)).outcome == "egs-binder"
+        # Which is what the guard is for.
+        assert bound_by_scheduler(world, lifted) == DONE
+    assert bound_by_scheduler(world, lifted) == "egs-bind"
+
+
+def test_a_node_that_is_taken_from_a_workspace_is_closed_to_it_at_once(world: World, made: Callable[..., str]) -> None:
+    lifted = made(1, is_lifted=True)
+    blue = world.admin.get(names.GUARD_PATH)["spec"]["nodes"][NODE_BLUE]
+    try:
+        outcomes = []
+        for value in ("@7", "", f"@8,{names.SHARED}", blue):
+            world.guard(NODE_BLUE, value)
+            wait_for("the guard", lambda: bound_by_scheduler(world, lifted) == "egs-bind", within_s=SOON_S)
+            outcomes.append(bound_by_scheduler(world, lifted))
+        assert outcomes == ["egs-bind"] * 4
+    finally:
+        world.guard(NODE_BLUE, blue)
+
+
+# --- while the API server restarts
+
+
+def test_nothing_gets_through_while_the_api_server_is_killed_and_starts(world: World) -> None:
+    with tried_again_and_again(world) as (plain, forbidden):
+        with outage.without(world.cluster, "kube-apiserver"):
+            pass
+        before = len(plain), len(forbidden)
+
+        def is_as_before() -> bool:
+            refused = sum(answer.outcome == "egs-pod" for answer in forbidden[before[1] :])
+            return refused > 20 and any(answer.outcome == DONE for answer in plain[before[0] :])
+
+        wait_for("answers as before", is_as_before, within_s=SOON_S)
+
+    assert all(is_gated(answer.body) for answer in plain if answer.outcome == DONE)
+    assert DONE not in {answer.outcome for answer in forbidden}

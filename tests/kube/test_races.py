@@ -1,0 +1,125 @@
+"""At no version of the cluster's history is a pod of one slice on a node that is another's: whatever refills, ends, sleeps or dies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kube.cluster import Cluster
+from tests.kube.recorder import Replay, recording
+from tests.kube.site import Site, ended
+from worker_agent.cluster.base import Conflict, GpuPhase
+from worker_agent.fences import new_records
+from worker_agent.kube.client import Api
+from worker_agent.kube.driver import KubernetesCluster
+from worker_agent.kube.guard import slices_in
+from worker_agent.protocol import Assignment, Drain, Phase
+
+TURNS = 6
+
+
+@pytest.fixture
+def site(managed: Cluster) -> Iterator[Site]:
+    made = Site(managed, nodes=2)
+    made.start()
+    made.move_in()
+    yield made
+    made.stop()
+    made.move_out()
+
+
+def refilling(site: Site) -> tuple[str, str]:
+    """Two slices whose pods come back at once, more than fit."""
+    slices = site.make_slice("red"), site.make_slice("blue")
+    for slice_ in slices:
+        site.deploy(slice_, replicas=18, gpus=1)
+        site.until("pods wait", lambda slice_=slice_: len(site.gated(slice_)) >= 18)
+    return slices
+
+
+def turn(site: Site, slice_: str, rng: random.Random, *, dies: bool) -> None:
+    """One box on both nodes from claim to release; it is ended in the middle of lifting. `dies`: the agent, twice."""
+    box = site.box(slice_, nodes=(0, 1), drain=Drain(grace_s=2.0, force_after_s=4.0))
+    site.tell(*box)
+    wanted = rng.randrange(17)
+    site.until("pods in", lambda: len(site.lifted(slice_)) >= wanted)
+    if dies:
+        site.stop()
+        site.start()
+        site.tell(*box)
+    site.tell(*ended(*box))
+    if dies:
+        site.pass_()
+        site.stop()
+        site.start()
+    site.until("released", lambda: site.is_in(Phase.RELEASED, *box))
+
+
+@pytest.mark.parametrize("trouble", ["", "the agent dies", "calls fail"])
+def test_two_slices_that_refill_at_once_never_meet_on_a_node(site: Site, tmp_path: Path, trouble: str) -> None:
+    rng = random.Random(5)
+    slices = refilling(site)
+    if trouble == "calls fail":
+        site.stop()
+        site.faults = rng
+        site.start()
+
+    with recording(site.cluster, tmp_path) as record:
+        for number in range(TURNS):
+            turn(site, slices[number % 2], rng, dies=trouble == "the agent dies" and number % 3 == 1)
+
+    replay = Replay().run(record.events())
+    assert replay.overlaps == []
+    assert replay.change_count >= 2 * TURNS
+    assert replay.bound_count > TURNS
+
+
+def test_the_replay_sees_an_overlap_where_a_node_is_freed_without_draining(site: Site, tmp_path: Path) -> None:
+    """So that the tests above can fail."""
+    slices = refilling(site)
+
+    with recording(site.cluster, tmp_path) as record:
+        (first,) = site.box(slices[0])
+        site.tell(first)
+        site.until("pods in", lambda: site.running(slices[0]))
+        release_undrained(site, first)
+        (second,) = site.box(slices[1])
+        site.tell(second)
+        site.until("active", lambda: site.is_in(Phase.ACTIVE, second))
+
+    assert Replay().run(record.events()).overlaps
+
+
+def release_undrained(site: Site, box: Assignment) -> None:
+    state = site.states[box.node]
+    site.driver.close(state, new_records(box, GpuPhase.CLOSED))
+    site.driver.release(site.states[box.node], new_records(box, GpuPhase.FREE))
+    site.tell(*ended(box))
+    site.pass_()
+
+
+def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(site: Site) -> None:
+    red, blue = site.make_slice("red"), site.make_slice("blue")
+    (box,) = site.box(red)
+    sleeper = KubernetesCluster(Api(site.access), check=site.check, note=site.note)
+    sleeper.start()
+    claimed = sleeper.claim(sleeper.observe()[box.node], new_records(box, GpuPhase.CLAIMED))
+    sleeper.open(claimed, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))
+
+    # It sleeps. Another one ends this box, and gives the node to the next.
+    site.tell(*ended(box))
+    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+    (next_box,) = site.box(blue)
+    site.tell(next_box)
+    site.until("active", lambda: site.guard() == f"@1,{blue}")
+
+    with pytest.raises(Conflict):
+        sleeper.serve([box])
+    with pytest.raises(Conflict):
+        sleeper.close(claimed, new_records(box, GpuPhase.CLOSED))
+    assert slices_in(site.guard()) == {blue}
+    assert site.box_taint() == [f"{next_box.gpr_id}.1"]
+    sleeper.stop()

@@ -1,0 +1,476 @@
+"""Workspaces in a real cluster: made, kept as they shall be, opened to those whom the hub names, and given up again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from slices.kubeconfigs import kubeconfig_text
+from tests.e2e.processes import wait_for
+from tests.kube.cluster import SOON_S, Cluster, KubeError
+from worker_agent.kube.client import Access, Api, access_by_kubeconfig
+from worker_agent.kube.tenancy import KubernetesTenancy
+from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
+from worker_agent.tenancy import Found
+
+NOBODY: frozenset[str] = frozenset()
+REGULAR = ["pods", "configmaps"]
+
+
+@dataclass(slots=True)
+class House:
+    """A workspace with one namespace, an agent that keeps it, and what the agent said last."""
+
+    cluster: Cluster
+    workspace: Workspace
+    notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    apis: list[Api] = field(default_factory=list)
+    tenancy: KubernetesTenancy = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.start_at(access_by_kubeconfig(self.cluster.kubeconfig))
+
+    def start_at(self, access: Access) -> None:
+        self.apis.append(Api(access))
+        note = lambda event, fields: self.notes.append((event, fields))  # noqa: E731
+        self.tenancy = KubernetesTenancy(api=self.apis[-1], server=access.url, ca=access.ca, note=note)
+
+    def leave(self) -> None:
+        for api in self.apis:
+            api.close()
+        for binding in self.workspace.bindings:
+            self.cluster.kubectl("delete", "namespace", binding.namespace, "--wait=false", "--ignore-not-found")
+
+    @property
+    def namespace(self) -> str:
+        return self.workspace.bindings[0].namespace
+
+    def change(self, **changes: Any) -> None:
+        self.workspace = msgspec.structs.replace(self.workspace, **changes)
+
+    def found(self, *others: Workspace, in_use: frozenset[str] = NOBODY, has_token: frozenset[str] = NOBODY) -> Found:
+        return self.tenancy.reconcile((self.workspace, *others), in_use=in_use, has_token=has_token)
+
+    def settle(self, **given: Any) -> BindingSeen:
+        return self.found(**given).bindings[0]
+
+    def make(self) -> None:
+        assert self.settle() == self.seen(BindingState.READY)
+
+    def seen(self, state: BindingState, detail: str = "", *repaired: str) -> BindingSeen:
+        return BindingSeen(slice=self.workspace.id, namespace=self.namespace, state=state, detail=detail, repaired=repaired)
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        return self.cluster.get(kind, name, namespace=self.namespace)
+
+    def labels(self) -> dict[str, str]:
+        found = self.cluster.get("namespace", self.namespace)
+        assert found is not None
+        return dict(found["metadata"]["labels"])
+
+    def everything(self) -> dict[str, Any]:
+        """All that the agent keeps there, without what the server counts."""
+        kinds = "networkpolicies,resourcequotas,rolebindings,serviceaccounts"
+        kept = self.cluster.kubectl("get", kinds, "-n", self.namespace, "-l", "egs.io/slice", "-o", "json")
+        parts = ("spec", "roleRef", "subjects")
+        return {
+            f"{item['kind']}/{item['metadata']['name']}": (item["metadata"]["labels"], [item.get(part) for part in parts])
+            for item in json.loads(kept)["items"]
+        }
+
+    def let_in(self, role: AccessRole, *, token_s: int = 3600) -> Account:
+        account = Account(id=str(uuid4()), role=role, namespace=self.namespace, token_s=token_s)
+        self.change(accounts=(*self.workspace.accounts, account))
+        return account
+
+    def token_of(self, account: Account) -> IssuedToken:
+        (token,) = [token for token in self.found().tokens if token.account == account.id]
+        assert not token.failure
+        return token
+
+
+def role(name: str, verbs: list[str]) -> dict[str, Any]:
+    rules = [{"apiGroups": [""], "resources": REGULAR, "verbs": verbs}]
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+
+
+@pytest.fixture(scope="module")
+def roles(cluster: Cluster) -> None:
+    """Of members, where whoever installs the agent has not made them."""
+    for name, verbs in (("egs-slice-user", ["*"]), ("egs-slice-viewer", ["get", "list", "watch"])):
+        if cluster.get("clusterrole", name) is None:
+            cluster.apply(role(name, verbs))
+
+
+def a_workspace(**changes: Any) -> Workspace:
+    id_ = str(uuid4())
+    return Workspace(**{"id": id_, "name": f"w-{id_[:8]}", "bindings": (Binding(namespace=f"ns-{id_[:8]}"),), **changes})
+
+
+@pytest.fixture
+def house(cluster: Cluster, roles: None) -> Iterator[House]:
+    made = House(cluster, a_workspace())
+    yield made
+    made.leave()
+
+
+def as_holder(cluster: Cluster, tmp_path: Path, house: House, token: IssuedToken) -> Callable[..., str]:
+    """kubectl with the kubeconfig that the hub makes of the token."""
+    path = tmp_path / f"{token.account}.yaml"
+    text = kubeconfig_text(
+        cluster="aurora", user="holder", server=token.server, ca=token.ca, token=token.token, namespaces=[house.namespace]
+    )
+    path.write_text(text)
+
+    def run(*arguments: str) -> str:
+        command = [str(cluster.programs / "kubectl"), "--kubeconfig", str(path), "--request-timeout=30s", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise KubeError(done.stderr)
+        return done.stdout
+
+    def soon() -> str:
+        """A new RoleBinding holds a moment later."""
+        try:
+            return run("get", "configmaps", "--output=name")
+        except KubeError:
+            return ""
+
+    wait_for("the kubeconfig works", soon, within_s=SOON_S)
+    return run
+
+
+def test_a_namespace_is_made_shut_off_and_bounded_and_a_second_look_changes_nothing(house: House) -> None:
+    house.let_in(AccessRole.USER, token_s=0)
+
+    house.make()
+
+    assert {key: value for key, value in house.labels().items() if key != "kubernetes.io/metadata.name"} == {
+        "egs.io/slice": house.workspace.id,
+        "pod-security.kubernetes.io/enforce": "restricted",
+        "pod-security.kubernetes.io/audit": "restricted",
+        "pod-security.kubernetes.io/warn": "restricted",
+    }
+    policy, quota = house.get("networkpolicy", "egs-slice"), house.get("resourcequota", "egs-slice")
+    assert policy is not None
+    assert quota is not None
+    same_slice = {"namespaceSelector": {"matchLabels": {"egs.io/slice": house.workspace.id}}}
+    assert policy["spec"]["podSelector"] == {}
+    assert policy["spec"]["ingress"] == [{"from": [same_slice]}]
+    assert policy["spec"]["egress"][0] == {"to": [same_slice]}
+    assert {port["port"] for port in policy["spec"]["egress"][1]["ports"]} == {53}
+    assert quota["spec"]["hard"] == {"pods": "1k"}
+    before = house.cluster.kubectl("get", "networkpolicies,rolebindings,serviceaccounts", "-n", house.namespace, "-o", "json")
+    house.make()
+    assert house.cluster.kubectl("get", "networkpolicies,rolebindings,serviceaccounts", "-n", house.namespace, "-o", "json") == before
+    assert house.notes == []
+
+
+def test_an_agent_that_starts_again_finds_all_as_it_is(house: House) -> None:
+    house.let_in(AccessRole.VIEWER, token_s=0)
+    house.make()
+
+    house.start()
+
+    house.make()
+    assert house.notes == []
+
+
+def test_a_pod_that_is_not_restricted_is_refused_in_it(house: House) -> None:
+    house.make()
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "root", "namespace": house.namespace},
+        "spec": {"containers": [{"name": "main", "image": "none", "securityContext": {"privileged": True}}]},
+    }
+
+    with pytest.raises(KubeError, match="PodSecurity"):
+        house.cluster.apply(pod)
+
+
+DAMAGES: dict[str, tuple[list[str], str]] = {
+    "the network policy deleted": (["delete", "networkpolicy", "egs-slice"], "network policy"),
+    "the network policy opened": (
+        ["patch", "networkpolicy", "egs-slice", "--type=merge", '--patch={"spec":{"ingress":[{}]}}'],
+        "network policy",
+    ),
+    "the network policy's label off": (["label", "networkpolicy", "egs-slice", "egs.io/slice-"], "network policy"),
+    "the quota raised": (["patch", "resourcequota", "egs-slice", "--type=merge", '--patch={"spec":{"hard":{"pods":"100k"}}}'], "quota"),
+    "the quota deleted": (["delete", "resourcequota", "egs-slice"], "quota"),
+    "the account deleted": (["delete", "serviceaccount", "-l", "egs.io/account"], "account"),
+    "the role deleted": (["delete", "rolebinding", "-l", "egs.io/account"], "role"),
+    "another in the role": (
+        ["patch", "rolebinding", "{account}", "--type=json", '--patch=[{"op":"replace","path":"/subjects/0/name","value":"default"}]'],
+        "role",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_changed_by_hand_is_mended_and_told(damage: str, house: House) -> None:
+    account = house.let_in(AccessRole.USER, token_s=0)
+    house.make()
+    as_it_shall_be = house.everything()
+    command, what = DAMAGES[damage]
+
+    house.cluster.kubectl(
+        "--namespace", house.namespace, *[word.format(account=f"egs-{account.id}") if word.startswith("{a") else word for word in command]
+    )
+
+    assert house.settle() == house.seen(BindingState.READY, "", what)
+    assert house.everything() == as_it_shall_be
+    house.make()
+
+
+@pytest.mark.parametrize("label", ["pod-security.kubernetes.io/enforce", "egs.io/slice"])
+def test_a_label_that_is_taken_off_the_namespace_comes_back(label: str, house: House) -> None:
+    house.make()
+    before = house.labels()
+
+    house.cluster.kubectl("label", "namespace", house.namespace, f"{label}-")
+
+    assert house.settle() == house.seen(BindingState.READY, "", "label")
+    assert house.labels() == before
+
+
+def test_a_role_that_was_exchanged_is_put_back_though_a_role_cannot_be_changed(house: House) -> None:
+    account = house.let_in(AccessRole.VIEWER, token_s=0)
+    house.make()
+    name = f"egs-{account.id}"
+    house.cluster.kubectl("delete", "rolebinding", name, "--namespace", house.namespace)
+    house.cluster.kubectl(
+        "create", "rolebinding", name, "--namespace", house.namespace, "--clusterrole=admin", f"--serviceaccount={house.namespace}:{name}"
+    )
+
+    assert house.settle() == house.seen(BindingState.READY)
+
+    binding = house.get("rolebinding", name)
+    assert binding is not None
+    assert binding["roleRef"]["name"] == "egs-slice-viewer"
+
+
+def test_a_new_limit_of_the_hub_holds_and_is_no_repair(house: House) -> None:
+    house.make()
+
+    house.change(pods_max=7, may_reach_out=True)
+
+    house.make()
+    quota, policy = house.get("resourcequota", "egs-slice"), house.get("networkpolicy", "egs-slice")
+    assert quota is not None
+    assert policy is not None
+    assert quota["spec"]["hard"] == {"pods": "7"}
+    assert policy["spec"]["egress"][2]["to"][0] == {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
+
+
+def test_a_namespace_that_was_there_before_is_left_alone_until_an_administrator_lets_it_be_adopted(house: House) -> None:
+    house.cluster.make_namespace(house.namespace)
+    before = house.labels()
+
+    refused = house.settle()
+
+    assert (refused.state, house.labels()) == (BindingState.CONFLICT, before)
+    assert "adopt" in refused.detail
+    assert house.everything() == {}
+    house.change(bindings=(Binding(namespace=house.namespace, may_adopt=True),))
+    house.make()
+    assert house.labels()["egs.io/slice"] == house.workspace.id
+
+
+@pytest.mark.parametrize(("label", "words"), [("egs.io/slice=somebody", "another workspace"), ("egs.io/exempt=true", "exempt")])
+def test_what_is_another_s_or_exempt_is_not_even_adopted(label: str, words: str, house: House) -> None:
+    house.cluster.make_namespace(house.namespace)
+    house.cluster.kubectl("label", "namespace", house.namespace, label)
+    house.change(bindings=(Binding(namespace=house.namespace, may_adopt=True),))
+
+    refused = house.settle()
+
+    assert refused.state is BindingState.CONFLICT
+    assert words in refused.detail
+    assert "somebody" not in refused.detail
+    assert house.everything() == {}
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public", "egs-system"])
+def test_those_of_the_cluster_are_never_taken(name: str, cluster: Cluster, roles: None) -> None:
+    house = House(cluster, a_workspace(bindings=(Binding(namespace=name, may_adopt=True),)))
+
+    refused = house.settle()
+
+    house.change(bindings=())
+    house.leave()
+    assert refused.state is BindingState.CONFLICT
+
+
+def test_one_that_is_being_deleted_is_waited_for_and_then_made_anew(house: House) -> None:
+    house.make()
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "held", "namespace": house.namespace, "finalizers": ["egs.test/held"]},
+    }
+    house.cluster.apply(config)
+    house.cluster.kubectl("delete", "namespace", house.namespace, "--wait=false")
+
+    waiting = house.settle()
+
+    assert waiting.state is BindingState.WAITING
+    assert "being deleted" in waiting.detail
+    house.cluster.kubectl("patch", "configmap", "held", "-n", house.namespace, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    wait_for("the namespace is gone", lambda: house.cluster.get("namespace", house.namespace) is None, within_s=SOON_S)
+    assert house.settle() == house.seen(BindingState.READY, "", "namespace")
+    house.make()
+
+
+def test_it_is_unbound_when_its_box_is_out_and_keeps_what_is_in_it(house: House) -> None:
+    house.let_in(AccessRole.USER, token_s=0)
+    house.make()
+    house.cluster.kubectl("create", "configmap", "work", "--namespace", house.namespace, "--from-literal=epoch=3")
+    house.change(bindings=(Binding(namespace=house.namespace, desired=Desired.ABSENT),))
+
+    for in_use in (house.workspace.id, house.workspace.name, house.namespace):
+        waiting = house.settle(in_use=frozenset({in_use}))
+        assert (waiting.state, house.labels()["egs.io/slice"]) == (BindingState.WAITING, house.workspace.id)
+
+    assert house.settle() == house.seen(BindingState.UNBOUND)
+    assert "egs.io/slice" not in house.labels()
+    assert house.labels()["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert list(house.everything()) == ["NetworkPolicy/egs-slice"]
+    assert house.get("configmap", "work") is not None
+    assert house.settle() == house.seen(BindingState.UNBOUND)
+
+
+def test_what_one_gives_up_another_gets_only_with_an_administrator_s_word(house: House) -> None:
+    house.make()
+    namespace = house.namespace
+    house.change(bindings=(Binding(namespace=namespace, desired=Desired.ABSENT),))
+    heir = a_workspace(bindings=(Binding(namespace=namespace),))
+
+    first, second = house.found(heir).bindings
+
+    assert (first.state, second.state) == (BindingState.UNBOUND, BindingState.CONFLICT)
+    heir = msgspec.structs.replace(heir, bindings=(Binding(namespace=namespace, may_adopt=True),))
+    assert [seen.state for seen in house.found(heir).bindings] == [BindingState.UNBOUND, BindingState.READY]
+    assert house.labels()["egs.io/slice"] == heir.id
+    policy = house.get("networkpolicy", "egs-slice")
+    assert policy is not None
+    assert policy["spec"]["ingress"] == [{"from": [{"namespaceSelector": {"matchLabels": {"egs.io/slice": heir.id}}}]}]
+
+
+def test_a_workspace_that_the_list_misses_is_left_as_it_is(house: House) -> None:
+    house.let_in(AccessRole.USER, token_s=0)
+    house.make()
+    before = (house.labels(), house.everything())
+
+    house.tenancy.reconcile((a_workspace(bindings=()),), in_use=NOBODY, has_token=NOBODY)
+    house.tenancy.reconcile((), in_use=NOBODY, has_token=NOBODY)
+
+    assert (house.labels(), house.everything()) == before
+
+
+def test_a_word_of_a_newer_hub_changes_nothing_and_is_told(house: House) -> None:
+    house.make()
+    before = house.everything()
+    house.change(bindings=(Binding(namespace=house.namespace, desired="FROZEN"),))
+
+    assert "FROZEN" in house.settle().detail
+    assert house.everything() == before
+
+
+def test_a_kubeconfig_is_good_for_its_namespaces_and_role_and_for_no_other(house: House, tmp_path: Path) -> None:
+    editor, viewer = house.let_in(AccessRole.USER), house.let_in(AccessRole.VIEWER)
+    tokens = {token.account: token for token in house.found().tokens}
+    works, looks = (as_holder(house.cluster, tmp_path, house, tokens[account.id]) for account in (editor, viewer))
+
+    works("create", "configmap", "work", "--from-literal=epoch=3")
+
+    assert "work" in looks("get", "configmaps")
+    for run, command in (
+        (looks, "create configmap mine --from-literal=a=b"),
+        (works, "get configmaps --namespace default"),
+        (works, "get nodes"),
+        (works, "get serviceaccounts"),
+        (works, f"delete rolebinding egs-{viewer.id}"),
+    ):
+        with pytest.raises(KubeError, match=r"(?i)forbidden"):
+            run(*command.split())
+
+
+def test_one_kubeconfig_is_good_in_all_namespaces_of_the_workspace(house: House, tmp_path: Path) -> None:
+    second = f"{house.namespace}-b"
+    house.change(bindings=(*house.workspace.bindings, Binding(namespace=second)))
+    token = house.token_of(house.let_in(AccessRole.USER))
+
+    as_holder(house.cluster, tmp_path, house, token)("create", "configmap", "there", "--namespace", second)
+
+    assert house.cluster.get("configmap", "there", namespace=second) is not None
+
+
+def test_a_kubeconfig_ends_when_the_hub_lists_it_no_more_and_the_others_go_on(house: House, tmp_path: Path) -> None:
+    lost, kept = house.let_in(AccessRole.USER), house.let_in(AccessRole.USER)
+    tokens = {token.account: token for token in house.found().tokens}
+    of_lost, of_kept = (as_holder(house.cluster, tmp_path, house, tokens[account.id]) for account in (lost, kept))
+    of_lost("get", "configmaps")
+
+    house.change(accounts=(kept,))
+    house.found(has_token=frozenset({kept.id}))
+
+    with pytest.raises(KubeError, match=r"(?i)forbidden|unauthorized|logged in"):
+        of_lost("get", "configmaps")
+    assert house.get("serviceaccount", f"egs-{lost.id}") is None
+    of_kept("get", "configmaps")
+
+
+def test_a_change_of_role_changes_what_the_same_kubeconfig_may_do(house: House, tmp_path: Path) -> None:
+    account = house.let_in(AccessRole.USER)
+    holder = as_holder(house.cluster, tmp_path, house, house.token_of(account))
+    holder("create", "configmap", "first")
+
+    house.change(accounts=(msgspec.structs.replace(account, role=AccessRole.VIEWER, token_s=0),))
+    house.make()
+
+    with pytest.raises(KubeError, match=r"(?i)forbidden"):
+        holder("create", "configmap", "second")
+    assert "first" in holder("get", "configmaps")
+
+
+def test_a_token_is_made_once_and_says_itself_how_long_it_lives(house: House) -> None:
+    account = house.let_in(AccessRole.USER, token_s=600)
+
+    token = house.token_of(account)
+
+    assert token.token
+    assert token.token not in repr(token)
+    assert token.server.startswith("https://")
+    assert "BEGIN CERTIFICATE" in token.ca
+    assert house.found(has_token=frozenset({account.id})).tokens == ()
+    house.change(accounts=(msgspec.structs.replace(account, token_s=60),))
+    (refused,) = house.found().tokens
+    assert (refused.token, "10 minutes" in refused.failure) == ("", True)
+
+
+def test_no_token_is_made_while_its_namespace_is_not_ready(house: House) -> None:
+    house.cluster.make_namespace(house.namespace)
+    house.let_in(AccessRole.USER)
+
+    assert house.found().tokens == ()
+
+
+def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
+    house.make()
+    access = access_by_kubeconfig(house.cluster.kubeconfig)
+    house.start_at(msgspec.structs.replace(access, url="https://127.0.0.1:9"))
+
+    assert house.found() == Found()
+    assert [event for event, _ in house.notes] == ["tenancy_unseen"]

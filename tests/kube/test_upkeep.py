@@ -1,0 +1,200 @@
+"""What somebody else does to a managed node or to the guard is seen and put right, and nothing of it breaks the agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube.cluster import Cluster, Object
+from tests.kube.site import AGENT, NODE_GPUS, Site, ended
+from worker_agent.kube import tending
+from worker_agent.protocol import Assignment, Phase
+
+
+@pytest.fixture
+def site(managed: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(tending, "GUARD_ANEW_S", 2.0)
+    made = Site(managed, nodes=2)
+    made.start()
+    made.move_in()
+    yield made
+    made.stop()
+    made.move_out()
+
+
+@pytest.fixture
+def red(site: Site) -> str:
+    slice_ = site.make_slice("red")
+    site.deploy(slice_, replicas=2, gpus=4)
+    return slice_
+
+
+def active(site: Site, slice_: str) -> Assignment:
+    (box,) = site.box(slice_)
+    site.tell(box)
+    site.until("pods running", lambda: len(site.running(slice_)) == 2)
+    return box
+
+
+def by_hand(site: Site, patch: list[Object]) -> None:
+    """Policies keep everybody but the agent from it, so it is done in the agent's name."""
+    site.cluster.kubectl("patch", "node", site.node_names[0], "--type", "json", "--patch", json.dumps(patch), "--as", AGENT)
+
+
+def label(key: str) -> str:
+    return f"/metadata/labels/node-restriction.kubernetes.io~1{key}"
+
+
+def test_a_taint_that_is_taken_off_comes_back(site: Site, red: str) -> None:
+    box = active(site, red)
+    taints = site.node()["spec"]["taints"]
+
+    by_hand(site, [{"op": "replace", "path": "/spec/taints", "value": [each for each in taints if each["key"] != "egs.io/box"]}])
+    site.until("the taint", lambda: site.box_taint() == [f"{box.gpr_id}.1"])
+
+    assert ("marks_repaired", {"node": box.node}) in site.notes
+    assert site.is_in(Phase.ACTIVE, box)
+
+
+def test_labels_that_are_taken_off_or_added_are_put_right(site: Site, red: str) -> None:
+    box = active(site, red)
+    before = site.node()["metadata"]["labels"]
+
+    by_hand(
+        site,
+        [
+            {"op": "remove", "path": label(f"egs-box-{box.gpr_id}")},
+            {"op": "replace", "path": label("egs-slice"), "value": "somebody"},
+            {"op": "add", "path": label("egs-box-other"), "value": "1"},
+        ],
+    )
+
+    site.until("the labels", lambda: site.node()["metadata"]["labels"] == before)
+    assert len(site.running(red)) == 2
+
+
+@pytest.mark.parametrize("value", ["@0", "@0,somebody", None])
+def test_a_guard_that_was_changed_is_put_right(site: Site, red: str, value: str | None) -> None:
+    box = active(site, red)
+    spec = {"nodes": {box.node: value}}
+
+    site.cluster.kubectl("patch", "bindguard", "nodes", "--type", "merge", "--patch", json.dumps({"spec": spec}))
+
+    site.until("the guard", lambda: site.guard().split(",")[1:] == [red])
+    assert len(site.running(red)) == 2
+
+
+def test_records_that_are_wiped_off_a_node_come_back_and_the_box_goes_on(site: Site, red: str) -> None:
+    box = active(site, red)
+    before = site.records()
+
+    by_hand(site, [{"op": "replace", "path": "/metadata/annotations/egs.io~1records", "value": "[]"}])
+
+    site.until("the records", lambda: site.records() == before)
+    assert len(site.running(red)) == 2
+    assert site.box_taint() == [f"{box.gpr_id}.1"]
+
+
+def test_records_that_nobody_can_read_are_not_written_over(site: Site, red: str) -> None:
+    box = active(site, red)
+    by_hand(site, [{"op": "replace", "path": "/metadata/annotations/egs.io~1records", "value": "of a newer version"}])
+    site.until("seen", lambda: not site.states[box.node].view.ready)
+
+    site.tell(*ended(box))
+    for _ in range(5):
+        site.pass_()
+
+    assert site.node()["metadata"]["annotations"]["egs.io/records"] == "of a newer version"
+    assert not site.is_in(Phase.RELEASED, box)
+    assert any("cannot be read" in str(fields) for event, fields in site.notes if event == "write_failed")
+
+
+def test_a_node_that_is_deleted_and_made_anew_is_another_node(site: Site, red: str) -> None:
+    box = active(site, red)
+    old = site.states[box.node].view
+    manifest = site.manifest(0)
+    site.cluster.kubectl("delete", "node", box.node)
+    site.cluster.apply(manifest)
+
+    site.until("taken in anew", lambda: (seen := site.states.get(box.node)) and seen.view.uid != old.uid and seen.view.ready)
+
+    assert site.records(0) == {}
+    assert site.box_taint() == ["free"]
+    assert {gpu.uuid for gpu in site.states[box.node].view.gpus}.isdisjoint(gpu.uuid for gpu in old.gpus)
+
+
+def test_a_gpu_that_drops_out_makes_the_node_no_smaller_but_one_gpu_unhealthy(site: Site) -> None:
+    site.patch_node({"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
+
+    name = site.node_names[0]
+    site.until("seen", lambda: sum(not gpu.healthy for gpu in site.states[name].view.gpus) == 1)
+
+    assert len(site.states[name].view.gpus) == NODE_GPUS
+
+
+def test_a_node_with_gpu_pods_of_others_is_not_ready_until_they_are_gone(managed: Cluster, site: Site) -> None:
+    """They hold GPUs that would be given out. They run on; no new ones get in."""
+    late = Site(managed)
+    late.start()
+    late.cluster.apply(late.manifest(0, is_managed=False))
+    slice_ = late.make_slice("early")
+    late.run_pod_on(slice_, "early", number=0)
+    late.until("running", lambda: late.running(slice_))
+
+    late.manage(0)
+    late.until("taken in", lambda: late.node_names[0] in late.states)
+    assert not late.states[late.node_names[0]].view.ready
+    assert late.running(slice_)
+
+    late.cluster.kubectl("delete", "pod", "early", "--namespace", slice_)
+    late.until("ready", lambda: late.states[late.node_names[0]].view.ready)
+    late.stop()
+    late.move_out()
+
+
+def test_a_node_that_is_no_longer_managed_is_let_go_once_it_is_free(site: Site, red: str) -> None:
+    box = active(site, red)
+    site.cluster.kubectl("label", "node", box.node, "egs.io/managed-")
+    site.until("not ready", lambda: not site.states[box.node].view.ready)
+    assert len(site.running(red)) == 2
+
+    site.tell(*ended(box))
+    site.until("let go", lambda: site.box_taint() == [] and site.guard() == "")
+
+    meta = site.node()["metadata"]
+    assert not [key for key in meta["labels"] if "egs" in key]
+    assert "egs.io/records" not in meta["annotations"]
+    site.manage(0)
+    site.until("taken in again", lambda: box.node in site.states)
+
+
+def test_without_the_guard_a_box_ends_all_the_same(managed: Cluster, site: Site, red: str) -> None:
+    box = active(site, red)
+    guard = managed.get("bindguard", "nodes")
+    assert guard is not None
+    managed.kubectl("delete", "bindguard", "nodes")
+    site.until("noted", lambda: [fields for event, fields in site.notes if "not installed" in str(fields)])
+
+    site.tell(*ended(box))
+    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+
+    assert site.running(red) == []
+    managed.apply({"apiVersion": "egs.io/v1alpha1", "kind": "BindGuard", "metadata": {"name": "nodes"}, "spec": guard["spec"]})
+
+
+def test_without_the_guard_no_node_is_taken_in_and_the_reason_is_noted(managed: Cluster, site: Site) -> None:
+    guard = managed.get("bindguard", "nodes")
+    assert guard is not None
+    managed.kubectl("delete", "bindguard", "nodes")
+    late = Site(managed)
+    late.start()
+    late.cluster.apply(late.manifest(0))
+    late.until("noted", lambda: [fields for event, fields in late.notes if "not installed" in str(fields)])
+    assert late.node_names[0] not in late.states
+
+    managed.apply({"apiVersion": "egs.io/v1alpha1", "kind": "BindGuard", "metadata": {"name": "nodes"}, "spec": guard["spec"]})
+    late.until("taken in", lambda: late.node_names[0] in late.states)
+    late.stop()
+    late.move_out()

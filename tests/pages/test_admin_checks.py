@@ -1,0 +1,109 @@
+"""Check policies in the admin portal, and what checks measured on the pages of the node and of the request."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from egs.clock import db_now
+from inventory.models import CheckPolicy, CheckResult, Node, StepResult
+from tests import factories
+from tests.builders import SHAPE
+from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from worker_agent.protocol import Outcome, Verdict
+
+pytestmark = pytest.mark.django_db
+
+PAGE, CREATE = "/admin/checks/", "/admin/checks/create/"
+
+
+@pytest.fixture
+def house() -> House:
+    return make_house()
+
+
+@pytest.fixture
+def admin(house: House) -> Client:
+    return signed_in(house.people.admin)
+
+
+def text(response: Any) -> str:
+    """What is to be read, without the tags."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", response.content.decode())).split())
+
+
+def test_without_any_the_page_tells_egs_s_own_limits(house: House, admin: Client) -> None:
+    shown = text(admin.get(PAGE))
+
+    assert "No checks are set yet" in shown
+    assert "NCCL all-reduce, bus bandwidth" in shown
+    assert "H100 460, H200 431, A100 228" in shown
+
+
+def test_a_policy_is_set_changed_and_deleted(house: House, admin: Client) -> None:
+    new = {"cluster": house.cluster.name, "shape": SHAPE, "limit_nccl_bandwidth": "430.5"}
+    admin.post(CREATE, {**new, "image_nccl": "a/b:1", "skipped_steps": ["storage"]})
+    policy = CheckPolicy.objects.get()
+    assert (policy.limits, policy.images, policy.skipped_steps) == ({"nccl_bandwidth": 430.5}, {"nccl": "a/b:1"}, ["storage"])
+    shown = text(admin.get(PAGE))
+    assert "NCCL all-reduce, bus bandwidth: at least 430.5 GB/s" in shown
+    assert "without Storage" in shown
+
+    asked = admin.get(f"{PAGE}{policy.pk}/", headers=HTMX).content.decode()
+    assert 'value="430.5"' in asked
+    admin.post(f"{PAGE}{policy.pk}/", {"limit_rdma_rate": "200", "why": "Older links."})
+    policy.refresh_from_db()
+    assert (policy.limits, policy.images) == ({"rdma_rate": 200.0}, {})
+
+    admin.post(f"{PAGE}{policy.pk}/delete/", {"why": "Not needed."})
+    assert not CheckPolicy.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("limit_gpu_temperature", "151", "less than or equal to 150"),
+        ("limit_gpu_temperature", "nan", "Enter a number"),
+        ("image_nccl", "http://a b", "must be the reference of an image"),
+        ("rdma_subnet", "fe80::", "first half of a GID"),
+        ("skipped_steps", "drain", "drain is not one of the available choices"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_its_field_and_stays_typed(field: str, value: str, says: str, house: House, admin: Client) -> None:
+    refused = admin.post(CREATE, {"cluster": house.cluster.name, field: value}, headers=HTMX)
+
+    assert says in text(refused)
+    assert not CheckPolicy.objects.exists()
+
+
+@pytest.fixture
+def measured(house: House) -> Node:
+    """The node of a running box: a check that failed on one of its GPUs, and one of the node that passed."""
+    row = factories.held(house.runs)[0]
+    now = db_now()
+    step = StepResult.objects.create(
+        reservation=row, step="gpu_health", attempt=1, outcome=Outcome.FAILED, started_at=now, ended_at=now, log="as measured"
+    )
+    about = {"step": step, "unit": "°C", "threshold": 87.0, "what": "gpu_temperature"}
+    CheckResult.objects.create(**about, gpu_uuid="GPU-aaaaaaaa-1", value=91.0, verdict=Verdict.FAIL)
+    CheckResult.objects.create(**about, gpu_uuid="GPU-bbbbbbbb-2", value=31.0, verdict=Verdict.PASS)
+    CheckResult.objects.create(**about, gpu_uuid="GPU-cccccccc-3", value=43.0, verdict=Verdict.PASS)
+    return row.node
+
+
+def test_the_page_of_a_node_tells_what_each_gpu_measured(measured: Node, admin: Client) -> None:
+    shown = text(admin.get(f"/admin/inventory/{measured.pk}/"))
+
+    for part in ("GPU-aaaaaaaa", "91 °C", "at most 87 °C", "2 GPUs", "31, 43 °C", "as measured"):
+        assert part in shown
+
+
+def test_the_page_of_a_request_tells_what_is_bad_by_node_and_gpu_and_the_rest_together(house: House, measured: Node) -> None:
+    shown = text(signed_in(house.people.owner).get(f"/gprs/{house.runs.pk}/"))
+
+    assert f"{measured.name} GPU-aaaaaaaa" in shown
+    assert "31 to 43 °C" in shown

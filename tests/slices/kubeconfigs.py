@@ -1,0 +1,40 @@
+"""What tests of kubeconfigs do: a workspace whose namespace is ready, and an agent that answers."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from accounts.models import User
+from inventory.models import Cluster
+from slices.kubeconfigs import kubeconfig_ask, kubeconfig_take
+from slices.models import Kubeconfig, Namespace, Slice
+from slices.services import namespace_bind
+from worker_agent.protocol import BindingState, IssuedToken
+
+SECRET = "token-that-nobody-else-may-see"
+SERVER = "https://10.0.0.1:6443"
+
+
+def ready_namespace(slice_: Slice, cluster: Cluster, *, at: datetime, name: str = "train") -> Namespace:
+    namespace = namespace_bind(slice_=slice_, cluster=cluster, name=name, actor=None, now=at)
+    Namespace.objects.filter(pk=namespace.pk).update(state=BindingState.READY)
+    namespace.refresh_from_db()
+    return namespace
+
+
+def asked(slice_: Slice, cluster: Cluster, by: User, *, at: datetime) -> Kubeconfig:
+    return kubeconfig_ask(slice_=slice_, cluster=cluster, duration_s=3600, actor=by, now=at)
+
+
+def answer(row: Kubeconfig, *, at: datetime, secret: str = SECRET) -> None:
+    """As its agent answers."""
+    expires_s = (at + timedelta(seconds=row.duration_s)).timestamp()
+    issued = IssuedToken(account=str(row.pk), token=secret, expires_s=expires_s, server=SERVER, ca="PEM")
+    kubeconfig_take(cluster=row.cluster, issued=issued, now=at)
+    row.refresh_from_db()
+
+
+def made(slice_: Slice, cluster: Cluster, by: User, *, at: datetime) -> Kubeconfig:
+    row = asked(slice_, cluster, by, at=at)
+    answer(row, at=at)
+    return row

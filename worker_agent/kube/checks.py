@@ -1,0 +1,207 @@
+"""The steps of entry and exit, but for the drain: what each measures, and by what.
+
+Most are one Job on the node, see `jobs`; the rest reads the API. All Jobs run with no capability but those named here, without a token,
+and with the GPUs of the box where they look at GPUs. A Job only measures: what is good is decided here, by `limits` and the hub's policy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from worker_agent.cluster.base import StepCall, StepResult, StepStatus
+from worker_agent.kube import readings, verdicts
+from worker_agent.kube.client import Api
+from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
+from worker_agent.kube.names import POD_GPR
+from worker_agent.kube.objects import Claims, Node, Pod, Pods, VolumeAttachments
+from worker_agent.limits import expect, is_good, sentence, skipped
+from worker_agent.protocol import CheckResult, Verdict
+from worker_agent.steps import EntryStep, ExitStep
+
+PROBE, NCCL_PROBE = (Path(__file__).with_name("probes").joinpath(name).read_text() for name in ("probe.py", "nccl.sh"))
+SHORT_S, GPU_S, VOLUME_S, NCCL_S = 60, 120, 300, 300
+PEERS_MAX: Final = 3
+DNS_PODS: Final = "/api/v1/namespaces/kube-system/pods"
+DNS_SEEN_S: Final = 60.0
+DNS_LABEL: Final = "k8s-app=kube-dns"
+# All-reduce of 16 GiB as thresholds are given for it; GPUs with less memory than twice that and some take 1 GiB.
+NCCL_BYTES, NCCL_SMALL_BYTES, NCCL_LARGE_GPU_GIB = 16 << 30, 1 << 30, 64
+NCCL_FIRST_BYTES: Final = 16
+SHARED_MEMORY_MIB: Final = 1024  # NCCL's buffers between processes of a node
+RDMA_FILES: Final = [f"/sys/class/infiniband/*/ports/*/{name}" for name in ("state", "phys_state", "rate", "gids/0")]
+
+
+class Checks:
+    def __init__(self, api: Api, *, image: str, mono: Callable[[], float] = time.monotonic) -> None:
+        """`image`: of the probes where the hub's policy names none; with Python 3, as the agent's own."""
+        self._api, self._image, self._mono, self._jobs = api, image, mono, Jobs(api, mono=mono)
+        self._dns_pods: tuple[Pod, ...] = ()
+        self._dns_seen_mono = float("-inf")
+
+    def run(self, call: StepCall) -> StepResult:
+        """One poll of one attempt of any step but the drain. Raises ClusterError."""
+        match call.step:
+            case EntryStep.NODE_READY:
+                return _told([expect("node_ready", float(call.node.view.ready), 1, is_least=True)])
+            case EntryStep.GPU_COUNT:
+                return self._probe(call, {"commands": {"gpus": _smi()}}, verdicts.gpu_count, deadline_s=GPU_S, gpus=_gpus(call))
+            case EntryStep.GPU_HEALTH:
+                plan = {"commands": {"gpus": _smi(), "rows": _smi_rows()}, "xids": True}
+                return self._probe(call, plan, verdicts.gpu_health, deadline_s=GPU_S, gpus=_gpus(call), capabilities=("SYSLOG",))
+            case EntryStep.STORAGE:
+                plan = {"volume": VOLUME}
+                return self._probe(call, plan, verdicts.storage, deadline_s=VOLUME_S, volume=call.assignment.checks.storage_class)
+            case EntryStep.NETWORK | ExitStep.EXIT_NETWORK:
+                return self._network(call)
+            case EntryStep.RDMA:
+                return self._rdma(call)
+            case EntryStep.NCCL | ExitStep.EXIT_NCCL:
+                return self._nccl(call)
+            case ExitStep.GPU_IDLE:
+                plan = {"commands": {"gpus": _smi(), "processes": _smi_processes()}}
+                return self._probe(call, plan, verdicts.gpu_idle, deadline_s=GPU_S, gpus=_gpus(call))
+            case ExitStep.VOLUMES:
+                return self._volumes(call)
+            case _:
+                return self._clean(call)
+
+    # -- by a Job ------------------------------------------------------------------------------------------------------
+
+    def _probe(
+        self,
+        call: StepCall,
+        plan: dict[str, object],
+        read: Callable[[StepCall, verdicts.Document, Pod | None], verdicts.Results],
+        *,
+        deadline_s: int,
+        gpus: int = 0,
+        capabilities: tuple[str, ...] = (),
+        volume: str | None = None,
+    ) -> StepResult:
+        image = call.assignment.checks.images.get("probe", self._image)
+        command = ("python3", "-c", PROBE, msgspec.json.encode(plan).decode())
+        work = _work(call, image, command, deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
+        return self._measure(work, lambda ended: read(call, verdicts.document(ended.said), ended.pod))
+
+    def _measure(self, work: Work, read: Callable[[Ended], verdicts.Results]) -> StepResult:
+        ended = self._jobs.poll(work)
+        if ended is None:
+            return StepResult(status=StepStatus.RUNNING)
+        if ended.why:
+            return _failed(f"{work.step} could not be measured on node {work.node}: {ended.why}", blames_node=ended.blames_node)
+        try:
+            return _told(read(ended))
+        except verdicts.Unreadable as error:
+            return _failed(f"{work.step} could not be measured on node {work.node}: {error}")
+
+    def _network(self, call: StepCall) -> StepResult:
+        addresses = [f"{verdicts.NAME}:443", *self._peers(call)]
+        return self._probe(call, {"names": [verdicts.NAME], "addresses": addresses}, verdicts.network, deadline_s=SHORT_S)
+
+    def _peers(self, call: StepCall) -> list[str]:
+        """Pods of other nodes that answer: those of the cluster's DNS."""
+        if self._mono() - self._dns_seen_mono > DNS_SEEN_S:
+            self._dns_pods = self._api.get(DNS_PODS, Pods, labelSelector=DNS_LABEL).items
+            self._dns_seen_mono = self._mono()
+        others = (pod.status for pod in self._dns_pods if pod.spec.nodeName != call.node.view.name)
+        ips = sorted(status.podIP for status in others if status.podIP and status.phase == "Running")
+        return [f"[{ip}]:53" if ":" in ip else f"{ip}:53" for ip in ips[:PEERS_MAX]]
+
+    def _rdma(self, call: StepCall) -> StepResult:
+        if not call.node.view.rdma:
+            return _told([skipped("rdma_links", "the node has no RDMA")])
+        return self._probe(call, {"files": RDMA_FILES}, verdicts.rdma, deadline_s=SHORT_S)
+
+    def _nccl(self, call: StepCall) -> StepResult:
+        image = call.assignment.checks.images.get("nccl", "")
+        if not image or _gpus(call) < 2:
+            return _told([skipped("nccl_bandwidth", "one GPU has no other to talk to" if image else "no image for NCCL is set")])
+        memory_gib = min(gpu.memory_gib for gpu in call.node.view.gpus)
+        size = NCCL_BYTES if memory_gib >= NCCL_LARGE_GPU_GIB else NCCL_SMALL_BYTES
+        command = ("sh", "-c", NCCL_PROBE, "nccl", str(_gpus(call)), str(size), str(size // NCCL_FIRST_BYTES))
+        work = _work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB)
+        return self._measure(work, lambda ended: verdicts.nccl(call, ended.said))
+
+    # -- by the API ----------------------------------------------------------------------------------------------------
+
+    def _volumes(self, call: StepCall) -> StepResult:
+        """None of the workspace's volumes is attached to the node any more, and none was lost."""
+        namespaces = set(call.assignment.namespaces)
+        path = "/api/v1/namespaces/{}/persistentvolumeclaims"
+        claims = [claim for name in sorted(namespaces) for claim in self._api.get(path.format(name), Claims).items]
+        volumes = {claim.spec.volumeName for claim in claims if claim.spec.volumeName}
+        attached = self._api.get("/apis/storage.k8s.io/v1/volumeattachments", VolumeAttachments).items if volumes else ()
+        here = [each.spec.source.persistentVolumeName for each in attached if each.spec.nodeName == call.node.view.name]
+        left = sorted(volumes & set(here))
+        lost = sorted(claim.metadata.name for claim in claims if claim.status.phase == "Lost")
+        told = expect("volumes_lost", len(lost), 0, text=", ".join(lost))
+        # It is no reason to keep the node: it is told.
+        warned = msgspec.structs.replace(told, verdict=Verdict.WARN) if lost else told
+        return _told([expect("volumes_attached", len(left), 0, text=", ".join(left)), warned])
+
+    def _clean(self, call: StepCall) -> StepResult:
+        name, gpr_id = call.node.view.name, call.assignment.gpr_id
+        node = self._api.get(f"/api/v1/nodes/{name}", Node)
+        pods = self._api.get("/api/v1/pods", Pods, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
+        left = sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods if not pod.is_over)
+        marks = verdicts.marks_left(node, call)
+        return _told([expect("pods_left", len(left), 0, text=", ".join(left)), expect("marks_left", len(marks), 0, text=", ".join(marks))])
+
+
+def _told(results: Sequence[CheckResult]) -> StepResult:
+    found = tuple(results)
+    lines = [f"{result.verdict} {f'{result.gpu} ' if result.gpu else ''}{sentence(result)}" for result in found]
+    return StepResult(status=StepStatus.OK if is_good(found) else StepStatus.FAILED, log="\n".join(lines), results=found)
+
+
+def _failed(log: str, *, blames_node: bool = True) -> StepResult:
+    return StepResult(status=StepStatus.FAILED, log=log, blames_node=blames_node)
+
+
+def _smi() -> list[list[str]]:
+    old = [readings.OLD_NAMES.get(field, field) for field in readings.GPU_FIELDS]
+    return [["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"] for fields in (readings.GPU_FIELDS, old)]
+
+
+def _smi_rows() -> list[list[str]]:
+    return [["nvidia-smi", f"--query-remapped-rows={','.join(readings.ROW_FIELDS)}", "--format=csv,noheader,nounits"]]
+
+
+def _smi_processes() -> list[list[str]]:
+    return [["nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader"]]
+
+
+def _gpus(call: StepCall) -> int:
+    return len(call.assignment.gpus)
+
+
+def _work(
+    call: StepCall,
+    image: str,
+    command: tuple[str, ...],
+    deadline_s: int,
+    *,
+    gpus: int = 0,
+    capabilities: tuple[str, ...] = (),
+    volume: str | None = None,
+    shared_memory_mib: int = 0,
+) -> Work:
+    return Work(
+        assignment_id=call.assignment.id,
+        epoch=call.assignment.epoch,
+        step=call.step,
+        attempt=call.attempt,
+        node=call.node.view.name,
+        image=image,
+        command=command,
+        deadline_s=deadline_s,
+        gpus=gpus,
+        capabilities=capabilities,
+        volume=volume,
+        shared_memory_mib=shared_memory_mib,
+    )

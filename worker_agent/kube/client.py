@@ -1,0 +1,258 @@
+"""Calls to one API server: credentials, timeouts, and what each refusal means to the agent.
+
+Bodies are msgspec structs that name the fields that are needed: what else an object has is skipped while it is read.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+
+from worker_agent import VERSION
+from worker_agent.cluster.base import ClusterError, Conflict, Throttled, Unavailable
+from worker_agent.kube.names import FIELD_MANAGER
+
+T = TypeVar("T")
+Params = dict[str, str | int | bool]
+Op = dict[str, Any]  # of a JSON Patch (RFC 6902)
+
+TIMEOUT_S: Final = 5.0  # told to the server as well, so that it gives up before we forget the call
+CONNECT_S: Final = 3.0
+TOKEN_KEPT_S: Final = 60.0  # a projected token is renewed long before it ends
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class Missing(Conflict):
+    """404: the object is not there (any more). Nothing was changed."""
+
+
+class Forbidden(ClusterError):
+    """401 or 403. Also for some seconds after a start of the API server, of a right that we have: try again."""
+
+
+class Gone(ClusterError):
+    """410: the server knows no longer what happened since that version. Read all anew."""
+
+
+class DisruptionBudget(Throttled):
+    """429 to an eviction: a PodDisruptionBudget does not allow it now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.args = ("a PodDisruptionBudget allows no eviction now",)
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server's refusal, as its body says it."""
+
+    class Details(msgspec.Struct, frozen=True):
+        class Cause(msgspec.Struct, frozen=True):
+            reason: str = ""
+
+        causes: tuple[Cause, ...] = ()
+        retryAfterSeconds: float = 0.0  # as on the wire
+
+    code: int = 0
+    message: str = ""
+    reason: str = ""
+    details: Details | None = None
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an API server is and who we are there. `bearer` is asked anew at each call; "" without a token. `ca`: PEM, or ""."""
+
+    url: str
+    tls: ssl.SSLContext | bool
+    bearer: Callable[[], str]
+    ca: str = ""
+
+
+def access_by_kubeconfig(path: Path) -> Access:
+    """Raises ClusterError where the file names no cluster that can be reached."""
+    # Here, since it takes 60 MiB that an agent in its cluster does without.
+    from kubernetes import config
+
+    try:
+        configuration = config.new_client_from_config(str(path)).configuration
+        tls = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if not configuration.verify_ssl:
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        if configuration.cert_file:
+            tls.load_cert_chain(configuration.cert_file, configuration.key_file)
+        ca = Path(configuration.ssl_ca_cert).read_text() if configuration.ssl_ca_cert else ""
+    except (config.ConfigException, OSError) as error:
+        raise ClusterError(f"the kubeconfig {path} cannot be used: {error}") from error
+    return Access(
+        url=configuration.host,
+        tls=tls,
+        bearer=lambda: str(configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or ""),
+        ca=ca,
+    )
+
+
+def access_in_cluster(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Access:
+    """As the ServiceAccount of the agent's pod. Raises ClusterError where it has none."""
+    if not host or not port:
+        raise ClusterError("this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
+    try:
+        tls, ca = ssl.create_default_context(cafile=folder / "ca.crt"), (folder / "ca.crt").read_text()
+    except OSError as error:
+        raise ClusterError(f"the pod has no service account: {error}") from error
+    name = f"[{host}]" if ":" in host else host
+    return Access(url=f"https://{name}:{port}", tls=tls, bearer=_TokenFile(folder / "token"), ca=ca)
+
+
+class _TokenFile:
+    def __init__(self, path: Path) -> None:
+        self._path, self._bearer, self._read_mono = path, "", float("-inf")
+
+    def __call__(self) -> str:
+        if time.monotonic() - self._read_mono > TOKEN_KEPT_S:
+            self._bearer, self._read_mono = f"Bearer {self._path.read_text().strip()}", time.monotonic()
+        return self._bearer
+
+
+class Api:
+    """May be used by several threads. Each call raises nothing but ClusterError."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._client = httpx.Client(
+            base_url=access.url,
+            verify=access.tls,
+            headers={"User-Agent": f"egs-agent/{VERSION}", "Accept": "application/json"},
+            timeout=httpx.Timeout(TIMEOUT_S + 1.0, connect=CONNECT_S),
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=16),
+            trust_env=False,
+        )
+
+    def get(self, path: str, type_: type[T], **params: str | int | bool) -> T:
+        return _decoded(self._call("GET", path, params=params), type_)
+
+    def text(self, path: str, **params: str | int | bool) -> str:
+        """An answer that is no object: the log of a pod."""
+        return self._call("GET", path, params=params).decode(errors="replace")
+
+    def patch(self, path: str, ops: Sequence[Op], type_: type[T], **params: str | int | bool) -> T:
+        """A JSON Patch. A `test` that fails is a Conflict."""
+        headers = {"Content-Type": "application/json-patch+json"}
+        body = msgspec.json.encode(ops)
+        return _decoded(self._call("PATCH", path, params={"fieldManager": FIELD_MANAGER, **params}, body=body, headers=headers), type_)
+
+    def apply(self, path: str, body: Any, type_: type[T], **params: str | int | bool) -> T:
+        """Server-side apply of the fields that are ours, whoever wrote them before."""
+        headers = {"Content-Type": "application/apply-patch+yaml"}
+        mine = {"fieldManager": FIELD_MANAGER, "force": True, **params}
+        return _decoded(self._call("PATCH", path, params=mine, body=msgspec.json.encode(body), headers=headers), type_)
+
+    def create(self, path: str, body: Any, type_: type[T], **params: str | int | bool) -> T:
+        mine = {"fieldManager": FIELD_MANAGER, **params}
+        return _decoded(self._call("POST", path, params=mine, body=msgspec.json.encode(body)), type_)
+
+    def replace(self, path: str, body: Any, type_: type[T]) -> T:
+        """PUT: with metadata.resourceVersion a Conflict where the object was written since."""
+        return _decoded(self._call("PUT", path, params={"fieldManager": FIELD_MANAGER}, body=msgspec.json.encode(body)), type_)
+
+    def delete(self, path: str, *, uid: str = "", grace_s: int | None = None) -> None:
+        """`uid`: of this very object, else it is a Conflict. `grace_s` 0: without waiting for its node."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        self._call("DELETE", path, body=msgspec.json.encode(options))
+
+    @contextmanager
+    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[Lines]:
+        """The lines of a watch. `silence_s`: a stream that says nothing for so long is broken (Unavailable)."""
+        timeout = httpx.Timeout(silence_s, connect=CONNECT_S)
+        try:
+            with self._client.stream("GET", path, params=params, headers=self._headers(), timeout=timeout) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise _refusal(answer)
+                yield Lines(answer)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"GET {path}: {type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _call(
+        self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> bytes:
+        kind = {"Content-Type": "application/json"} if body is not None else {}
+        timed = {"timeout": f"{TIMEOUT_S:g}s", **(params or {})}
+        try:
+            answer = self._client.request(method, path, params=timed, content=body, headers={**kind, **(headers or {}), **self._headers()})
+        except httpx.HTTPError as error:
+            raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
+        if answer.is_error:
+            raise _refusal(answer)
+        return answer.content
+
+    def _headers(self) -> dict[str, str]:
+        try:
+            bearer = self._access.bearer()
+        except OSError as error:
+            raise Unavailable(f"the token of the service account cannot be read: {error}") from error
+        return {"Authorization": bearer} if bearer else {}
+
+
+class Lines:
+    """Those of one answer, as they come."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        for chunk in self._answer.iter_bytes():
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in whole if line)
+
+    def cut(self) -> None:
+        """For another thread: who reads now, and would wait, is told that the connection broke."""
+        connection = self._answer.extensions["network_stream"].get_extra_info("socket")
+        with suppress(OSError):  # over already
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # TLS's own one would change what the reader works with
+
+
+def _decoded(body: bytes, type_: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"an answer of the API server cannot be read: {error}") from error
+
+
+def _refusal(answer: httpx.Response) -> ClusterError:
+    try:
+        status = msgspec.json.decode(answer.content, type=Status)
+    except msgspec.DecodeError:
+        status = Status(message=answer.text[:200])
+    details = status.details or Status.Details()
+    text = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {status.reason} {status.message}".strip()
+    match answer.status_code:
+        case 401 | 403:
+            return Forbidden(text)
+        case 404:
+            return Missing(text)
+        case 409 | 422:
+            return Conflict(text)
+        case 410:
+            return Gone(text)
+        case 429:
+            is_budget = any(cause.reason == "DisruptionBudget" for cause in details.causes)
+            return DisruptionBudget() if is_budget else Throttled(details.retryAfterSeconds or 1.0)
+        case code if code < 500:
+            return ClusterError(text)  # our own mistake; nothing was changed
+        case _:
+            return Unavailable(text)

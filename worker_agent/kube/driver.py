@@ -1,0 +1,301 @@
+"""The cluster driver for Kubernetes.
+
+Every write to a node is one JSON Patch that tests the records as they were read; taint and labels follow from the
+records (marks.py). Four locks keep a box to its slice: gate, taint, box label and bind guard; the order of writes leaves
+no gap between them: to take, guard first and then node; to give, node first and then guard.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Final
+
+import msgspec
+
+from worker_agent.cluster.base import (
+    ClusterError,
+    Conflict,
+    GpuPhase,
+    NodeState,
+    Records,
+    StateDoc,
+    StepCall,
+    StepResult,
+    Unavailable,
+)
+from worker_agent.kube import names
+from worker_agent.kube.client import Api, Missing
+from worker_agent.kube.draining import Draining
+from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
+from worker_agent.kube.lifting import Lift, Room, lift_ops, lifts, share_of, why_never
+from worker_agent.kube.marks import box_taint, read_records
+from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.objects import Namespace, Node, Pod
+from worker_agent.kube.sight import Sight
+from worker_agent.kube.telling import Telling
+from worker_agent.kube.tending import Tending, write_node
+from worker_agent.link import Note
+from worker_agent.protocol import Assignment, NodeOrder
+from worker_agent.steps import ExitStep
+
+STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
+LOOK_EVERY_S: Final = 1.0
+CALLS_AT_ONCE: Final = 8  # to lift pods, and to send them away
+TOLD_AT_ONCE: Final = 2
+BOXES_TOLD_KEPT: Final = 1000
+LIFTS_AT_ONCE: Final = 128  # in one pass, so that an exit need not wait longer than a second
+
+Step = Callable[[StepCall], StepResult]
+
+
+class _Secret(msgspec.Struct, frozen=True, kw_only=True):
+    class Meta(msgspec.Struct, frozen=True, kw_only=True):
+        resourceVersion: str = ""
+
+    metadata: Meta
+    data: dict[str, str] | None = None
+
+
+class KubernetesCluster:
+    """`check` does each step but the drain. Calls come from one thread at a time."""
+
+    def __init__(self, api: Api, *, check: Step, note: Note) -> None:
+        self._api, self._check, self._note = api, check, note
+        self._nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=note)
+        self._pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=note)
+        self._namespaces = Mirror(api=api, path="/api/v1/namespaces", type_=Namespace, note=note)
+        self._sight = Sight(self._nodes, self._pods, self._namespaces)
+        self._guard = GuardBook(api)
+        self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="egs-pods")
+        self._draining = Draining(api, self._pool)
+        self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
+        self._lifts_left = LIFTS_AT_ONCE
+        self._observed_mono = float("-inf")
+        self._fenced: dict[str, str] = {}  # by node that is to be closed: as what it was seen when the guard was
+        self._tellers = ThreadPoolExecutor(TOLD_AT_ONCE, thread_name_prefix="egs-tell")
+        self._telling = Telling(api, self._tellers)
+        self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
+        self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
+
+    def start(self, stop: Event | None = None) -> None:
+        """Begin to watch, and wait until all was read, or `stop` is set: however long the cluster is away, nobody else could do more."""
+        mirrors = (self._nodes, self._pods, self._namespaces)
+        for mirror in mirrors:
+            mirror.start()
+        while not all(mirror.wait_whole(LOOK_EVERY_S) for mirror in mirrors):
+            if stop is not None and stop.is_set():
+                return
+        self._observed_mono = time.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """Since the last pass began."""
+        return time.monotonic() - self._observed_mono
+
+    def stop(self) -> None:
+        for mirror in (self._nodes, self._pods, self._namespaces):
+            mirror.stop()
+        self._pool.shutdown(cancel_futures=True)
+        self._tellers.shutdown(cancel_futures=True)
+        self._api.close()
+
+    def uid(self) -> str:
+        return self._api.get("/api/v1/namespaces/kube-system", Namespace).metadata.uid
+
+    # -- the agent's own document --------------------------------------------------------------------------------------
+
+    def load_state(self) -> StateDoc | None:
+        secret = self._api.get(STATE_PATH, _Secret)
+        body = (secret.data or {}).get("state")
+        if not body:
+            return None
+        return StateDoc(body=zlib.decompress(base64.b64decode(body)), version=secret.metadata.resourceVersion)
+
+    def save_state(self, body: bytes, version: str) -> str:
+        """Compressed, since an object may have 1 MiB at most. The install made it, empty."""
+        if not version:
+            secret = self._api.get(STATE_PATH, _Secret)
+            if secret.data:
+                raise Conflict("the state document is there already")
+            version = secret.metadata.resourceVersion
+        new = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": STATE_PATH.rsplit("/", 1)[1], "namespace": names.NAMESPACE, "resourceVersion": version},
+            "data": {"state": base64.b64encode(zlib.compress(body)).decode()},
+        }
+        return self._api.replace(STATE_PATH, new, _Secret).metadata.resourceVersion
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> dict[str, NodeState]:
+        if not self._sight.is_whole:
+            raise Unavailable("nodes, pods and namespaces have not been read yet")
+        self._observed_mono = time.monotonic()
+        self._lifts_left = LIFTS_AT_ONCE
+        self._sight.look()
+        self._draining.begin_pass()
+        return self._sight.states()
+
+    def claim(self, seen: NodeState, records: Records) -> NodeState:
+        return self._write(seen, records)
+
+    def open(self, seen: NodeState, records: Records) -> NodeState:
+        """The guard follows in `serve`, in one patch for all nodes of the box: it tests what it was before the node was written."""
+        before = self._guard.value(seen.view.name)
+        new = self._write(seen, records)
+        self._opening[seen.view.name] = before
+        return new
+
+    def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
+        """Once for what was seen: a node whose own write fails again and again needs no more than that."""
+        due = [(seen, records) for seen, records in closing if self._fenced.get(seen.view.name) != seen.version]
+        try:
+            self._close_guard(due)
+        except Missing:
+            # It lists nobody then: the other locks hold, and an end is an end.
+            self._note("guard_missing", {"nodes": len(due)})
+        except Conflict:
+            self._close_guard(due)  # by what it says now, in one patch still
+        self._fenced |= {seen.view.name: seen.version for seen, _ in due}
+
+    def _close_guard(self, due: Sequence[tuple[NodeState, Records]]) -> None:
+        changes: dict[str, tuple[str, str | None]] = {}
+        for seen, records in due:
+            value = self._guard.value(seen.view.name)
+            changes[seen.view.name] = (value, closed_to(value, {record.slice for record in records.values()}))
+        self._guard.write(changes)
+
+    def close(self, seen: NodeState, records: Records) -> NodeState:
+        self._opening.pop(seen.view.name, None)
+        self.fence([(seen, records)])
+        closed = self._write(seen, records)
+        del self._fenced[seen.view.name]
+        return closed
+
+    def release(self, seen: NodeState, records: Records) -> NodeState:
+        return self._write(seen, records)
+
+    def _write(self, seen: NodeState, records: Records) -> NodeState:
+        node = self._sight.node(seen.view.name)
+        if node is None or node.metadata.uid != seen.view.uid or node.metadata.annotation(names.RECORDS) != seen.version:
+            raise Conflict(f"node {seen.view.name} was written in between")
+        return self._sight.learn_node(write_node(self._api, node, seen, {**read_records(seen.version), **records}))
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    def serve(self, box: Sequence[Assignment]) -> None:
+        self._open_guard(box)
+        waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if not why_never(pod)]
+        if not waiting or self._lifts_left <= 0:
+            return
+        inside = self.lifted(box[0].gpr_id)
+        chosen = list(lifts(self._rooms(box), waiting, inside))[: self._lifts_left]
+        self._lifts_left -= len(chosen)
+        answers = list(self._pool.map(lambda each: self._lift(each, box[0]), chosen))
+        for answer in answers:
+            if isinstance(answer, Pod):
+                self._sight.learn_lifted(answer)
+        for answer in answers:
+            if isinstance(answer, ClusterError):
+                raise answer
+
+    def lifted(self, gpr_id: str) -> list[Pod]:
+        """Pods that were let into boxes of the GPR, and may run."""
+        return [pod for pod in self._sight.pods.lifted.get(gpr_id, ()) if pod.holds]
+
+    def _rooms(self, box: Sequence[Assignment]) -> list[Room]:
+        rooms = []
+        for assignment in box:
+            node = self._sight.node(assignment.node)
+            if node is None or node.metadata.uid != assignment.node_uid:
+                continue
+            taint, gpus = box_taint(node), len(assignment.gpus)
+            share = None
+            if taint == names.SHARED:
+                others = self._sight.pods.others.get(assignment.node, ())
+                share = share_of(node, gpus, len(self._sight.state(node).view.gpus), others)
+            rooms.append(Room(node=assignment.node, uid=assignment.node_uid, taint=taint, gpu_count=gpus, share=share))
+        return rooms
+
+    def _lift(self, lift: Lift, box: Assignment) -> Pod | ClusterError | None:
+        try:
+            return self._api.patch(lift.pod.path, lift_ops(lift, box.gpr_id, box.run), Pod)
+        except Conflict:
+            return None  # gone or changed: decided again once it is seen
+        except ClusterError as error:
+            return error
+
+    def _open_guard(self, box: Sequence[Assignment]) -> None:
+        """One patch for all nodes of the box whose slice it does not list yet."""
+        closed = [each for each in box if each.slice_key not in slices_in(self._guard.value(each.node))]
+        if not closed:
+            return
+        unsure = [each for each in closed if each.node not in self._opening]
+        if unsure:
+            self._look_again(unsure)
+        changes = {}
+        for each in closed:
+            before = self._opening.pop(each.node, None)
+            if before is not None:
+                changes[each.node] = (before, with_slices(before, slices_in(before) | {each.slice_key}))
+        self._guard.write(changes)
+
+    def _look_again(self, unsure: Iterable[Assignment]) -> None:
+        """After a restart, or a guard that was not as expected: first the guard, then the nodes as they are now."""
+        self._guard.forget()
+        for each in unsure:
+            before = self._guard.value(each.node)
+            node = self._api.get(f"/api/v1/nodes/{each.node}", Node)
+            records = read_records(node.metadata.annotation(names.RECORDS))
+            own = [records.get(gpu) for gpu in each.gpus]
+            is_open = all(record and record.phase is GpuPhase.OPEN and record.assignment_id == each.id for record in own)
+            if node.metadata.uid == each.node_uid and is_open:
+                self._opening[each.node] = before
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def run(self, call: StepCall) -> StepResult:
+        if call.step != ExitStep.DRAIN:
+            return self._check(call)
+        assignment, view = call.assignment, call.node.view
+        node = self._sight.node(view.name)
+        return self._draining.run(
+            call,
+            self._sight.strays(view.name, assignment.slice_key),
+            is_last=not self._sight.has_box(assignment.gpr_id, assignment.run),
+            is_ready=node is not None and node.status.is_ready,
+        )
+
+    def provide(self, orders: Sequence[NodeOrder]) -> None:
+        """Nodes come by whoever runs the cluster: there is nobody to ask yet."""
+
+    def tend(self) -> None:
+        if self._tending.tend():
+            self._telling.tell_waiting(self._sight.all_waiting(), self._why_it_waits)
+
+    def _why_it_waits(self, pod: Pod) -> str:
+        if not self._sight.slice_of(pod.metadata.namespace):
+            return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
+        if why := why_never(pod):
+            return f"This pod will not start: {why}."
+        return "Waits for GPUs that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
+
+    def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
+        """On the node each; in the slice's namespaces once for a box."""
+        reason = f"Egs{what.title().replace('_', '')}{'Failed' if is_bad else ''}"
+        told = f"GPR {assignment.gpr_name}: {message}"
+        if (node := self._sight.node(assignment.node)) is not None:
+            self._telling.tell("Node", node.metadata, reason, told, is_bad=is_bad)
+        box = (assignment.gpr_id, assignment.run, reason)
+        if box in self._boxes_told:
+            return
+        self._boxes_told.append(box)
+        for about in self._sight.about_namespaces(assignment.slice_key):
+            self._telling.tell("Namespace", about, reason, told, is_bad=is_bad)

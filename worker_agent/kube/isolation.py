@@ -1,0 +1,65 @@
+"""The objects in a namespace of a workspace, as they are sent. Must not live here: any call."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from worker_agent.kube.names import ACCOUNT, ISOLATION, POD_SECURITY, SLICE, account_of, role_of
+from worker_agent.protocol import Account, Workspace
+
+Object = dict[str, Any]
+
+DNS_PORTS: Final = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+# Beyond the slice, but never the addresses of the node itself, where clouds answer with the node's own credentials.
+OUTSIDE: Final = [
+    {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
+    {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::254/128"]}},
+]
+# Where clusters answer for names: their own pods, or a cache on each node.
+DNS: Final = [
+    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+    {"ipBlock": {"cidr": "169.254.20.10/32"}},
+]
+
+
+def pod_security(workspace: Workspace) -> dict[str, str]:
+    """The labels of its namespaces."""
+    return {SLICE: workspace.id, **{f"{POD_SECURITY}{mode}": "restricted" for mode in ("enforce", "audit", "warn")}}
+
+
+def network_policy(workspace: Workspace, namespace: str) -> Object:
+    """Nothing in and nothing out but within the slice, and names; out also beyond it where the hub allows that."""
+    slice_ = {"namespaceSelector": {"matchLabels": {SLICE: workspace.id}}}
+    outside = [{"to": OUTSIDE}] if workspace.may_reach_out else []
+    spec = {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [slice_]}],
+        "egress": [{"to": [slice_]}, {"to": DNS, "ports": DNS_PORTS}, *outside],
+    }
+    return {**_named("networking.k8s.io/v1", "NetworkPolicy", ISOLATION, namespace, workspace), "spec": spec}
+
+
+def pod_quota(workspace: Workspace, namespace: str) -> Object:
+    """Of objects alone: a quota of GPUs would refuse what shall wait."""
+    spec = {"hard": {"pods": str(workspace.pods_max)}}
+    return {**_named("v1", "ResourceQuota", ISOLATION, namespace, workspace), "spec": spec}
+
+
+def service_account(workspace: Workspace, account: Account) -> Object:
+    made = _named("v1", "ServiceAccount", account_of(account.id), account.namespace, workspace, account)
+    return {**made, "automountServiceAccountToken": False}
+
+
+def role_binding(workspace: Workspace, account: Account, namespace: str) -> Object:
+    name = account_of(account.id)
+    return {
+        **_named("rbac.authorization.k8s.io/v1", "RoleBinding", name, namespace, workspace, account),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role_of(account.role)},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": account.namespace}],
+    }
+
+
+def _named(version: str, kind: str, name: str, namespace: str, workspace: Workspace, account: Account | None = None) -> Object:
+    labels = {SLICE: workspace.id, **({ACCOUNT: account.id} if account else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace, "labels": labels}}

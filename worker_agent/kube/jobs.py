@@ -1,0 +1,281 @@
+"""Jobs of checks in egs-system: one for each attempt, started or seen how far it is, never two of an assignment at work.
+
+The name of a Job is made of what it is for, so that creating it twice makes one, and an agent that was restarted finds it. Jobs and pods
+are read for all checks at once. A Job that ended stays until the next one of its assignment, or until its time to live is over: an agent
+that crashes before it has written the result down reads it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from worker_agent.cluster.base import ClusterError, Conflict
+from worker_agent.kube import objects
+from worker_agent.kube.client import Api, Missing
+from worker_agent.kube.names import CHECK_OF, CHECK_STEP, GPU, NAMESPACE, TAINT
+from worker_agent.kube.objects import Condition, Job, Meta, Pod, Terminated
+
+JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+JOB_OF_POD: Final = "batch.kubernetes.io/job-name"
+VIEW_S: Final = 0.5  # how old a view of all Jobs may be
+KEPT_S: Final = 600  # how long a Job that ended is kept
+GRACE_S: Final = 5
+STUCK_S: Final = 120.0  # a pod of an earlier attempt that has not ended by then does not: its node does not answer
+LOG_BYTES: Final = 256 * 1024
+TEXT_CHARS: Final = 600
+# The pod is there, and what is wrong is its image or our manifest.
+IMAGE_TROUBLE: Final = frozenset(
+    {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "ImageInspectError"}
+)
+VOLUME: Final = "/volume"
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt: what runs where, with what. `volume`: of this class, made for it and gone with it; None: none.
+
+    `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm.
+    """
+
+    assignment_id: str
+    epoch: int
+    step: str
+    attempt: int
+    node: str
+    image: str
+    command: tuple[str, ...]
+    deadline_s: int
+    gpus: int = 0
+    capabilities: tuple[str, ...] = ()
+    volume: str | None = None
+    shared_memory_mib: int = 0
+
+    @property
+    def name(self) -> str:
+        said = f"{self.assignment_id}/{self.epoch}/{self.step}/{self.attempt}"
+        return f"egs-check-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """`why`: why it failed, as a sentence; "" where it did not. `pod`: None where it is gone already."""
+
+    said: str = ""
+    why: str = ""
+    blames_node: bool = True
+    pod: Pod | None = None
+
+
+class Jobs:
+    def __init__(self, api: Api, *, mono: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._mono = api, mono
+        self._jobs: dict[str, Job] = {}
+        self._pods: list[Pod] = []
+        self._seen_mono = float("-inf")
+        self._wrote_mono: dict[str, float] = {}  # by assignment: views from before that do not show what we did
+        self._begun: dict[str, str] = {}  # by assignment: the Job that this process knows to have been there
+        self._stuck_since: dict[str, float] = {}
+        self._waited_for: dict[str, str] = {}  # by Job: what its pod last waited for
+
+    def poll(self, work: Work) -> Ended | None:
+        """None: it runs. Raises ClusterError."""
+        self._look()
+        if self._seen_mono <= self._wrote_mono.get(work.assignment_id, float("-inf")):
+            return None
+        job = self._jobs.get(work.name)
+        ended = self._follow(work, job) if job else self._begin(work)
+        if ended is not None:
+            self._begun.pop(work.assignment_id, None)
+            self._waited_for.pop(work.name, None)
+            self._stuck_since.pop(work.assignment_id, None)
+        return ended
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        now = self._mono()
+        if now - self._seen_mono < VIEW_S:
+            return
+        jobs = self._api.get(JOBS, objects.Jobs, labelSelector=CHECK_OF).items
+        self._pods = list(self._api.get(PODS, objects.Pods, labelSelector=CHECK_OF).items)
+        self._jobs = {job.metadata.name: job for job in jobs}
+        self._seen_mono = now
+
+    def _pod_of(self, name: str) -> Pod | None:
+        """The newest: a Job has one, and another only where that was taken away."""
+        pods = [pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == name]
+        return max(pods, key=lambda pod: str(pod.metadata.creationTimestamp), default=None)
+
+    # -- begin ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, work: Work) -> Ended | None:
+        if self._begun.get(work.assignment_id) == work.name:
+            return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
+        self._clear_others(work)
+        if self._is_another_at_work(work):
+            since = self._stuck_since.setdefault(work.assignment_id, self._mono())
+            return (
+                Ended(why="the pod of an earlier attempt does not end: its node does not answer")
+                if self._mono() - since > STUCK_S
+                else None
+            )
+        self._wrote(work.assignment_id)
+        try:
+            self._api.create(JOBS, manifest(work), Job)
+        except Missing:
+            return Ended(why=f"there is no namespace {NAMESPACE}", blames_node=False)
+        except Conflict:
+            pass  # it is there already: our own, whose answer was lost
+        self._begun[work.assignment_id] = work.name
+        return None
+
+    def _clear_others(self, work: Work) -> None:
+        for job in self._jobs.values():
+            if job.metadata.label(CHECK_OF) == work.assignment_id and job.metadata.name != work.name and not job.metadata.deletionTimestamp:
+                self._delete(job)
+
+    def _is_another_at_work(self, work: Work) -> bool:
+        pods = (pod for pod in self._pods if pod.metadata.label(CHECK_OF) == work.assignment_id)
+        return any(not pod.is_over and pod.metadata.label(JOB_OF_POD) != work.name for pod in pods)
+
+    def _delete(self, job: Job) -> None:
+        self._wrote(job.metadata.label(CHECK_OF))
+        try:
+            self._api.delete(f"{JOBS}/{job.metadata.name}", uid=job.metadata.uid)
+        except Conflict:
+            return  # gone already
+
+    def _wrote(self, assignment_id: str) -> None:
+        self._wrote_mono[assignment_id] = self._mono()
+
+    # -- follow --------------------------------------------------------------------------------------------------------
+
+    def _follow(self, work: Work, job: Job) -> Ended | None:
+        self._begun[work.assignment_id] = work.name
+        pod = self._pod_of(work.name)
+        if job.ended is not None:
+            return self._read(work, job.ended, pod)
+        if job.metadata.deletionTimestamp:
+            return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
+        if pod is None:
+            return None
+        reason, said = waits_for(pod)
+        self._waited_for[work.name] = said
+        if reason not in IMAGE_TROUBLE:
+            return None
+        self._delete(job)
+        return Ended(why=f"its pod cannot start with the image {work.image}: {said}", blames_node=False)
+
+    def _read(self, work: Work, ended: Condition, pod: Pod | None) -> Ended:
+        state = terminated(pod)
+        if ended.type == "Complete":
+            return Ended(said=self._last_words(pod, state), pod=pod)
+        if ended.reason == "DeadlineExceeded":
+            return self._late(work)
+        if state is None:
+            return Ended(why="its pod was taken away before it ended")
+        if state.reason not in ("Error", ""):
+            return Ended(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
+        return Ended(why=f"it broke off with exit code {state.exitCode}: {self._last_words(pod, state)[-TEXT_CHARS:]}".strip(": "))
+
+    def _late(self, work: Work) -> Ended:
+        waited = self._waited_for.get(work.name, "")
+        why = f"it did not end within {work.deadline_s} s" + (f"; it waited for this: {waited}" if waited else "")
+        # Where there is no volume to be had, other nodes would have none either.
+        return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower())
+
+    def _last_words(self, pod: Pod | None, state: Terminated | None) -> str:
+        """The last words where it left any, else the end of the log."""
+        if state is not None and state.message:
+            return state.message
+        if pod is None:
+            return ""
+        try:
+            log = self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES)
+        except ClusterError as error:
+            return f"its log cannot be read: {error}"
+        return log.strip()
+
+
+def terminated(pod: Pod | None) -> Terminated | None:
+    states = [status.state.terminated for status in pod.status.containerStatuses] if pod else []
+    return states[0] if states else None
+
+
+def waits_for(pod: Pod) -> tuple[str, str]:
+    """Why it does not run yet: a reason as Kubernetes has it, and a sentence. Empty where it runs."""
+    if pod.status.phase != "Pending":
+        return "", ""
+    for status in pod.status.containerStatuses:
+        if waiting := status.state.waiting:
+            return waiting.reason, f"{waiting.reason}: {waiting.message}".strip(": ")[:TEXT_CHARS]
+    unplaced = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status != "True"), None)
+    return ("", f"{unplaced.reason}: {unplaced.message}"[:TEXT_CHARS]) if unplaced else ("", "")
+
+
+def manifest(work: Work) -> dict[str, Any]:
+    labels = {CHECK_OF: work.assignment_id, CHECK_STEP: work.step}
+    meta = msgspec.to_builtins(Meta(name=work.name, namespace=NAMESPACE, labels=labels))
+    spec = {
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": work.deadline_s,
+        "ttlSecondsAfterFinished": KEPT_S,
+        "template": {"metadata": {"labels": labels}, "spec": _pod(work)},
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def _pod(work: Work) -> dict[str, Any]:
+    volumes = _volumes(work)
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "affinity": _only_on(work.node),
+        # Not those of a node that does not answer: its pod is to go.
+        "tolerations": [{"key": key, "operator": "Exists"} for key in (TAINT, GPU, "node.kubernetes.io/unschedulable")],
+        "containers": [_container(work, [{"name": name, "mountPath": at} for name, (at, _) in volumes.items()])],
+        "volumes": [{"name": name, **source} for name, (_, source) in volumes.items()],
+    }
+
+
+def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
+    resources = {"cpu": "500m", "memory": f"{256 + work.shared_memory_mib}Mi"}
+    gpus = {GPU: str(work.gpus)} if work.gpus else {}
+    return {
+        "name": "check",
+        "image": work.image,
+        "command": list(work.command),
+        "resources": {"requests": resources, "limits": gpus},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": list(work.capabilities)},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _only_on(node: str) -> dict[str, Any]:
+    """By name, whatever its labels are."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+def _volumes(work: Work) -> Mapping[str, tuple[str, dict[str, Any]]]:
+    """By name: where it is mounted, and what it is."""
+    volumes: dict[str, tuple[str, dict[str, Any]]] = {"tmp": ("/tmp", {"emptyDir": {}})}  # noqa: S108  # of the pod
+    if work.shared_memory_mib:
+        volumes["shm"] = ("/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": f"{work.shared_memory_mib}Mi"}})  # noqa: S108
+    if work.volume is not None:
+        # Made when the pod is, also where the class waits for its node; deleted with it.
+        claim: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim |= {"storageClassName": work.volume} if work.volume else {}
+        volumes["volume"] = (VOLUME, {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
+    return volumes

@@ -1,0 +1,143 @@
+"""What a node carries of us: the records in its annotation, and the taint and labels that follow from them.
+
+Pure: from a node as it was seen to the one JSON Patch that changes it. Every patch tests the node's UID and the
+annotation as it was seen, so that of several writers one wins. Must not live here: any call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from worker_agent.cluster.base import ClusterError, GpuPhase, GpuRecord, Records
+from worker_agent.kube import names
+from worker_agent.kube.client import Op
+from worker_agent.kube.names import pointer
+from worker_agent.kube.objects import Node, Taint
+
+_ISOLATED = (GpuPhase.CLAIMED, GpuPhase.OPEN)  # while a record is in one of these, the node is marked for its box
+_BOX = names.box_label("")
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs are claimed and released together: one record for many."""
+
+    record: GpuRecord
+    gpus: tuple[str, ...]
+
+
+class UnreadableRecords(ClusterError):
+    """The annotation is not ours, or of a newer version: nobody may write over it but an administrator."""
+
+
+def read_records(text: str) -> dict[str, GpuRecord]:
+    if not text:
+        return {}
+    try:
+        entries = msgspec.json.decode(text, type=tuple[_Entry, ...])
+    except msgspec.DecodeError as error:
+        raise UnreadableRecords(f"the annotation {names.RECORDS} cannot be read: {error}") from error
+    return {gpu: entry.record for entry in entries for gpu in entry.gpus}
+
+
+def records_text(records: Records) -> str:
+    by_record: dict[GpuRecord, list[str]] = {}
+    for gpu, record in sorted(records.items()):
+        by_record.setdefault(record, []).append(gpu)
+    return msgspec.json.encode([_Entry(record=record, gpus=tuple(gpus)) for record, gpus in by_record.items()]).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The taint's value, and our labels. `boxes`: by GPR id the run."""
+
+    taint: str
+    labels: Mapping[str, str]
+
+
+def marks_of(uid: str, records: Records, gpus: Iterable[str]) -> Marks:
+    """`gpus`: all of the node, none where they cannot be named. A box that has all of them has the node to itself."""
+    held = {gpu: record for gpu, record in records.items() if record.phase in _ISOLATED}
+    boxes = {(record.gpr_id, record.run): record.slice for record in held.values()}
+    labels = {names.box_label(gpr_id): str(run) for gpr_id, run in boxes}
+    labels[names.NODE_UID] = uid
+    if not boxes:
+        return Marks(names.FREE, labels)
+    named = set(gpus)
+    if len(boxes) > 1 or not named or not named <= set(held):
+        return Marks(names.SHARED, labels)
+    ((gpr_id, run), slice_) = next(iter(boxes.items()))
+    return Marks(names.box_of(gpr_id, run), labels | {names.NODE_SLICE: slice_})
+
+
+def box_taint(node: Node) -> str:
+    """The value of our taint, "" without one."""
+    return next((taint.value for taint in node.spec.taints if taint.key == names.TAINT), "")
+
+
+def is_marked(node: Node, marks: Marks) -> bool:
+    ours = [taint for taint in node.spec.taints if taint.key == names.TAINT]
+    return ours == [_taint(marks.taint)] and _our_labels(node) == marks.labels
+
+
+def write_ops(node: Node, seen: str, new: str, marks: Marks) -> list[Op]:
+    """`seen` and `new`: the annotation before ("" : there was none) and after."""
+    meta = node.metadata
+    ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}]
+    if meta.annotations is None:
+        ops += _first("/metadata/annotations", {})
+    path = pointer("metadata", "annotations", names.RECORDS)
+    ops.append({"op": "test", "path": path, "value": seen or None})
+    ops.append({"op": "add", "path": path, "value": new})
+    return [*ops, *_label_ops(node, marks.labels), *_taint_ops(node, marks.taint)]
+
+
+def leave_ops(node: Node, seen: str) -> list[Op]:
+    """All that is ours off the node, whose GPUs are all free."""
+    ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": node.metadata.uid}]
+    path = pointer("metadata", "annotations", names.RECORDS)
+    ops += [{"op": "test", "path": path, "value": seen}, {"op": "remove", "path": path}]
+    places = [number for number, taint in enumerate(node.spec.taints) if taint.key == names.TAINT]
+    for number in reversed(places):
+        ops += [_test_taint(number), {"op": "remove", "path": pointer("spec", "taints", number)}]
+    return [*ops, *_label_ops(node, {})]
+
+
+def _label_ops(node: Node, wanted: Mapping[str, str]) -> list[Op]:
+    there = _our_labels(node)
+    ops = [] if node.metadata.labels is not None else _first("/metadata/labels", {})
+    ops += [{"op": "remove", "path": pointer("metadata", "labels", key)} for key in sorted(there.keys() - wanted.keys())]
+    changed = sorted((key, value) for key, value in wanted.items() if there.get(key) != value)
+    return ops + [{"op": "add", "path": pointer("metadata", "labels", key), "value": value} for key, value in changed]
+
+
+def _taint_ops(node: Node, value: str) -> list[Op]:
+    """Exactly one of ours: the first is replaced, others go."""
+    new = msgspec.to_builtins(_taint(value))
+    places = [number for number, taint in enumerate(node.spec.taints) if taint.key == names.TAINT]
+    if not places:
+        return [{"op": "add", "path": "/spec/taints/-", "value": new}] if node.spec.taints else _first("/spec/taints", [new])
+    ops: list[Op] = []
+    for number in reversed(places[1:]):
+        ops += [_test_taint(number), {"op": "remove", "path": pointer("spec", "taints", number)}]
+    return [*ops, _test_taint(places[0]), {"op": "replace", "path": pointer("spec", "taints", places[0]), "value": new}]
+
+
+def _first(path: str, value: object) -> list[Op]:
+    """Where nothing was: what somebody else began there since is not written over."""
+    return [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": value}]
+
+
+def _test_taint(number: int) -> Op:
+    return {"op": "test", "path": pointer("spec", "taints", number, "key"), "value": names.TAINT}
+
+
+def _taint(value: str) -> Taint:
+    return Taint(key=names.TAINT, value=value, effect=names.TAINT_EFFECT)
+
+
+def _our_labels(node: Node) -> dict[str, str]:
+    exact = (names.NODE_SLICE, names.NODE_UID)
+    return {key: value for key, value in (node.metadata.labels or {}).items() if key in exact or key.startswith(_BOX)}

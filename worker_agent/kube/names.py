@@ -1,0 +1,73 @@
+"""What EGS writes into a cluster: keys of labels, taints and annotations, and names of objects.
+
+The admission policies in deploy/agent keep all of these from everybody but the agent. Must not live here: any call.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAMESPACE: Final = "egs-system"
+AGENT: Final = "egs-agent"  # ServiceAccount, Lease and Secret of the agent, in NAMESPACE
+FIELD_MANAGER: Final = "egs-agent"
+
+# On pods
+GATE: Final = "egs.io/gpr"  # the scheduling gate that admission puts on each pod that asks for GPUs
+POD_GPR: Final = "egs.io/gpr"  # label of a lifted pod: the id of its GPR
+
+# On nodes. Kubelets may not write labels of this prefix.
+MANAGED: Final = "egs.io/managed"  # label "true", set by whoever runs the cluster: the agent takes the node in
+TAINT: Final = "egs.io/box"
+TAINT_EFFECT: Final = "NoSchedule"
+FREE, SHARED = "free", "shared"  # values of the taint, besides box_of()
+NODE_PREFIX: Final = "node-restriction.kubernetes.io/"
+NODE_SLICE: Final = f"{NODE_PREFIX}egs-slice"
+NODE_UID: Final = f"{NODE_PREFIX}egs-node"
+RECORDS: Final = "egs.io/records"  # annotation: the record of each GPU, what every write to the node tests
+GPU_UUIDS: Final = "egs.io/gpu-uuids"  # annotation, set by whoever runs the cluster: of all its GPUs, comma-separated, by index
+ORDER, SUPPLY = "egs.io/order", "egs.io/supply"  # labels of nodes that were ordered
+
+# On namespaces
+SLICE: Final = "egs.io/slice"
+EXEMPT: Final = "egs.io/exempt"
+POD_SECURITY: Final = "pod-security.kubernetes.io/"
+OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those that begin with kube-
+
+# In the namespaces of a workspace; each of these objects has the label SLICE, too
+ISOLATION: Final = "egs-slice"  # the NetworkPolicy and the ResourceQuota
+ACCOUNT: Final = "egs.io/account"  # label of a ServiceAccount and its RoleBindings: the account of the hub
+
+# On Jobs and pods of checks: the assignment that they are for, and its step
+CHECK_OF: Final = "egs.io/check-of"
+CHECK_STEP: Final = "egs.io/check-step"
+
+# The guard, one object for all nodes
+GUARD_PATH: Final = "/apis/egs.io/v1alpha1/bindguards/nodes"
+
+GPU: Final = "nvidia.com/gpu"
+GPU_PREFIXES: Final = ("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/", "deviceclass.resource.kubernetes.io/")
+
+
+def box_of(gpr_id: str, run: int) -> str:
+    """One run of a GPR: the value of the taint of a whole node, tolerated by the lifted pods."""
+    return f"{gpr_id}.{run}"
+
+
+def box_label(gpr_id: str) -> str:
+    """The node's label of one GPR, and the key of its pods' nodeSelector; its value is the run."""
+    return f"{NODE_PREFIX}egs-box-{gpr_id}"
+
+
+def account_of(account_id: str) -> str:
+    """ServiceAccount and RoleBinding of an account."""
+    return f"egs-{account_id}"
+
+
+def role_of(role: str) -> str:
+    """The ClusterRole of what a member may do. Whoever installs the agent makes them."""
+    return f"egs-slice-{role}"
+
+
+def pointer(*parts: str | int) -> str:
+    """A JSON Pointer (RFC 6901)."""
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)

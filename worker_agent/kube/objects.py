@@ -1,0 +1,234 @@
+"""Kubernetes objects as far as the agent needs them. Names as on the wire; what else an object has is skipped while it is read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resourceVersion: str = ""
+    creationTimestamp: datetime | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletionTimestamp: str = ""
+    finalizers: tuple[str, ...] = ()
+
+    def label(self, key: str) -> str:
+        return (self.labels or {}).get(key, "")
+
+    def annotation(self, key: str) -> str:
+        return (self.annotations or {}).get(key, "")
+
+
+class HasMeta(Protocol):
+    """Any object."""
+
+    @property
+    def metadata(self) -> Meta: ...
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    lastTransitionTime: datetime | None = None
+
+
+class Taint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(each.type == "Ready" and each.status == "True" for each in self.conditions)
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    limits: dict[str, str | int] = {}
+    requests: dict[str, str | int] = {}
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    resources: Resources = Resources()
+    restartPolicy: str = ""  # "Always" makes a sidecar of an init container
+
+
+class Gate(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Toleration(msgspec.Struct, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class PodSpec(msgspec.Struct, frozen=True, kw_only=True):
+    nodeName: str = ""
+    schedulingGates: tuple[Gate, ...] = ()
+    nodeSelector: dict[str, str] | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    containers: tuple[Container, ...] = ()
+    initContainers: tuple[Container, ...] = ()
+    resourceClaims: tuple[dict[str, Any], ...] = ()
+    overhead: dict[str, str] = {}
+    resources: Resources | None = None  # of the whole pod, beside those of its containers
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(msgspec.Struct, frozen=True, kw_only=True):
+    """`message`: its last words, 4096 bytes at most."""
+
+    exitCode: int
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(msgspec.Struct, frozen=True, kw_only=True):
+    phase: str = ""
+    podIP: str = ""
+    conditions: tuple[Condition, ...] = ()
+    containerStatuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_over(self) -> bool:
+        """Said by its node: nothing of it runs any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_leaving(self) -> bool:
+        return bool(self.metadata.deletionTimestamp)
+
+    @property
+    def holds(self) -> bool:
+        """It runs or may yet run somewhere. One that is deleted before it had a node can get none any more."""
+        return not self.is_over and not (self.is_leaving and not self.spec.nodeName)
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+
+    @property
+    def label(self) -> str:
+        """For people: where it is and what it is called."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class Pods(msgspec.Struct, frozen=True):
+    items: tuple[Pod, ...]
+
+
+class ClaimSpec(msgspec.Struct, frozen=True):
+    volumeName: str = ""
+
+
+class ClaimStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: Meta
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class Claims(msgspec.Struct, frozen=True):
+    items: tuple[Claim, ...]
+
+
+class AttachmentSource(msgspec.Struct, frozen=True):
+    persistentVolumeName: str = ""
+
+
+class AttachmentSpec(msgspec.Struct, frozen=True):
+    nodeName: str
+    source: AttachmentSource
+
+
+class VolumeAttachment(msgspec.Struct, frozen=True):
+    spec: AttachmentSpec
+
+
+class VolumeAttachments(msgspec.Struct, frozen=True):
+    items: tuple[VolumeAttachment, ...]
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+    status: JobStatus = JobStatus()
+
+    @property
+    def ended(self) -> Condition | None:
+        """Complete or Failed, as soon as either is true."""
+        return next((each for each in self.status.conditions if each.type in ("Complete", "Failed") and each.status == "True"), None)
+
+
+class Jobs(msgspec.Struct, frozen=True):
+    items: tuple[Job, ...]
+
+
+class Namespace(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+
+
+class GuardSpec(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: dict[str, str] = {}
+
+
+class Guard(msgspec.Struct, frozen=True, kw_only=True):
+    """Which slices may be bound to a node now. `nodes`: by name, comma-separated; the first word of each is its fence."""
+
+    metadata: Meta
+    spec: GuardSpec = GuardSpec()

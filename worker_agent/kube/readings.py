@@ -1,0 +1,216 @@
+"""What the tools of the checks print, read. Pure functions.
+
+The formats are those of their documentation and sources: nvidia-smi (--help-query-gpu, --help-query-remapped-rows), the kernel's log of
+NVIDIA's driver, sysfs of InfiniBand (Documentation/ABI/stable/sysfs-class-infiniband), nccl-tests (report of version 2). None of it was
+seen on real hardware.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+import msgspec
+
+XID_WINDOW_S: Final = 2 * 3600.0
+# Fields of nvidia-smi --query-gpu, in the order in which `gpus` reads them; drivers before 535 know one by its OLD_NAME.
+GPU_FIELDS: Final = (
+    "uuid",
+    "pci.bus_id",
+    "temperature.gpu",
+    "memory.used",
+    "ecc.errors.uncorrected.volatile.total",
+    "ecc.errors.uncorrected.aggregate.sram",
+    "ecc.errors.corrected.aggregate.dram",
+    "clocks_event_reasons.active",
+)
+OLD_NAMES: Final = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
+ROW_FIELDS: Final = (
+    "gpu_uuid",
+    "remapped_rows.uncorrectable",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+)
+THROTTLES: Final = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
+
+_XID = re.compile(r"^(?:<\d+>)?\[\s*(?P<at_s>\d+\.\d+)\] .*?NVRM: Xid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+)")
+_YES_NO: Final = {"yes": 1.0, "no": 0.0}
+# What NVIDIA's catalog asks for at once; one that is in none of these is told, and no reason to refuse the node.
+XIDS_OF_PROGRAMS: Final = frozenset({13, 31, 43, 63, 92, 94, 121, 137})  # the program's fault, or mended already
+XIDS_OF_GPUS: Final = {
+    **dict.fromkeys((62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 158), "reset the GPU"),
+    **dict.fromkeys((79,), "reboot the node"),
+    **dict.fromkeys((45, 48, 74, 144, 145, 149), "look at the errors beside it"),
+    **dict.fromkeys((61, 122, 142), "ask the vendor"),
+    **dict.fromkeys((154,), "do what the driver's recovery action says"),
+}
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of nvidia-smi. None: this GPU or driver does not tell. Memory in MiB, temperature in °C."""
+
+    uuid: str
+    bus_id: str
+    temperature_c: float | None
+    memory_used_mib: float | None
+    ecc_uncorrected: float | None
+    ecc_sram_uncorrected: float | None
+    ecc_dram_corrected: float | None
+    throttles: tuple[str, ...]
+
+
+class Rows(msgspec.Struct, frozen=True, kw_only=True):
+    """Remapped rows of one GPU."""
+
+    uncorrectable: float | None
+    pending: float | None
+    failed: float | None
+
+
+class Xid(msgspec.Struct, frozen=True, kw_only=True):
+    """`bus`: domain and bus of the GPU, in one spelling for all tools."""
+
+    bus: str
+    number: int
+    age_s: float
+
+
+class Port(msgspec.Struct, frozen=True, kw_only=True):
+    """One RDMA port. `subnet`: first half of its first GID."""
+
+    name: str
+    is_up: bool
+    rate_gbps: float | None
+    subnet: str
+
+
+class Nccl(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the smallest size the latency, of the largest the bandwidth; the worse of in place and out of place."""
+
+    latency_us: float
+    bandwidth_gbs: float
+    wrong: float
+
+
+def gpus(text: str) -> list[Gpu]:
+    """Of nvidia-smi --query-gpu=GPU_FIELDS --format=csv,noheader,nounits."""
+    return [
+        Gpu(
+            uuid=row[0],
+            bus_id=row[1],
+            temperature_c=_number(row[2]),
+            memory_used_mib=_number(row[3]),
+            ecc_uncorrected=_number(row[4]),
+            ecc_sram_uncorrected=_number(row[5]),
+            ecc_dram_corrected=_number(row[6]),
+            throttles=_throttles(row[7]),
+        )
+        for row in _rows(text, len(GPU_FIELDS))
+    ]
+
+
+def remapped_rows(text: str) -> dict[str, Rows]:
+    """By GPU UUID, of nvidia-smi --query-remapped-rows=ROW_FIELDS --format=csv,noheader,nounits."""
+    return {
+        row[0]: Rows(uncorrectable=_number(row[1]), pending=_number(row[2]), failed=_number(row[3])) for row in _rows(text, len(ROW_FIELDS))
+    }
+
+
+def processes(text: str) -> dict[str, int]:
+    """How many by GPU UUID, of nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader."""
+    counts: dict[str, int] = {}
+    for row in _rows(text, 2):
+        counts[row[0]] = counts.get(row[0], 0) + 1
+    return counts
+
+
+def xids(log: str, uptime_s: float) -> list[Xid]:
+    """Of lines of the kernel's log: those of the last XID_WINDOW_S."""
+    found = (_XID.match(line) for line in log.splitlines())
+    read = [Xid(bus=bus_of(m["pci"]), number=int(m["xid"]), age_s=uptime_s - float(m["at_s"])) for m in found if m]
+    return [xid for xid in read if xid.age_s <= XID_WINDOW_S]
+
+
+def bus_of(pci: str) -> str:
+    """`0000:3b` of `00000000:3B:00.0` and of `0000:3b:00`."""
+    domain, bus = [*pci.lower().split(":"), ""][:2]
+    return f"{domain[-4:]}:{bus}"
+
+
+def ports(files: Mapping[str, str]) -> list[Port]:
+    """Of /sys/class/infiniband/*/ports/*/{state,phys_state,rate} and gids/0, by path; in order of their names."""
+    by_port: dict[str, dict[str, str]] = {}
+    for path, text in files.items():
+        parts = PurePosixPath(path).parts
+        if "ports" in parts and len(parts) > parts.index("ports") + 2:
+            at = parts.index("ports")
+            by_port.setdefault(f"{parts[at - 1]}/{parts[at + 1]}", {})["/".join(parts[at + 2 :])] = text
+    return [_port(name, by_port[name]) for name in sorted(by_port)]
+
+
+def nccl(report: bytes) -> Nccl:
+    """Raises ValueError where it is no whole report with two sizes."""
+    try:
+        sizes = sorted(msgspec.json.decode(report, type=_Report).results, key=lambda result: result.size)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"the report of nccl-tests cannot be read: {error}") from error
+    if len(sizes) < 2:
+        raise ValueError("the report of nccl-tests has not both sizes: the GPUs have too little memory for the larger, or it broke off")
+    return Nccl(
+        latency_us=max(way.time for way in sizes[0].ways),
+        bandwidth_gbs=min(way.bus_bw for way in sizes[-1].ways),
+        wrong=sum(way.nwrong or 0.0 for size in sizes for way in size.ways),
+    )
+
+
+class _Way(msgspec.Struct, frozen=True, kw_only=True):
+    time: float
+    bus_bw: float
+    nwrong: float | None = None
+
+
+class _Size(msgspec.Struct, frozen=True, kw_only=True):
+    size: int
+    in_place: _Way
+    out_of_place: _Way
+
+    @property
+    def ways(self) -> tuple[_Way, _Way]:
+        return self.in_place, self.out_of_place
+
+
+class _Report(msgspec.Struct, frozen=True):
+    results: tuple[_Size, ...]
+
+
+def _rows(text: str, columns: int) -> list[list[str]]:
+    """Lines of another width are not of the table: nvidia-smi says there that it found nothing."""
+    rows: Sequence[list[str]] = list(csv.reader(text.splitlines(), skipinitialspace=True))
+    return [[cell.strip() for cell in row] for row in rows if len(row) == columns]
+
+
+def _number(cell: str) -> float | None:
+    """None where it says that it does not know, as in `[N/A]`."""
+    try:
+        return _YES_NO[cell.lower()] if cell.lower() in _YES_NO else float(cell)
+    except ValueError:
+        return None
+
+
+def _throttles(cell: str) -> tuple[str, ...]:
+    try:
+        bits = int(cell, 16)
+    except ValueError:
+        return ()
+    return tuple(name for bit, name in THROTTLES.items() if bits & bit)
+
+
+def _port(name: str, files: Mapping[str, str]) -> Port:
+    rate = re.match(r"([\d.]+) Gb/sec", files.get("rate", ""))
+    gid = files.get("gids/0", "")
+    # "4: ACTIVE" and "5: LinkUp"
+    is_up = files.get("state", "").endswith("ACTIVE") and files.get("phys_state", "5: LinkUp").endswith("LinkUp")
+    return Port(name=name, is_up=is_up, rate_gbps=float(rate[1]) if rate else None, subnet=":".join(gid.split(":")[:4]))

@@ -1,0 +1,199 @@
+"""The cluster as the agent sees it at one pass: nodes as the core wants them, and pods by what they are to us.
+
+Built from the mirrors, and anew only where these changed. Must not live here: any call.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from worker_agent.cluster.base import GpuPhase, NodeState
+from worker_agent.kube import names
+from worker_agent.kube.lifting import asks_for_gpus
+from worker_agent.kube.marks import UnreadableRecords, read_records
+from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.objects import Meta, Namespace, Node, Pod
+from worker_agent.kube.view import Unseen, view_of
+from worker_agent.protocol import NodeView
+
+Key = tuple[str, str]
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class PodIndex:
+    """`waiting`: behind our gate, by namespace. `lifted`: by GPR. `others`: on a node, and no lifted ones, by node.
+
+    `strange`: nodes with GPU pods among the others, which hold GPUs that we would give out. Our own checks are none of these.
+    """
+
+    waiting: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
+    lifted: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
+    others: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
+    strange: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, pods: Iterable[Pod]) -> PodIndex:
+        index = cls()
+        for pod in pods:
+            if gpr_id := pod.metadata.label(names.POD_GPR):
+                index.lifted[gpr_id].append(pod)
+            elif pod.spec.nodeName:
+                if not pod.is_over:
+                    index.others[pod.spec.nodeName].append(pod)
+                    if pod.metadata.namespace != names.NAMESPACE and asks_for_gpus(pod):
+                        index.strange.add(pod.spec.nodeName)
+            elif not pod.is_leaving and any(gate.name == names.GATE for gate in pod.spec.schedulingGates):
+                index.waiting[pod.metadata.namespace].append(pod)
+        for waiting in index.waiting.values():
+            waiting.sort(key=lambda pod: (pod.metadata.creationTimestamp or LONG_AGO, pod.metadata.name))
+        return index
+
+    def lift(self, pod: Pod) -> None:
+        waiting = self.waiting[pod.metadata.namespace]
+        self.waiting[pod.metadata.namespace] = [each for each in waiting if each.metadata.uid != pod.metadata.uid]
+        self.lifted[pod.metadata.label(names.POD_GPR)].append(pod)
+
+
+class Sight:
+    """Not for several threads at once; the mirrors are kept by threads of their own.
+
+    Pods are sorted anew once a pass, by `look`; what the pass itself does to them is entered as it is learned.
+    """
+
+    def __init__(self, nodes: Mirror[Node], pods: Mirror[Pod], namespaces: Mirror[Namespace]) -> None:
+        self._nodes, self._pods, self._namespaces = nodes, pods, namespaces
+        self.pods, self._index_serial = PodIndex(), -1
+        self._bound: dict[str, tuple[str, ...]] = {}
+        self._bound_serial = -1
+        self._states: dict[str, tuple[Node, bool, NodeState]] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        return self._nodes.is_whole and self._pods.is_whole and self._namespaces.is_whole
+
+    @property
+    def nodes_serial(self) -> int:
+        return self._nodes.serial
+
+    # -- pods and namespaces -------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        serial = self._pods.serial
+        if self._index_serial != serial:
+            self._index_serial = serial
+            self.pods = PodIndex.of(self._pods.objects().values())
+
+    def learn_lifted(self, pod: Pod) -> None:
+        self._pods.learn(pod)
+        self.pods.lift(pod)
+
+    def namespaces_of(self, slice_key: str) -> Sequence[str]:
+        if self._bound_serial != self._namespaces.serial:
+            self._bound_serial = self._namespaces.serial
+            bound: dict[str, list[str]] = defaultdict(list)
+            for (_, name), namespace in self._namespaces.objects().items():
+                if not namespace.metadata.label(names.EXEMPT):
+                    bound[namespace.metadata.label(names.SLICE)].append(name)
+            self._bound = {key: tuple(sorted(names_)) for key, names_ in bound.items() if key}
+        return self._bound.get(slice_key, ())
+
+    def about_namespaces(self, slice_key: str) -> list[Meta]:
+        there = self._namespaces.objects()
+        return [there["", name].metadata for name in self.namespaces_of(slice_key) if ("", name) in there]
+
+    def waiting(self, slice_key: str) -> list[Pod]:
+        return [pod for namespace in self.namespaces_of(slice_key) for pod in self.pods.waiting.get(namespace, ())]
+
+    def all_waiting(self) -> Iterable[Pod]:
+        return (pod for waiting in self.pods.waiting.values() for pod in waiting)
+
+    def slice_of(self, namespace: str) -> str:
+        found = self._namespaces.objects().get(("", namespace))
+        return found.metadata.label(names.SLICE) if found else ""
+
+    def strays(self, node: str, slice_key: str) -> list[Pod]:
+        """Pods of the slice on the node that no lift brought there: a lock was open for them."""
+        bound = self.namespaces_of(slice_key)
+        return [pod for pod in self.pods.others.get(node, ()) if pod.metadata.namespace in bound and pod.holds]
+
+    def homeless(self) -> list[Pod]:
+        """Lifted pods without a node, whose box no node has any more."""
+        unplaced = [pod for pods in self.pods.lifted.values() for pod in pods if not pod.spec.nodeName and pod.holds]
+        if not unplaced:
+            return []
+        boxes = {key for node in self.nodes() for key in (node.metadata.labels or {}).items()}
+        return [pod for pod in unplaced if _box_of(pod) not in boxes]
+
+    def has_box(self, gpr_id: str, run: int) -> bool:
+        key, value = names.box_label(gpr_id), str(run)
+        return any(node.metadata.label(key) == value for node in self.nodes())
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> Iterable[Node]:
+        return self._nodes.objects().values()
+
+    def node(self, name: str) -> Node | None:
+        return self._nodes.objects().get(("", name))
+
+    def learn_node(self, node: Node) -> NodeState:
+        self._nodes.learn(node)
+        return self.state(node)
+
+    def states(self) -> dict[str, NodeState]:
+        """All nodes that we have taken in; without GPUs that can be named only those that are held."""
+        taken_in = {node.metadata.name: self.state(node) for node in self.nodes() if is_taken_in(node)}
+        states = {name: state for name, state in taken_in.items() if state.view.gpus or is_held(state)}
+        self._states = {name: known for name, known in self._states.items() if name in states}
+        return states
+
+    def state(self, node: Node) -> NodeState:
+        """Made anew only where the node is another object, since a pass asks for all of them."""
+        name, strange = node.metadata.name, node.metadata.name in self.pods.strange
+        known = self._states.get(name)
+        if known is None or known[0] is not node or known[1] != strange:
+            known = self._states[name] = (node, strange, _state_of(node, strange=strange))
+        return known[2]
+
+
+def is_taken_in(node: Node) -> bool:
+    return names.RECORDS in (node.metadata.annotations or {})
+
+
+def is_wanted(node: Node) -> bool:
+    return node.metadata.label(names.MANAGED) == "true"
+
+
+def is_held(state: NodeState) -> bool:
+    return any(record.phase is not GpuPhase.FREE for record in state.records.values())
+
+
+def _box_of(pod: Pod) -> tuple[str, str]:
+    selector: Mapping[str, str] = pod.spec.nodeSelector or {}
+    key = names.box_label(pod.metadata.label(names.POD_GPR))
+    return key, selector.get(key, "")
+
+
+def _bare(node: Node) -> NodeView:
+    """Its labels name no GPUs (any more)."""
+    return NodeView(name=node.metadata.name, uid=node.metadata.uid, shape="", node_type="", gpus=(), ready=False)
+
+
+def _state_of(node: Node, *, strange: bool) -> NodeState:
+    """`version`: the annotation as it is, since that is what a write tests. A heartbeat of the node is no other version."""
+    text = node.metadata.annotation(names.RECORDS)
+    seen = view_of(node)
+    view = _bare(node) if isinstance(seen, Unseen) else seen
+    try:
+        records = read_records(text)
+    except UnreadableRecords:
+        # Shown, or its assignments would be taken for gone; every write to it says why it cannot be.
+        return NodeState(view=msgspec.structs.replace(view, ready=False), version=text, records={})
+    is_usable = view.ready and not strange and is_wanted(node)
+    return NodeState(view=msgspec.structs.replace(view, ready=is_usable), version=text, records=records)

@@ -1,0 +1,80 @@
+"""Kubernetes events: what the agent tells people on the spot, in `kubectl describe` of pods, nodes and namespaces.
+
+They are told once each, later where the API server is busy, and never in the way of anything else: one that is lost is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+from threading import BoundedSemaphore
+from typing import Final, Literal
+from uuid import uuid4
+
+import msgspec
+
+from worker_agent.cluster.base import ClusterError
+from worker_agent.kube import names
+from worker_agent.kube.client import Api
+from worker_agent.kube.objects import Meta, Pod
+
+MESSAGE_MAX: Final = 1024  # more the API server refuses
+WAITING_MAX: Final = 500  # to be sent; what comes then is not told
+NEW_AT_ONCE: Final = 50  # pods in one look; the others at the next
+Kind = Literal["Pod", "Node", "Namespace"]
+
+
+class Telling:
+    def __init__(self, api: Api, pool: Executor) -> None:
+        self._api, self._pool = api, pool
+        self._room = BoundedSemaphore(WAITING_MAX)
+        self._said: dict[str, str] = {}  # by UID of a pod that waits: what it was told
+
+    def tell(self, kind: Kind, about: Meta, reason: str, message: str, *, is_bad: bool = False) -> None:
+        if self._room.acquire(blocking=False):
+            sent = self._pool.submit(self._write, kind, about, reason, message[:MESSAGE_MAX], "Warning" if is_bad else "Normal")
+            sent.add_done_callback(lambda _: self._room.release())
+
+    def tell_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str]) -> None:
+        """Each pod once, and again where the reason changes."""
+        told: dict[str, str] = {}
+        new = 0
+        for pod in waiting:
+            message, about = why(pod), pod.metadata
+            if self._said.get(about.uid) == message:
+                told[about.uid] = message
+            elif new < NEW_AT_ONCE:
+                new += 1
+                told[about.uid] = message
+                self.tell("Pod", about, "WaitsForGpus", message)
+        self._said = told
+
+    def _write(self, kind: Kind, about: Meta, reason: str, message: str, type_: str) -> None:
+        now = datetime.now(UTC)
+        # Of a node they lie in `default`, where kubectl looks for them; of a namespace in itself, for those who may look there.
+        of = about.namespace or (about.name if kind == "Namespace" else "")
+        namespace = of or "default"
+        uid = about.name if kind == "Node" else about.uid  # as kubelets do, and `kubectl describe node` asks for it
+        involved = {"apiVersion": "v1", "kind": kind, "name": about.name, "uid": uid}
+        if of:
+            involved["namespace"] = of
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{about.name[:200]}.{uuid4().hex[:16]}", "namespace": namespace},
+            "involvedObject": involved,
+            "reason": reason,
+            "message": message,
+            "type": type_,
+            "count": 1,
+            "firstTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "source": {"component": names.AGENT},
+            "reportingComponent": "egs.io/agent",
+            "reportingInstance": names.AGENT,
+        }
+        try:
+            self._api.create(f"/api/v1/namespaces/{namespace}/events", body, msgspec.Raw)
+        except ClusterError:
+            return  # of a namespace that is going, or too many

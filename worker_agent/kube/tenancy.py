@@ -1,0 +1,364 @@
+"""Workspaces on Kubernetes: their namespaces bound, shut off, and opened to those whom the hub names.
+
+Lives here: one pass of look, compare, mend. What is wanted of a namespace: the label of its slice and Pod Security `restricted`; a
+NetworkPolicy that shuts it off but for its slice and DNS; a quota of pods; for each account a ServiceAccount in its home namespace
+and a RoleBinding in all. Must not live here: nodes and pods (the driver's).
+
+A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Unbinding
+takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
+Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory alone.
+
+Needs, beside the driver's rights: list of namespaces, networkpolicies, resourcequotas, rolebindings and serviceaccounts in all
+namespaces; create and patch of these, delete of all but namespaces and networkpolicies; create of serviceaccounts/token; bind of the roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from worker_agent.cluster.base import ClusterError, Conflict, Throttled, Unavailable
+from worker_agent.kube.client import Api, Forbidden, Missing
+from worker_agent.kube.isolation import network_policy, pod_quota, pod_security, role_binding, service_account
+from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SLICE, account_of, pointer
+from worker_agent.kube.objects import Meta
+from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
+from worker_agent.tenancy import Found
+
+Note = Callable[[str, dict[str, object]], None]
+NAMESPACES: Final = "/api/v1/namespaces"
+# Where objects of each kind are, and what it is called when somebody had changed one.
+KINDS: Final = {
+    "networkpolicies": ("/apis/networking.k8s.io/v1", "network policy"),
+    "resourcequotas": ("/api/v1", "quota"),
+    "serviceaccounts": ("/api/v1", "account"),
+    "rolebindings": ("/apis/rbac.authorization.k8s.io/v1", "role"),
+}
+DETAIL_MAX_CHARS: Final = 300
+
+
+class Thing(msgspec.Struct, frozen=True, kw_only=True):
+    """Any of our objects. `phase` of a namespace alone."""
+
+    class Status(msgspec.Struct, frozen=True):
+        phase: str = ""
+
+    metadata: Meta
+    spec: Any = None
+    roleRef: Any = None
+    subjects: Any = None
+    status: Status = Status()
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        return (self.metadata.labels or {}, self.spec, self.roleRef, self.subjects)
+
+    @property
+    def is_going(self) -> bool:
+        return bool(self.metadata.deletionTimestamp) or self.status.phase == "Terminating"
+
+
+class Things(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[Thing, ...] = ()
+
+
+class TokenAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    class Status(msgspec.Struct, frozen=True, kw_only=True):
+        token: str
+        expirationTimestamp: datetime
+
+    status: Status
+
+
+Place = tuple[str, str, str]  # kind, namespace, name
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An object as we left it: what we said, and what the server made of it."""
+
+    wanted: dict[str, Any]
+    uid: str
+    version: str
+
+    def is_still(self, there: Thing | None, wanted: dict[str, Any]) -> bool:
+        return (
+            there is not None and (there.metadata.uid, there.metadata.resourceVersion) == (self.uid, self.version) and wanted == self.wanted
+        )
+
+
+@dataclass(slots=True)
+class Scene:
+    """The cluster as one pass found it, and what it mended."""
+
+    namespaces: dict[str, Thing]
+    objects: dict[Place, Thing]
+    repaired: dict[str, list[str]] = field(default_factory=dict)  # by namespace
+
+
+class Refused(Exception):
+    """This namespace cannot be bound now; the message is for people."""
+
+    def __init__(self, state: BindingState, detail: str) -> None:
+        super().__init__(detail)
+        self.state, self.detail = state, detail
+
+
+class KubernetesTenancy:
+    """One thread. `server` and `ca` (PEM) go into kubeconfigs: where users reach the API server."""
+
+    def __init__(self, *, api: Api, server: str, ca: str, note: Note) -> None:
+        self._api, self._server, self._ca, self._note = api, server, ca, note
+        self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
+        self._written: dict[Place, Written] = {}
+
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+        if not workspaces:
+            return Found()
+        try:
+            scene = self._look()
+        except ClusterError as error:
+            self._note("tenancy_unseen", {"why": str(error)})
+            return Found()
+        self._revoke(workspaces, scene)
+        # What one workspace gives up another may take in the same pass.
+        listed = [(workspace, binding) for workspace in workspaces for binding in workspace.bindings]
+        listed.sort(key=lambda pair: pair[1].desired != Desired.ABSENT)
+        seen = [self._settle(workspace, binding, scene, in_use) for workspace, binding in listed]
+        ready = {(each.slice, each.namespace) for each in seen if each.state is BindingState.READY}
+        tokens = [
+            self._issue(account)
+            for workspace in workspaces
+            for account in workspace.accounts
+            if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
+        ]
+        return Found(bindings=tuple(seen), tokens=tuple(token for token in tokens if token is not None))
+
+    # -- look ----------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Scene:
+        """Five lists, by label, however many workspaces there are."""
+        namespaces = {thing.metadata.name: thing for thing in self._list(NAMESPACES)}
+        objects = {
+            (kind, thing.metadata.namespace, thing.metadata.name): thing
+            for kind, (group, _) in KINDS.items()
+            for thing in self._list(f"{group}/{kind}")
+        }
+        return Scene(namespaces, objects)
+
+    def _list(self, path: str) -> tuple[Thing, ...]:
+        return self._api.get(path, Things, labelSelector=SLICE).items
+
+    # -- revoke --------------------------------------------------------------------------------------------------------
+
+    def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> None:
+        """Before all else. RoleBindings first: their end holds within a millisecond, that of a ServiceAccount after ten seconds."""
+        accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
+        for kind in ("rolebindings", "serviceaccounts"):
+            for place, thing in list(scene.objects.items()):
+                id_, slice_ = thing.metadata.label(ACCOUNT), thing.metadata.label(SLICE)
+                if place[0] != kind or not id_ or slice_ not in accounts:
+                    continue
+                account = accounts[slice_].get(id_)
+                if account is None or (kind == "serviceaccounts" and account.namespace != place[1]):
+                    self._try_delete(place, scene)
+
+    def _try_delete(self, place: Place, scene: Scene) -> None:
+        try:
+            self._delete(place, scene)
+        except ClusterError as error:
+            self._note("tenancy_delete_failed", {"object": "/".join(place), "why": str(error)})
+
+    def _delete(self, place: Place, scene: Scene) -> None:
+        with suppress(Missing):
+            self._api.delete(_path(place))
+        scene.objects.pop(place, None)
+        self._written.pop(place, None)
+
+    # -- one namespace -------------------------------------------------------------------------------------------------
+
+    def _settle(self, workspace: Workspace, binding: Binding, scene: Scene, in_use: frozenset[str]) -> BindingSeen:
+        state, detail = BindingState.READY, ""
+        try:
+            match binding.desired:
+                case Desired.ABSENT:
+                    self._unbind(workspace, binding.namespace, scene, in_use)
+                    state = BindingState.UNBOUND
+                case Desired.PRESENT:
+                    self._bind(workspace, binding, scene)
+                case unknown:
+                    raise Refused(BindingState.WAITING, f"The agent does not know what {unknown} means. Upgrade it.")
+        except Refused as refusal:
+            state, detail = refusal.state, refusal.detail
+        except ClusterError as error:
+            self._note("namespace_unfinished", {"namespace": binding.namespace, "why": str(error)})
+            state, detail = BindingState.WAITING, _sentence(error)
+        repaired = tuple(dict.fromkeys(scene.repaired.get(binding.namespace, ())))
+        if repaired:
+            self._note("namespace_repaired", {"namespace": binding.namespace, "what": ", ".join(repaired)})
+        return BindingSeen(slice=workspace.id, namespace=binding.namespace, state=state, detail=detail, repaired=repaired)
+
+    def _bind(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
+        name = binding.namespace
+        self._take(workspace, binding, scene)
+        self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), scene)
+        self._keep(("resourcequotas", name, ISOLATION), pod_quota(workspace, name), scene)
+        for account in workspace.accounts:
+            self._admit(workspace, account, name, scene)
+
+    def _take(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
+        """Label the namespace; make it where there is none. Raises Refused where it is not ours."""
+        name = binding.namespace
+        if name in OF_CLUSTER or name.startswith("kube-"):
+            raise Refused(BindingState.CONFLICT, "This namespace belongs to the cluster itself. Bind another one.")
+        there = scene.namespaces.get(name) or self._namespace(name)
+        if there is None:
+            there = self._make(workspace, name, scene)
+        elif there.is_going:
+            raise Refused(BindingState.WAITING, "It is being deleted in the cluster. When it is gone it is made anew.")
+        else:
+            self._check_ours(workspace, binding, there)
+            if wanted := {key: value for key, value in pod_security(workspace).items() if there.metadata.label(key) != value}:
+                self._label_ours(workspace, there, wanted, scene)
+        self._bound[name] = (there.metadata.uid, workspace.id)
+
+    def _label_ours(self, workspace: Workspace, there: Thing, wanted: dict[str, str], scene: Scene) -> None:
+        try:
+            self._label(there, wanted, scene, is_repair=self._is_known(workspace, there))
+        except Forbidden as error:
+            if there.metadata.label(SLICE):
+                raise
+            name = there.metadata.name
+            raise Refused(
+                BindingState.CONFLICT,
+                f"The cluster does not let its agent bind this namespace: kubectl label namespace {name} egs.io/may-adopt=true",
+            ) from error
+
+    def _make(self, workspace: Workspace, name: str, scene: Scene) -> Thing:
+        if self._bound.pop(name, ("", ""))[1] == workspace.id:
+            scene.repaired[name] = ["namespace"]
+            self._forget(name)  # all in it is new, which is no repair
+        return self._api.create(NAMESPACES, _namespace_object(workspace, name), Thing)
+
+    def _namespace(self, name: str) -> Thing | None:
+        try:
+            return self._api.get(f"{NAMESPACES}/{name}", Thing)
+        except Missing:
+            return None
+
+    def _check_ours(self, workspace: Workspace, binding: Binding, there: Thing) -> None:
+        meta = there.metadata
+        if meta.label(EXEMPT) == "true":
+            raise Refused(BindingState.CONFLICT, "This namespace is exempt from EGS (label egs.io/exempt). Bind another one.")
+        if self._is_known(workspace, there) or meta.label(SLICE) == workspace.id:
+            return
+        if meta.label(SLICE):
+            raise Refused(BindingState.CONFLICT, "In the cluster this namespace is bound to another workspace.")
+        if not binding.may_adopt:
+            raise Refused(
+                BindingState.CONFLICT,
+                "There was a namespace of this name before. An administrator may let this workspace adopt it; or bind another name.",
+            )
+
+    def _is_known(self, workspace: Workspace, there: Thing) -> bool:
+        return self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
+
+    def _label(self, there: Thing, labels: dict[str, str], scene: Scene, *, is_repair: bool) -> None:
+        ops = [{"op": "test", "path": "/metadata/uid", "value": there.metadata.uid}]
+        # One that has no labels at all has no map to add to; any that is served has kubernetes.io/metadata.name.
+        ops += [{"op": "add", "path": pointer("metadata", "labels", key), "value": value} for key, value in labels.items()]
+        self._api.patch(f"{NAMESPACES}/{there.metadata.name}", ops, Thing)
+        if is_repair:
+            scene.repaired.setdefault(there.metadata.name, []).append("label")
+
+    def _admit(self, workspace: Workspace, account: Account, namespace: str, scene: Scene) -> None:
+        name = account_of(account.id)
+        if account.namespace == namespace:
+            self._keep(("serviceaccounts", namespace, name), service_account(workspace, account), scene)
+        place, wanted = ("rolebindings", namespace, name), role_binding(workspace, account, namespace)
+        try:
+            self._keep(place, wanted, scene)
+        except Conflict:  # the role of a RoleBinding cannot be changed
+            self._delete(place, scene)
+            self._keep(place, wanted, scene)
+
+    def _keep(self, place: Place, wanted: dict[str, Any], scene: Scene) -> None:
+        """Written only where it is not as we left it: no comparison with what the server makes of our words is needed."""
+        there, written = scene.objects.get(place), self._written.get(place)
+        if written is not None and written.is_still(there, wanted):
+            return
+        left = self._api.apply(_path(place), wanted, Thing)
+        if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
+            scene.repaired.setdefault(place[1], []).append(KINDS[place[0]][1])
+        self._written[place] = Written(wanted, left.metadata.uid, left.metadata.resourceVersion)
+
+    # -- unbind --------------------------------------------------------------------------------------------------------
+
+    def _unbind(self, workspace: Workspace, name: str, scene: Scene, in_use: frozenset[str]) -> None:
+        if in_use & {workspace.id, workspace.name, name}:
+            raise Refused(BindingState.WAITING, "A GPR of the workspace still has nodes here. It is unbound when that has ended.")
+        there = scene.namespaces.get(name)
+        self._bound.pop(name, None)
+        if there is None or there.metadata.label(SLICE) != workspace.id:
+            return
+        for kind in ("rolebindings", "serviceaccounts", "resourcequotas"):
+            for place in [place for place in scene.objects if place[:2] == (kind, name)]:
+                self._delete(place, scene)
+        label = pointer("metadata", "labels", SLICE)
+        self._api.patch(
+            f"{NAMESPACES}/{name}",
+            [{"op": "test", "path": label, "value": workspace.id}, {"op": "remove", "path": label}],
+            Thing,
+        )
+        del scene.namespaces[name]
+        self._forget(name)
+
+    def _forget(self, namespace: str) -> None:
+        self._written = {place: written for place, written in self._written.items() if place[1] != namespace}
+
+    # -- tokens --------------------------------------------------------------------------------------------------------
+
+    def _issue(self, account: Account) -> IssuedToken | None:
+        """None: not yet, the next pass tries again."""
+        path = f"{NAMESPACES}/{account.namespace}/serviceaccounts/{account_of(account.id)}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": account.token_s}}
+        try:
+            answer = self._api.create(path, body, TokenAnswer)
+        except (Unavailable, Throttled, Missing, Forbidden) as error:  # 403 also for some seconds after a start of the API server
+            self._note("token_delayed", {"account": account.id, "why": str(error)})
+            return None
+        except ClusterError as error:
+            self._note("token_refused", {"account": account.id, "why": str(error)})
+            return IssuedToken(account=account.id, failure=_sentence(error))
+        return IssuedToken(
+            account=account.id,
+            token=answer.status.token,
+            expires_s=answer.status.expirationTimestamp.timestamp(),
+            server=self._server,
+            ca=self._ca,
+        )
+
+
+def _path(place: Place) -> str:
+    kind, namespace, name = place
+    return f"{KINDS[kind][0]}/namespaces/{namespace}/{kind}/{name}"
+
+
+def _namespace_object(workspace: Workspace, name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": pod_security(workspace)}}
+
+
+def _sentence(error: ClusterError) -> str:
+    match error:
+        case Forbidden():
+            said = "The agent lacks a right in the cluster"
+        case Conflict():
+            said = "The cluster refused it"
+        case _:
+            said = "The cluster did not do it; it is tried again"
+    return f"{said}: {error}"[:DETAIL_MAX_CHARS]

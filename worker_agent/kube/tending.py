@@ -1,0 +1,126 @@
+"""What needs care besides assignments: nodes that come and go, marks and guard that somebody changed, homeless pods.
+
+All of it follows from the records on the nodes, so it may be done at any time and twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from worker_agent.cluster.base import ClusterError, GpuPhase, NodeState, Records
+from worker_agent.kube.client import Api, Missing
+from worker_agent.kube.draining import Draining
+from worker_agent.kube.guard import NOBODY, GuardBook, closed_to, slices_in
+from worker_agent.kube.marks import Marks, is_marked, leave_ops, marks_of, read_records, records_text, write_ops
+from worker_agent.kube.objects import Node
+from worker_agent.kube.sight import Sight, is_held, is_taken_in, is_wanted
+from worker_agent.link import Note
+
+EVERY_S: Final = 1.0
+GUARD_ANEW_S: Final = 30.0  # somebody with the right to may have changed it
+ORPHAN_GRACE_S: Final = 30.0
+
+
+class Tending:
+    def __init__(self, api: Api, *, sight: Sight, guard: GuardBook, draining: Draining, note: Note) -> None:
+        self._api, self._sight, self._guard, self._draining, self._note = api, sight, guard, draining, note
+        self._last_mono = self._guard_mono = float("-inf")
+        self._said: dict[str, str] = {}
+        self._fine: dict[str, tuple[Node, bool]] = {}  # by name: as it was when nothing was to be done, and whether the guard was there
+        self._kept: tuple[object, ...] = ()  # likewise of the guard
+
+    def tend(self) -> bool:
+        """False: it was done a moment ago."""
+        now = time.monotonic()
+        if now - self._last_mono < EVERY_S:
+            return False
+        self._last_mono = now
+        if now - self._guard_mono >= GUARD_ANEW_S:
+            self._guard_mono = now
+            self._guard.forget()
+        is_guarded = self._try("guard", self._keep_guard)
+        for node in list(self._sight.nodes()):
+            known = self._fine.get(node.metadata.name)
+            if known is None or known[0] is not node or known[1] != is_guarded:
+                self._try(node.metadata.name, lambda node=node: self._tend_node(node, is_guarded=is_guarded))  # type: ignore[misc]
+        for pod in self._sight.homeless():
+            self._draining.send_away(pod, ORPHAN_GRACE_S)
+        return True
+
+    def _try(self, what: str, act: Callable[[], None]) -> bool:
+        """A fault with one must not keep the others waiting. The same fault is noted once."""
+        try:
+            act()
+        except ClusterError as error:
+            said = "the guard is not installed: no node is taken in" if isinstance(error, Missing) and what == "guard" else str(error)
+            if self._said.get(what) != said:
+                self._said[what] = said
+                self._note("tending_failed", {"what": what, "error": said})
+            return False
+        self._said.pop(what, None)
+        return True
+
+    def _keep_guard(self) -> None:
+        """Nodes that we want are nobody's before they are taken in; nobody's again is what no open record asks for."""
+        serial, listed = self._sight.nodes_serial, self._guard.nodes()
+        if self._kept == (serial, listed):
+            return
+        there = {node.metadata.name: node for node in self._sight.nodes()}
+        changes: dict[str, tuple[str, str | None]] = {}
+        for name, node in there.items():
+            if name not in listed and (is_wanted(node) or is_taken_in(node)):
+                changes[name] = ("", NOBODY)
+            elif extra := slices_in(listed.get(name, "")) - self._open_slices(node):
+                changes[name] = (listed[name], closed_to(listed[name], extra))
+            elif name in listed and not is_wanted(node) and not is_taken_in(node):
+                changes[name] = (listed[name], None)
+        for name in listed.keys() - there.keys():
+            changes[name] = (listed[name], None)
+        self._guard.write(changes)
+        self._fine = {name: known for name, known in self._fine.items() if name in there}
+        self._kept = (serial, dict(self._guard.nodes()))
+
+    def _open_slices(self, node: Node) -> set[str]:
+        """Of a node whose records cannot be read: nobody's."""
+        return {record.slice for record in self._sight.state(node).records.values() if record.phase is GpuPhase.OPEN}
+
+    def _tend_node(self, node: Node, *, is_guarded: bool) -> None:
+        if not is_taken_in(node):
+            if is_wanted(node) and is_guarded:
+                self._take_in(node)
+            else:
+                self._fine[node.metadata.name] = (node, is_guarded)
+            return
+        state = self._sight.state(node)
+        if not is_wanted(node) and not is_held(state):
+            self._let_go(node, state)
+        elif state.view.gpus and not is_marked(node, _marks(node, state)):
+            self._note("marks_repaired", {"node": node.metadata.name})
+            self._sight.learn_node(write_node(self._api, node, state, read_records(state.version)))
+        else:
+            self._fine[node.metadata.name] = (node, is_guarded)
+
+    def _take_in(self, node: Node) -> None:
+        marks = marks_of(node.metadata.uid, {}, ())
+        self._sight.learn_node(self._api.patch(_path(node), write_ops(node, "", records_text({}), marks), Node))
+        self._note("node_taken_in", {"node": node.metadata.name})
+
+    def _let_go(self, node: Node, state: NodeState) -> None:
+        self._sight.learn_node(self._api.patch(_path(node), leave_ops(node, state.version), Node))
+        self._note("node_let_go", {"node": node.metadata.name})
+
+
+def write_node(api: Api, node: Node, seen: NodeState, records: Records) -> Node:
+    """Records, taint and labels in one patch, if the records are still as seen."""
+    marks = marks_of(node.metadata.uid, records, (gpu.uuid for gpu in seen.view.gpus))
+    return api.patch(_path(node), write_ops(node, seen.version, records_text(records), marks), Node)
+
+
+def _marks(node: Node, state: NodeState) -> Marks:
+    return marks_of(node.metadata.uid, state.records, (gpu.uuid for gpu in state.view.gpus))
+
+
+def _path(node: Node) -> str:
+    return f"/api/v1/nodes/{node.metadata.name}"

@@ -1,0 +1,234 @@
+"""What the Jobs of the checks said, as results: pure functions, by what `readings` reads and `limits` judges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from worker_agent.cluster.base import StepCall
+from worker_agent.kube import readings
+from worker_agent.kube.names import FREE, NODE_SLICE, TAINT, box_label, box_of
+from worker_agent.kube.objects import Node, Pod
+from worker_agent.limits import expect, judge, skipped
+from worker_agent.protocol import CheckPolicy, CheckResult, Verdict
+
+NAME: Final = "kubernetes.default.svc"
+
+Results = list[CheckResult]
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    text: str = ""
+    error: str = ""
+
+
+class XidLog(Output, frozen=True, kw_only=True):
+    uptime_s: float = 0.0
+
+
+class Volume(msgspec.Struct, frozen=True, kw_only=True):
+    bytes: int
+    write_s: float
+    read_s: float
+    is_same: bool
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    ms: float | None = None
+    error: str = ""
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """What probes/probe.py prints."""
+
+    commands: dict[str, Output] = {}
+    files: dict[str, str] = {}
+    xids: XidLog = XidLog()
+    volume: Volume | None = None
+    names: dict[str, Reach] = {}
+    addresses: dict[str, Reach] = {}
+
+
+class Unreadable(Exception):
+    """What a check left cannot be read, or tells that a tool failed; the message is for people."""
+
+
+def document(said: str) -> Document:
+    """Of the last line. Raises Unreadable."""
+    last = said.strip().rpartition("\n")[2]
+    try:
+        return msgspec.json.decode(last, type=Document)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"what it printed cannot be read ({error}): {last[-300:]}") from error
+
+
+def _output(document: Document, command: str) -> str:
+    """Raises Unreadable where the command failed."""
+    output = document.commands.get(command, Output(error=f"{command} is missing"))
+    if output.error:
+        raise Unreadable(output.error)
+    return output.text
+
+
+def gpu_count(call: StepCall, document: Document, pod: Pod | None) -> Results:
+    found = readings.gpus(_output(document, "gpus"))
+    return [expect("gpu_count", len(found), len(call.assignment.gpus), is_least=True)]
+
+
+def _gpus_of_box(call: StepCall, document: Document) -> list[readings.Gpu]:
+    """Raises Unreadable where not all of them tell."""
+    found, wanted = readings.gpus(_output(document, "gpus")), len(call.assignment.gpus)
+    if len(found) < wanted:
+        raise Unreadable(f"nvidia-smi tells of {len(found)} of {wanted} GPUs")
+    return found
+
+
+def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
+    found = _gpus_of_box(call, document)
+    rows = readings.remapped_rows(_output(document, "rows")) if not document.commands.get("rows", Output(error="-")).error else {}
+    xids = readings.xids(document.xids.text, document.xids.uptime_s)
+    return [
+        result
+        for gpu in found
+        for result in (*_counters(call, gpu), *_remaps(call, gpu, rows.get(gpu.uuid)), _xid(call, gpu, xids, document.xids.error))
+    ]
+
+
+def _counters(call: StepCall, gpu: readings.Gpu) -> Results:
+    values = {
+        "gpu_temperature": gpu.temperature_c,
+        "ecc_uncorrected": gpu.ecc_uncorrected,
+        "ecc_sram_uncorrected": gpu.ecc_sram_uncorrected,
+        "ecc_dram_corrected": gpu.ecc_dram_corrected,
+    }
+    slowed = _judge(call, "throttle_reasons", len(gpu.throttles), gpu=gpu.uuid, text=", ".join(gpu.throttles))
+    return [*(_judge(call, check, value, gpu=gpu.uuid) for check, value in values.items()), slowed]
+
+
+def _remaps(call: StepCall, gpu: readings.Gpu, rows: readings.Rows | None) -> Results:
+    """Before Ampere there are none."""
+    values = {
+        "rows_uncorrectable": rows.uncorrectable if rows else None,
+        "rows_pending": rows.pending if rows else None,
+        "rows_failed": rows.failed if rows else None,
+    }
+    return [_judge(call, check, value, gpu=gpu.uuid) for check, value in values.items()]
+
+
+def _xid(call: StepCall, gpu: readings.Gpu, xids: Sequence[readings.Xid], error: str) -> CheckResult:
+    if error:
+        return _judge(call, "xid_errors", None, gpu=gpu.uuid, text=error)
+    own = [xid.number for xid in xids if xid.bus == readings.bus_of(gpu.bus_id) and xid.number not in readings.XIDS_OF_PROGRAMS]
+    bad = sorted({number for number in own if number in readings.XIDS_OF_GPUS})
+    said = [f"Xid {number}: {readings.XIDS_OF_GPUS.get(number, 'not in the catalog')}" for number in sorted(set(own))]
+    return _judge(call, "xid_errors", len(bad), gpu=gpu.uuid, text="; ".join(said))
+
+
+def storage(call: StepCall, document: Document, pod: Pod | None) -> Results:
+    volume = document.volume
+    if volume is None:
+        raise Unreadable("it told nothing of a volume")
+    megabytes = volume.bytes / 1e6
+    return [
+        _judge(call, "volume_wait", _wait_s(pod)),
+        _judge(call, "volume_write", megabytes / volume.write_s if volume.write_s else None),
+        _judge(call, "volume_read", megabytes / volume.read_s if volume.read_s else None),
+        expect(
+            "volume_content",
+            float(volume.is_same),
+            1,
+            is_least=True,
+            text="" if volume.is_same else "what was read is not what was written",
+        ),
+    ]
+
+
+def _wait_s(pod: Pod | None) -> float | None:
+    """A pod is placed once its volume is there."""
+    placed = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None) if pod else None
+    if pod is None or placed is None or placed.lastTransitionTime is None or pod.metadata.creationTimestamp is None:
+        return None
+    return (placed.lastTransitionTime - pod.metadata.creationTimestamp).total_seconds()
+
+
+def network(call: StepCall, document: Document, pod: Pod | None) -> Results:
+    peers = {address: reach for address, reach in document.addresses.items() if not address.startswith(NAME)}
+    results = [_reach(call, "dns_time", name, reach) for name, reach in document.names.items()]
+    results += [_reach(call, "service_time", name, reach) for name, reach in document.addresses.items() if name not in peers]
+    if not peers:
+        return [*results, skipped("peer_time", "no pod of the cluster's DNS runs on another node")]
+    # One that answers shows that the way is open; one that does not may be broken itself.
+    took_ms = {address: reach.ms for address, reach in peers.items() if reach.ms is not None}
+    best = min(took_ms or peers, key=lambda address: took_ms.get(address, 0.0))
+    return [*results, _reach(call, "peer_time", best, peers[best])]
+
+
+def _reach(call: StepCall, check: str, name: str, reach: Reach) -> CheckResult:
+    found = _judge(call, check, reach.ms, text=reach.error or name)
+    return msgspec.structs.replace(found, verdict=Verdict.FAIL) if reach.error else found
+
+
+def rdma(call: StepCall, document: Document, pod: Pod | None) -> Results:
+    ports = readings.ports(document.files)
+    up = [port for port in ports if port.is_up]
+    down = ", ".join(port.name for port in ports if not port.is_up)
+    rates = [port.rate_gbps for port in up if port.rate_gbps is not None]
+    return [
+        _judge(call, "rdma_links", len(up), text=f"down: {down}" if down else ""),
+        _judge(call, "rdma_rate", min(rates, default=None)),
+        _subnet(call.assignment.checks, up),
+    ]
+
+
+def _subnet(policy: CheckPolicy, up: Sequence[readings.Port]) -> CheckResult:
+    found = sorted({port.subnet for port in up})
+    text = f"{', '.join(found) or 'none'}" + (f", to be {policy.rdma_subnet}" if policy.rdma_subnet else "")
+    foreign = [subnet for subnet in found if subnet != policy.rdma_subnet] if policy.rdma_subnet else []
+    return expect("rdma_subnet", len(foreign), 0, text=text)
+
+
+def nccl(call: StepCall, said: str) -> Results:
+    try:
+        read = readings.nccl(said.strip().rpartition("\n")[2].encode())
+    except ValueError as error:
+        raise Unreadable(str(error)) from error
+    is_whole = len(call.assignment.gpus) == len(call.node.view.gpus)
+    bandwidth = _judge(call, "nccl_bandwidth", read.bandwidth_gbs)
+    if not is_whole:
+        # The thresholds are those of all GPUs of a node together.
+        bandwidth = msgspec.structs.replace(
+            bandwidth, verdict=Verdict.PASS, threshold=None, text="over a part of the node's GPUs: only measured"
+        )
+    return [bandwidth, _judge(call, "nccl_latency", read.latency_us), _judge(call, "nccl_wrong", read.wrong)]
+
+
+def gpu_idle(call: StepCall, document: Document, pod: Pod | None) -> Results:
+    """A process of another pod is not seen from within one: memory is what tells, so without it nothing is told."""
+    busy, gpus = readings.processes(_output(document, "processes")), _gpus_of_box(call, document)
+    if silent := [gpu.uuid for gpu in gpus if gpu.memory_used_mib is None]:
+        raise Unreadable(f"nvidia-smi does not tell how much memory is in use on {', '.join(silent)}")
+    return [
+        result
+        for gpu in gpus
+        for result in (
+            _judge(call, "gpu_processes", busy.get(gpu.uuid, 0), gpu=gpu.uuid),
+            _judge(call, "gpu_memory_used", gpu.memory_used_mib, gpu=gpu.uuid),
+        )
+    ]
+
+
+def _judge(call: StepCall, check: str, value: float | None, *, gpu: str = "", text: str = "") -> CheckResult:
+    return judge(check, value, shape=call.node.view.shape, policy=call.assignment.checks, gpu=gpu, text=text)
+
+
+def marks_left(node: Node, call: StepCall) -> list[str]:
+    """Labels and taints of the box that are still on the node."""
+    assignment, labels = call.assignment, node.metadata.labels or {}
+    taints = [taint.value for taint in node.spec.taints if taint.key == TAINT]
+    box, own = box_of(assignment.gpr_id, assignment.run), box_label(assignment.gpr_id)
+    left = [own] if own in labels else []
+    left += [f"{TAINT}={box}"] if box in taints else []
+    left += [NODE_SLICE] if taints == [FREE] and NODE_SLICE in labels else []
+    return left if taints else [*left, f"no taint {TAINT}"]
