@@ -91,14 +91,14 @@ class Running:
     def wait(self) -> int | None:
         if self._child is None:
             return None
-        code = self._child.wait(timeout=30)
+        code = self._child.wait(timeout=START_S)
         self._child = None
         return code
 
 
 class Api:
     def __init__(self, url: str, token: str) -> None:
-        self._client = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {token}"}, timeout=10)
+        self._client = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {token}"}, timeout=START_S)
         self.token = token
 
     def at(self, url: str) -> Api:

@@ -156,5 +156,5 @@ def test_an_agent_that_is_told_to_stop_on_the_way_in_goes_on_where_it_was(produc
 
 def _parked_agents(url: str) -> int:
     """How many wait for news at this web process."""
-    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    lines = httpx.get(f"{url}/metrics", timeout=START_S).text.splitlines()
     return sum(int(float(line.split()[-1])) for line in lines if line.startswith("egs_agent_syncs_parked"))
