@@ -32,6 +32,9 @@ REGISTER_PATH = "/agent/v1/register"
 RENEW_PATH = "/agent/v1/credential/renew"
 SYNC_PATH = "/agent/v1/sync"
 EVENTS_PATH = "/agent/v1/events"
+CLAIMS_PATH = "/agent/v1/claims"
+CLAIMS_MAX = 100  # of one message
+CLAIM_TOLD_S = 3600.0  # so long the hub tells of a claim's GPR after its end
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
@@ -178,6 +181,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     agent_version: str = ""
     observed: tuple[Observed, ...] = ()
     have_workspaces: str = ""  # the digest of the list that the agent has
+    have_claims: str = ""  # likewise
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
 
@@ -300,7 +304,9 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     times they give the offset of the clocks however long the request was held. `orders`: all that are open, in every
     answer, and no part of the set: a change of them ends no wait, and comes with the next answer. `workspaces`: all of the cluster, or
     None when the agent has this list. A change of it ends the wait. A workspace or namespace that is missing is left as it is: only
-    `desired: ABSENT` unbinds. An account that is missing from a workspace that is listed is gone.
+    `desired: ABSENT` unbinds. An account that is missing from a workspace that is listed is gone. `claims`: how it stands with each
+    claim of the cluster that has not ended, or ended within CLAIM_TOLD_S; None when the agent has this list. A change of a GPR's state
+    ends the wait; of position and estimates it comes with the next answer.
     """
 
     hub_id: str
@@ -315,6 +321,103 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     orders: tuple[NodeOrder, ...] = ()
     workspaces_digest: str = ""
     workspaces: tuple[Workspace, ...] | None = None
+    claims_digest: str = ""
+    claims: tuple[ClaimState, ...] | None = None
+
+
+class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an object of kind GPUProvisioningRequest asks for, its template's words taken in. The names of the REST API's create; None:
+    not said, the hub's default holds.
+
+    `duration`, `idle_timeout`: as people write them (8h30m). `workspace`: the name of the slice, where it was said; the hub refuses
+    another than the namespace's. `early_release`: give the nodes back, or withdraw what waits.
+    """
+
+    nodes: Number | None = None
+    duration: Annotated[str, msgspec.Meta(max_length=32)] = ""
+    shape: Word = ""
+    min_gpu_memory_gib: Number | None = None
+    gpus_per_node: Number | None = None
+    priority: Number | None = None
+    earliest_start_at: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    node_type: Word = ""
+    rdma: bool | None = None
+    within: Word = ""
+    idle_timeout: Annotated[str, msgspec.Meta(max_length=32)] = ""
+    evictable: bool | None = None
+    may_evict: bool | None = None
+    requeue_on_failure: bool | None = None
+    run_checks: bool | None = None
+    workspace: Word = ""
+    early_release: bool = False
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPUProvisioningRequest in the cluster as the agent finds it; the hub makes a GPR of it, once for each `uid`, and keeps to it.
+
+    Level, not edge: it may come again at any time, and changes nothing then. `generation`: as the API server counts changes of
+    the spec. `requester`: who made the object, by the word of the API server; "": not known. `is_auto`: the agent made it for pods
+    that wait. `is_gone`: the object is not there any more (spec and generation mean nothing then): what waits is canceled, what runs is
+    released.
+    """
+
+    uid: Id
+    namespace: Word
+    name: Annotated[str, msgspec.Meta(max_length=253)]
+    generation: Number = 0
+    spec: ClaimSpec = ClaimSpec()
+    requester: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    is_auto: bool = False
+    is_gone: bool = False
+
+
+class ClaimVerdict(StrEnum):
+    TAKEN = "TAKEN"  # there is a GPR, and it is as this generation says
+    REFUSED = "REFUSED"  # there is none, or it stays as it was: `reason` and `message` say why. The next generation is tried anew
+    LATER = "LATER"  # not now: ask again in a while; `message` says why
+
+
+class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """`gpr_id`: "" while there is none. `reason`: the code of the problem, as the REST API gives it; `message`: a sentence for people."""
+
+    uid: Id
+    generation: Number
+    verdict: ClaimVerdict
+    gpr_id: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class ClaimsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered at once, in order, each in a transaction of its own: one that is refused does not stop the others."""
+
+    session_epoch: int
+    claims: Annotated[tuple[Claim, ...], msgspec.Meta(max_length=CLAIMS_MAX)]
+
+
+class ClaimsReply(msgspec.Struct, frozen=True, kw_only=True):
+    answers: tuple[ClaimAnswer, ...]
+
+
+class ClaimState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How it stands with the GPR of one claim, for the object's status. Times (`_s`) are None where there is none.
+
+    `state`, `end_reason`: as in the REST API. `position`: 1 is next; None when it does not wait. `message`: one sentence, what it waits
+    for or how it ended. `is_ended`: nothing of this will change any more.
+    """
+
+    id: Id  # the claim's uid
+    gpr_id: Id
+    state: Word
+    is_ended: bool = False
+    end_reason: Word = ""
+    message: str = ""
+    position: Number | None = None
+    promised_start_s: float | None = None
+    estimated_start_s: float | None = None
+    started_s: float | None = None
+    ends_s: float | None = None
+    nodes: tuple[str, ...] = ()
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -411,7 +514,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def set_digest(listed: Sequence[Assignment | Workspace]) -> str:
+def set_digest(listed: Sequence[Assignment | Workspace | ClaimState]) -> str:
     """SHA-256 over the set in order of id, so that both sides can compare what they hold."""
     ordered = sorted(listed, key=lambda item: item.id)
     return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()
