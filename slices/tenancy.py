@@ -94,6 +94,10 @@ def _observe_namespace(row: Namespace, seen: BindingSeen, detail: str, now: date
     if seen.repaired:
         what = ", ".join(seen.repaired)
         _tell(row, "namespace_repaired", f"Namespace {row.name} was changed by hand, and was put right: {what}.", now)
+    if seen.left:
+        what = ", ".join(seen.left)
+        text = f"Namespace {row.name} was changed by hand, and is left so, as the cluster's policy says: {what}."
+        _tell(row, "namespace_changed", text, now, severity=Severity.WARNING)
     if (row.state, row.detail) == (seen.state, detail):
         return
     Namespace.objects.filter(pk=row.pk).update(state=seen.state, detail=detail)

@@ -46,7 +46,7 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
     clock = SystemClock()
     store = FileStore(options.state_dir) if options.state_dir else MemoryStore()
     cluster = SimulatedCluster(fleet=read_fleet(options.simulate), store=store, clock=clock)
-    return _run(options, cluster, SimulatedTenancy(), clock, stop)
+    return _run(options, cluster, SimulatedTenancy(), clock, Log(clock), stop)
 
 
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
@@ -70,21 +70,21 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
         if not leadership.acquire(stop):
             return EXIT_OK
         threading.Thread(target=leadership.keep, args=(stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
-        code = _run(options, cluster, KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log), clock, stop)
+        code = _run(options, cluster, KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log), clock, log, stop)
     finally:
         leadership.give_up()
         cluster.stop()
     return _complain("another replica took over", EXIT_DEPOSED) if leadership.is_lost else code
 
 
-def _run(options: argparse.Namespace, cluster: Cluster, tenancy: Tenancy, clock: SystemClock, stop: threading.Event) -> int:
+def _run(options: argparse.Namespace, cluster: Cluster, tenancy: Tenancy, clock: SystemClock, log: Log, stop: threading.Event) -> int:
     process = Process(
         cluster=cluster,
         tenancy=tenancy,
         connect=lambda: Http(options.hub),
         join_token=_read_token(options.join_token_file),
         clock=clock,
-        log=Log(clock),
+        log=log,
         stop=stop,
     )
     return process.run()

@@ -127,7 +127,8 @@ class Dialog:
         if events := self._core.pending_events():
             body = msgspec.json.encode(EventsRequest(session_epoch=session_epoch, events=events))
             return Call(EVENTS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch)
-        has_news = self._told != self._core.observed or self._core.link.board.has_news
+        link = self._core.link
+        has_news = self._told != self._core.observed or link.board.has_news or bool(link.drifts.untold)
         return self._sync(credential, 0.0) if has_news else None
 
     def _register(self) -> Call | None:

@@ -47,7 +47,7 @@ class Process:
         stop: threading.Event | None = None,
     ) -> None:
         rng = random.Random()  # noqa: S311  # jitter and ids, no secret
-        self._log, self._connect, self._tenancy = log, connect, tenancy
+        self._log, self._connect, self._tenancy, self._clock = log, connect, tenancy, clock
         self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
         self._dialog = Dialog(core=self._core, cluster_uid=cluster.uid(), join_token=join_token, clock=clock, rng=rng, note=log)
         self._lock = threading.Lock()
@@ -127,10 +127,11 @@ class Process:
         """The calls to the cluster are made without the lock."""
         with self._lock:
             board, in_use = self._core.link.board, self._core.in_use()
-            wanted, has_token = board.wanted, board.has_token
-        found = self._tenancy.reconcile(wanted, in_use=in_use, has_token=has_token)
+            wanted, has_token, repairs = board.wanted, board.has_token, self._core.repairs_drift
+        found = self._tenancy.reconcile(wanted, in_use=in_use, has_token=has_token, repairs=repairs)
         with self._lock:
             board.report(wanted, found)
+            self._core.link.drifts.see("install", found.drifts, self._clock.mono())
         self._wake_push.set()
 
     def _rest(self, lane: Lane, pause_s: float) -> None:

@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, SyncReply, SyncRequest, Workspace
+from worker_agent.protocol import (
+    Account,
+    Binding,
+    BindingSeen,
+    BindingState,
+    Desired,
+    Drift,
+    IssuedToken,
+    SyncReply,
+    SyncRequest,
+    Workspace,
+)
 
 SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kubeconfig could reach."
 
@@ -21,21 +32,23 @@ class Found:
 
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
+    drifts: tuple[Drift, ...] = ()  # of what is in no namespace of a workspace
 
 
 class Tenancy(Protocol):
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         """Make them true, as far as it goes; right at any time, any number of times. Raises nothing.
 
         `in_use`: ids and names of workspaces, and names of namespaces, with a box on a node: they are not unbound.
-        `has_token`: accounts whose token was made already and is on its way to the hub.
+        `has_token`: accounts whose token was made already and is on its way to the hub. Without `repairs` what somebody else changed
+        stays as it is.
         """
 
 
 class SimulatedTenancy:
     """All is there at once."""
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         return Found(
             bindings=tuple(
                 BindingSeen(

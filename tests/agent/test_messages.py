@@ -22,6 +22,7 @@ from worker_agent.protocol import (
     CheckResult,
     Credential,
     Drain,
+    Drift,
     EventsReply,
     EventsRequest,
     GpuView,
@@ -112,6 +113,10 @@ MESSAGES: dict[str, msgspec.Struct] = {
                 slice=WORKSPACE.id, namespace="red-train", state=BindingState.CONFLICT, detail="It was there before.", repaired=("quota",)
             ),
         ),
+        drifts=(
+            Drift(what="node gpu-1", detail="The taint was gone.", node="gpu-1", is_repaired=True),
+            Drift(what="role x", detail="Gone."),
+        ),
         tokens=(IssuedToken(account=ACCOUNT.id, token="t", expires_s=1800003600.0, server="https://api", ca="PEM", failure=""),),
         observed=(
             Observed(
@@ -152,6 +157,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         orders=(ORDER,),
         workspaces_digest=set_digest([WORKSPACE]),
         workspaces=None,
+        repairs_drift=False,
     ),
     "events_request": EventsRequest(
         session_epoch=5,

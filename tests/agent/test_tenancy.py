@@ -162,13 +162,13 @@ def test_workspaces_with_something_on_a_node_are_in_use_by_id_and_by_namespace()
 def test_in_a_simulated_cluster_all_is_there_at_once_but_no_door_for_a_kubeconfig() -> None:
     wanted = (workspace(ACCOUNT, msgspec.structs.replace(ACCOUNT, id="k2", token_s=0)),)
 
-    found = SimulatedTenancy().reconcile(wanted, in_use=NOBODY, has_token=NOBODY)
+    found = SimulatedTenancy().reconcile(wanted, in_use=NOBODY, has_token=NOBODY, repairs=True)
 
     assert found.bindings == (READY,)
     assert [(token.account, token.token) for token in found.tokens] == [("k1", "")]
     assert "simulated" in found.tokens[0].failure
-    assert SimulatedTenancy().reconcile(wanted, in_use=NOBODY, has_token=frozenset({"k1"})).tokens == ()
-    (left,) = SimulatedTenancy().reconcile((workspace(desired=Desired.ABSENT),), in_use=NOBODY, has_token=NOBODY).bindings
+    assert SimulatedTenancy().reconcile(wanted, in_use=NOBODY, has_token=frozenset({"k1"}), repairs=True).tokens == ()
+    (left,) = SimulatedTenancy().reconcile((workspace(desired=Desired.ABSENT),), in_use=NOBODY, has_token=NOBODY, repairs=True).bindings
     assert left.state is BindingState.UNBOUND
 
 
@@ -178,7 +178,7 @@ class StuckTenancy:
     def __init__(self) -> None:
         self.is_in, self.may_go = threading.Event(), threading.Event()
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         self.is_in.set()
         self.may_go.wait()
         return Found()

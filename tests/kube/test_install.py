@@ -82,7 +82,14 @@ def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: P
 def test_the_policies_that_spare_people_work_are_applied_as_beta_where_only_that_is_served(world: World, tmp_path: Path) -> None:
     """As Kubernetes 1.34 and 1.35 may; the real API server gets them as it knows them."""
     said = tmp_path / "said"
-    beta = other_kubectl(tmp_path, world, BETA + f"""\n*"-f -"*) tee -a {said} | sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;""")
+    beta = other_kubectl(
+        tmp_path,
+        world,
+        BETA
+        + f"""
+apply*"-f -") tee -a {said} | sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;
+get*"-f -"*) sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;""",
+    )
 
     install(world.cluster, "--no-agent", programs=beta)
 

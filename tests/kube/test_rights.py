@@ -14,10 +14,12 @@ from tests.kube.callers import APPLY, DONE, JSON_PATCH, MERGE, Answer, Caller
 from tests.kube.cluster import SOON_S, Object
 from tests.kube.world import NODE_RED, RED, World, container, pod, pods_path
 from worker_agent.kube import names
+from worker_agent.kube.installed import PLURALS
 
 SYSTEM: Final = f"/api/v1/namespaces/{names.NAMESPACE}"
 RED_SPACE: Final = "/api/v1/namespaces/red"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/egs-agent"
 JOBS: Final = f"/apis/batch/v1/namespaces/{names.NAMESPACE}/jobs"
 WATCH: Final = {"watch": "true", "timeoutSeconds": "1"}
@@ -110,6 +112,9 @@ CALLS: Final[dict[str, Call]] = {
     ),
     **keyed("persistentvolumeclaims", {"list": get("/api/v1/namespaces/red/persistentvolumeclaims")}),
     **keyed("volumeattachments", {"list": get("/apis/storage.k8s.io/v1/volumeattachments")}),
+    **{f"get {plural}": get(f"{ADMISSION}/{plural}/egs-pod") for plural in PLURALS.values() if plural != "clusterroles"},
+    **keyed("clusterroles", {"get": get(f"{RBAC}/clusterroles/egs-slice-user")}),
+    **keyed("configmaps", {"get": get(f"{SYSTEM}/configmaps/egs-installed")}),
     **keyed("events", {"create": post(f"{RED_SPACE}/events", EVENT)}),
     **keyed("leases", {"get": get(LEASE), "update": put(LEASE)}),
     **keyed("secrets", {"get": get(f"{SYSTEM}/secrets/egs-agent-state"), "update": put(f"{SYSTEM}/secrets/egs-agent-state")}),

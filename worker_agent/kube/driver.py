@@ -41,7 +41,7 @@ from worker_agent.kube.sight import Sight
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
 from worker_agent.link import Note
-from worker_agent.protocol import Assignment, NodeOrder
+from worker_agent.protocol import Assignment, Drift, NodeOrder
 from worker_agent.steps import ExitStep
 
 STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
@@ -192,8 +192,10 @@ class KubernetesCluster:
 
     def serve(self, box: Sequence[Assignment]) -> None:
         self._open_guard(box)
+        if self._lifts_left <= 0:
+            return
         waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if not why_never(pod)]
-        if not waiting or self._lifts_left <= 0:
+        if not waiting:
             return
         inside = self.lifted(box[0].gpr_id)
         chosen = list(lifts(self._rooms(box), waiting, inside))[: self._lifts_left]
@@ -252,7 +254,7 @@ class KubernetesCluster:
         self._guard.forget()
         for each in unsure:
             before = self._guard.value(each.node)
-            node = self._api.get(f"/api/v1/nodes/{each.node}", Node)
+            node = self._api.get(names.node_path(each.node), Node)
             records = read_records(node.metadata.annotation(names.RECORDS))
             own = [records.get(gpu) for gpu in each.gpus]
             is_open = all(record and record.phase is GpuPhase.OPEN and record.assignment_id == each.id for record in own)
@@ -276,9 +278,11 @@ class KubernetesCluster:
     def provide(self, orders: Sequence[NodeOrder]) -> None:
         """Nodes come by whoever runs the cluster: there is nobody to ask yet."""
 
-    def tend(self) -> None:
-        if self._tending.tend():
+    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+        found = self._tending.tend(repairs=repairs)
+        if found is not None:
             self._telling.tell_waiting(self._sight.all_waiting(), self._why_it_waits)
+        return found
 
     def _why_it_waits(self, pod: Pod) -> str:
         if not self._sight.slice_of(pod.metadata.namespace):

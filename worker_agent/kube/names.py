@@ -35,6 +35,7 @@ OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those tha
 
 # In the namespaces of a workspace; each of these objects has the label SLICE, too
 ISOLATION: Final = "egs-slice"  # the NetworkPolicy and the ResourceQuota
+SAID: Final = "egs.io/said"  # annotation: the digest of what the agent said of the object
 ACCOUNT: Final = "egs.io/account"  # label of a ServiceAccount and its RoleBindings: the account of the hub
 
 # On Jobs and pods of checks: the assignment that they are for, and its step
@@ -71,3 +72,7 @@ def role_of(role: str) -> str:
 def pointer(*parts: str | int) -> str:
     """A JSON Pointer (RFC 6901)."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def node_path(name: str) -> str:
+    return f"/api/v1/nodes/{name}"

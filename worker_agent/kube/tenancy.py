@@ -14,6 +14,7 @@ namespaces; create and patch of these, delete of all but namespaces and networkp
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,8 +25,9 @@ import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict, Throttled, Unavailable
 from worker_agent.kube.client import Api, Forbidden, Missing
+from worker_agent.kube.installed import Installed
 from worker_agent.kube.isolation import network_policy, pod_quota, pod_security, role_binding, service_account
-from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SLICE, account_of, pointer
+from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SAID, SLICE, account_of, pointer
 from worker_agent.kube.objects import Meta
 from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.tenancy import Found
@@ -94,11 +96,12 @@ class Written:
 
 @dataclass(slots=True)
 class Scene:
-    """The cluster as one pass found it, and what it mended."""
+    """The cluster as one pass found it, and, by namespace, what of it somebody else had changed. Not `repairs`: it stays so."""
 
     namespaces: dict[str, Thing]
     objects: dict[Place, Thing]
-    repaired: dict[str, list[str]] = field(default_factory=dict)  # by namespace
+    repairs: bool
+    changed: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Refused(Exception):
@@ -116,15 +119,17 @@ class KubernetesTenancy:
         self._api, self._server, self._ca, self._note = api, server, ca, note
         self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
         self._written: dict[Place, Written] = {}
+        self._installed = Installed(api, note=note)
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
+        drifts = self._installed.look()
         if not workspaces:
-            return Found()
+            return Found(drifts=drifts)
         try:
-            scene = self._look()
+            scene = self._look(repairs=repairs)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
-            return Found()
+            return Found(drifts=drifts)
         self._revoke(workspaces, scene)
         # What one workspace gives up another may take in the same pass.
         listed = [(workspace, binding) for workspace in workspaces for binding in workspace.bindings]
@@ -137,11 +142,11 @@ class KubernetesTenancy:
             for account in workspace.accounts
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
         ]
-        return Found(bindings=tuple(seen), tokens=tuple(token for token in tokens if token is not None))
+        return Found(bindings=tuple(seen), tokens=tuple(token for token in tokens if token is not None), drifts=drifts)
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    def _look(self) -> Scene:
+    def _look(self, *, repairs: bool) -> Scene:
         """Five lists, by label, however many workspaces there are."""
         namespaces = {thing.metadata.name: thing for thing in self._list(NAMESPACES)}
         objects = {
@@ -149,7 +154,7 @@ class KubernetesTenancy:
             for kind, (group, _) in KINDS.items()
             for thing in self._list(f"{group}/{kind}")
         }
-        return Scene(namespaces, objects)
+        return Scene(namespaces, objects, repairs)
 
     def _list(self, path: str) -> tuple[Thing, ...]:
         return self._api.get(path, Things, labelSelector=SLICE).items
@@ -198,10 +203,12 @@ class KubernetesTenancy:
         except ClusterError as error:
             self._note("namespace_unfinished", {"namespace": binding.namespace, "why": str(error)})
             state, detail = BindingState.WAITING, _sentence(error)
-        repaired = tuple(dict.fromkeys(scene.repaired.get(binding.namespace, ())))
-        if repaired:
-            self._note("namespace_repaired", {"namespace": binding.namespace, "what": ", ".join(repaired)})
-        return BindingSeen(slice=workspace.id, namespace=binding.namespace, state=state, detail=detail, repaired=repaired)
+        changed = tuple(dict.fromkeys(scene.changed.get(binding.namespace, ())))
+        if changed:
+            event = "namespace_repaired" if scene.repairs else "namespace_changed"
+            self._note(event, {"namespace": binding.namespace, "what": ", ".join(changed)})
+        repaired, left = (changed, ()) if scene.repairs else ((), changed)
+        return BindingSeen(slice=workspace.id, namespace=binding.namespace, state=state, detail=detail, repaired=repaired, left=left)
 
     def _bind(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
         name = binding.namespace
@@ -228,8 +235,11 @@ class KubernetesTenancy:
         self._bound[name] = (there.metadata.uid, workspace.id)
 
     def _label_ours(self, workspace: Workspace, there: Thing, wanted: dict[str, str], scene: Scene) -> None:
+        is_repair = self._is_known(workspace, there)
+        if is_repair and self._is_left("label", there.metadata.name, scene):
+            return
         try:
-            self._label(there, wanted, scene, is_repair=self._is_known(workspace, there))
+            self._label(there, wanted)
         except Forbidden as error:
             if there.metadata.label(SLICE):
                 raise
@@ -240,8 +250,10 @@ class KubernetesTenancy:
             ) from error
 
     def _make(self, workspace: Workspace, name: str, scene: Scene) -> Thing:
-        if self._bound.pop(name, ("", ""))[1] == workspace.id:
-            scene.repaired[name] = ["namespace"]
+        if self._bound.get(name, ("", ""))[1] == workspace.id:
+            if self._is_left("namespace", name, scene):
+                raise Refused(BindingState.WAITING, "Somebody deleted it in the cluster, whose policy says that it stays so.")
+            del self._bound[name]
             self._forget(name)  # all in it is new, which is no repair
         return self._api.create(NAMESPACES, _namespace_object(workspace, name), Thing)
 
@@ -268,13 +280,16 @@ class KubernetesTenancy:
     def _is_known(self, workspace: Workspace, there: Thing) -> bool:
         return self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
 
-    def _label(self, there: Thing, labels: dict[str, str], scene: Scene, *, is_repair: bool) -> None:
+    def _is_left(self, what: str, namespace: str, scene: Scene) -> bool:
+        """Somebody else changed this of ours."""
+        scene.changed.setdefault(namespace, []).append(what)
+        return not scene.repairs
+
+    def _label(self, there: Thing, labels: dict[str, str]) -> None:
         ops = [{"op": "test", "path": "/metadata/uid", "value": there.metadata.uid}]
         # One that has no labels at all has no map to add to; any that is served has kubernetes.io/metadata.name.
         ops += [{"op": "add", "path": pointer("metadata", "labels", key), "value": value} for key, value in labels.items()]
         self._api.patch(f"{NAMESPACES}/{there.metadata.name}", ops, Thing)
-        if is_repair:
-            scene.repaired.setdefault(there.metadata.name, []).append("label")
 
     def _admit(self, workspace: Workspace, account: Account, namespace: str, scene: Scene) -> None:
         name = account_of(account.id)
@@ -292,10 +307,25 @@ class KubernetesTenancy:
         there, written = scene.objects.get(place), self._written.get(place)
         if written is not None and written.is_still(there, wanted):
             return
-        left = self._api.apply(_path(place), wanted, Thing)
+        if not scene.repairs and self._is_changed(place, wanted, there, written):
+            self._is_left(KINDS[place[0]][1], place[1], scene)
+            return
+        left = self._api.apply(_path(place), said(wanted), Thing)
         if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
-            scene.repaired.setdefault(place[1], []).append(KINDS[place[0]][1])
+            self._is_left(KINDS[place[0]][1], place[1], scene)
         self._written[place] = Written(wanted, left.metadata.uid, left.metadata.resourceVersion)
+
+    def _is_changed(self, place: Place, wanted: dict[str, Any], there: Thing | None, written: Written | None) -> bool:
+        """By somebody else, since we said just this: what we say for the first time is no change of theirs."""
+        is_said = written is not None and written.wanted == wanted
+        if there is None:
+            return is_said
+        if not is_said and there.metadata.annotation(SAID) != said(wanted)["metadata"]["annotations"][SAID]:
+            return False
+        try:
+            return self._api.apply(_path(place), said(wanted), Thing, dryRun="All").content != there.content
+        except Conflict:  # the role of a RoleBinding cannot be changed
+            return True
 
     # -- unbind --------------------------------------------------------------------------------------------------------
 
@@ -342,6 +372,12 @@ class KubernetesTenancy:
             server=self._server,
             ca=self._ca,
         )
+
+
+def said(wanted: dict[str, Any]) -> dict[str, Any]:
+    """With a mark of what we said, by which it is known after a restart whether another word of ours, or of somebody else, differs."""
+    digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
+    return {**wanted, "metadata": {**wanted["metadata"], "annotations": {SAID: digest}}}
 
 
 def _path(place: Place) -> str:
