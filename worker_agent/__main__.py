@@ -9,8 +9,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from worker_agent import VERSION
 from worker_agent.clock import SystemClock
@@ -24,7 +26,11 @@ from worker_agent.state import StateLost
 from worker_agent.tenancy import SimulatedTenancy, Tenancy
 from worker_agent.transport import Http
 
+if TYPE_CHECKING:
+    from worker_agent.kube.lease import Leadership
+
 EXIT_BROKEN, EXIT_USAGE, EXIT_DEPOSED = 1, 2, 5
+END_WITHIN_S = 10.0
 CHECK_IMAGE = "python:3.13-slim"
 
 
@@ -69,12 +75,20 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     try:
         if not leadership.acquire(stop):
             return EXIT_OK
-        threading.Thread(target=leadership.keep, args=(stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
+        threading.Thread(target=_keep, args=(leadership, stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
         code = _run(options, cluster, KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log), clock, log, stop)
     finally:
         leadership.give_up()
         cluster.stop()
     return _complain("another replica took over", EXIT_DEPOSED) if leadership.is_lost else code
+
+
+def _keep(leadership: Leadership, stop: threading.Event, idle_s: Callable[[], float]) -> None:
+    """One that lost its turn since it hangs will not end by being asked."""
+    leadership.keep(stop, idle_s)
+    if leadership.is_lost:
+        time.sleep(END_WITHIN_S)
+        os._exit(EXIT_DEPOSED)
 
 
 def _run(options: argparse.Namespace, cluster: Cluster, tenancy: Tenancy, clock: SystemClock, log: Log, stop: threading.Event) -> int:

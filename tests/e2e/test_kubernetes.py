@@ -146,3 +146,38 @@ def test_while_the_hub_is_down_a_box_ends_at_its_time(stage: KubernetesStage, pa
 
     ended = in_state(api, gpr, "COMPLETED")
     assert ended["end_reason"] == "EXPIRED"
+
+
+def test_whichever_replica_is_killed_whenever_the_other_goes_on_where_it_was(stage: KubernetesStage, pair: tuple[Cluster, Cluster]) -> None:
+    east, _ = pair
+    api = stage.start()
+    stage.join_cluster(api, "east", east, nodes=3)
+    stage.start_replica("east", "east-2")
+    api.post("/projects/", {"name": "research"})
+    make_slice(api, "steady", east=east)
+    east.apply(workload("Deployment", "train", "steady", count=6, gpus=4))
+    ask = {"name": "long", "slice": "steady", "shape": "H100-80GB", "nodes": 3, "duration_s": 3600}
+    gpr = api.post("/gprs/", ask)
+
+    wait_for("checks", lambda: east.list("jobs", namespace="egs-system"), within_s=SOON_S)
+    kill_leader(stage, east)  # in the middle of the checks
+    wait_for("some run", lambda: running(east, "steady"), within_s=SOON_S)
+    kill_leader(stage, east)  # perhaps in the middle of lifting
+    in_state(api, gpr, "ACTIVE")
+    wait_for("all run", lambda: len(running(east, "steady")) == 6, within_s=SOON_S)
+    kill_leader(stage, east)  # at rest
+    api.post(f"/gprs/{gpr['id']}/release/")
+    wait_for("the first is sent away", lambda: len(running(east, "steady")) < 6, within_s=SOON_S)
+    kill_leader(stage, east)  # in the middle of the drain
+
+    in_state(api, gpr, "RELEASED")
+    wait_for("all wait again", lambda: len(gated(east, "steady")) == 6 and not running(east, "steady"), within_s=SOON_S)
+    moves = [event["new"] for event in api.events_of(gpr["id"]) if event["kind"] == "gpr.transition"]
+    assert moves == ["PROVISIONING", "ACTIVE", "EXITING", "RELEASED"]
+
+
+def kill_leader(stage: KubernetesStage, cluster: Cluster) -> None:
+    """As a power cut would; it comes back as the one that waits."""
+    leader = wait_for("a leader", lambda: stage.leader(cluster), within_s=SOON_S)
+    leader.kill()
+    leader.start()
