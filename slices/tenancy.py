@@ -13,7 +13,7 @@ from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.models import Severity
 from journal.services import event_record
-from slices.kubeconfigs import kubeconfig_take, kubeconfigs_expire
+from slices.kubeconfigs import kubeconfig_take
 from slices.models import (
     DETAIL_MAX_CHARS,
     LIVE_STATES,
@@ -60,7 +60,6 @@ class SliceTenants:
             binding_observe(cluster=cluster, seen=seen, now=now)
         for issued in message.tokens:
             kubeconfig_take(cluster=cluster, issued=issued, now=now)
-        kubeconfigs_expire(now=now)
 
 
 @transaction.atomic
