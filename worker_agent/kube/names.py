@@ -37,6 +37,10 @@ OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those tha
 ISOLATION: Final = "egs-slice"  # the NetworkPolicy and the ResourceQuota
 ACCOUNT: Final = "egs.io/account"  # label of a ServiceAccount and its RoleBindings: the account of the hub
 
+# On requests that are objects, annotations
+REQUESTER: Final = "egs.io/requester"  # who made it, by the word of the API server
+AUTO: Final = "egs.io/auto"  # "true": we made it, for pods that wait
+
 # On Jobs and pods of checks: the assignment that they are for, and its step
 CHECK_OF: Final = "egs.io/check-of"
 CHECK_STEP: Final = "egs.io/check-step"

@@ -117,6 +117,11 @@ class KubernetesTenancy:
         self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
         self._written: dict[Place, Written] = {}
 
+    def bound_to(self, namespace: str, uid: str) -> str:
+        """The workspace that we bound this very namespace to; "" where to none. As any thread may ask."""
+        known_uid, slice_ = self._bound.get(namespace, ("", ""))
+        return slice_ if uid and uid == known_uid else ""
+
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
         if not workspaces:
             return Found()
