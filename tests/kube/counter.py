@@ -60,6 +60,7 @@ class Counter:
     bound: dict[str, str] = field(default_factory=dict)
     is_settled: bool = True
     is_away: bool = False
+    is_forgetful: bool = False  # what it takes has ended long ago
     notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     api: Api = field(init=False)
     desk: Desk = field(init=False)
@@ -109,7 +110,7 @@ class Counter:
             self.told += batch
             answers = tuple(self.answer(claim) for claim in batch)
             for claim, answer in zip(batch, answers, strict=True):
-                if answer.verdict is ClaimVerdict.TAKEN:
+                if answer.verdict is ClaimVerdict.TAKEN and not self.is_forgetful:
                     self._take(claim, answer.gpr_id)
             self.desk.take_answers(batch, answers)
         return heard

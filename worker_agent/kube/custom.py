@@ -79,20 +79,23 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
         return f"/apis/{API}/namespaces/{self.metadata.namespace}/{REQUESTS}/{self.metadata.name}"
 
 
+class PageMeta(msgspec.Struct, frozen=True):
+    next: str = msgspec.field(name="continue", default="")
+
+
+class ItemMeta(msgspec.Struct, frozen=True):
+    uid: str
+    deletionTimestamp: str = ""
+
+
+class Item(msgspec.Struct, frozen=True):
+    metadata: ItemMeta
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Which objects there are, of a list."""
 
-    class Meta(msgspec.Struct, frozen=True):
-        next: str = msgspec.field(name="continue", default="")
-
-    class Item(msgspec.Struct, frozen=True):
-        class Meta(msgspec.Struct, frozen=True):
-            uid: str
-            deletionTimestamp: str = ""
-
-        metadata: Meta
-
-    metadata: Meta = Meta()
+    metadata: PageMeta = PageMeta()
     items: tuple[Item, ...] = ()
 
 
