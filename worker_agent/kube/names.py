@@ -5,11 +5,13 @@ The admission policies in deploy/agent keep all of these from everybody but the 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 NAMESPACE: Final = "egs-system"
 AGENT: Final = "egs-agent"  # ServiceAccount, Lease and Secret of the agent, in NAMESPACE
 FIELD_MANAGER: Final = "egs-agent"
+NAME_MAX: Final = 63
 
 # On pods
 GATE: Final = "egs.io/gpr"  # the scheduling gate that admission puts on each pod that asks for GPUs
@@ -70,6 +72,11 @@ def account_of(account_id: str) -> str:
 def role_of(role: str) -> str:
     """The ClusterRole of what a member may do. Whoever installs the agent makes them."""
     return f"egs-slice-{role}"
+
+
+def object_name(text: str) -> str:
+    """A name for an object, as near to the text as one can be (RFC 1123)."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:NAME_MAX].strip("-") or "workspace"
 
 
 def pointer(*parts: str | int) -> str:
