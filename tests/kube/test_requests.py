@@ -11,6 +11,7 @@ import pytest
 
 from tests.kube.cluster import Cluster, KubeError, Object
 from tests.kube.counter import SPEC, Counter, later, refused, request, taken, template
+from tests.kube.world import install
 from worker_agent.kube import asking, requests, standing
 from worker_agent.protocol import ClaimSpec
 
@@ -394,6 +395,25 @@ def test_while_the_api_server_does_not_answer_nothing_is_gone(counter: Counter, 
 
     assert not [claim for claim in counter.told if claim.is_gone]
     assert counter.noted("requests_unlisted")
+
+
+def test_with_the_kind_deleted_nothing_is_gone_and_the_agent_works_on_when_it_is_back(counter: Counter) -> None:
+    """All objects are deleted with it, while they can still be listed for a moment."""
+    counter.make(request())
+    counter.until_condition("Current", "True", "Taken")
+
+    counter.cluster.kubectl("delete", "crd", "gpuprovisioningrequests.egs.io")
+    try:
+        counter.for_a_while(6.0)
+        assert not [claim for claim in counter.told if claim.is_gone]
+        # Said once for each way in which the watch was tried, not again and again.
+        broken = [fields for fields in counter.noted("watch_broke") if "404" in str(fields["why"])]
+        assert len(broken) <= 1
+    finally:
+        install(counter.cluster, "--no-agent")
+
+    counter.make(request("anew"))
+    counter.until_condition("Accepted", "True", "Accepted", "anew")
 
 
 # --- an agent that starts again, a hub that is away
