@@ -124,7 +124,7 @@ def _file(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[Cl
     for claim in claims:
         try:
             if claim.uid in filed:
-                answers[claim.uid] = _stored(filed[claim.uid])
+                answers[claim.uid] = _stored(filed[claim.uid], claim)
                 continue
             actor, spec = _ask(cluster, claim, now)
         except EgsError as error:
@@ -165,7 +165,7 @@ def _actor(slice_: Slice, cluster: Cluster, claim: Claimed) -> User:
         return kubeconfig.user
     owner = first_owner(slice_)
     if owner is None:
-        raise NoOwner(f"Workspace {slice_.name} has no owner for whom this could be filed. An administrator must give it one.")
+        raise NoOwner(f"Workspace {slice_.name} has no owner for whom this could be filed. Have an administrator give it one, then make the object anew.")
     return owner
 
 
@@ -212,7 +212,7 @@ def _keep(cluster: Cluster, claim: Claimed, spec: GprSpec, gpr: Gpr, now: dateti
         duration_s=spec.duration_s,
     )
     _tell(row, "claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)
-    return _stored(row)
+    return _stored(row, claim)
 
 
 # -- those that are known ----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _take(cluster: Cluster, claim: Claimed, now: datetime) -> ClaimAnswer:
         # Others have the namespace by now: neither are they told of the GPR, nor is it theirs to end.
         return _nothing(claim) if claim.is_gone else _refused(claim, _not_bound(row.namespace))
     if row.generation >= claim.generation and not claim.is_gone:
-        return _stored(row)
+        return _stored(row, claim)
     try:
         return _follow(cluster, claim, namespace, now)
     except (OperationalError, InterfaceError):
@@ -242,7 +242,7 @@ def _follow(cluster: Cluster, claim: Claimed, namespace: Namespace | None, now: 
     witness_lock()
     row = _row(cluster, claim)
     if row is None or (row.generation >= claim.generation and not claim.is_gone):
-        return _stored(row) if row else _nothing(claim)
+        return _stored(row, claim) if row else _nothing(claim)
     try:
         with transaction.atomic():
             if claim.is_gone:
@@ -259,7 +259,7 @@ def _follow(cluster: Cluster, claim: Claimed, namespace: Namespace | None, now: 
         row.reason = row.message = ""
     row.generation = max(row.generation, claim.generation)
     row.save(update_fields=["generation", "priority", "duration_s", "reason", "message"])
-    return _stored(row)
+    return _stored(row, claim)
 
 
 def _end_gone(row: Claim, now: datetime) -> None:
@@ -347,10 +347,11 @@ def _tell(row: Claim, what: str, message: str, now: datetime, *, actor: User | N
     )
 
 
-def _stored(row: Claim) -> ClaimAnswer:
+def _stored(row: Claim, claim: Claimed) -> ClaimAnswer:
+    """Also to a generation that a later one has overtaken."""
     return ClaimAnswer(
         uid=row.uid,
-        generation=row.generation,
+        generation=claim.generation,
         verdict=ClaimVerdict.REFUSED if row.reason else ClaimVerdict.TAKEN,
         gpr_id=str(row.gpr_id),
         reason=row.reason,
