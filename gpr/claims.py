@@ -47,6 +47,7 @@ OBJECT_WORDS = {"duration_s": "duration", "idle_timeout_s": "idleTimeout", "min_
 # Of an object that says them, the fields that are asked for under other names.
 ASKED_AS = {"duration": "duration_s", "idle_timeout": "idle_timeout_s"}
 NOT_ASKED = frozenset({"workspace", "early_release"})
+CHANGEABLE = frozenset({"priority", "duration", "early_release"})
 
 
 class NamespaceNotBound(EgsError):
@@ -134,8 +135,8 @@ def _file(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[Cl
         asks[actor.pk].append((claim, spec))
     for actor_id, asked in asks.items():
         made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, forgives=EgsError)
-        for (claim, spec), gpr in zip(asked, made, strict=True):
-            answers[claim.uid] = _keep(cluster, claim, spec, gpr, now) if isinstance(gpr, Gpr) else _refused(claim, gpr)
+        for (claim, _), gpr in zip(asked, made, strict=True):
+            answers[claim.uid] = _keep(cluster, claim, gpr, now) if isinstance(gpr, Gpr) else _refused(claim, gpr)
     if asks:
         desired_set_changed([cluster.pk])
     return [answers[claim.uid] for claim in claims]
@@ -150,7 +151,7 @@ def _ask(cluster: Cluster, claim: Claimed, now: datetime) -> tuple[User, GprSpec
     if claim.spec.early_release:
         raise InvalidInput({"early_release": ["Nothing has been filed that could be released. Make a new object without it."]})
     actor = _actor(slice_, cluster, claim)
-    spec = _spec(claim, slice_, cluster, actor)
+    spec = _spec(claim.name, claim.spec, slice_, cluster, actor)
     if claim.is_auto:
         _refuse_if_served(slice_, cluster)
     return actor, spec
@@ -165,23 +166,21 @@ def _actor(slice_: Slice, cluster: Cluster, claim: Claimed) -> User:
         return kubeconfig.user
     owner = first_owner(slice_)
     if owner is None:
-        raise NoOwner(f"Workspace {slice_.name} has no owner for whom this could be filed. Have an administrator give it one, then make the object anew.")
+        raise NoOwner(
+            f"Workspace {slice_.name} has no owner for whom this could be filed. Have an administrator give it one, then make the object anew."
+        )
     return owner
 
 
-def _spec(claim: Claimed, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
+def _spec(name: str, asked: ClaimSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
     """As the REST API reads a creation. Raises InvalidInput."""
-    said = msgspec.structs.asdict(claim.spec)
-    data: dict[str, Any] = {ASKED_AS.get(name, name): said[name] for name in _said(claim.spec)}
-    data |= {"name": _name(claim.name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}
+    said = {field: value for field, value in msgspec.structs.asdict(asked).items() if field not in NOT_ASKED and value not in (None, "")}
+    data: dict[str, Any] = {ASKED_AS.get(field, field): value for field, value in said.items()}
+    data |= {"name": _name(name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}
     form = GprCreate(data=data)
     if not form.is_valid():
         raise InvalidInput({str(name): [str(text) for text in texts] for name, texts in form.errors.items()})
     return spec_of_create(form.validated_data, actor=actor)
-
-
-def _said(spec: ClaimSpec) -> list[str]:
-    return [name for name in spec.__struct_fields__ if name not in NOT_ASKED and getattr(spec, name) not in (None, "")]
 
 
 def _name(text: str) -> str:
@@ -198,7 +197,7 @@ def _refuse_if_served(slice_: Slice, cluster: Cluster) -> None:
         raise NotNow(f"{other.name} of the same workspace is {other.get_state_display().lower()}: its nodes are for these pods, too.")
 
 
-def _keep(cluster: Cluster, claim: Claimed, spec: GprSpec, gpr: Gpr, now: datetime) -> ClaimAnswer:
+def _keep(cluster: Cluster, claim: Claimed, gpr: Gpr, now: datetime) -> ClaimAnswer:
     row = Claim.objects.create(
         cluster=cluster,
         uid=claim.uid,
@@ -208,8 +207,7 @@ def _keep(cluster: Cluster, claim: Claimed, spec: GprSpec, gpr: Gpr, now: dateti
         is_auto=claim.is_auto,
         gpr=gpr,
         generation=claim.generation,
-        priority=spec.priority,
-        duration_s=spec.duration_s,
+        asked=msgspec.to_builtins(claim.spec),
     )
     _tell(row, "claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)
     return _stored(row, claim)
@@ -258,14 +256,13 @@ def _follow(cluster: Cluster, claim: Claimed, namespace: Namespace | None, now: 
     else:
         row.reason = row.message = ""
     row.generation = max(row.generation, claim.generation)
-    row.save(update_fields=["generation", "priority", "duration_s", "reason", "message"])
+    row.save(update_fields=["generation", "asked", "reason", "message"])
     return _stored(row, claim)
 
 
 def _end_gone(row: Claim, now: datetime) -> None:
-    if row.gpr.state in ENDED:
-        return
-    _tell(row, "object_gone", f"Object {row} of cluster {row.cluster.name}, as which {row.gpr.name} was filed, is gone.", now)
+    if row.gpr.state not in {*ENDED, S.EXITING}:
+        _tell(row, "object_gone", f"Object {row} of cluster {row.cluster.name}, as which {row.gpr.name} was filed, is gone.", now)
     _end(row.gpr, now)
 
 
@@ -287,14 +284,19 @@ def _change(row: Claim, claim: Claimed, namespace: Namespace | None, now: dateti
         raise NotAllowed(
             f"{owner.name}, for whom this was filed, may not ask for GPUs in workspace {slice_.name} any more. Make a new object."
         )
-    wanted = _spec(claim, slice_, row.cluster, owner)
-    changes = {name: getattr(wanted, name) for name in ("priority", "duration_s") if getattr(wanted, name) != getattr(row, name)}
+    before = msgspec.convert(row.asked, ClaimSpec)
+    if fixed := [
+        name for name in claim.spec.__struct_fields__ if name not in CHANGEABLE and getattr(claim.spec, name) != getattr(before, name)
+    ]:
+        raise InvalidInput({name: ["It cannot be changed any more. Make a new object."] for name in fixed})
+    had, wanted = (_spec(row.name, asked, slice_, row.cluster, owner) for asked in (before, claim.spec))
+    changes = {name: getattr(wanted, name) for name in ("priority", "duration_s") if getattr(wanted, name) != getattr(had, name)}
     changes = {name: value for name, value in changes.items() if value != getattr(gpr, name)}
     if gpr.state == S.ACTIVE and changes.keys() == {"duration_s"}:
         _extend(gpr, wanted.duration_s, now)
     elif changes:
         gpr_edit(gpr=gpr, actor=owner, spec=spec_of(gpr, **changes), now=now)
-    row.priority, row.duration_s = wanted.priority, wanted.duration_s
+    row.asked = msgspec.to_builtins(claim.spec)
 
 
 def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:

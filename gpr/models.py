@@ -209,8 +209,8 @@ class BookingOccurrence(models.Model):
 class Claim(models.Model):
     """An object of kind GPUProvisioningRequest in a cluster, and the GPR that was filed for it: one, however often it is claimed.
 
-    `generation` is the last that was answered. `priority` and `duration_s` are what the last one that was taken said, which need not be
-    what the GPR has by now: a later one changes what it changes of these.
+    `generation` is the last that was answered, `asked` what the last one that was taken said (a ClaimSpec). The GPR need not be so any
+    more: people may have changed it here. A later generation changes what it changes of `asked`.
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
@@ -221,8 +221,7 @@ class Claim(models.Model):
     is_auto = models.BooleanField(default=False, help_text="The agent made the object, for pods that wait.")
     gpr = models.OneToOneField(Gpr, on_delete=models.PROTECT, related_name="claim")
     generation = models.PositiveBigIntegerField()
-    priority = models.PositiveIntegerField()
-    duration_s = models.PositiveBigIntegerField()
+    asked = models.JSONField()
     reason = models.CharField(max_length=63, blank=True, help_text="Why the last generation was refused, as a code; empty: it was taken.")
     message = models.TextField(blank=True, help_text="The same as a sentence.")
     is_told = models.BooleanField(default=True, help_text="Its agent is told how it stands; not for long after its end.")

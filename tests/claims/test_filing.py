@@ -469,7 +469,9 @@ def test_nothing_of_others_is_in_any_answer(stage: ClaimStage) -> None:
     stage.agent.sync(at=stage.now)
     claims_module.claims_take(cluster=stage.cluster, claims=[claim("canary-gpr", namespace="theirs", nodes=2)], now=stage.now)
 
-    answers = stage.claims(claim("a"), claim("b", nodes=9), claim("c", namespace="theirs", workspace=stage.slice.name), claim("d", shape="x"))
+    answers = stage.claims(
+        claim("a"), claim("b", nodes=9), claim("c", namespace="theirs", workspace=stage.slice.name), claim("d", shape="x")
+    )
 
     text = " ".join(answer.message for answer in answers)
     assert slice_.name not in text
