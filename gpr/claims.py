@@ -166,9 +166,7 @@ def _actor(slice_: Slice, cluster: Cluster, claim: Claimed) -> User:
         return kubeconfig.user
     owner = first_owner(slice_)
     if owner is None:
-        raise NoOwner(
-            f"Workspace {slice_.name} has no owner for whom this could be filed. Have an administrator give it one, then make the object anew."
-        )
+        raise NoOwner(f"Workspace {slice_.name} has no owner to file it for. Have an administrator give it one, then make the object anew.")
     return owner
 
 

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from accounts.models import User
-from gpr import claims as claims_module
-from gpr import witness
+from gpr.api.inputs import spec_of_create
+from gpr.claims import claims_take
 from gpr.models import Claim as ClaimRow
 from gpr.models import Gpr, GprState
+from gpr.planner.engine import plan
 from gpr.services.requests import gpr_cancel
 from gpr.spec import NAME_MAX_CHARS
 from journal.models import Event
@@ -110,8 +111,13 @@ def test_a_long_name_is_cut_to_what_a_request_may_be_called(stage: ClaimStage) -
 
 
 def test_many_objects_of_one_person_are_one_plan(stage: ClaimStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, planned = witness.plan, []
-    monkeypatch.setattr(witness, "plan", lambda *arguments, **named: planned.append(1) or plan(*arguments, **named))  # type: ignore[func-returns-value]
+    planned = []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        planned.append(1)
+        return plan(*arguments, **named)
+
+    monkeypatch.setattr("gpr.witness.plan", counted)
 
     answers = stage.claims(*(claim(f"train-{number}") for number in range(12)))
 
@@ -337,14 +343,12 @@ def post(stage: ClaimStage, bodies: list[Any]) -> list[dict[str, Any]]:
 def test_one_that_fails_for_whatever_reason_is_asked_for_again_and_stops_no_other(
     stage: ClaimStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = claims_module.spec_of_create
-
     def faulty(data: dict[str, Any], *, actor: User) -> Any:
         if data["name"] == "bad":
             raise RuntimeError("a mistake of ours")
-        return real(data, actor=actor)
+        return spec_of_create(data, actor=actor)
 
-    monkeypatch.setattr(claims_module, "spec_of_create", faulty)
+    monkeypatch.setattr("gpr.claims.spec_of_create", faulty)
 
     answers = stage.claims(claim("before"), claim("bad"), claim("after"))
 
@@ -467,7 +471,7 @@ def test_one_message_may_tell_of_an_object_that_it_is_there_and_that_it_is_gone(
 def test_nothing_of_others_is_in_any_answer(stage: ClaimStage) -> None:
     slice_, stranger = neighbor(stage)
     stage.agent.sync(at=stage.now)
-    claims_module.claims_take(cluster=stage.cluster, claims=[claim("canary-gpr", namespace="theirs", nodes=2)], now=stage.now)
+    claims_take(cluster=stage.cluster, claims=[claim("canary-gpr", namespace="theirs", nodes=2)], now=stage.now)
 
     answers = stage.claims(
         claim("a"), claim("b", nodes=9), claim("c", namespace="theirs", workspace=stage.slice.name), claim("d", shape="x")
