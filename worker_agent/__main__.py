@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from worker_agent import VERSION
+from worker_agent.claims import Requests, SimulatedRequests
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import Cluster, ClusterError
 from worker_agent.cluster.fleet import FleetError, read_fleet
@@ -46,7 +47,7 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
     clock = SystemClock()
     store = FileStore(options.state_dir) if options.state_dir else MemoryStore()
     cluster = SimulatedCluster(fleet=read_fleet(options.simulate), store=store, clock=clock)
-    return _run(options, cluster, SimulatedTenancy(), clock, stop)
+    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), clock, stop)
 
 
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
@@ -56,6 +57,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     from worker_agent.kube.client import Api, access_by_kubeconfig, access_in_cluster
     from worker_agent.kube.driver import KubernetesCluster
     from worker_agent.kube.lease import Leadership
+    from worker_agent.kube.requests import KubernetesRequests
     from worker_agent.kube.tenancy import KubernetesTenancy
 
     clock = SystemClock()
@@ -70,17 +72,25 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
         if not leadership.acquire(stop):
             return EXIT_OK
         threading.Thread(target=leadership.keep, args=(stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
-        code = _run(options, cluster, KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log), clock, stop)
+        tenancy = KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log)
+        requests = KubernetesRequests(api=api, bound=lambda name: tenancy.bound_to(name, cluster.namespace_uid(name)), note=log)
+        try:
+            code = _run(options, cluster, tenancy, requests, clock, stop)
+        finally:
+            requests.stop()
     finally:
         leadership.give_up()
         cluster.stop()
     return _complain("another replica took over", EXIT_DEPOSED) if leadership.is_lost else code
 
 
-def _run(options: argparse.Namespace, cluster: Cluster, tenancy: Tenancy, clock: SystemClock, stop: threading.Event) -> int:
+def _run(
+    options: argparse.Namespace, cluster: Cluster, tenancy: Tenancy, requests: Requests, clock: SystemClock, stop: threading.Event
+) -> int:
     process = Process(
         cluster=cluster,
         tenancy=tenancy,
+        requests=requests,
         connect=lambda: Http(options.hub),
         join_token=_read_token(options.join_token_file),
         clock=clock,

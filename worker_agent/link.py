@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from worker_agent.claims import Desk
 from worker_agent.clock import Clock, HubTime, Instant
 from worker_agent.protocol import (
     CLOCK_OFFSET_REFUSE_S,
@@ -50,6 +51,7 @@ class Link:
         self.is_locked = False  # the hub saw two use our credential
         self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
         self.board = Board()
+        self.desk = Desk(clock)
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
         self._last_got_mono = float("-inf")
@@ -119,6 +121,7 @@ class Link:
         self._renew_lease(sent, reply)
         self.orders = reply.orders
         self.board.take(sent.request, reply)
+        self.desk.take(reply, asked_mono=sent.at.mono)
         state = self._state
         state.hub_id, state.generation, state.digest = reply.hub_id, reply.generation, reply.digest
         if reply.assignments is not None:

@@ -357,8 +357,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     Level, not edge: it may come again at any time, and changes nothing then. `generation`: as the API server counts changes of
     the spec. `requester`: who made the object, by the word of the API server; "": not known. `is_auto`: the agent made it for pods
-    that wait. `is_gone`: the object is not there any more (spec and generation mean nothing then): what waits is canceled, what runs is
-    released.
+    that wait. `is_gone`: the object is not there any more (all but the uid means nothing then, and may be empty): what waits is canceled,
+    what runs is released.
     """
 
     uid: Id

@@ -60,6 +60,7 @@ class Board:
     def __init__(self) -> None:
         self.wanted: tuple[Workspace, ...] = ()
         self.digest = ""
+        self.is_seen = False  # the namespaces of `wanted` have been looked at
         self._bindings: dict[tuple[str, str], BindingSeen] = {}
         self._tokens: dict[str, IssuedToken] = {}
         self._told: set[BindingSeen | IssuedToken] = set()
@@ -86,7 +87,7 @@ class Board:
         if reply.workspaces is None:
             return
         before, now = _bindings_of(self.wanted), _bindings_of(reply.workspaces)
-        self.wanted, self.digest = reply.workspaces, reply.workspaces_digest
+        self.wanted, self.digest, self.is_seen = reply.workspaces, reply.workspaces_digest, not now
         self._told.clear()
         # What was seen of another wish is no answer to this one.
         self._bindings = {key: seen for key, seen in self._bindings.items() if key in now and now[key] == before.get(key)}
@@ -98,6 +99,7 @@ class Board:
         """`workspaces`: the list that was worked on. Meanwhile another may have come: then the next pass reports."""
         if workspaces is not self.wanted:
             return
+        self.is_seen = self.is_seen or bool(found.bindings)
         self._bindings.update({(seen.slice, seen.namespace): seen for seen in found.bindings})
         self._tokens.update({token.account: token for token in found.tokens})
         self._told &= {*self._bindings.values(), *self._tokens.values()}

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tests.agent.stage import Stage
+from worker_agent.claims import SimulatedRequests
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import Cluster
 from worker_agent.dialog import Call, Dialog, Lane
@@ -202,7 +203,16 @@ def test_passes_go_on_while_namespaces_hang() -> None:
     stage.cluster.observe = counted  # type: ignore[method-assign]
     clock = SystemClock()
     stop = threading.Event()
-    process = Process(cluster=stage.cluster, tenancy=tenancy, connect=NoHub, join_token="token", clock=clock, log=Log(clock), stop=stop)
+    process = Process(
+        cluster=stage.cluster,
+        tenancy=tenancy,
+        requests=SimulatedRequests(),
+        connect=NoHub,
+        join_token="token",
+        clock=clock,
+        log=Log(clock),
+        stop=stop,
+    )
     running = threading.Thread(target=process.run)
     running.start()
     assert tenancy.is_in.wait(10)

@@ -87,7 +87,7 @@ def test_the_policies_that_spare_people_work_are_applied_as_beta_where_only_that
     install(world.cluster, "--no-agent", programs=beta)
 
     applied = [each for text in said.read_text().split("apiVersion: v1\nkind: List")[1:] for each in text.split("- apiVersion: ")[1:]]
-    assert [each.split("\n")[0] for each in applied if "MutatingAdmission" in each] == ["admissionregistration.k8s.io/v1beta1"] * 4
+    assert [each.split("\n")[0] for each in applied if "MutatingAdmission" in each] == ["admissionregistration.k8s.io/v1beta1"] * 6
 
 
 def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: World, tmp_path: Path) -> None:

@@ -85,6 +85,11 @@ BINDINGS: Final = f"{RBAC}/namespaces/red/rolebindings"
 BINDING: Final = role_binding("egs-slice-user")
 ITSELF: Final = {"kind": "ServiceAccount", "name": "egs-agent", "namespace": names.NAMESPACE}
 
+EGS: Final = "/apis/egs.io/v1alpha1"
+REQUESTS, TEMPLATES = f"{EGS}/gpuprovisioningrequests", f"{EGS}/gprtemplates"
+RED_REQUESTS, RED_TEMPLATES = (f"{EGS}/namespaces/red/{kind}" for kind in ("gpuprovisioningrequests", "gprtemplates"))
+SPACES: Final = f"{EGS}/namespaces/red/workspaces"
+
 # By verb and resource, as the manifest names them: the call that it is for.
 CALLS: Final[dict[str, Call]] = {
     **keyed(
@@ -111,6 +116,12 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("persistentvolumeclaims", {"list": get("/api/v1/namespaces/red/persistentvolumeclaims")}),
     **keyed("volumeattachments", {"list": get("/apis/storage.k8s.io/v1/volumeattachments")}),
     **keyed("events", {"create": post(f"{RED_SPACE}/events", EVENT)}),
+    **keyed("gpuprovisioningrequests", reading(REQUESTS)),
+    **keyed("gprtemplates", reading(TEMPLATES)),
+    **keyed("gpuprovisioningrequests/status", {"patch": patch(f"{RED_REQUESTS}/filed/status", {})}),
+    **keyed("gprtemplates/status", {"patch": patch(f"{RED_TEMPLATES}/egs-try/status", {})}),
+    **keyed("workspaces", of_namespace(SPACES, "Workspace", "egs.io/v1alpha1", spec={"id": RED})),
+    **keyed("workspaces/status", {"patch": patch(f"{SPACES}/egs-try/status", {})}),
     **keyed("leases", {"get": get(LEASE), "update": put(LEASE)}),
     **keyed("secrets", {"get": get(f"{SYSTEM}/secrets/egs-agent-state"), "update": put(f"{SYSTEM}/secrets/egs-agent-state")}),
     **keyed("jobs", {"list": get(JOBS), "create": post(JOBS, JOB), "delete": delete(f"{JOBS}/egs-try")}),
@@ -245,6 +256,13 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "the secrets of the system": (get("/api/v1/namespaces/kube-system/secrets"), "RBAC"),
     "the secrets of a workspace": (get(f"{RED_SPACE}/secrets"), "RBAC"),
     "a namespace that was there before": (patch("/api/v1/namespaces/loose", labels()), "egs-agent-namespace"),
+    "a workspace object in a namespace of no workspace": (
+        post(
+            f"{EGS}/namespaces/loose/workspaces",
+            {"apiVersion": "egs.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "egs-try"}, "spec": {"id": RED}},
+        ),
+        "egs-agent",
+    ),
     "a role for itself": (
         post(BINDINGS, {"metadata": {"name": "egs-try"}, "subjects": [ITSELF], **BINDING}),
         "egs-agent",

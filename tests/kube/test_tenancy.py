@@ -16,6 +16,7 @@ import pytest
 from slices.kubeconfigs import kubeconfig_text
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError
+from tests.kube.site import access_as_agent
 from worker_agent.kube.client import Access, Api, access_by_kubeconfig
 from worker_agent.kube.tenancy import KubernetesTenancy
 from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
@@ -474,3 +475,62 @@ def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
 
     assert house.found() == Found()
     assert [event for event, _ in house.notes] == ["tenancy_unseen"]
+
+
+# --- the object that says what a namespace is
+
+
+@pytest.fixture
+def described(managed: Cluster) -> Iterator[House]:
+    """Where the kinds are installed. The agent has its own rights alone."""
+    made = House(managed, a_workspace(name="Vision & Speech"))
+    made.start_at(access_as_agent(managed))
+    yield made
+    made.leave()
+
+
+def about(house: House) -> dict[str, Any]:
+    found = house.cluster.kubectl("get", "workspaces", "-n", house.namespace, "-o", "json")
+    (item,) = json.loads(found)["items"]
+    return dict(item)
+
+
+def test_members_read_in_their_namespace_what_their_workspace_is(described: House) -> None:
+    described.make()
+
+    found = about(described)
+
+    assert found["metadata"]["name"] == "vision-speech"
+    assert found["spec"] == {"id": described.workspace.id, "podsMax": 1000, "mayReachOut": False}
+    assert found["status"]["namespaces"] == [described.namespace]
+    assert [(each["type"], each["status"]) for each in found["status"]["conditions"]] == [("Ready", "True")]
+    described.make()
+    described.start_at(access_as_agent(described.cluster))
+    described.make()
+    assert about(described)["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+
+
+def test_it_follows_what_the_hub_says_and_goes_when_the_namespace_is_given_up(described: House) -> None:
+    described.make()
+    before = about(described)
+
+    described.change(name="audio", pods_max=7)
+    described.make()
+
+    after = about(described)
+    assert (after["metadata"]["name"], after["spec"]["podsMax"]) == ("audio", 7)
+    assert before["spec"]["podsMax"] == 1000
+    described.change(bindings=(Binding(namespace=described.namespace, desired=Desired.ABSENT),))
+    assert described.settle().state is BindingState.UNBOUND
+    assert described.cluster.list("workspaces", namespace=described.namespace) == []
+
+
+def test_what_somebody_wrote_into_it_is_put_right(described: House) -> None:
+    described.make()
+
+    described.cluster.kubectl(
+        "patch", "ws", "vision-speech", "-n", described.namespace, "--type=merge", "--patch", '{"spec":{"podsMax":9}}'
+    )
+
+    assert described.settle() == described.seen(BindingState.READY, "", "workspace object")
+    assert about(described)["spec"]["podsMax"] == 1000

@@ -93,6 +93,11 @@ class KubernetesCluster:
                 return
         self._observed_mono = time.monotonic()
 
+    def namespace_uid(self, name: str) -> str:
+        """As any thread may ask; "" where there is none."""
+        found = self._namespaces.objects().get(("", name))
+        return found.metadata.uid if found else ""
+
     @property
     def idle_s(self) -> float:
         """Since the last pass began."""

@@ -26,11 +26,22 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (self.annotations or {}).get(key, "")
 
 
+class Named(Protocol):
+    """What a copy of objects goes by."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def resourceVersion(self) -> str: ...
+
+
 class HasMeta(Protocol):
     """Any object."""
 
     @property
-    def metadata(self) -> Meta: ...
+    def metadata(self) -> Named: ...
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
