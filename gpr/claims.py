@@ -46,6 +46,7 @@ S = GprState
 OBJECT_WORDS = {"duration_s": "duration", "idle_timeout_s": "idleTimeout", "min_gpu_memory_gib": "minGpuMemoryGiB"}
 # Of an object that says them, the fields that are asked for under other names.
 ASKED_AS = {"duration": "duration_s", "idle_timeout": "idle_timeout_s"}
+NODES_DEFAULT = 1
 NOT_ASKED = frozenset({"workspace", "early_release"})
 CHANGEABLE = frozenset({"priority", "duration", "early_release"})
 
@@ -173,7 +174,7 @@ def _actor(slice_: Slice, cluster: Cluster, claim: Claimed) -> User:
 def _spec(name: str, asked: ClaimSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
     """As the REST API reads a creation. Raises InvalidInput."""
     said = {field: value for field, value in msgspec.structs.asdict(asked).items() if field not in NOT_ASKED and value not in (None, "")}
-    data: dict[str, Any] = {ASKED_AS.get(field, field): value for field, value in said.items()}
+    data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {ASKED_AS.get(field, field): value for field, value in said.items()}
     data |= {"name": _name(name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}
     form = GprCreate(data=data)
     if not form.is_valid():

@@ -72,9 +72,16 @@ def test_every_word_of_the_object_is_asked_for(stage: ClaimStage) -> None:
 
 
 def test_what_the_object_does_not_say_is_as_everywhere(stage: ClaimStage) -> None:
-    gpr = stage.filed("train")
+    gpr = stage.filed("train", nodes=None)
 
-    assert (gpr.priority, gpr.gpus_per_node, gpr.evictable, gpr.requeue_on_failure, gpr.run_checks) == (101, None, True, True, True)
+    assert (gpr.nodes, gpr.priority, gpr.gpus_per_node, gpr.evictable, gpr.requeue_on_failure, gpr.run_checks) == (
+        1,
+        101,
+        None,
+        True,
+        True,
+        True,
+    )
 
 
 def test_the_same_object_is_filed_once_however_often_it_is_claimed(stage: ClaimStage) -> None:
@@ -265,7 +272,6 @@ def test_another_workspace_is_refused_alike_whether_it_is_there_or_not(stage: Cl
     [
         ({"nodes": 0}, "nodes"),
         ({"nodes": 2**53 - 1}, "nodes"),
-        ({"nodes": None}, "nodes"),
         ({"duration": ""}, "duration"),
         ({"duration": "soon"}, "duration"),
         ({"duration": "999999d"}, "over_policy"),
