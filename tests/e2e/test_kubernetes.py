@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.kubernetes import NODE_GPUS, KubernetesStage, healthy_nodes
 from tests.e2e.processes import START_S, Api, wait_for
+from tests.e2e.terminal import Terminal
 from tests.kube.cluster import Cluster, Object, clusters
 
 pytestmark = pytest.mark.sqlite_only  # as all tests that start a control plane
@@ -127,6 +131,77 @@ def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and
         in_state(api, gpr, "RELEASED")
     assert running(east, "vision") == running(east, "speech") == []
     wait_for("all wait again", lambda: len(gated(east, "vision")) == 3 and len(gated(east, "speech")) == 4, within_s=SOON_S)
+
+
+REQUEST = """\
+apiVersion: egs.io/v1alpha1
+kind: GPUProvisioningRequest
+metadata:
+  name: {name}
+spec:{more}
+  shape: H100-80GB
+  nodes: 1
+  duration: 8h30m
+"""
+
+
+def terminal_of(ada: Api, cluster: Cluster, folder: Path) -> Terminal:
+    """With a kubeconfig that she asked for and read herself."""
+    asked = ada.post("/slices/vision/kubeconfig/", {"cluster": "east"})
+
+    def read() -> str | None:
+        answer = ada.raw("POST", f"/slices/vision/kubeconfig/{asked['id']}/read/")
+        return str(answer.json()["kubeconfig"]) if answer.status_code == 200 else None
+
+    kubeconfig = folder / "ada.kubeconfig"
+    kubeconfig.write_text(wait_for("her kubeconfig", read, within_s=SOON_S))
+    return Terminal(programs=cluster.programs, kubeconfig=kubeconfig, folder=folder)
+
+
+def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(
+    stage: KubernetesStage, pair: tuple[Cluster, Cluster], tmp_path: Path
+) -> None:
+    east, _ = pair
+    api, ada = stage.start(), stage.person("ada")
+    stage.join_cluster(api, "east", east, nodes=2)
+    api.post("/projects/", {"name": "research"})
+    make_slice(api, "vision", east=east)
+    api.post("/slices/vision/members/", {"user": "ada", "role": "owner"})
+    terminal = terminal_of(ada, east, tmp_path)
+    train = workload("Deployment", "train", "vision", count=1, gpus=NODE_GPUS)
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(train))
+    terminal.file("llama.yaml", REQUEST.format(name="llama", more=""))
+
+    with terminal.beside("kubectl get gpr --watch") as watched:
+        terminal.run("kubectl apply -f llama.yaml -f train.yaml")
+        terminal.run("kubectl wait gpr/llama --for=condition=Provisioned --timeout=120s")
+        terminal.run("kubectl get gpr")
+        terminal.run("kubectl wait deployment/train --for=condition=Available --timeout=60s")
+        terminal.run('kubectl get gpr llama -o jsonpath=\'{.status.nodes}{"  until "}{.status.endTime}{"\\n"}\'')
+        (filed,) = ada.get("/gprs/")["results"]
+        status = json.loads(terminal.quietly("kubectl get gpr llama -o json"))["status"]
+        assert status["gprID"] == filed["id"]
+        assert [node["node"] for node in filed["nodes_assigned"]] == status["nodes"]
+        assert {pod["spec"]["nodeName"] for pod in running(east, "vision")} == set(status["nodes"])
+        assert filed["ends_at"][:19] == status["endTime"][:19]
+        assert (filed["owner"], filed["name"], filed["state"]) == ("ada", "llama", "ACTIVE")
+        assert filed["origin"].items() >= {"cluster": "east", "namespace": "vision", "name": "llama", "is_auto": False}.items()
+
+        terminal.run('kubectl patch gpr llama --type merge --patch \'{"spec": {"duration": "9h"}}\'')
+        wait_for("it ends later", lambda: ada.get(f"/gprs/{filed['id']}/")["duration_s"] == 9 * 3600, within_s=SOON_S)
+        terminal.run("kubectl delete gpr llama")
+        in_state(api, filed, "RELEASED")
+    wait_for("its pod waits again", lambda: gated(east, "vision") and not running(east, "vision"), within_s=SOON_S)
+    states = [line.split()[1] for line in watched.text.splitlines() if line.startswith("llama ") and len(line.split()) > 2]
+    assert [state for state, _ in groupby(states) if state in ("QUEUED", "PROVISIONING", "ACTIVE")] == ["QUEUED", "PROVISIONING", "ACTIVE"]
+
+    terminal.file("foreign.yaml", REQUEST.format(name="foreign", more="\n  workspace: speech"))
+    terminal.run("kubectl apply -f foreign.yaml")
+    terminal.run("kubectl wait gpr/foreign --for=condition=Accepted=False --timeout=60s")
+    refused = terminal.run("kubectl describe gpr foreign")
+    assert "OtherWorkspace" in refused
+    assert len(ada.get("/gprs/")["results"]) == 1
+    terminal.save("kubectl")
 
 
 def test_while_the_hub_is_down_a_box_ends_at_its_time(stage: KubernetesStage, pair: tuple[Cluster, Cluster]) -> None:
