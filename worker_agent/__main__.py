@@ -73,7 +73,14 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             return EXIT_OK
         threading.Thread(target=leadership.keep, args=(stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
         tenancy = KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log)
-        requests = KubernetesRequests(api=api, bound=lambda name: tenancy.bound_to(name, cluster.namespace_uid(name)), note=log)
+        requests = KubernetesRequests(
+            api=api,
+            bound=lambda name: tenancy.bound_to(name, cluster.namespace_uid(name)),
+            pods=cluster.pods,
+            nodes=cluster.nodes,
+            note=log,
+        )
+        cluster.waited_for = requests.waited_for
         try:
             code = _run(options, cluster, tenancy, requests, clock, stop)
         finally:

@@ -18,6 +18,8 @@ from worker_agent.claims import Desk, Heard
 from worker_agent.clock import SystemClock
 from worker_agent.kube import names
 from worker_agent.kube.client import Api
+from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.requests import KubernetesRequests
 from worker_agent.protocol import Binding, Claim, ClaimAnswer, ClaimState, ClaimVerdict, SyncReply, Workspace, set_digest
 
@@ -62,7 +64,9 @@ class Counter:
     is_away: bool = False
     is_forgetful: bool = False  # what it takes has ended long ago
     notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    nodes: tuple[Node, ...] = ()  # that the agent sees
     api: Api = field(init=False)
+    pods: Mirror[Pod] = field(init=False)
     desk: Desk = field(init=False)
     agent: KubernetesRequests = field(init=False)
 
@@ -75,11 +79,21 @@ class Counter:
     def start(self) -> None:
         """A fresh agent: it has only what the objects say."""
         self.api, self.desk = Api(access_as_agent(self.cluster)), Desk(SystemClock())
-        self.agent = KubernetesRequests(api=self.api, bound=lambda name: self.bound.get(name, ""), note=self.note)
+        self.pods = Mirror(api=self.api, path="/api/v1/pods", type_=Pod, note=self.note)
+        self.pods.start()
+        self.agent = KubernetesRequests(
+            api=self.api,
+            bound=lambda name: self.bound.get(name, ""),
+            pods=lambda: self.pods.objects().values(),
+            nodes=lambda: self.nodes,
+            note=self.note,
+        )
         self.agent.watch(lambda: None)
+        assert self.pods.wait_whole(SOON_S)
 
     def stop(self) -> None:
         self.agent.stop()
+        self.pods.stop()
         self.api.close()
 
     def leave(self) -> None:

@@ -521,3 +521,52 @@ def test_words_that_no_hub_can_read_are_said_on_the_spot() -> None:
     assert unknown.message.startswith("EGS knows no field nodez.")
     assert isinstance(absurd, asking.Fault)
     assert "spec.nodes" in absurd.message
+
+
+# --- events
+
+
+def told_events(counter: Counter) -> list[tuple[str, str, str]]:
+    found = counter.cluster.list("events", namespace=counter.namespace)
+    about = [each for each in found if each["involvedObject"]["kind"] == "GPUProvisioningRequest"]
+    return [(each["reason"], each["type"], each["message"]) for each in about]
+
+
+def test_each_mark_of_its_life_is_an_event_once(counter: Counter) -> None:
+    counter.make(request())
+    counter.until_condition("Current", "True", "Taken")
+    counter.state(promised_start_s=T0)
+    counter.until("the promise", lambda: counter.status().get("promisedStartTime"))
+    counter.state(promised_start_s=T0 + 60)
+    counter.until("the new promise", lambda: counter.status().get("promisedStartTime") == "2027-01-15T08:01:00Z")
+    counter.state(state="PROVISIONING", position=None, promised_start_s=None)
+    counter.until_condition("Provisioned", "False", "Provisioning")
+    now = time.time()
+    counter.state(state="ACTIVE", started_s=now - 1, ends_s=now + 6)
+    counter.until("three quarters", lambda: any(reason == "Passed75Percent" for reason, _, _ in told_events(counter)))
+    counter.state(state="EXITING")
+    counter.until_condition("Provisioned", "False", "Exiting")
+    counter.state(state="FAILED", is_ended=True, message="Node node-1 failed.")
+    counter.until("the end", lambda: any(reason == "Failed" for reason, _, _ in told_events(counter)))
+
+    told = told_events(counter)
+
+    assert sorted(reason for reason, _, _ in told) == sorted(
+        [
+            *("Queued", "PromiseMoved", "Provisioning", "Provisioned", "Passed25Percent", "Passed50Percent", "Passed75Percent"),
+            *("Exiting", "Failed"),
+        ]
+    )
+    assert {reason for reason, type_, _ in told if type_ == "Warning"} == {"PromiseMoved", "Failed"}
+    assert ("Failed", "Warning", "Node node-1 failed.") in told
+    described = counter.kubectl("describe", "gpr", "train")
+    assert "Its promised start moved from 2027-01-15T08:00:00Z to 2027-01-15T08:01:00Z." in described
+
+
+def test_a_refusal_is_an_event(counter: Counter) -> None:
+    counter.answer = refused("over_policy", "In workspace vision one may take 24h at most.")
+    counter.make(request())
+
+    counter.until("the refusal", lambda: told_events(counter))
+
+    assert told_events(counter) == [("Refused", "Warning", "In workspace vision one may take 24h at most.")]

@@ -12,7 +12,7 @@ from tests.e2e.processes import ROOT, wait_for
 from tests.kube.attacks.attack import eviction
 from tests.kube.callers import APPLY, DONE, JSON_PATCH, MERGE, Answer, Caller
 from tests.kube.cluster import SOON_S, Object
-from tests.kube.world import NODE_RED, RED, World, container, pod, pods_path
+from tests.kube.world import KIND_OF_REQUEST, NODE_RED, RED, World, container, pod, pods_path
 from worker_agent.kube import names
 
 SYSTEM: Final = f"/api/v1/namespaces/{names.NAMESPACE}"
@@ -89,6 +89,7 @@ EGS: Final = "/apis/egs.io/v1alpha1"
 REQUESTS, TEMPLATES = f"{EGS}/gpuprovisioningrequests", f"{EGS}/gprtemplates"
 RED_REQUESTS, RED_TEMPLATES = (f"{EGS}/namespaces/red/{kind}" for kind in ("gpuprovisioningrequests", "gprtemplates"))
 SPACES: Final = f"{EGS}/namespaces/red/workspaces"
+REQUEST: Final = {**KIND_OF_REQUEST, "metadata": {"name": "egs-try"}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
 
 # By verb and resource, as the manifest names them: the call that it is for.
 CALLS: Final[dict[str, Call]] = {
@@ -116,7 +117,11 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("persistentvolumeclaims", {"list": get("/api/v1/namespaces/red/persistentvolumeclaims")}),
     **keyed("volumeattachments", {"list": get("/apis/storage.k8s.io/v1/volumeattachments")}),
     **keyed("events", {"create": post(f"{RED_SPACE}/events", EVENT)}),
-    **keyed("gpuprovisioningrequests", reading(REQUESTS)),
+    **keyed(
+        "gpuprovisioningrequests",
+        {"create": post(RED_REQUESTS, REQUEST), "patch": patch(f"{RED_REQUESTS}/filed", {}), **reading(REQUESTS)},
+    ),
+    **keyed("replicasets", {"get": get("/apis/apps/v1/namespaces/red/replicasets/egs-try")}),
     **keyed("gprtemplates", reading(TEMPLATES)),
     **keyed("gpuprovisioningrequests/status", {"patch": patch(f"{RED_REQUESTS}/filed/status", {})}),
     **keyed("gprtemplates/status", {"patch": patch(f"{RED_TEMPLATES}/egs-try/status", {})}),
@@ -263,6 +268,7 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         ),
         "egs-agent",
     ),
+    "a request in a namespace of no workspace": (post(f"{EGS}/namespaces/loose/gpuprovisioningrequests", REQUEST), "egs-agent"),
     "a role for itself": (
         post(BINDINGS, {"metadata": {"name": "egs-try"}, "subjects": [ITSELF], **BINDING}),
         "egs-agent",

@@ -74,7 +74,7 @@ def claim_of(gpr: Custom, words: Fields) -> Claim | Fault:
         generation=meta.generation,
         spec=spec,
         requester=meta.annotations.requester[:REQUESTER_MAX],
-        is_auto=meta.annotations.auto == "true",
+        is_auto=gpr.is_auto,
     )
 
 

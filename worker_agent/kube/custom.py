@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from worker_agent.kube.names import AUTO, REQUESTER
+from worker_agent.kube.names import AUTO, REQUESTER, WORKLOAD
 from worker_agent.kube.objects import Meta
 
 API: Final = "egs.io/v1alpha1"
-REQUESTS: Final = "gpuprovisioningrequests"
-REQUESTS_PATH: Final = f"/apis/{API}/{REQUESTS}"
-TEMPLATES_PATH: Final = f"/apis/{API}/gprtemplates"
+REQUESTS, TEMPLATES = "gpuprovisioningrequests", "gprtemplates"
+REQUESTS_PATH, TEMPLATES_PATH = f"/apis/{API}/{REQUESTS}", f"/apis/{API}/{TEMPLATES}"
+FINISHED: Final = "Finished"  # condition
 Fields = dict[str, Any]
 
 
@@ -25,12 +25,8 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     auto: str = msgspec.field(name=AUTO, default="")
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    kind: str
-    name: str
-    uid: str
-    apiVersion: str = ""
-    controller: bool = False
+class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    workload: str = msgspec.field(name=WORKLOAD, default="")
 
 
 class CustomMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +38,7 @@ class CustomMeta(msgspec.Struct, frozen=True, kw_only=True):
     creationTimestamp: datetime | None = None
     deletionTimestamp: str = ""
     annotations: Marks = Marks()
+    labels: Labels = Labels()
 
     @property
     def plain(self) -> Meta:
@@ -75,8 +72,17 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.metadata.deletionTimestamp)
 
     @property
-    def path(self) -> str:
-        return f"/apis/{API}/namespaces/{self.metadata.namespace}/{REQUESTS}/{self.metadata.name}"
+    def is_auto(self) -> bool:
+        """A request that the agent made for pods that wait. Nobody else may write that mark."""
+        return self.metadata.annotations.auto == "true"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.condition(FINISHED).get("status") == "True"
+
+
+def path_of(kind: str, namespace: str, name: str = "") -> str:
+    return "/".join(part for part in (f"/apis/{API}/namespaces/{namespace}/{kind}", name) if part)
 
 
 class PageMeta(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import base64
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Final
@@ -81,6 +81,7 @@ class KubernetesCluster:
         self._tellers = ThreadPoolExecutor(TOLD_AT_ONCE, thread_name_prefix="egs-tell")
         self._telling = Telling(api, self._tellers)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
+        self.waited_for: Callable[[Pod], str] = lambda _: ""  # the request that a pod waits for
         self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
 
     def start(self, stop: Event | None = None) -> None:
@@ -92,6 +93,14 @@ class KubernetesCluster:
             if stop is not None and stop.is_set():
                 return
         self._observed_mono = time.monotonic()
+
+    def pods(self) -> Collection[Pod]:
+        """As any thread may ask."""
+        return self._pods.objects().values()
+
+    def nodes(self) -> Collection[Node]:
+        """As any thread may ask."""
+        return self._nodes.objects().values()
 
     def namespace_uid(self, name: str) -> str:
         """As any thread may ask; "" where there is none."""
@@ -290,6 +299,8 @@ class KubernetesCluster:
             return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
         if why := why_never(pod):
             return f"This pod will not start: {why}."
+        if name := self.waited_for(pod):
+            return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}"
         return "Waits for GPUs that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:

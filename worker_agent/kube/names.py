@@ -42,6 +42,7 @@ ACCOUNT: Final = "egs.io/account"  # label of a ServiceAccount and its RoleBindi
 # On requests that are objects, annotations
 REQUESTER: Final = "egs.io/requester"  # who made it, by the word of the API server
 AUTO: Final = "egs.io/auto"  # "true": we made it, for pods that wait
+WORKLOAD: Final = "egs.io/workload"  # label of such: the uid of what these pods belong to
 
 # On Jobs and pods of checks: the assignment that they are for, and its step
 CHECK_OF: Final = "egs.io/check-of"

@@ -11,7 +11,8 @@ Needs, beside other rights: list and watch of gpuprovisioningrequests and gprtem
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -19,11 +20,15 @@ from typing import Final
 from worker_agent.claims import Answered, Heard
 from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube.asking import Fault, claim_of, template_words
+from worker_agent.kube.autogpr import AutoGpr, Scene
 from worker_agent.kube.client import Api, Op
-from worker_agent.kube.custom import API, REQUESTS, REQUESTS_PATH, TEMPLATES_PATH, Custom, Fields, Kinds, Page
+from worker_agent.kube.custom import API, REQUESTS, REQUESTS_PATH, TEMPLATES_PATH, Custom, Fields, Kinds, Page, path_of
 from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.news import mark_news, mark_of, news_of
+from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.replica import Key
 from worker_agent.kube.standing import Case, claim_due, is_minor, status_of
+from worker_agent.kube.telling import Telling
 from worker_agent.link import Note
 from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired
 
@@ -56,6 +61,7 @@ class Known:
     written_mono: float = float("-inf")
     missing_since_mono: float | None = None
     is_gone: bool = False
+    mark: int | None = None  # percent of its window that were told
 
 
 @dataclass(slots=True)
@@ -71,10 +77,18 @@ class Look:
 
 
 class KubernetesRequests:
-    """One thread. `bound`: the id of the workspace that the agent has bound a namespace to, "" where to none."""
+    """One thread. `bound`: the id of the workspace that the agent has bound a namespace to, "" where to none.
 
-    def __init__(self, *, api: Api, bound: Bound, note: Note) -> None:
+    `pods`, `nodes`: of the cluster, as any thread may ask.
+    """
+
+    def __init__(
+        self, *, api: Api, bound: Bound, pods: Callable[[], Iterable[Pod]], nodes: Callable[[], Iterable[Node]], note: Note
+    ) -> None:
         self._api, self._bound, self._note = api, bound, note
+        self._auto = AutoGpr(api=api, pods=pods, nodes=nodes, learn=self._learn, note=note)
+        self._tellers = ThreadPoolExecutor(1, thread_name_prefix="egs-tell-requests")
+        self._telling = Telling(api, self._tellers)
         self._known: dict[str, Known] = {}
         self._begun_mono = time.monotonic()
         self._writes_not_before_mono = self._ask_gone_not_before_mono = float("-inf")
@@ -92,6 +106,11 @@ class KubernetesRequests:
         for mirror in (self._requests, self._templates):
             if mirror is not None:
                 mirror.stop()
+        self._tellers.shutdown(cancel_futures=True)
+
+    def waited_for(self, pod: Pod) -> str:
+        """The request of people or of ours that this pod waits for; "" where none is known. As any thread may ask."""
+        return self._auto.waits_for.get(pod.metadata.uid, "")
 
     def look(self, heard: Heard) -> list[Claim]:
         """Nothing, while the kinds are not installed."""
@@ -109,6 +128,9 @@ class KubernetesRequests:
         for gpr in there.values():
             self._look_at(gpr, look)
         self._write_all(look)
+        if heard.workspaces is not None:
+            slice_of = lambda namespace: look.slices.get(namespace, "") if self._is_bound(namespace, look) else ""  # noqa: E731
+            self._auto.look(Scene(look.now_mono, tuple(there.values()), tuple(look.templates.values()), slice_of))
         gone = list(self._gone(there, look))
         self._forget(there, heard)
         # The oldest first, so that they queue in the order in which they were made.
@@ -136,6 +158,7 @@ class KubernetesRequests:
         is_listed = look.heard.states is not None
         if claim := claim_due(case, answered_s=now - answered_mono, is_listed=is_listed):
             look.claims.append(claim)
+        self._tell_mark(gpr, known)
         if case == known.case:
             return
         status = status_of(case, now=datetime.now(UTC))
@@ -191,7 +214,7 @@ class KubernetesRequests:
             {"op": "add", "path": "/status", "value": status},
         ]
         try:
-            written = self._api.patch(f"{gpr.path}/status", ops, Custom)
+            written = self._api.patch(f"{path_of(REQUESTS, gpr.metadata.namespace, gpr.metadata.name)}/status", ops, Custom)
         except Conflict as error:
             # Gone or made anew, which is seen soon; or no status by its schema, which is the same again the next time.
             known.write_not_before_mono = known.written_mono + REFUSED_WRITE_S
@@ -201,10 +224,23 @@ class KubernetesRequests:
             self._writes_not_before_mono = time.monotonic() + WRITE_EVERY_S
             self._note_once("", str(error))
             return False
+        self._learn(written)
+        self._unwritable -= {gpr.metadata.uid, ""}
+        for each in news_of(gpr.said, status):
+            self._telling.tell("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message, is_bad=each.is_bad)
+        return True
+
+    def _learn(self, written: Custom) -> None:
         if self._requests is not None:
             self._requests.learn(written)
-        self._unwritable -= {gpr.metadata.uid, ""}
-        return True
+
+    def _tell_mark(self, gpr: Custom, known: Known) -> None:
+        """Once each; what had passed before this agent began an earlier one has told."""
+        mark = mark_of(gpr.said, datetime.now(UTC))
+        if known.mark is not None and mark > known.mark:
+            each = mark_news(mark, gpr.said)
+            self._telling.tell("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message)
+        known.mark = mark
 
     def _note_once(self, what: str, why: str) -> None:
         if what not in self._unwritable:

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from worker_agent.kube.asking import NOTE_MAX, Fault
-from worker_agent.kube.custom import Custom, Fields
+from worker_agent.kube.custom import FINISHED, Custom, Fields
 from worker_agent.protocol import Claim, ClaimAnswer, ClaimState, ClaimVerdict
 
-ACCEPTED, PROVISIONED, FINISHED, CURRENT = "Accepted", "Provisioned", "Finished", "Current"
+ACCEPTED, PROVISIONED, CURRENT = "Accepted", "Provisioned", "Current"
 ACTIVE: Final = "ACTIVE"
 LATER_S: Final = 30.0  # until it is asked again
 # Refusals of the hub that may pass without a change of the request: nodes come, policies and memberships change.
@@ -62,7 +62,7 @@ class Case:
 
     @property
     def was_finished(self) -> bool:
-        return self.gpr.condition(FINISHED).get("status") == "True"
+        return self.gpr.is_finished
 
     @property
     def is_lost(self) -> bool:
@@ -195,7 +195,7 @@ def _conditions(case: Case, message: str, now: datetime) -> list[Fields]:
     found = {ACCEPTED: _accepted(case), **_life(case, message)}
     if current := _current(case):
         found[CURRENT] = current
-    return [_condition(case.gpr, type_, *said, now) for type_, said in found.items()]
+    return [condition_of(case.gpr, type_, *said, now) for type_, said in found.items()]
 
 
 _Said = tuple[str, str, str]  # status, reason, message
@@ -252,7 +252,7 @@ def _after_end(case: Case, now: datetime) -> Fields:
     said, generation = case.gpr.said, case.gpr.metadata.generation
     if said.get("observedGeneration") == generation:
         return said
-    current = _condition(case.gpr, CURRENT, "False", "Ended", AFTER_END, now)
+    current = condition_of(case.gpr, CURRENT, "False", "Ended", AFTER_END, now)
     others = [each for each in said["conditions"] if each.get("type") != CURRENT]
     return {**said, "observedGeneration": generation, "conditions": [*others, current]}
 
@@ -262,8 +262,9 @@ def _kept(case: Case, type_: str) -> _Said:
     return str(known.get("status", "Unknown")), str(known.get("reason", "Asking")), str(known.get("message", ""))
 
 
-def _condition(gpr: Custom, type_: str, status: str, reason: str, message: str, now: datetime) -> Fields:
-    before = gpr.condition(type_)
+def condition_of(found: Custom, type_: str, status: str, reason: str, message: str, now: datetime) -> Fields:
+    """The time moves only with the condition."""
+    before = found.condition(type_)
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     made = {"type": type_, "status": status, "reason": reason, "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}
     return {**made, "message": message} if message else made
