@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S
@@ -40,8 +41,19 @@ class Terminal:
         done = subprocess.run(shlex.split(line), cwd=self._folder, env=self._env, capture_output=True, text=True, check=True)
         return done.stdout
 
-    def beside(self, line: str) -> Beside:
-        return Beside(line, folder=self._folder, env=self._env, shown=self._shown)
+    @contextmanager
+    def beside(self, line: str) -> Iterator[Callable[[], str]]:
+        """It goes on printing in another window meanwhile: gives what it has printed."""
+        path = self._folder / "beside.txt"
+        with path.open("wb") as out:
+            child = subprocess.Popen(shlex.split(line), cwd=self._folder, env=self._env, stdout=out, stderr=out)
+        try:
+            wait_for("its first line", path.read_text, within_s=SOON_S)
+            yield path.read_text
+        finally:
+            child.terminate()
+            child.wait()
+        self._show(line, path.read_text())
 
     def save(self, name: str) -> None:
         if folder := os.environ.get(KEPT_IN):
@@ -49,29 +61,3 @@ class Terminal:
 
     def _show(self, line: str, text: str) -> None:
         self._shown.append(f"$ {line}\n{text.rstrip()}\n")
-
-
-class Beside:
-    """A command that goes on printing in another terminal."""
-
-    def __init__(self, line: str, *, folder: Path, env: dict[str, str], shown: list[str]) -> None:
-        self._line, self._shown = line, shown
-        self._out = folder / "beside.txt"
-        self._folder, self._env = folder, env
-        self._child: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        with self._out.open("wb") as out:
-            self._child = subprocess.Popen(shlex.split(self._line), cwd=self._folder, env=self._env, stdout=out, stderr=out)
-        wait_for("its first line", lambda: self.text, within_s=SOON_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._child is not None:
-            self._child.terminate()
-            self._child.wait()
-        self._shown.append(f"$ {self._line}\n{self.text.rstrip()}\n")
-
-    @property
-    def text(self) -> str:
-        return self._out.read_text()
