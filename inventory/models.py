@@ -55,7 +55,7 @@ class Cluster(models.Model):
 
 
 class AgentSession(models.Model):
-    """The agent of a cluster as the hub last heard it. Every agent message locks this row first, so messages count one by one."""
+    """The agent of a cluster as the hub last heard it. Every message but claims locks this row first, so messages count one by one."""
 
     cluster = models.OneToOneField(Cluster, primary_key=True, on_delete=models.CASCADE, related_name="agent")
     install_id = models.CharField(max_length=63)

@@ -28,6 +28,7 @@ SLOW_S = 1.0
 TENANCY_S = 30.0  # between looks at namespaces of which the hub said nothing new
 REQUESTS_S = 1.0  # between looks at objects of which nobody said anything new
 REQUESTS_LEAST_S = 0.1  # between looks in any case
+REQUESTS_REST = 4.0  # and so many times as long as the last one took
 EXIT_OK, EXIT_SUPERSEDED, EXIT_REFUSED = 0, 3, 4
 
 
@@ -146,10 +147,14 @@ class Process:
 
     def _keep_requests(self) -> None:
         self._requests.watch(self._wake_requests.set)
-        while not self._is_stopping.wait(REQUESTS_LEAST_S):
+        took_s = 0.0
+        # However many objects there are, they take no more than a part of one core.
+        while not self._is_stopping.wait(max(REQUESTS_LEAST_S, took_s * REQUESTS_REST)):
             self._wake_requests.clear()
+            begun_mono = self._clock.mono()
             with self._guard("requests"):
                 self._carry()
+            took_s = self._clock.mono() - begun_mono
             self._wake_requests.wait(REQUESTS_S)
 
     def _carry(self) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Prefetch
 
-from inventory import tenancy
+from inventory import claims, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_told
@@ -62,6 +62,9 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
     assignments = desired_set(cluster_id=agent.cluster.pk)
     digest = set_digest(assignments)
     workspaces_digest, workspaces = _workspaces(agent.cluster, message, generation)
+    # Read each time: places and estimates change without a change of the generation.
+    claim_states = claims.told(agent.cluster.pk, now)
+    claims_digest = set_digest(claim_states)
     return SyncReply(
         hub_id=hub_id(),
         session_epoch=session_epoch,
@@ -76,6 +79,8 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         workspaces_digest=workspaces_digest,
         workspaces=workspaces,
         repairs_drift=repairs_drift,
+        claims_digest=claims_digest,
+        claims=None if claims_digest == message.have_claims else claim_states,
     )
 
 

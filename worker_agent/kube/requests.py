@@ -27,7 +27,7 @@ from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.news import mark_news, mark_of, news_of
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.replica import Key
-from worker_agent.kube.standing import Case, claim_due, is_minor, status_of
+from worker_agent.kube.standing import LATER_S, Case, claim_due, is_minor, status_of
 from worker_agent.kube.telling import Telling
 from worker_agent.link import Note
 from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired
@@ -298,7 +298,7 @@ class KubernetesRequests:
             return None
         if known.answered is not None and known.answered.is_gone:
             is_done = known.answered.answer.verdict is ClaimVerdict.TAKEN
-            if is_done or now_mono - known.answered.at_mono < ASK_GONE_EVERY_S:
+            if is_done or now_mono - known.answered.at_mono < LATER_S:
                 return None
         return Claim(uid=state.id, namespace=known.namespace, name=known.name, is_gone=True)
 

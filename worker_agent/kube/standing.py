@@ -18,8 +18,8 @@ from worker_agent.protocol import Claim, ClaimAnswer, ClaimState, ClaimVerdict
 ACCEPTED, PROVISIONED, CURRENT = "Accepted", "Provisioned", "Current"
 ACTIVE: Final = "ACTIVE"
 LATER_S: Final = 30.0  # until it is asked again
-# Refusals of the hub that may pass without a change of the request: nodes come, policies and memberships change.
-PASSING: Final = frozenset({"CanNeverStart", "OverPolicy", "NotAllowed"})
+# Refusals of the hub that may pass without a change of the request: nodes come, policies, memberships and bindings change.
+PASSING: Final = frozenset({"CanNeverStart", "OverPolicy", "NotAllowed", "NoOwner", "NamespaceNotBound"})
 # Of the agent itself, which it judges anew at each look.
 OWN: Final = frozenset({"NamespaceNotBound", "TemplateNotFound", "UnknownField", "InvalidSpec"})
 PASSING_S: Final = 300.0
