@@ -167,7 +167,7 @@ def _actor(slice_: Slice, cluster: Cluster, claim: Claimed) -> User:
         return kubeconfig.user
     owner = first_owner(slice_)
     if owner is None:
-        raise NoOwner(f"Workspace {slice_.name} has no owner to file it for. Have an administrator give it one, then make the object anew.")
+        raise NoOwner(f"Workspace {slice_.name} has no owner to file it for. Have an administrator give it one.")
     return owner
 
 
@@ -332,7 +332,7 @@ def _slice_of(namespace: Namespace | None, name: str) -> Slice:
 
 
 def _not_bound(name: str) -> NamespaceNotBound:
-    return NamespaceNotBound(f"Namespace {name} is bound to no workspace. One of its owners can bind it; then make the object anew.")
+    return NamespaceNotBound(f"Namespace {name} is bound to no workspace. An owner of a workspace can bind it.")
 
 
 def _tell(row: Claim, what: str, message: str, now: datetime, *, actor: User | None = None) -> None:

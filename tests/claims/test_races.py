@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from threading import Barrier
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -26,11 +27,11 @@ pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)
 ROUNDS = 8
 
 
-def at_once(*works: Callable[[], object]) -> list[object]:
+def at_once(*works: Callable[[], Any]) -> list[Any]:
     """What each gave; what it was refused with."""
     barrier = Barrier(len(works))
 
-    def one(work: Callable[[], object]) -> object:
+    def one(work: Callable[[], Any]) -> Any:
         with closing(connection):
             barrier.wait()
             try:
@@ -47,7 +48,7 @@ def stage() -> ClaimStage:
     return ClaimStage()
 
 
-def take(stage: ClaimStage, name: str, **changes: object) -> list[ClaimAnswer]:
+def take(stage: ClaimStage, name: str, **changes: Any) -> list[ClaimAnswer]:
     return claims_take(cluster=Cluster.objects.get(pk=stage.cluster.pk), claims=[claim(name, **changes)], now=NOW)
 
 
@@ -71,7 +72,7 @@ def test_messages_that_share_some_objects_file_each_once(stage: ClaimStage) -> N
             lambda first=first: take_some(first, first + 1, first + 2), lambda first=first: take_some(first + 3, first + 2, first + 1)
         )
 
-        assert all(answer.verdict == ClaimVerdict.TAKEN for some in answers for answer in some)  # type: ignore[attr-defined]
+        assert all(answer.verdict == ClaimVerdict.TAKEN for some in answers for answer in some)
     assert Gpr.objects.count() == Claim.objects.count() == 4 * ROUNDS
 
 
@@ -96,7 +97,7 @@ def test_an_object_that_is_deleted_while_people_cancel_its_request_is_canceled_o
             lambda number=number: claims_take(cluster=cluster, claims=[gone(f"train-{number}")], now=NOW),
         )
 
-        assert [answer.verdict for answer in answers] == [ClaimVerdict.TAKEN]  # type: ignore[attr-defined]
+        assert [answer.verdict for answer in answers] == [ClaimVerdict.TAKEN]
         assert Event.objects.filter(kind="gpr.transition", new=GprState.CANCELED, gpr_id=gpr.pk).count() == 1
 
 
@@ -110,7 +111,7 @@ def test_an_object_that_is_deleted_while_its_request_starts_ends_either_way(stag
             lambda: tick(now=NOW), lambda number=number: claims_take(cluster=stage.cluster, claims=[gone(f"train-{number}")], now=NOW)
         )
 
-        (answer,) = answers  # type: ignore[misc]
+        (answer,) = answers
         if answer.verdict == ClaimVerdict.LATER:
             (answer,) = stage.claims(gone(f"train-{number}"))
         assert answer.verdict == ClaimVerdict.TAKEN

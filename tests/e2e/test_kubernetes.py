@@ -145,16 +145,16 @@ spec:{more}
 """
 
 
-def terminal_of(ada: Api, cluster: Cluster, folder: Path) -> Terminal:
-    """With a kubeconfig that she asked for and read herself."""
-    asked = ada.post("/slices/vision/kubeconfig/", {"cluster": "east"})
+def terminal_of(person: Api, slice_: str, name: str, cluster: Cluster, folder: Path) -> Terminal:
+    """With a kubeconfig for the cluster of this name that the person asked for and read."""
+    asked = person.post(f"/slices/{slice_}/kubeconfig/", {"cluster": name})
 
     def read() -> str | None:
-        answer = ada.raw("POST", f"/slices/vision/kubeconfig/{asked['id']}/read/")
+        answer = person.raw("POST", f"/slices/{slice_}/kubeconfig/{asked['id']}/read/")
         return str(answer.json()["kubeconfig"]) if answer.status_code == 200 else None
 
-    kubeconfig = folder / "ada.kubeconfig"
-    kubeconfig.write_text(wait_for("her kubeconfig", read, within_s=SOON_S))
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(wait_for("a kubeconfig", read, within_s=SOON_S))
     return Terminal(programs=cluster.programs, kubeconfig=kubeconfig, folder=folder)
 
 
@@ -168,7 +168,7 @@ def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(
     make_slice(api, "vision", east=east)
     for name, role in (("root", "owner"), ("ada", "editor")):
         api.post("/slices/vision/members/", {"user": name, "role": role})
-    terminal = terminal_of(ada, east, tmp_path)
+    terminal = terminal_of(ada, "vision", "east", east, tmp_path)
     train = workload("Deployment", "train", "vision", count=1, gpus=NODE_GPUS)
     (tmp_path / "train.yaml").write_text(yaml.safe_dump(train))
     ahead = ada.post("/gprs/", {"name": "tuning", "slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600})
@@ -196,6 +196,7 @@ def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(
 
         terminal.run('kubectl patch gpr llama --type merge --patch \'{"spec": {"duration": "9h"}}\'')
         wait_for("it ends later", lambda: ada.get(f"/gprs/{filed['id']}/")["duration_s"] == 9 * 3600, within_s=SOON_S)
+        terminal.run("kubectl events --for gpr/llama")
         terminal.run("kubectl delete gpr llama")
         in_state(api, filed, "RELEASED")
     wait_for("its pod waits again", lambda: gated(east, "vision") and not running(east, "vision"), within_s=SOON_S)
@@ -205,42 +206,56 @@ def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(
     terminal.file("foreign.yaml", REQUEST.format(name="foreign", more="\n  workspace: speech"))
     terminal.run("kubectl apply -f foreign.yaml")
     terminal.run("kubectl wait gpr/foreign --for=condition=Accepted=False --timeout=60s")
-    refused = terminal.run("kubectl describe gpr foreign")
+    refused = terminal.run('kubectl get gpr foreign -o jsonpath=\'{.status.conditions[?(@.type=="Accepted")]}{"\\n"}\'')
     assert "OtherWorkspace" in refused
     assert {gpr["name"] for gpr in ada.get("/gprs/")["results"]} == {"tuning", "llama"}
-    terminal.save("kubectl")
+    terminal.save("by-hand")
 
 
-TEMPLATE: Object = {
-    "apiVersion": "egs.io/v1alpha1",
-    "kind": "GPRTemplate",
-    "metadata": {"name": "default", "namespace": "pods"},
-    "spec": {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 120},
-}
+TEMPLATE = """\
+apiVersion: egs.io/v1alpha1
+kind: GPRTemplate
+metadata:
+  name: standard
+spec:
+  auto: true
+  shape: H100-80GB
+  duration: 2h
+  priority: 120
+"""
 
 
 def test_pods_that_wait_get_nodes_by_themselves_and_give_them_back_with_their_workload(
-    stage: KubernetesStage, pair: tuple[Cluster, Cluster]
+    stage: KubernetesStage, pair: tuple[Cluster, Cluster], tmp_path: Path
 ) -> None:
     _, west = pair
     api, ada = stage.start(), stage.person("ada")
     stage.join_cluster(api, "west", west, nodes=2)
     api.post("/projects/", {"name": "research"})
     make_slice(api, "pods", west=west)
-    api.post("/slices/pods/members/", {"user": "ada", "role": "owner"})
-    west.apply(TEMPLATE, workload("Deployment", "serve", "pods", count=2, gpus=NODE_GPUS))
+    for name, role in (("root", "owner"), ("ada", "editor")):
+        api.post("/slices/pods/members/", {"user": name, "role": role})
+    terminal = terminal_of(ada, "pods", "west", west, tmp_path)
+    (tmp_path / "serve.yaml").write_text(yaml.safe_dump(workload("Deployment", "serve", "pods", count=2, gpus=NODE_GPUS)))
 
-    (filed,) = wait_for("a request for them", lambda: ada.get("/gprs/")["results"], within_s=SOON_S)
-    assert (filed["owner"], filed["nodes"], filed["duration_s"], filed["priority"]) == ("ada", 2, 7200, 120)
+    terminal.file("standard.yaml", TEMPLATE)
+    terminal.run("kubectl apply -f standard.yaml -f serve.yaml")
+    wait_for("an object", lambda: terminal.quietly("kubectl get gpr -o name"), within_s=SOON_S)
+    terminal.run("kubectl get pods")
+    terminal.run("kubectl wait gpr --all --for=condition=Provisioned --timeout=120s")
+    terminal.run("kubectl wait deployment/serve --for=condition=Available --timeout=60s")
+    terminal.run("kubectl get gpr")
+    (filed,) = ada.get("/gprs/")["results"]
+    assert (filed["owner"], filed["nodes"], filed["duration_s"], filed["priority"], filed["state"]) == ("root", 2, 7200, 120, "ACTIVE")
     assert (filed["origin"]["is_auto"], filed["origin"]["namespace"]) == (True, "pods")
-    in_state(ada, filed, "ACTIVE")
-    wait_for("they run", lambda: len(running(west, "pods")) == 2, within_s=SOON_S)
-    assert len(ada.get("/gprs/")["results"]) == 1
+    assert len(running(west, "pods")) == 2
 
-    west.kubectl("delete", "deployment", "serve", "--namespace", "pods")
+    terminal.run("kubectl delete deployment serve")
     ended = in_state(ada, filed, "RELEASED")
     assert ended["end_reason"] == "EARLY_RELEASE"
+    terminal.run("kubectl get gpr")
     assert west.list("gpr", namespace="pods") == []
+    terminal.save("auto")
 
 
 def test_while_the_hub_is_down_a_box_ends_at_its_time(stage: KubernetesStage, pair: tuple[Cluster, Cluster]) -> None:
