@@ -304,6 +304,15 @@ def test_what_cannot_be_is_refused_when_it_is_made(spec: Object, said: str, coun
         counter.make(request(**spec))
 
 
+def test_a_request_that_is_replaced_by_its_first_words_keeps_who_made_it(counter: Counter) -> None:
+    counter.make(request())
+
+    counter.kubectl("replace", "-f", "-", given=json.dumps(request(**{**SPEC, "priority": 9})))
+
+    assert counter.found()["metadata"]["annotations"]["egs.io/requester"] == "admin"
+    counter.until_condition("Current", "True", "Taken")
+
+
 # --- templates
 
 
