@@ -27,9 +27,9 @@ from gpr.planner.spares import NoSpare, Wanted, spare_for
 from gpr.services.starting import entry_steps, namespaces_in, starting_cluster
 from gpr.snapshot import Loaded, PoolKey, books_end, snapshot_load
 from gpr.witness import witness_lock
-from inventory.models import Reservation, ReservationState, ReservedGpu
+from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.nodes import node_set_aside
-from inventory.services.reservations import HoldSpec, reservation_want_absent, reservations_hold, spare_join
+from inventory.services.reservations import HoldSpec, box_count, reservation_want_absent, reservations_hold, spare_join
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -140,6 +140,18 @@ def node_replace(*, gpr: Gpr, node_id: UUID, actor: User, why: str, now: datetim
     _tell(row, "gpr.replacement_asked", f"Node {row.node.name} of {gpr.name} is to be replaced: {why}", now, actor=actor)
 
 
+@transaction.atomic
+def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
+    """`node_replace` for every box that runs on this node, all or none. Raises Conflict where none does."""
+    witness_lock()
+    rows = Reservation.objects.filter(node=node, state=ReservationState.HELD, desired=Desired.PRESENT, gpr__state=GprState.ACTIVE)
+    gprs = [row.gpr for row in rows.exclude(replaces__isnull=False, joined_at=None).select_related("gpr").order_by("pk")]
+    if not gprs:
+        raise Conflict(f"No GPR runs on {node.name}: there is nothing to replace.")
+    for gpr in gprs:
+        node_replace(gpr=gpr, node_id=node.pk, actor=actor, why=why, now=now)
+
+
 # -- what fails --------------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +192,7 @@ def _review(row: Reservation, now: datetime) -> None:
         # Nothing runs there any more: the spare opens without it.
         reservation_want_absent(reservation=row, ends_at=books_end(now))
     if is_coming:
+        box_count(gpr_id=row.gpr_id)
         return
     if why := _why_no_more(row.gpr, len(row.spares.all()), now):
         _refuse(row, why, now)

@@ -112,6 +112,18 @@ def reservation_want_absent(*, reservation: Reservation, ends_at: datetime) -> N
     desired_set_changed([reservation.cluster_id])
 
 
+def box_count(*, gpr_id: UUID) -> None:
+    """Let the agent know how many nodes there are, a spare on its way with them: one may have been freed by force."""
+    wanted = Reservation.objects.filter(gpr=gpr_id, state=ReservationState.HELD, desired=Desired.PRESENT)
+    told = list(wanted.values_list("gang_count", flat=True))
+    if set(told) <= {len(told)}:
+        return
+    with transaction.atomic():
+        clusters = {row.cluster_id for row in _lock_held(gpr_id=gpr_id)}
+        _count_box(gpr_id)
+        desired_set_changed(clusters)
+
+
 @transaction.atomic
 def spare_join(*, spare: Reservation, ends_at: datetime, now: datetime) -> None:
     """It is open: it takes the place of the node that it replaces, and that one leaves. Raises Conflict when it is not held any more."""

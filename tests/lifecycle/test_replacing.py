@@ -449,6 +449,7 @@ def test_a_node_freed_by_force_before_it_was_replaced_waits_for_its_spare(stage:
     reservation_force_release(reservation=sick, actor=stage.admin, why="it burnt", now=stage.now)
     stage.tick()
     assert fresh(gpr).state == S.ACTIVE
+    assert wanted(stage)[spare.node.name].gang_count == 1, "it opens alone"
     say(stage, spare, *ENTRY)
     stage.tick()
     assert [row.pk for row in stage.held(gpr)] == [spare.pk]
@@ -498,7 +499,8 @@ def test_an_extension_in_the_middle_of_a_swap_holds_for_the_spare_and_what_has_l
     gpr_extend(gpr=fresh(gpr), extra_s=600, actor=stage.owner, now=stage.now)
     assert wanted(stage)[spare.node.name].not_after_s == ends_s + 600
     assert wanted(stage)[sick.node.name].not_after_s == ends_s
-    assert stage.held(gpr) and max(row.ends_at for row in stage.held(gpr) if row.pk == sick.pk) < fresh(gpr).ends_at  # type: ignore[operator]
+    (left,) = [row for row in stage.held(gpr) if row.pk == sick.pk]
+    assert left.ends_at < fresh(gpr).ends_at  # type: ignore[operator]
 
 
 def test_a_word_of_the_spare_that_comes_after_the_end_brings_nothing_back(stage: Stage) -> None:
@@ -587,7 +589,8 @@ def test_by_hand_the_reason_is_answered_and_nothing_stored_where_there_is_no_spa
 def test_by_hand_only_a_node_of_an_active_gpr(stage: Stage) -> None:
     gpr = stage.submit()
     stage.tick()
-    row, other = stage.held(gpr)[0], [node for node in nodes_of(stage.cluster) if node != stage.held(gpr)[0].node][0]
+    (row,) = stage.held(gpr)
+    other = next(node for node in nodes_of(stage.cluster) if node != row.node)
     with pytest.raises(IllegalTransition):
         node_replace(gpr=fresh(gpr), node_id=row.node_id, actor=stage.admin, why="a look", now=stage.now)
     with pytest.raises(NotFound):

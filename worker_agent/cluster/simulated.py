@@ -174,9 +174,9 @@ class SimulatedCluster:
             self._save_world()
 
     def _lift(self, assignment: Assignment, pods: Sequence[Pod]) -> bool:
-        node = self.world.nodes[assignment.node]
+        node = self.world.nodes.get(assignment.node)
         # The bind guard: a pod runs only where the records are open for this very assignment now.
-        records = [node.records.get(gpu) for gpu in assignment.gpus]
+        records = [node.records.get(gpu) if node else None for gpu in assignment.gpus]
         is_open = all(r and r.phase is GpuPhase.OPEN and r.assignment_id == assignment.id for r in records)
         if not is_open or self.world.pods_of(assignment):
             return False
