@@ -239,7 +239,9 @@ class WatchedCluster(SimulatedCluster):
             self._show(name, msgspec.structs.replace(view, uid=self.world.nodes[name].view.uid))
             return
         self._remade += 1
-        self.world.nodes[name] = NodeState(view=msgspec.structs.replace(view, uid=f"{view.uid[:40]}-{self._remade}"), version="1", records={})
+        self.world.nodes[name] = NodeState(
+            view=msgspec.structs.replace(view, uid=f"{view.uid[:40]}-{self._remade}"), version="1", records={}
+        )
 
     def lose(self, name: str) -> None:
         """With all that ran there."""
