@@ -13,7 +13,7 @@ from uuid import UUID
 from rest_framework.request import Request
 
 from accounts.authentication import actor_of
-from accounts.services import create_once
+from accounts.services import Remember, create_once, in_one
 from egs.errors import InvalidInput
 
 HEADER = "Idempotency-Key"
@@ -34,9 +34,14 @@ class Creation:
 
 def create_by_request(request: Request, *, route: str, now: datetime, create: Callable[[], UUID]) -> Creation:
     """Run `create`, once if the request names a key. Raises InvalidInput for a bad key, Conflict for one with another body."""
+    return file_by_request(request, route=route, now=now, create=in_one(create))
+
+
+def file_by_request(request: Request, *, route: str, now: datetime, create: Callable[[Remember], UUID]) -> Creation:
+    """The same where `create` has transactions of its own: see `create_once`."""
     key = request.headers.get(HEADER)
     if key is None:
-        return Creation(create(), False)
+        return Creation(create(lambda _: None), False)
     if not 0 < len(key) <= KEY_MAX_CHARS or not key.isascii() or not key.isprintable():
         raise InvalidInput({HEADER: [f"Must be 1 to {KEY_MAX_CHARS} printable ASCII characters."]})
     digest = digest_of(request.data)

@@ -84,18 +84,24 @@ def token_authenticate(*, plain: str, now: datetime) -> ApiToken | None:
     return token
 
 
-def create_once(*, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[], UUID]) -> tuple[UUID, bool]:
+Remember = Callable[[UUID], None]
+
+
+def create_once(*, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[Remember], UUID]) -> tuple[UUID, bool]:
     """Run `create` unless this key has already done so; the object's id, and whether it is an old one.
 
+    `create` calls what it is given with the id, in the transaction that makes the object (`in_one` does).
     Raises Conflict when the key was used with another body. Two at once: the unique constraint lets one through, the other reads it.
     """
     old = _creation(user, route, key, digest)
     if old is not None:
         return old, True
+
+    def remember(object_id: UUID) -> None:
+        IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
+
     try:
-        with transaction.atomic():
-            object_id = create()
-            IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
+        object_id = create(remember)
     except (IntegrityError, Conflict):
         # A Conflict too: the other one may have taken the name that ours was to have.
         old = _creation(user, route, key, digest)
@@ -103,6 +109,18 @@ def create_once(*, user: User, route: str, key: str, digest: str, now: datetime,
             raise
         return old, True
     return object_id, False
+
+
+def in_one(create: Callable[[], UUID]) -> Callable[[Remember], UUID]:
+    """For `create_once`: all of it in one transaction."""
+
+    @transaction.atomic
+    def create_and_remember(remember: Remember) -> UUID:
+        object_id = create()
+        remember(object_id)
+        return object_id
+
+    return create_and_remember
 
 
 def _creation(user: User, route: str, key: str, digest: str) -> UUID | None:

@@ -26,14 +26,14 @@ from bench.speed_hub import (
 from gpr.planner.engine import plan
 from gpr.planner.snapshot import Node, Pool, Request, Running, Snapshot
 
-PROCESSES = (1, 2, 4)
+CROWDS = ((1, 1), (1, 16), (2, 16), (2, 64))  # processes, and threads in each
 ALONE = "planner alone"
 
 
 def run(traces: Path | None) -> list[Figure]:
     figures = [
         *_alone(),
-        *(figure for count in PROCESSES for figure in figures_from("bench.speed_hub", "rate", str(count), with_redis=True)),
+        *(figure for size in CROWDS for figure in figures_from("bench.speed_hub", "rate", *map(str, size), with_redis=True)),
     ]
     for case in ("gang", "deep", "fill"):
         figures += figures_from("bench.speed_hub", case, with_redis=True)

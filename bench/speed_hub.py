@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SHAPE: Final = "H100-80GB"
 GPUS: Final = 8
 RATE_NODES, RATE_SUBMITS = 64, 240
+FILL_THREADS = 16
 FILL_NODES = 500
 GANG_NODES = 512
 DEEP_NODES, DEEP_QUEUE = 1_213, 3_000
@@ -107,17 +108,17 @@ def _count(*states: str) -> int:
 # The cases.
 
 
-def _rate(processes: int) -> list[Figure]:
-    """On a cluster that is full, so that all of them wait."""
+def _rate(processes: int, threads: int) -> list[Figure]:
+    """On a cluster that is full, so that all of them wait. `threads` of each process file at once, as a web process's do."""
     world = _world(nodes=RATE_NODES, slices=RATE_SUBMITS + 1)
     _whole(world, world.slices[-1], RATE_NODES)
     _tick(world)
-    submitters = _submitters(RATE_SUBMITS, processes)
+    submitters = _submitters(RATE_SUBMITS, processes, threads)
     began = time.perf_counter()
     _go(submitters)
     cpu_s = sum(_cpu_s(each) for each in submitters)
     rate = RATE_SUBMITS / (time.perf_counter() - began)
-    case = f"{END_TO_END}: submits, {processes} at once, up to {RATE_SUBMITS} queued"
+    case = f"{END_TO_END}: submits, {processes} x {threads} at once, up to {RATE_SUBMITS} queued"
     return [
         Figure("speed", case, "/s", rate, "sbatch, another run", SBATCH_PER_S, ">= 250"),
         Figure("speed", f"{case}: CPU time of one, without the database's", "s", cpu_s / RATE_SUBMITS),
@@ -182,12 +183,12 @@ def _seconds_of_tick(world: _World) -> float:
 
 
 def _fill() -> list[Figure]:
-    """Two processes submit while this one ticks, as in production; it gives up in the end."""
+    """Two processes with FILL_THREADS each submit while this one ticks, as in production; it gives up in the end."""
     from gpr.models import GprState
 
     count = FILL_NODES * GPUS
     world = _world(nodes=FILL_NODES, slices=count)
-    submitters = _submitters(count, 2)
+    submitters = _submitters(count, 2, FILL_THREADS)
     began = time.perf_counter()
     _go(submitters)
     while (held := _count(GprState.PROVISIONING)) < count and time.perf_counter() - began < FILL_WITHIN_S:
@@ -223,12 +224,12 @@ CASES: Final[dict[str, Callable[..., list[Figure]]]] = {"rate": _rate, "gang": _
 # Those who submit.
 
 
-def _submitters(count: int, processes: int) -> list[subprocess.Popen[str]]:
+def _submitters(count: int, processes: int, threads: int) -> list[subprocess.Popen[str]]:
     """Ready, and waiting for the word."""
     share = count // processes
     command = [sys.executable, "-m", "bench.speed_hub", "submit"]
     submitters = [
-        subprocess.Popen([*command, str(i * share), str(share)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(i * share), str(share), str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for i in range(processes)
     ]
     for each in submitters:
@@ -252,8 +253,10 @@ def _cpu_s(submitter: subprocess.Popen[str]) -> float:
     return float(told)
 
 
-def _submit(first: int, count: int) -> None:
+def _submit(first: int, count: int, threads: int) -> None:
     """One GPU for each of these workspaces."""
+    from concurrent.futures import ThreadPoolExecutor
+
     import django
 
     django.setup()
@@ -270,9 +273,13 @@ def _submit(first: int, count: int) -> None:
     sys.stdout.flush()
     sys.stdin.readline()
     began_s = time.process_time()
-    for slice_ in slices:
+
+    def submit(slice_: Slice) -> None:
         spec = GprSpec(name="box", slice=slice_, nodes=1, gpus_per_node=1, duration_s=86_400, shape=SHAPE)
         gpr_submit(actor=actor, spec=spec, now=db_now())
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(submit, slices))
     sys.stdout.write(f"{time.process_time() - began_s}\n")
 
 

@@ -23,6 +23,7 @@ from inventory.services.supplies import supply_create
 from slices.models import Project, Quota, Role, Slice
 from slices.quotas import QuotaChange, quota_create
 from slices.services import SlicePolicy, member_set, namespace_bind, project_create, slice_create, slice_set_policy
+from worker_agent.claims import SimulatedRequests
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
@@ -88,6 +89,7 @@ def agents(*, url: str, now: datetime) -> list[Process]:
             Process(
                 cluster=cluster,
                 tenancy=SimulatedTenancy(),
+                requests=SimulatedRequests(),
                 connect=lambda: Http(url),
                 join_token=join_token,
                 clock=clock,

@@ -43,6 +43,7 @@ from inventory.services.reservations import HoldSpec, reservations_hold, reserva
 from inventory.services.supplies import orders_give_up
 from journal.models import Event, Severity
 from journal.services import event_record
+from slices.kubeconfigs import kubeconfigs_expire
 from worker_agent.protocol import Phase
 
 log = structlog.get_logger(__name__)
@@ -84,6 +85,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         replacements_review(now=now)
         series_care(now=now)
         orders_give_up(now=now)
+        kubeconfigs_expire(now=now)
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from accounts.models import User
 from egs.words import utc
 from gpr.models import Gpr
 from gpr.planner.explain import STRANGER, sentence
 from gpr.planner.plan import Blocker, Explanation, Reason
+from gpr.rows import gprs_by_id
 from gpr.selectors import names_visible_to
 from gpr.snapshot import at
 
@@ -51,6 +54,22 @@ def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, say: Say = 
     waiting = [gpr for gpr in gprs if gpr.explanation]
     told = explain([_stored(gpr.explanation) for gpr in waiting], actor=actor, now=now, say=say)
     return {gpr.pk: text for gpr, text in zip(waiting, told, strict=True)}
+
+
+def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
+    """By id: what all may read who see the slice of each, later too, so without the time that is left. Others of its slice are named.
+
+    One query, however many there are.
+    """
+    waiting = {gpr.pk: (gpr.slice_id, _stored(gpr.explanation)) for gpr in gprs if gpr.explanation}
+    ids = {blocker.id for _, explanation in waiting.values() for blocker in explanation.blockers}
+    names: dict[UUID, dict[str, str]] = defaultdict(dict)
+    for id_, gpr in gprs_by_id(ids).items():
+        names[gpr.slice_id][id_] = gpr.name
+    return {
+        pk: sentence(explanation, now_s=None, name_of=names[slice_id].get, say_at=lambda at_s: utc(at(at_s)))
+        for pk, (slice_id, explanation) in waiting.items()
+    }
 
 
 def _told(explanation: Explanation, names: Mapping[str, str], now_s: int, say: Say) -> Told:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition, StaleState
-from gpr.models import ENDED, EndReason, Gpr, GprState
+from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
 from gpr.witness import witness_lock
+from inventory.services.clusters import desired_set_changed
 from journal.models import Severity
 from journal.services import event_record
 
@@ -94,6 +96,15 @@ def gpr_transition(
         slice_id=gpr.slice_id,
         cluster_id=fields["cluster"].pk if fields.get("cluster") else gpr.cluster_id,
     )
+    transaction.on_commit(lambda: _agent_wake(gpr.pk), robust=True)
     for field, value in fields.items():
         setattr(gpr, field, value)
     gpr.version += 1
+
+
+def _agent_wake(gpr_id: UUID) -> None:
+    """Of one that was filed as an object of a cluster: its agent writes the new state there. Lost, it hears by its next sync.
+
+    After the commit, for whoever moves a GPR has more rows to lock, and a cluster's is the last one.
+    """
+    desired_set_changed(Claim.objects.filter(gpr=gpr_id).values_list("cluster", flat=True))

@@ -206,6 +206,46 @@ class BookingOccurrence(models.Model):
         return f"{self.series_id} at {self.starts_at:%Y-%m-%d %H:%M}"
 
 
+class Claim(models.Model):
+    """An object of kind GPUProvisioningRequest in a cluster, and the GPR that was filed for it: one, however often it is claimed.
+
+    `generation` is the last that was answered, `asked` what the last one that was taken said (a ClaimSpec). The GPR need not be so any
+    more: people may have changed it here. A later generation changes what it changes of `asked`.
+    """
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
+    uid = models.CharField(max_length=63)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    requester = models.CharField(max_length=253, blank=True, help_text="Who made the object, by the word of the cluster; empty: not known.")
+    is_auto = models.BooleanField(default=False, help_text="The agent made the object, for pods that wait.")
+    gpr = models.OneToOneField(Gpr, on_delete=models.PROTECT, related_name="claim")
+    generation = models.PositiveBigIntegerField()
+    asked = models.JSONField()
+    reason = models.CharField(max_length=63, blank=True, help_text="Why the last generation was refused, as a code; empty: it was taken.")
+    message = models.TextField(blank=True, help_text="The same as a sentence.")
+    is_told = models.BooleanField(default=True, help_text="Its agent is told how it stands; not for long after its end.")
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["cluster", "uid"], name="claim_once"),
+            models.CheckConstraint(condition=Q(reason="", message="") | ~Q(reason=""), name="claim_refused_with_a_reason"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["cluster"], condition=Q(is_told=True), name="claim_told"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def sentence(self) -> str:
+        """What it was filed as, and by whom. `cluster` must have been read."""
+        by = f", made by {self.requester}" if self.requester else ""
+        for_pods = " for pods that wait" if self.is_auto else ""
+        return f"object {self} of cluster {self.cluster.name}{for_pods}{by}"
+
+
 class Promise(models.Model):
     """What a waiting GPR was promised, and the slot in the stored plan that the promise rests on (gpr/planner).
 

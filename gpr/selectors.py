@@ -22,7 +22,7 @@ QUEUE_ORDER = ("-priority", "turn_share", "turn_key", "turn_at", "id")
 
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
-    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise").prefetch_related("clusters")
+    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "claim__cluster").prefetch_related("clusters")
     return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
 
 

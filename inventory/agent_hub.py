@@ -17,11 +17,12 @@ from django.db import DataError, IntegrityError
 
 from egs.errors import EgsError
 from egs.rest.problems import problem
-from inventory import tenancy
+from inventory import claims, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
 from inventory.services.events import events_store
 from inventory.services.sync import sync_hear, sync_tell
 from worker_agent.protocol import (
+    CLAIMS_PATH,
     EVENTS_PATH,
     PROTO_MAX,
     PROTO_MIN,
@@ -130,11 +131,17 @@ def _events(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     return events_store(agent=agent, message=_decode(body, EventsRequest), now=now)
 
 
+def _claims(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
+    agent = agent_authenticate(bearer=bearer, now=now)
+    return claims.heard(agent, _decode(body, claims.RawClaims), now)
+
+
 HANDLERS: dict[str, Callable[[str, bytes, datetime], msgspec.Struct]] = {
     REGISTER_PATH: _register,
     RENEW_PATH: _renew,
     SYNC_PATH: _sync,
     EVENTS_PATH: _events,
+    CLAIMS_PATH: _claims,
 }
 
 

@@ -22,14 +22,23 @@ from inventory.agent_hub import AgentAnswer, HeardSync
 from inventory.services.sync import generation_now
 from journal.hints import cluster_topic
 from journal.wakeups import wakeups
-from worker_agent.protocol import BODY_MAX_BYTES, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, WAIT_MAX_S, SyncReply
+from worker_agent.protocol import (
+    BODY_MAX_BYTES,
+    CLAIMS_PATH,
+    EVENTS_PATH,
+    REGISTER_PATH,
+    RENEW_PATH,
+    SYNC_PATH,
+    WAIT_MAX_S,
+    SyncReply,
+)
 
 LOOK_AGAIN_S = 5.0  # a hint may be lost
 
 
 @csrf_exempt
 async def exchange(request: HttpRequest) -> HttpResponse:
-    """Register, renew, events: answered at once."""
+    """All but syncs: answered at once."""
     bearer, body = _read(request)
     if body is None:
         return _too_large()
@@ -95,4 +104,5 @@ urlpatterns: list[URLPattern] = [
     path(RENEW_PATH[1:], exchange),
     path(SYNC_PATH[1:], sync),
     path(EVENTS_PATH[1:], exchange),
+    path(CLAIMS_PATH[1:], exchange),
 ]

@@ -34,7 +34,14 @@ from inventory.selectors import (
     schedule_visible_to,
     shapes_visible_to,
 )
-from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_api_url, cluster_set_enabled, join_token_issue
+from inventory.services.clusters import (
+    cluster_create,
+    cluster_resume,
+    cluster_set_api_url,
+    cluster_set_enabled,
+    cluster_set_repairs,
+    join_token_issue,
+)
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import node_force_release
 
@@ -65,11 +72,26 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     uid = serializers.CharField(allow_null=True)
     generation = serializers.IntegerField(allow_null=True)
     api_url = serializers.CharField(allow_null=True, help_text="Where users reach its API server; empty: where its agent does.")
+    repairs_drift = serializers.BooleanField(
+        allow_null=True, help_text="Its agent puts right what somebody else changed of EGS; else it only tells."
+    )
     agent = AgentSerializer(allow_null=True)
 
     class Meta:
         model = Cluster
-        fields = ["id", "name", "created_at", "is_enabled", "is_open", "uid", "generation", "rewound_at", "agent", "api_url"]
+        fields = [
+            "id",
+            "name",
+            "created_at",
+            "is_enabled",
+            "is_open",
+            "uid",
+            "generation",
+            "rewound_at",
+            "agent",
+            "api_url",
+            "repairs_drift",
+        ]
         read_only_fields = fields
 
     def get_is_open(self, cluster: Cluster) -> bool:
@@ -95,6 +117,9 @@ class ClusterChange(StrictSerializer):
         allow_blank=True,
         max_length=253,
         help_text="Where users reach its API server, for their kubeconfigs; empty: where its agent does.",
+    )
+    repairs_drift = serializers.BooleanField(
+        required=False, help_text="Put right what somebody else changes of EGS in the cluster, or only tell."
     )
 
 
@@ -136,6 +161,8 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         data, cluster = self.body(ClusterChange), self.get_object()
         if "api_url" in data:
             cluster_set_api_url(cluster=cluster, api_url=data["api_url"], actor=actor_of(request), now=self.now)
+        if "repairs_drift" in data:
+            cluster_set_repairs(cluster=cluster, repairs_drift=data["repairs_drift"], actor=actor_of(request), now=self.now)
         return Response(self.get_serializer(self.get_object()).data)
 
     @extend_schema(request=Nothing, responses={201: JoinTokenSerializer})

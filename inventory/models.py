@@ -36,6 +36,9 @@ class Cluster(models.Model):
     generation = models.BigIntegerField(default=0)
     is_enabled = models.BooleanField(default=True, help_text="The allocator may start boxes here.")
     api_url = models.CharField(max_length=253, blank=True, help_text="Where users reach its API server; empty: where its agent does.")
+    repairs_drift = models.BooleanField(
+        default=True, help_text="Its agent puts right what somebody else changed of EGS; else it only tells."
+    )
     # The agent knew a higher generation than we: our database is an old copy. Nothing starts here until an admin resumes it.
     rewound_at = models.DateTimeField(null=True, blank=True)
 
@@ -52,7 +55,7 @@ class Cluster(models.Model):
 
 
 class AgentSession(models.Model):
-    """The agent of a cluster as the hub last heard it. Every agent message locks this row first, so messages count one by one."""
+    """The agent of a cluster as the hub last heard it. Every message but claims locks this row first, so messages count one by one."""
 
     cluster = models.OneToOneField(Cluster, primary_key=True, on_delete=models.CASCADE, related_name="agent")
     install_id = models.CharField(max_length=63)

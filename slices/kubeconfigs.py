@@ -155,7 +155,7 @@ def kubeconfigs_revoke(rows: QuerySet[Kubeconfig], *, why: str, actor: User | No
 def kubeconfigs_expire(*, now: datetime) -> None:
     """Those that stayed in their state for too long, wherever, and those of people who may not sign in any more.
 
-    Called at every word of every agent: no transaction is opened where there is nothing to do.
+    Called at every tick: no transaction is opened where there is nothing to do.
     """
     over = Kubeconfig.objects.filter(Q(due_at__lte=now) | Q(user__is_active=False), state__in=LIVE_STATES).values_list("pk", flat=True)
     if ids := list(over):

@@ -10,7 +10,9 @@ from django.db.models.functions import Coalesce
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound
 from egs.rest.references import by_reference
+from inventory.models import Cluster
 from slices.models import Kubeconfig, Membership, Project, Quota, Role, Slice
+from worker_agent.kube.names import account_of
 
 # By project, its own before those of its workspaces; see quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
@@ -58,6 +60,24 @@ def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, wri
     if write and row.user_id != actor.pk and not has_role(actor, slice_, Role.OWNER):
         raise NotAllowed("Only who asked for a kubeconfig and the owners of the workspace may revoke it.")
     return row
+
+
+def kubeconfig_behind(slice_: Slice, cluster: Cluster, username: str) -> Kubeconfig | None:
+    """Whose account this is by which the cluster knows somebody; None for all who came in by no kubeconfig of the slice."""
+    *_, account = username.rpartition(":")
+    try:
+        row = slice_.kubeconfigs.select_related("user").filter(pk=UUID(account.removeprefix(account_of(""))), cluster=cluster).first()
+    except ValueError:
+        return None
+    is_it = row is not None and username == f"system:serviceaccount:{row.namespace}:{account_of(str(row.pk))}"
+    return row if is_it else None
+
+
+def first_owner(slice_: Slice) -> User | None:
+    """Of its owners who may sign in, who has been a member for longest."""
+    rows = Membership.objects.filter(slice=slice_, role=Role.OWNER, user__is_active=True).select_related("user")
+    membership = rows.order_by("pk").first()
+    return membership.user if membership else None
 
 
 def quotas_visible_to(actor: User) -> QuerySet[Quota]:

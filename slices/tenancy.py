@@ -13,7 +13,7 @@ from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.models import Severity
 from journal.services import event_record
-from slices.kubeconfigs import kubeconfig_take, kubeconfigs_expire
+from slices.kubeconfigs import kubeconfig_take
 from slices.models import (
     DETAIL_MAX_CHARS,
     LIVE_STATES,
@@ -60,7 +60,6 @@ class SliceTenants:
             binding_observe(cluster=cluster, seen=seen, now=now)
         for issued in message.tokens:
             kubeconfig_take(cluster=cluster, issued=issued, now=now)
-        kubeconfigs_expire(now=now)
 
 
 @transaction.atomic
@@ -94,6 +93,10 @@ def _observe_namespace(row: Namespace, seen: BindingSeen, detail: str, now: date
     if seen.repaired:
         what = ", ".join(seen.repaired)
         _tell(row, "namespace_repaired", f"Namespace {row.name} was changed by hand, and was put right: {what}.", now)
+    if seen.left:
+        what = ", ".join(seen.left)
+        text = f"Namespace {row.name} was changed by hand, and is left so, as the cluster's policy says: {what}."
+        _tell(row, "namespace_changed", text, now, severity=Severity.WARNING)
     if (row.state, row.detail) == (seen.state, detail):
         return
     Namespace.objects.filter(pk=row.pk).update(state=seen.state, detail=detail)

@@ -9,10 +9,13 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from worker_agent import VERSION
+from worker_agent.claims import Requests, SimulatedRequests
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import Cluster, ClusterError
 from worker_agent.cluster.fleet import FleetError, read_fleet
@@ -24,7 +27,11 @@ from worker_agent.state import StateLost
 from worker_agent.tenancy import SimulatedTenancy, Tenancy
 from worker_agent.transport import Http
 
+if TYPE_CHECKING:
+    from worker_agent.kube.lease import Leadership
+
 EXIT_BROKEN, EXIT_USAGE, EXIT_DEPOSED = 1, 2, 5
+END_WITHIN_S = 10.0
 CHECK_IMAGE = "python:3.13-slim"
 
 
@@ -46,7 +53,7 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
     clock = SystemClock()
     store = FileStore(options.state_dir) if options.state_dir else MemoryStore()
     cluster = SimulatedCluster(fleet=read_fleet(options.simulate), store=store, clock=clock)
-    return _run(options, cluster, SimulatedTenancy(), clock, stop)
+    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), clock, Log(clock), stop)
 
 
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
@@ -56,6 +63,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     from worker_agent.kube.client import Api, access_by_kubeconfig, access_in_cluster
     from worker_agent.kube.driver import KubernetesCluster
     from worker_agent.kube.lease import Leadership
+    from worker_agent.kube.requests import KubernetesRequests
     from worker_agent.kube.tenancy import KubernetesTenancy
 
     clock = SystemClock()
@@ -69,22 +77,51 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     try:
         if not leadership.acquire(stop):
             return EXIT_OK
-        threading.Thread(target=leadership.keep, args=(stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
-        code = _run(options, cluster, KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log), clock, stop)
+        threading.Thread(target=_keep, args=(leadership, stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
+        tenancy = KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log)
+        requests = KubernetesRequests(
+            api=api,
+            bound=lambda name: tenancy.bound_to(name, cluster.namespace_uid(name)),
+            pods=cluster.pods,
+            nodes=cluster.nodes,
+            note=log,
+        )
+        cluster.waited_for = requests.waited_for
+        try:
+            code = _run(options, cluster, tenancy, requests, clock, log, stop)
+        finally:
+            requests.stop()
     finally:
         leadership.give_up()
         cluster.stop()
     return _complain("another replica took over", EXIT_DEPOSED) if leadership.is_lost else code
 
 
-def _run(options: argparse.Namespace, cluster: Cluster, tenancy: Tenancy, clock: SystemClock, stop: threading.Event) -> int:
+def _keep(leadership: Leadership, stop: threading.Event, idle_s: Callable[[], float]) -> None:
+    """One that lost its turn since it hangs will not end by being asked."""
+    leadership.keep(stop, idle_s)
+    if leadership.is_lost:
+        time.sleep(END_WITHIN_S)
+        os._exit(EXIT_DEPOSED)
+
+
+def _run(
+    options: argparse.Namespace,
+    cluster: Cluster,
+    tenancy: Tenancy,
+    requests: Requests,
+    clock: SystemClock,
+    log: Log,
+    stop: threading.Event,
+) -> int:
     process = Process(
         cluster=cluster,
         tenancy=tenancy,
+        requests=requests,
         connect=lambda: Http(options.hub),
         join_token=_read_token(options.join_token_file),
         clock=clock,
-        log=Log(clock),
+        log=log,
         stop=stop,
     )
     return process.run()

@@ -88,8 +88,10 @@ class Core:
             agent_version=VERSION,
             observed=told.observed,
             have_workspaces=self.link.board.digest,
+            have_claims=self.link.desk.digest,
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,
+            drifts=self.link.drifts.untold,
         )
         return Sent(request=request, at=at)
 
@@ -136,6 +138,10 @@ class Core:
         """Workspaces (id or name) and namespaces of which something is on a node."""
         held = [assignment for assignment, progress in self._memory.state.held() if progress.phase is not Phase.PENDING]
         return frozenset(word for assignment in held for word in (assignment.slice, *assignment.namespaces))
+
+    @property
+    def repairs_drift(self) -> bool:
+        return self._memory.state.repairs_drift
 
     def holds_anything(self) -> bool:
         return any(Milestone.CLAIM in progress.reported for _, progress in self._memory.state.held())
@@ -197,11 +203,16 @@ class Core:
                 self._entering.advance(assignment, progress)
         self._run_boxes()
         self._order_nodes()
-        self._hands.tend()
+        self._tend()
         self._publish(self._memory.save())
         self._prune()
         views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))
         self._outbox.see_inventory(views, self._clock.mono())
+
+    def _tend(self) -> None:
+        found = self._hands.tend(repairs=self.repairs_drift)
+        if found is not None:
+            self.link.drifts.see("nodes", found, self._clock.mono())
 
     def _fence(self) -> None:
         leaving = (self._leaving.to_close(assignment, progress) for assignment, progress in self._memory.state.held())

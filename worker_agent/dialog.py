@@ -1,7 +1,7 @@
 """What the agent says to the hub next, and what an answer means. No network, no thread: the process and the simulation drive it.
 
 Two lanes, each with at most one call on its way: POLL registers, renews and holds the long sync; PUSH brings news
-(events, and what is observed) while a sync is parked. The two are never on the way with different credentials: the hub
+(events, what is observed, and claims) while a sync is parked. The two are never on the way with different credentials: the hub
 takes an old credential after the new one for a thief's.
 """
 
@@ -19,11 +19,15 @@ from worker_agent.clock import Clock
 from worker_agent.core import Core
 from worker_agent.link import Note, Sent
 from worker_agent.protocol import (
+    CLAIMS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,
     RENEW_PATH,
     SYNC_PATH,
     WAIT_MAX_S,
+    Claim,
+    ClaimsReply,
+    ClaimsRequest,
     Code,
     Credential,
     EventsReply,
@@ -64,6 +68,7 @@ class Call:
     bearer: str = ""
     sent: Sent | None = None
     session_epoch: int = 0
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(slots=True)
@@ -80,6 +85,7 @@ class Dialog:
         self._clock, self._rng, self._note = clock, rng, note
         self._lanes = {lane: _LaneState() for lane in Lane}
         self._told: tuple[Observed, ...] | None = None
+        self._claims_not_before_mono = float("-inf")
         self._stop: Stop | None = None
         self.refusal = ""  # why the hub wants nothing to do with us, for people
         self._refused_since_mono = 0.0
@@ -127,8 +133,9 @@ class Dialog:
         if events := self._core.pending_events():
             body = msgspec.json.encode(EventsRequest(session_epoch=session_epoch, events=events))
             return Call(EVENTS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch)
-        has_news = self._told != self._core.observed or self._core.link.board.has_news
-        return self._sync(credential, 0.0) if has_news else None
+        link = self._core.link
+        has_news = self._told != self._core.observed or link.board.has_news or bool(link.drifts.untold)
+        return self._sync(credential, 0.0) if has_news else self._claims(credential)
 
     def _register(self) -> Call | None:
         if not self._join_token or self._core.used_join_token(_digest(self._join_token)):
@@ -144,6 +151,13 @@ class Dialog:
             capabilities=CAPABILITIES,
         )
         return Call(REGISTER_PATH, msgspec.json.encode(request), TIMEOUT_S)
+
+    def _claims(self, credential: Credential) -> Call | None:
+        claims, session_epoch = self._core.link.desk.batch(), self._core.link.session_epoch
+        if not claims or self._clock.mono() < self._claims_not_before_mono:
+            return None
+        body = msgspec.json.encode(ClaimsRequest(session_epoch=session_epoch, claims=claims))
+        return Call(CLAIMS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch, claims=claims)
 
     def _sync(self, credential: Credential, wait_s: float) -> Call:
         sent = self._core.sync_request(wait_s)
@@ -182,6 +196,10 @@ class Dialog:
             reply = msgspec.json.decode(body, type=EventsReply)
             if not self._core.acknowledge(session_epoch=call.session_epoch, stored_seq=reply.stored_seq):
                 self._lanes[lane].not_before_mono = self._clock.mono() + PACE_S
+        elif call.path == CLAIMS_PATH:
+            answers = msgspec.json.decode(body, type=ClaimsReply).answers
+            if not self._core.link.desk.take_answers(call.claims, answers):
+                self._claims_not_before_mono = self._clock.mono() + SLOW_S
         elif call.sent:
             self._take_set(lane, call.sent, body)
         else:
@@ -200,6 +218,12 @@ class Dialog:
         self._lanes[lane].last_asked = asked
 
     def _on_problem(self, lane: Lane, call: Call, problem: Problem, retry_after_s: float) -> None:
+        if call.path == CLAIMS_PATH and problem.status < 500 and problem.status != 429 and problem.code not in list(Code):
+            # An older hub, or one that does not take them: the lane has more to tell.
+            self._claims_not_before_mono = self._clock.mono() + SLOW_S
+            self._lanes[lane].is_busy = False
+            self._note("claims_refused", {"why": f"{problem.status} {problem.code} {problem.detail}".strip()})
+            return
         if problem.code == Code.SUPERSEDED:
             self._stop = Stop.SUPERSEDED if self._is_current(call) else self._stop
         elif problem.code == Code.CLONED:

@@ -6,6 +6,7 @@ Lives here: what to do when the cluster says no. Must not live here: which assig
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Literal
 
 from worker_agent.clock import Clock, HubTime
@@ -23,7 +24,7 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.fences import own_record
 from worker_agent.link import Note
-from worker_agent.protocol import RESULTS_MAX, Assignment, NodeOrder, Outcome, Phase, StepEvent
+from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
 
@@ -108,11 +109,12 @@ class Hands:
         except ClusterError as error:
             self._note("fence_failed", {"nodes": len(closing), "error": str(error)})
 
-    def tend(self) -> None:
+    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         try:
-            self._cluster.tend()
+            return self._cluster.tend(repairs=repairs)
         except ClusterError as error:
             self._note("tend_failed", {"error": str(error)})
+            return None
 
     def serve(self, box: list[Assignment]) -> None:
         try:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from worker_agent.claims import Desk
 from worker_agent.clock import Clock, HubTime, Instant
+from worker_agent.drift import DriftBook
 from worker_agent.protocol import (
     CLOCK_OFFSET_REFUSE_S,
     CLOCK_OFFSET_WARN_S,
@@ -50,6 +52,8 @@ class Link:
         self.is_locked = False  # the hub saw two use our credential
         self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
         self.board = Board()
+        self.drifts = DriftBook()
+        self.desk = Desk(clock)
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
         self._last_got_mono = float("-inf")
@@ -86,6 +90,7 @@ class Link:
         self._last_got_mono, self._last_sent_s = self._clock.mono(), reply.sent_s
         self.session_epoch = reply.session_epoch
         self.is_locked = False
+        self.drifts.take(sent.request.drifts)
         self._keep_time(sent, reply)
         if not self._is_whole(reply, raw_digest):
             self._wants_whole_set = True
@@ -119,6 +124,7 @@ class Link:
         self._renew_lease(sent, reply)
         self.orders = reply.orders
         self.board.take(sent.request, reply)
+        self.desk.take(reply, asked_mono=sent.at.mono)
         state = self._state
         state.hub_id, state.generation, state.digest = reply.hub_id, reply.generation, reply.digest
         if reply.assignments is not None:
@@ -133,6 +139,7 @@ class Link:
         if self._lease_from is None or lease_from.mono >= self._lease_from.mono:
             self._lease_from = lease_from
         self._state.lease_ttl_s = reply.lease_ttl_s
+        self._state.repairs_drift = reply.repairs_drift
 
 
 def take_set(state: State, assignments: tuple[Assignment, ...], note: Note) -> None:

@@ -1,8 +1,8 @@
-"""The agent as a process: four threads round one core, and one lock.
+"""The agent as a process: five threads round one core, and one lock.
 
 The main thread runs the passes; one thread per lane talks to the hub, and holds the lock only to ask what to say and to
 hand over the answer. So a sync that is parked, or a hub that is away, never delays an exit. One thread makes namespaces true, and
-holds the lock as briefly.
+holds the lock as briefly; and one carries requests that are objects of the cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from worker_agent.claims import Requests
 from worker_agent.clock import Clock
 from worker_agent.cluster.base import Cluster
 from worker_agent.core import Core
@@ -25,6 +26,9 @@ from worker_agent.transport import NoAnswer
 PERIOD_S = 0.2  # between passes; an exit begins within this time of its end
 SLOW_S = 1.0
 TENANCY_S = 30.0  # between looks at namespaces of which the hub said nothing new
+REQUESTS_S = 1.0  # between looks at objects of which nobody said anything new
+REQUESTS_LEAST_S = 0.1  # between looks in any case
+REQUESTS_REST = 4.0  # and so many times as long as the last one took
 EXIT_OK, EXIT_SUPERSEDED, EXIT_REFUSED = 0, 3, 4
 
 
@@ -40,6 +44,7 @@ class Process:
         *,
         cluster: Cluster,
         tenancy: Tenancy,
+        requests: Requests,
         connect: Callable[[], Transport],
         join_token: str,
         clock: Clock,
@@ -47,11 +52,12 @@ class Process:
         stop: threading.Event | None = None,
     ) -> None:
         rng = random.Random()  # noqa: S311  # jitter and ids, no secret
-        self._log, self._connect, self._tenancy = log, connect, tenancy
+        self._log, self._connect, self._tenancy, self._requests, self._clock = log, connect, tenancy, requests, clock
         self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
         self._dialog = Dialog(core=self._core, cluster_uid=cluster.uid(), join_token=join_token, clock=clock, rng=rng, note=log)
         self._lock = threading.Lock()
         self._wake_main, self._wake_push, self._wake_tenancy = threading.Event(), threading.Event(), threading.Event()
+        self._wake_requests = threading.Event()
         self._is_stopping = stop or threading.Event()
         self._is_superseded = False
 
@@ -61,6 +67,7 @@ class Process:
             # Daemons: a parked sync must not hold up the end of the process.
             threading.Thread(target=self._talk, args=(lane,), name=f"egs-{lane}", daemon=True).start()
         threading.Thread(target=self._keep_tenancy, name="egs-tenancy", daemon=True).start()
+        threading.Thread(target=self._keep_requests, name="egs-requests", daemon=True).start()
         while not self._is_stopping.is_set() and self._dialog_stop() is None:
             self._wake_main.clear()
             self._pass()
@@ -109,10 +116,13 @@ class Process:
                 self._dialog.on_no_answer(lane, call, str(error))
             return 0.0
         with self._lock:
-            had = self._core.link.board.wanted
+            link = self._core.link
+            wanted, digest = link.board.wanted, link.desk.digest
             self._dialog.on_answer(lane, call, status, body, retry_after_s)
-            if self._core.link.board.wanted is not had:
+            if link.board.wanted is not wanted:
                 self._wake_tenancy.set()
+            if link.desk.has_answers or link.desk.digest != digest:
+                self._wake_requests.set()
         self._wake_main.set()
         return 0.0
 
@@ -127,11 +137,36 @@ class Process:
         """The calls to the cluster are made without the lock."""
         with self._lock:
             board, in_use = self._core.link.board, self._core.in_use()
-            wanted, has_token = board.wanted, board.has_token
-        found = self._tenancy.reconcile(wanted, in_use=in_use, has_token=has_token)
+            wanted, has_token, repairs = board.wanted, board.has_token, self._core.repairs_drift
+        found = self._tenancy.reconcile(wanted, in_use=in_use, has_token=has_token, repairs=repairs)
         with self._lock:
             board.report(wanted, found)
+            self._core.link.drifts.see("install", found.drifts, self._clock.mono())
         self._wake_push.set()
+        self._wake_requests.set()  # of namespaces that are bound by now
+
+    def _keep_requests(self) -> None:
+        self._requests.watch(self._wake_requests.set)
+        took_s = 0.0
+        # However many objects there are, they take no more than a part of one core.
+        while not self._is_stopping.wait(max(REQUESTS_LEAST_S, took_s * REQUESTS_REST)):
+            self._wake_requests.clear()
+            begun_mono = self._clock.mono()
+            with self._guard("requests"):
+                self._carry()
+            took_s = self._clock.mono() - begun_mono
+            self._wake_requests.wait(REQUESTS_S)
+
+    def _carry(self) -> None:
+        """Likewise."""
+        with self._lock:
+            link = self._core.link
+            heard = link.desk.collect(link.board.wanted if link.board.is_seen else None)
+        claims = self._requests.look(heard)
+        with self._lock:
+            link.desk.put(claims)
+        if claims:
+            self._wake_push.set()
 
     def _rest(self, lane: Lane, pause_s: float) -> None:
         if pause_s <= 0:

@@ -24,6 +24,7 @@ PROTO_MIN, PROTO_MAX = 1, 1
 WAIT_MAX_S = 20.0  # how long the hub may hold a sync
 ENTRY_ATTEMPTS = 2  # a check that fails so often fails the entry, and the hub sets the node aside
 RESULTS_MAX = 1_000  # of one attempt
+DRIFTS_MAX = 100  # in one message
 LEASE_TTL_S = 45.0  # how long after a good sync the agent may still begin an entry
 BODY_MAX_BYTES = 8 * 1024 * 1024
 CLOCK_OFFSET_WARN_S, CLOCK_OFFSET_REFUSE_S = 2.0, 5.0
@@ -136,7 +137,7 @@ class BindingState(StrEnum):
 class BindingSeen(msgspec.Struct, frozen=True, kw_only=True):
     """One namespace of one workspace as the agent finds it. `detail`: a sentence for people, "" when it is READY.
 
-    `repaired`: what somebody had changed by hand and is as it should be again.
+    `repaired`: what somebody had changed by hand and is as it should be again; `left`: what is as they changed it.
     """
 
     slice: Id
@@ -144,6 +145,19 @@ class BindingSeen(msgspec.Struct, frozen=True, kw_only=True):
     state: BindingState
     detail: str = ""
     repaired: tuple[Word, ...] = ()
+    left: tuple[Word, ...] = ()
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something of ours in the cluster that somebody else changed. `what`: the object, for people, as "node gpu-7". `detail`: a
+    sentence: what was found. `node`: its name, where it is about one. Not `is_repaired`: it is left as it is, by the hub's policy or for
+    lack of the right.
+    """
+
+    what: Annotated[str, msgspec.Meta(max_length=300)]
+    detail: Annotated[str, msgspec.Meta(max_length=300)]
+    node: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    is_repaired: bool = False
 
 
 class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +181,7 @@ class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session.
 
-    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more.
+    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` likewise.
     """
 
     session_epoch: int
@@ -184,6 +198,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     have_claims: str = ""  # likewise
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
+    drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,7 +325,8 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     None when the agent has this list. A change of it ends the wait. A workspace or namespace that is missing is left as it is: only
     `desired: ABSENT` unbinds. An account that is missing from a workspace that is listed is gone. `claims`: how it stands with each
     claim of the cluster that has not ended, or ended within CLAIM_TOLD_S; None when the agent has this list. A change of a GPR's state
-    ends the wait; of position and estimates it comes with the next answer.
+    ends the wait; of position and estimates it comes with the next answer. `repairs_drift`: put right what somebody else changed of ours;
+    else it is only told.
     """
 
     hub_id: str
@@ -327,6 +343,7 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: tuple[Workspace, ...] | None = None
     claims_digest: str = ""
     claims: tuple[ClaimState, ...] | None = None
+    repairs_drift: bool = True
 
 
 class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -361,8 +378,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     Level, not edge: it may come again at any time, and changes nothing then. `generation`: as the API server counts changes of
     the spec. `requester`: who made the object, by the word of the API server; "": not known. `is_auto`: the agent made it for pods
-    that wait. `is_gone`: the object is not there any more (spec and generation mean nothing then): what waits is canceled, what runs is
-    released.
+    that wait. `is_gone`: the object is not there any more (all but the uid means nothing then, and may be empty): what waits is canceled,
+    what runs is released.
     """
 
     uid: Id

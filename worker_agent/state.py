@@ -69,6 +69,7 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     generation: int = 0  # the highest ever accepted
     digest: str = ""  # of the last set accepted
     lease_ttl_s: float = LEASE_TTL_S
+    repairs_drift: bool = True  # the cluster's policy, as the hub last said
     offset_s: float | None = None
     assignments: dict[str, Assignment] = {}
     progress: dict[str, Progress] = {}

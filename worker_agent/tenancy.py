@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, SyncReply, SyncRequest, Workspace
+from worker_agent.protocol import (
+    Account,
+    Binding,
+    BindingSeen,
+    BindingState,
+    Desired,
+    Drift,
+    IssuedToken,
+    SyncReply,
+    SyncRequest,
+    Workspace,
+)
 
 SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kubeconfig could reach."
 
@@ -21,21 +32,23 @@ class Found:
 
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
+    drifts: tuple[Drift, ...] = ()  # of what is in no namespace of a workspace
 
 
 class Tenancy(Protocol):
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         """Make them true, as far as it goes; right at any time, any number of times. Raises nothing.
 
         `in_use`: ids and names of workspaces, and names of namespaces, with a box on a node: they are not unbound.
-        `has_token`: accounts whose token was made already and is on its way to the hub.
+        `has_token`: accounts whose token was made already and is on its way to the hub. Without `repairs` what somebody else changed
+        stays as it is.
         """
 
 
 class SimulatedTenancy:
     """All is there at once."""
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         return Found(
             bindings=tuple(
                 BindingSeen(
@@ -60,6 +73,7 @@ class Board:
     def __init__(self) -> None:
         self.wanted: tuple[Workspace, ...] = ()
         self.digest = ""
+        self.is_seen = False  # the namespaces of `wanted` have been looked at
         self._bindings: dict[tuple[str, str], BindingSeen] = {}
         self._tokens: dict[str, IssuedToken] = {}
         self._told: set[BindingSeen | IssuedToken] = set()
@@ -86,7 +100,7 @@ class Board:
         if reply.workspaces is None:
             return
         before, now = _bindings_of(self.wanted), _bindings_of(reply.workspaces)
-        self.wanted, self.digest = reply.workspaces, reply.workspaces_digest
+        self.wanted, self.digest, self.is_seen = reply.workspaces, reply.workspaces_digest, not now
         self._told.clear()
         # What was seen of another wish is no answer to this one.
         self._bindings = {key: seen for key, seen in self._bindings.items() if key in now and now[key] == before.get(key)}
@@ -98,6 +112,7 @@ class Board:
         """`workspaces`: the list that was worked on. Meanwhile another may have come: then the next pass reports."""
         if workspaces is not self.wanted:
             return
+        self.is_seen = self.is_seen or bool(found.bindings)
         self._bindings.update({(seen.slice, seen.namespace): seen for seen in found.bindings})
         self._tokens.update({token.account: token for token in found.tokens})
         self._told &= {*self._bindings.values(), *self._tokens.values()}

@@ -15,8 +15,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
+from accounts.idempotency import file_by_request
 from accounts.permissions import IsAdmin
+from accounts.services import Remember
 from egs.errors import InvalidInput
 from egs.rest.fields import StrictSerializer
 from egs.rest.pagination import CreatedPagination
@@ -79,10 +80,10 @@ class GprViewSet(ApiViewSet[Gpr]):
         """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds."""
         data, actor = self.body(GprCreate), actor_of(request)
 
-        def submit() -> UUID:
-            return gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now).pk
+        def submit(remember: Remember) -> UUID:
+            return gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now, also=remember).pk
 
-        made = create_by_request(request, route=CREATION_ROUTE, now=self.now, create=submit)
+        made = file_by_request(request, route=CREATION_ROUTE, now=self.now, create=submit)
         return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
 
     @extend_schema(request=GprAsk, responses={200: OffersSerializer})

@@ -17,7 +17,7 @@ from gpr.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.evictions import WHY, notices_of
 from gpr.explaining import Told, explain_gprs
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
-from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind
+from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
 from gpr.replacements import Outcome as ReplacementOutcome
 from gpr.replacements import replacements_of
@@ -87,6 +87,14 @@ class AssignedNodeSerializer(serializers.Serializer[Any]):
         return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
 
 
+class OriginSerializer(serializers.Serializer[Claim]):
+    cluster = serializers.CharField(source="cluster.name")
+    namespace = serializers.CharField()
+    name = serializers.CharField()
+    requester = serializers.CharField(help_text="Who made the object, by the word of the cluster; empty: not known.")
+    is_auto = serializers.BooleanField(help_text="The agent made the object, for pods that wait.")
+
+
 class GprSerializer(serializers.ModelSerializer[Gpr]):
     slice = serializers.CharField(source="slice.name")
     slice_id = serializers.UUIDField()
@@ -107,6 +115,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
     eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is.")
     borrows = serializers.SerializerMethodField(help_text=BORROWS_HELP)
+    origin = serializers.SerializerMethodField(help_text="The object of a cluster as which it was filed; null: it was filed here.")
     remaining_s = serializers.IntegerField(help_text="Of its duration, what it has not had: what it waits for when it is queued again.")
 
     class Meta:
@@ -117,7 +126,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
-        fields += ["borrows", "eviction_notice"]
+        fields += ["borrows", "eviction_notice", "origin"]
         read_only_fields = fields
 
     @property
@@ -167,6 +176,11 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     def get_eviction_notice(self, gpr: Gpr) -> Any:
         row = self._page.notices.get(gpr.pk)
         return EvictionNoticeSerializer(row).data if row else None
+
+    @extend_schema_field(OriginSerializer(allow_null=True))
+    def get_origin(self, gpr: Gpr) -> Any:
+        claim = getattr(gpr, "claim", None)
+        return OriginSerializer(claim).data if claim else None
 
     def get_borrows(self, gpr: Gpr) -> bool:
         return gpr.pk in self._page.borrowers

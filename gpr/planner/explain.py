@@ -13,11 +13,12 @@ NameOf = Callable[[str], str | None]
 SayAt = Callable[[int], str]
 
 
-def sentence(explanation: Explanation, *, now_s: int, name_of: NameOf, say_at: SayAt) -> str:
+def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, say_at: SayAt) -> str:
     """Why a request starts when it does.
 
     `name_of` answers the name of a GPR that the reader may see, and None for all others: those are called another workspace's request,
-    once, without number or time. For the same reason `ahead_count` is not told. `say_at` says a moment as the reader reads it.
+    once, without number or time. For the same reason `ahead_count` is not told. `say_at` says a moment as the reader reads it. `now_s`
+    None: the sentence is kept, and read later, so no time is left in it.
     """
     match explanation.reason:
         case Reason.STARTS_NOW:
@@ -77,15 +78,16 @@ def _of_never(explanation: Explanation) -> str:
     )
 
 
-def _known(blockers: tuple[Blocker, ...], now_s: int, name_of: NameOf, say_at: SayAt) -> list[str]:
+def _known(blockers: tuple[Blocker, ...], now_s: int | None, name_of: NameOf, say_at: SayAt) -> list[str]:
     named = ((blocker, name_of(blocker.id)) for blocker in blockers)
     return [f"{name} ({_when(blocker, now_s, say_at)})" for blocker, name in named if name is not None]
 
 
-def _when(blocker: Blocker, now_s: int, say_at: SayAt) -> str:
+def _when(blocker: Blocker, now_s: int | None, say_at: SayAt) -> str:
     if blocker.is_overdue:
         return "its time is over, but its nodes are not back yet"
-    until = f"in {_duration(max(blocker.until_s - now_s, 0))}, at {say_at(blocker.until_s)}"
+    left = "" if now_s is None else f"in {_duration(max(blocker.until_s - now_s, 0))}, "
+    until = f"{left}at {say_at(blocker.until_s)}"
     return f"its nodes come free {until}" if blocker.is_running else f"waiting before it, done {until}"
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
 from accounts.models import User
 from egs.errors import BookingDoesNotFit, CanNeverStart, EgsError, IllegalTransition, InvalidInput, NotAllowed, StaleState
+from egs.groups import Group
 from egs.words import duration_exact, plural, utc
 from gpr.forecasts import forecast_drop
 from gpr.lifecycle import gpr_transition
@@ -31,6 +32,7 @@ from slices.selectors import has_role
 
 # Of the keys under which a request is filed once: the API and the pages file by the same ones.
 CREATION_ROUTE = "gprs"
+SUBMITS_AT_ONCE = 64
 # A change of one of these is another request to the planner; of any other, the promise stands.
 PLANNED_FIELDS = frozenset(
     {
@@ -40,20 +42,57 @@ PLANNED_FIELDS = frozenset(
 )
 
 
-@transaction.atomic
-def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
+@dataclass(frozen=True, slots=True)
+class Filing:
+    """A request on its way in. `also` is done in the same transaction, with the new GPR's id."""
+
+    actor: User
+    spec: GprSpec
+    now: datetime
+    also: Callable[[UUID], None]
+
+
+def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, also: Callable[[UUID], None] = lambda _: None) -> Gpr:
     """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
 
+    Those who file at once share one transaction and one plan, unless the caller is in a transaction of his own.
     Raises InvalidInput, OverPolicy, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit with the
-    nearest times; nothing is stored then.
+    nearest times; nothing is stored then. What `also` raises is raised, too.
     """
-    gpr = _file(actor, spec, now)
-    _tell_filed(gpr, spec, now)
-    if refused := _place([gpr], now):
+    filing = Filing(actor, spec, now, also)
+    return _submit_alone(filing) if connection.in_atomic_block else _submits.do(filing)
+
+
+@transaction.atomic
+def _submit_alone(filing: Filing) -> Gpr:
+    gpr = _filed(filing)
+    if refused := _place([gpr], filing.now):
         raise refused[gpr.pk]
     gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
     hint(TICK)
     return gpr
+
+
+@transaction.atomic
+def _submit_together(filings: Sequence[Filing]) -> list[Gpr | Exception]:
+    """All of them, or none: one that cannot start, or that breaks, is for each to find out alone."""
+    filing_lock()
+    answers: list[Gpr | Exception] = []
+    for filing in filings:
+        try:
+            with transaction.atomic():
+                answers.append(_filed(filing))
+        except (EgsError, IntegrityError) as error:
+            answers.append(error)
+    gprs = [answer for answer in answers if isinstance(answer, Gpr)]
+    if refused := _place(gprs, max(filing.now for filing in filings)):
+        raise next(iter(refused.values()))
+    planned = Gpr.objects.in_bulk([gpr.pk for gpr in gprs])
+    hint(TICK)
+    return [planned[answer.pk] if isinstance(answer, Gpr) else answer for answer in answers]
+
+
+_submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_alone, most=SUBMITS_AT_ONCE)
 
 
 @transaction.atomic
@@ -246,6 +285,13 @@ def _file(actor: User, spec: GprSpec, now: datetime) -> Gpr:
     gpr.queued_at = gpr.turn_at = None if reasons else now
     gpr.save(force_insert=True)
     gpr.clusters.set(spec.clusters)
+    return gpr
+
+
+def _filed(filing: Filing) -> Gpr:
+    gpr = _file(filing.actor, filing.spec, filing.now)
+    _tell_filed(gpr, filing.spec, filing.now)
+    filing.also(gpr.pk)
     return gpr
 
 

@@ -52,6 +52,17 @@ def cluster_set_api_url(*, cluster: Cluster, api_url: str, actor: User, now: dat
 
 
 @transaction.atomic
+def cluster_set_repairs(*, cluster: Cluster, repairs_drift: bool, actor: User, now: datetime) -> None:
+    """Its agent hears it with the next answer."""
+    if not Cluster.objects.filter(pk=cluster.pk, repairs_drift=not repairs_drift).update(repairs_drift=repairs_drift):
+        return
+    does = "puts right what somebody else changes of EGS there" if repairs_drift else "only tells what somebody else changes of EGS there"
+    message = f"The agent of cluster {cluster.name} {does}."
+    event_record(kind="cluster.repairs_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
+    desired_set_changed([cluster.pk])
+
+
+@transaction.atomic
 def join_token_issue(*, cluster: Cluster, actor: User | None, now: datetime) -> tuple[JoinToken, str]:
     """A new token, shown once. It also readmits an agent that was locked: an administrator has looked at it."""
     join_tokens_end(cluster=cluster, now=now)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Prefetch
 
-from inventory import tenancy
+from inventory import claims, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_told
 from inventory.services.reservations import is_news, reservation_observe, reservations_told
 from journal.hints import TICK, hint
-from journal.models import Severity
+from journal.models import Event, Severity
 from journal.services import event_record
+from worker_agent.drift import AGAIN_S
 from worker_agent.protocol import (
     LEASE_TTL_S,
     Assignment,
     CheckPolicy,
+    Drift,
     NodeOrder,
     Observed,
     SyncReply,
@@ -27,6 +30,9 @@ from worker_agent.protocol import (
     Workspace,
     set_digest,
 )
+
+MESSAGE_MAX_CHARS = 500
+DRIFT, DRIFT_AGAIN = "cluster.drift", timedelta(seconds=AGAIN_S / 2)
 
 
 @transaction.atomic
@@ -44,6 +50,7 @@ def sync_hear(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> i
     session.agent_version = message.agent_version[:63]
     session.save()
     observations_store(cluster_id=agent.cluster.pk, observed=message.observed, now=now)
+    _tell_drifts(agent.cluster, message.drifts, now)
     _notice_rewind(agent.cluster, message, now)
     return session.session_epoch
 
@@ -51,10 +58,13 @@ def sync_hear(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> i
 def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int, received_at: datetime, now: datetime) -> SyncReply:
     """The whole set, or without its assignments when the agent has just this one."""
     # The generation is read before the set: a change between the two makes the set newer than its number, and is sent again.
-    generation = Cluster.objects.values_list("generation", flat=True).get(pk=agent.cluster.pk)
+    generation, repairs_drift = Cluster.objects.values_list("generation", "repairs_drift").get(pk=agent.cluster.pk)
     assignments = desired_set(cluster_id=agent.cluster.pk)
     digest = set_digest(assignments)
     workspaces_digest, workspaces = _workspaces(agent.cluster, message, generation)
+    # Read each time: places and estimates change without a change of the generation.
+    claim_states = claims.told(agent.cluster.pk, now)
+    claims_digest = set_digest(claim_states)
     return SyncReply(
         hub_id=hub_id(),
         session_epoch=session_epoch,
@@ -68,6 +78,9 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         orders=orders_told(cluster_id=agent.cluster.pk),
         workspaces_digest=workspaces_digest,
         workspaces=workspaces,
+        repairs_drift=repairs_drift,
+        claims_digest=claims_digest,
+        claims=None if claims_digest == message.have_claims else claim_states,
     )
 
 
@@ -148,6 +161,30 @@ def _begin_session(session: AgentSession, message: SyncRequest) -> None:
     session.boot_id = message.boot_id
     session.stored_seq = 0
     hint(TICK)
+
+
+def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> None:
+    """An agent that lost our answer says it again."""
+    if not drifts:
+        return
+    told = Event.objects.filter(cluster_id=cluster.pk, kind=DRIFT, at__gt=now - DRIFT_AGAIN)
+    known = set(told.values_list("message", flat=True))
+    there = Node.objects.filter(cluster=cluster, gone_at=None, name__in={drift.node for drift in drifts})
+    node_ids = dict(there.values_list("name", "pk"))
+    for drift in drifts:
+        outcome = "It was put right." if drift.is_repaired else "It is left as it is."
+        message = f"Somebody else changed what EGS keeps in {cluster.name}: {drift.what}. {drift.detail} {outcome}"[:MESSAGE_MAX_CHARS]
+        if message in known:
+            continue
+        event_record(
+            kind=DRIFT,
+            message=message,
+            at=now,
+            severity=Severity.WARNING,
+            cluster_id=cluster.pk,
+            node_id=node_ids.get(drift.node),
+            data={"what": drift.what, "is_repaired": drift.is_repaired},
+        )
 
 
 def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> None:

@@ -75,6 +75,7 @@ class InspectorPage:
     duration_s: int
     priority: int
     owner: str
+    origin: str  # the object of a cluster as which it was filed
     place: int | None
     ahead_count: int
     filed_at: datetime
@@ -108,6 +109,7 @@ class InspectorPage:
             duration_s=gpr.duration_s,
             priority=gpr.priority,
             owner=gpr.owner.name,
+            origin=claim.sentence if (claim := getattr(gpr, "claim", None)) else "",
             place=queue_positions([gpr]).get(gpr.pk),
             ahead_count=told.ahead_count if told else 0,
             filed_at=gpr.queued_at or gpr.created_at,

@@ -11,6 +11,7 @@ from egs.pages.axis import Axis
 from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, shown_state, window_end
 from egs.pages.parts import Fact
 from egs.pages.strip import Strip, hero_of
+from gpr.endings import ending
 from gpr.models import ENDED, Gpr, GprState
 from gpr.snapshot import books_end
 from inventory.models import Reservation, ReservationState
@@ -18,7 +19,7 @@ from journal.models import Event
 from portal_user.pages.notices import Notice
 from portal_user.pages.request_row import READY, node_failure, used_percent
 from portal_user.pages.steps import StepPanel, steps_done
-from portal_user.pages.stories import ending, lateness
+from portal_user.pages.stories import lateness
 
 S = GprState
 AXIS_PX = 1080

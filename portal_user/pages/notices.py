@@ -10,12 +10,12 @@ from django.db.models import Q
 from egs.pages import words
 from egs.pages.access import PageRequest, says
 from egs.words import utc
+from gpr.endings import STRICT_ENDS
 from gpr.evictions import WHY, notices_of
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from gpr.previews import preview_eviction
 from gpr.services.ending import left_s
 from journal.models import Event
-from portal_user.pages.stories import STRICT_ENDS
 
 S = GprState
 # As gpr.evictions.WHY, when it is over.

@@ -13,12 +13,13 @@ from egs.pages import words
 from egs.pages.axis import Axis
 from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
 from egs.pages.strip import Strip, strip_of
+from gpr.endings import ending
 from gpr.evictions import WHY
 from gpr.explaining import Told
 from gpr.models import ENDED, EvictionVictim, Gpr, GprState, VictimKind
 from inventory.models import Reservation
 from journal.models import Event
-from portal_user.pages.stories import ending, lateness
+from portal_user.pages.stories import lateness
 from worker_agent.protocol import Phase
 
 S = GprState

@@ -9,9 +9,8 @@ from django.db.models import Q
 
 from egs.pages import words
 from egs.pages.gpr_box import late_s
-from gpr.models import ENDED, EndReason, Gpr, GprState
+from gpr.models import ENDED, Gpr, GprState
 from gpr.planner.plan import Cause
-from gpr.services.ending import SENTENCES
 from journal.models import Event
 
 S = GprState
@@ -29,14 +28,6 @@ CAUSE_WORDS = {
     Cause.SUPPLY: "nodes that were ordered for it did not come",
     Cause.TOPOLOGY: "nodes that it was planned on are in different racks or NVLink domains now",
 }
-STRICT_ENDS = {
-    EndReason.EXPIRED: "Ran its full window",
-    EndReason.IDLE: "Its GPUs were idle; released",
-    EndReason.ADMIN: "Released by an administrator",
-    EndReason.EVICTED: "Evicted",
-    EndReason.NODE_FAILURE: "A node failed",
-    EndReason.CHECK_FAILED: "A check on the way in failed",
-}
 
 
 def events_for(gprs: Iterable[Gpr]) -> dict[UUID, Event]:
@@ -50,24 +41,6 @@ def events_for(gprs: Iterable[Gpr]) -> dict[UUID, Event]:
     }
 
 
-def ending(gpr: Gpr, event: Event | None) -> str:
-    """How one that is over, or leaving, came to its end. Names the actor and gives the reason that he gave."""
-    actor = event.actor.name if event and event.actor else ""
-    if gpr.state == S.CANCELED:
-        return f"Canceled by {actor} before it started." if actor else "Canceled before it started."
-    if gpr.state == S.REJECTED:
-        why = event.message.removeprefix(f"{gpr.name} was rejected.").strip() if event else ""
-        return _sentence(f"Rejected by {actor or 'an administrator'}", why)
-    if gpr.end_reason == EndReason.EXPIRED:
-        return "Ran its full window."
-    begun = (
-        f"Released by {actor}"
-        if gpr.end_reason == EndReason.EARLY_RELEASE and actor
-        else STRICT_ENDS.get(EndReason(gpr.end_reason or "ADMIN"), "Released")
-    )
-    return _sentence(f"{begun}{_after(gpr)}", _why(gpr, event))
-
-
 def lateness(gpr: Gpr, event: Event | None) -> str:
     """`12 min late: a request before it gave its nodes back late.`"""
     late = words.late(late_s(gpr)).removeprefix("+")
@@ -75,20 +48,3 @@ def lateness(gpr: Gpr, event: Event | None) -> str:
         return ""
     cause = CAUSE_WORDS.get(Cause(event.reason)) if event and event.kind == "promise.moved" and event.reason in set(Cause) else None
     return f"{late} late: {cause}." if cause else f"{late} late."
-
-
-def _after(gpr: Gpr) -> str:
-    used_s = gpr.duration_s - gpr.remaining_s
-    if gpr.active_at is None:
-        return " before it was active"
-    return f" after {words.duration(used_s)} of {words.duration(gpr.duration_s)}"
-
-
-def _why(gpr: Gpr, event: Event | None) -> str:
-    if event is None or not gpr.end_reason:
-        return ""
-    return event.message.removeprefix(SENTENCES[EndReason(gpr.end_reason)].format(name=gpr.name)).strip()
-
-
-def _sentence(text: str, why: str) -> str:
-    return f"{text}: {why.rstrip('.')}." if why else f"{text}."

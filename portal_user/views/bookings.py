@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.idempotency import digest_of
-from accounts.services import create_once
+from accounts.services import Remember, create_once, in_one
 from egs.errors import EgsError, NotAllowed, NotFound
 from egs.pages.access import PageRequest, needs_write, signed_in
 from egs.pages.asking import UNPROCESSABLE, put_question
@@ -72,13 +72,13 @@ def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
     """Once for each form that was opened, however often it is sent."""
     ask = form.series_ask(request.zone)
 
-    def once() -> UUID:
-        return gpr_submit(actor=request.user, spec=form.spec(), now=request.now).pk
+    def once(remember: Remember) -> UUID:
+        return gpr_submit(actor=request.user, spec=form.spec(), now=request.now, also=remember).pk
 
     def again_and_again() -> UUID:
         return series_create(actor=request.user, ask=ask, now=request.now).pk  # type: ignore[arg-type]
 
-    route, create = (CREATION_ROUTE, once) if ask is None else (SERIES_ROUTE, again_and_again)
+    route, create = (CREATION_ROUTE, once) if ask is None else (SERIES_ROUTE, in_one(again_and_again))
     digest = digest_of({name: str(value) for name, value in form.cleaned_data.items()})
     pk, _ = create_once(
         user=request.user, route=route, key=form.cleaned_data["key"] or new_key(), digest=digest, now=request.now, create=create

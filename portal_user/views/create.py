@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.idempotency import digest_of
-from accounts.services import create_once
+from accounts.services import Remember, create_once
 from egs.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from egs.pages.access import PageRequest, needs_write, signed_in
 from egs.pages.asking import UNPROCESSABLE
@@ -104,8 +104,8 @@ def _submit(request: PageRequest, form: GprForm) -> UUID:
     """Once for each form that was opened, however often it is sent, and by whichever way."""
     spec = form.spec()
 
-    def submit() -> UUID:
-        made = gpr_submit(actor=request.user, spec=spec, now=request.now)
+    def submit(remember: Remember) -> UUID:
+        made = gpr_submit(actor=request.user, spec=spec, now=request.now, also=remember)
         toast(request, f"{made.name} is filed")
         return made.pk
 

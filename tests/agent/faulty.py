@@ -17,7 +17,7 @@ from worker_agent.cluster.base import (
     Throttled,
     Unavailable,
 )
-from worker_agent.protocol import Assignment, NodeOrder
+from worker_agent.protocol import Assignment, Drift, NodeOrder
 
 Answer = TypeVar("Answer")
 
@@ -66,8 +66,8 @@ class FaultyCluster:
     def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
         self._inner.fence(closing)
 
-    def tend(self) -> None:
-        self._inner.tend()
+    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+        return self._inner.tend(repairs=repairs)
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         self._inner.tell(assignment, what, message, is_bad=is_bad)

@@ -17,7 +17,7 @@ from worker_agent.kube.guard import closed_to, slices_in, with_slices
 from worker_agent.kube.marks import (
     UnreadableRecords,
     box_taint,
-    is_marked,
+    differs,
     leave_ops,
     marks_of,
     read_records,
@@ -111,7 +111,7 @@ def test_whatever_was_there_a_write_leaves_records_one_taint_of_ours_and_all_tha
 
     marks = marks_of("uid-1", second, GPUS)
     assert read_records(now.metadata.annotation(names.RECORDS)) == second
-    assert is_marked(now, marks)
+    assert not differs(now, marks)
     assert box_taint(now) == marks.taint
     if not is_bare:
         assert theirs in now.spec.taints

@@ -20,8 +20,16 @@ from worker_agent.protocol import (
     BindingState,
     CheckPolicy,
     CheckResult,
+    Claim,
+    ClaimAnswer,
+    ClaimSpec,
+    ClaimsReply,
+    ClaimsRequest,
+    ClaimState,
+    ClaimVerdict,
     Credential,
     Drain,
+    Drift,
     EventsReply,
     EventsRequest,
     GpuView,
@@ -90,6 +98,49 @@ WORKSPACE = Workspace(
     pods_max=500,
     may_reach_out=True,
 )
+CLAIM = Claim(
+    uid="c1a2b3c4-0d1e-4f2a-9b3c-4d5e6f708192",
+    namespace="red-train",
+    name="llama-ft",
+    generation=2,
+    spec=ClaimSpec(
+        nodes=2,
+        duration="8h30m",
+        shape="H100-80GB",
+        min_gpu_memory_gib=80,
+        gpus_per_node=4,
+        priority=150,
+        earliest_start_at="2027-01-15T08:00:00Z",
+        node_type="hgx-h100",
+        rdma=True,
+        within="rack",
+        idle_timeout="30m",
+        evictable=False,
+        may_evict=True,
+        requeue_on_failure=False,
+        run_checks=False,
+        workspace="team-red",
+        early_release=True,
+    ),
+    requester="system:serviceaccount:red-train:egs-1a2b3c4d-5e6f-4a7b-8c9d-0e1f2a3b4c5d",
+    is_auto=True,
+    is_gone=True,
+)
+CLAIM_STATE = ClaimState(
+    id=CLAIM.uid,
+    gpr_id=ASSIGNMENT.gpr_id,
+    state="EXITING",
+    is_ended=False,
+    end_reason="EXPIRED",
+    message="The booked time was over; its nodes are being taken back.",
+    position=3,
+    promised_start_s=1800000000.0,
+    estimated_start_s=1799999000.0,
+    started_s=1800000100.0,
+    ends_s=1800003700.0,
+    nodes=("aurora-h100-01", "aurora-h100-02"),
+)
+WAITING_CLAIM = ClaimState(id="d0e1f2a3-b4c5-4d6e-8f70-8192a3b4c5d6", gpr_id="5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", state="QUEUED")
 MESSAGES: dict[str, msgspec.Struct] = {
     "register_request": RegisterRequest(
         join_token="egsb_x", cluster_uid="uid-1", install_id="i-1", agent_version="1.0.0", capabilities=("drain",)
@@ -107,10 +158,15 @@ MESSAGES: dict[str, msgspec.Struct] = {
         clock_offset_s=-0.125,
         agent_version="1.0.0",
         have_workspaces="w" * 64,
+        have_claims="c" * 64,
         bindings=(
             BindingSeen(
                 slice=WORKSPACE.id, namespace="red-train", state=BindingState.CONFLICT, detail="It was there before.", repaired=("quota",)
             ),
+        ),
+        drifts=(
+            Drift(what="node gpu-1", detail="The taint was gone.", node="gpu-1", is_repaired=True),
+            Drift(what="role x", detail="Gone."),
         ),
         tokens=(IssuedToken(account=ACCOUNT.id, token="t", expires_s=1800003600.0, server="https://api", ca="PEM", failure=""),),
         observed=(
@@ -138,6 +194,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         orders=(ORDER,),
         workspaces_digest=set_digest([WORKSPACE]),
         workspaces=(WORKSPACE,),
+        claims_digest=set_digest([CLAIM_STATE, WAITING_CLAIM]),
+        claims=(CLAIM_STATE, WAITING_CLAIM),
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",
@@ -152,6 +210,9 @@ MESSAGES: dict[str, msgspec.Struct] = {
         orders=(ORDER,),
         workspaces_digest=set_digest([WORKSPACE]),
         workspaces=None,
+        repairs_drift=False,
+        claims_digest=set_digest([CLAIM_STATE, WAITING_CLAIM]),
+        claims=None,
     ),
     "events_request": EventsRequest(
         session_epoch=5,
@@ -196,6 +257,13 @@ MESSAGES: dict[str, msgspec.Struct] = {
         ),
     ),
     "events_reply": EventsReply(stored_seq=2, stale=(1,)),
+    "claims_request": ClaimsRequest(session_epoch=5, claims=(CLAIM, Claim(uid="u-1", namespace="red-dev", name="small"))),
+    "claims_reply": ClaimsReply(
+        answers=(
+            ClaimAnswer(uid=CLAIM.uid, generation=2, verdict=ClaimVerdict.TAKEN, gpr_id=ASSIGNMENT.gpr_id),
+            ClaimAnswer(uid="u-1", generation=0, verdict=ClaimVerdict.REFUSED, reason="over_policy", message="Book less."),
+        )
+    ),
     "problem": Problem(status=409, code="agent_superseded", detail="Stop."),
 }
 
@@ -246,6 +314,18 @@ def test_an_agent_that_knows_of_no_workspaces_says_nothing_of_them() -> None:
         del first[later]
     request = msgspec.convert(first, type=SyncRequest)
     assert (request.have_workspaces, request.bindings, request.tokens) == ("", (), ())
+
+
+def test_a_hub_that_knows_of_no_claims_leaves_them_as_they_are() -> None:
+    first = fixture("sync_reply_unchanged")
+    del first["claims"], first["claims_digest"]
+    assert msgspec.convert(first, type=SyncReply).claims is None
+
+
+def test_an_agent_that_knows_of_no_claims_has_no_list_of_them() -> None:
+    first = fixture("sync_request")
+    del first["have_claims"]
+    assert msgspec.convert(first, type=SyncRequest).have_claims == ""
 
 
 def test_a_node_of_the_first_version_was_ordered_by_nobody() -> None:

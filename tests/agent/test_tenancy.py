@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tests.agent.stage import Stage
+from worker_agent.claims import SimulatedRequests
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import Cluster
 from worker_agent.dialog import Call, Dialog, Lane
@@ -162,13 +163,13 @@ def test_workspaces_with_something_on_a_node_are_in_use_by_id_and_by_namespace()
 def test_in_a_simulated_cluster_all_is_there_at_once_but_no_door_for_a_kubeconfig() -> None:
     wanted = (workspace(ACCOUNT, msgspec.structs.replace(ACCOUNT, id="k2", token_s=0)),)
 
-    found = SimulatedTenancy().reconcile(wanted, in_use=NOBODY, has_token=NOBODY)
+    found = SimulatedTenancy().reconcile(wanted, in_use=NOBODY, has_token=NOBODY, repairs=True)
 
     assert found.bindings == (READY,)
     assert [(token.account, token.token) for token in found.tokens] == [("k1", "")]
     assert "simulated" in found.tokens[0].failure
-    assert SimulatedTenancy().reconcile(wanted, in_use=NOBODY, has_token=frozenset({"k1"})).tokens == ()
-    (left,) = SimulatedTenancy().reconcile((workspace(desired=Desired.ABSENT),), in_use=NOBODY, has_token=NOBODY).bindings
+    assert SimulatedTenancy().reconcile(wanted, in_use=NOBODY, has_token=frozenset({"k1"}), repairs=True).tokens == ()
+    (left,) = SimulatedTenancy().reconcile((workspace(desired=Desired.ABSENT),), in_use=NOBODY, has_token=NOBODY, repairs=True).bindings
     assert left.state is BindingState.UNBOUND
 
 
@@ -178,7 +179,7 @@ class StuckTenancy:
     def __init__(self) -> None:
         self.is_in, self.may_go = threading.Event(), threading.Event()
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         self.is_in.set()
         self.may_go.wait()
         return Found()
@@ -202,7 +203,16 @@ def test_passes_go_on_while_namespaces_hang() -> None:
     stage.cluster.observe = counted  # type: ignore[method-assign]
     clock = SystemClock()
     stop = threading.Event()
-    process = Process(cluster=stage.cluster, tenancy=tenancy, connect=NoHub, join_token="token", clock=clock, log=Log(clock), stop=stop)
+    process = Process(
+        cluster=stage.cluster,
+        tenancy=tenancy,
+        requests=SimulatedRequests(),
+        connect=NoHub,
+        join_token="token",
+        clock=clock,
+        log=Log(clock),
+        stop=stop,
+    )
     running = threading.Thread(target=process.run)
     running.start()
     assert tenancy.is_in.wait(10)

@@ -105,6 +105,15 @@ def test_disabled_nothing_new_starts_there_until_it_is_enabled(admin: Caller, ow
     assert Event.objects.filter(kind__in=["cluster.disabled", "cluster.enabled"]).count() == 2
 
 
+def test_an_administrator_says_whether_changes_by_others_are_put_right(admin: Caller, owner: Caller, world: World) -> None:
+    assert admin.get("clusters/aurora/").json()["repairs_drift"] is True
+    assert owner.get("clusters/aurora/").json()["repairs_drift"] is None
+
+    assert admin.patch("clusters/aurora/", {"repairs_drift": False}).json()["repairs_drift"] is False
+    assert owner.patch("clusters/aurora/", {"repairs_drift": True}).status_code == 403
+    assert admin.get("clusters/aurora/").json()["repairs_drift"] is False
+
+
 def test_a_silent_agent_closes_it(owner: Caller, world: World) -> None:
     world.cluster.agent.last_sync_at = db_now() - timedelta(hours=1)
     world.cluster.agent.save()

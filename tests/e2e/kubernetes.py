@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -31,21 +30,34 @@ class KubernetesStage(Stage):
         token = self.folder / f"{name}.token"
         token.write_text(api.post(f"/clusters/{name}/join-token/")["token"])
         cluster.apply(*managed_nodes(name, nodes), *volumes())
-        arguments = ["--hub", self.url, "--join-token-file", str(token), "--kubeconfig", str(self._kubeconfig(name, cluster))]
-        agent = self.process(name, "-m", "worker_agent", *arguments)
-        self.agents[name] = agent
-        agent.start()
+        self._kubeconfig(name, cluster)
+        agent = self.start_replica(name, name)
         wait_for("the nodes", lambda: len(api.get(f"/nodes/?cluster={name}")["results"]) == nodes, within_s=2 * START_S)
         return agent
 
-    def _kubeconfig(self, name: str, cluster: Cluster) -> Path:
+    def start_replica(self, cluster_name: str, name: str) -> Running:
+        """One more agent of a cluster that was joined."""
+        token, kubeconfig = self.folder / f"{cluster_name}.token", self.folder / f"{cluster_name}.kubeconfig"
+        agent = self.process(
+            name, "-m", "worker_agent", "--hub", self.url, "--join-token-file", str(token), "--kubeconfig", str(kubeconfig)
+        )
+        self.agents[name] = agent
+        agent.start()
+        return agent
+
+    def leader(self, cluster: Cluster) -> Running | None:
+        """The replica that holds the Lease."""
+        lease = cluster.get("lease", "egs-agent", namespace="egs-system")
+        holder = lease["spec"].get("holderIdentity") if lease else None
+        return next((agent for agent in self.agents.values() if holder and holder in agent.log.read_text()), None)
+
+    def _kubeconfig(self, name: str, cluster: Cluster) -> None:
         """With the agent's own rights."""
         token = cluster.kubectl("create", "token", "egs-agent", "--namespace", "egs-system", "--duration", "8h").strip()
         config: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
         config["users"][0]["user"] = {"token": token}
         file = self.folder / f"{name}.kubeconfig"
         file.write_text(yaml.safe_dump(config))
-        return file
 
 
 def managed_nodes(name: str, count: int) -> list[Object]:

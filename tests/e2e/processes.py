@@ -154,8 +154,12 @@ class Stage:
     def open(self) -> Api:
         """Wait for the hub's port, and become its first administrator."""
         wait_for("the hub", self._listens, within_s=START_S)
+        return self.person("root", "--admin")
+
+    def person(self, name: str, *options: str) -> Api:
+        """Somebody new, who is in no workspace yet."""
         done = subprocess.run(
-            [sys.executable, "manage.py", "egs_create_user", "root", "--admin"],
+            [sys.executable, "manage.py", "egs_create_user", name, *options],
             cwd=ROOT,
             env=self._env,
             capture_output=True,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.kubernetes import NODE_GPUS, KubernetesStage, healthy_nodes
 from tests.e2e.processes import START_S, Api, wait_for
+from tests.e2e.terminal import Terminal
 from tests.kube.cluster import Cluster, Object, clusters
 
 pytestmark = pytest.mark.sqlite_only  # as all tests that start a control plane
@@ -129,6 +133,116 @@ def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and
     wait_for("all wait again", lambda: len(gated(east, "vision")) == 3 and len(gated(east, "speech")) == 4, within_s=SOON_S)
 
 
+REQUEST = """\
+apiVersion: egs.io/v1alpha1
+kind: GPUProvisioningRequest
+metadata:
+  name: {name}
+spec:{more}
+  shape: H100-80GB
+  nodes: 1
+  duration: 8h30m
+"""
+
+
+def terminal_of(ada: Api, cluster: Cluster, folder: Path) -> Terminal:
+    """With a kubeconfig that she asked for and read herself."""
+    asked = ada.post("/slices/vision/kubeconfig/", {"cluster": "east"})
+
+    def read() -> str | None:
+        answer = ada.raw("POST", f"/slices/vision/kubeconfig/{asked['id']}/read/")
+        return str(answer.json()["kubeconfig"]) if answer.status_code == 200 else None
+
+    kubeconfig = folder / "ada.kubeconfig"
+    kubeconfig.write_text(wait_for("her kubeconfig", read, within_s=SOON_S))
+    return Terminal(programs=cluster.programs, kubeconfig=kubeconfig, folder=folder)
+
+
+def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(
+    stage: KubernetesStage, pair: tuple[Cluster, Cluster], tmp_path: Path
+) -> None:
+    east, _ = pair
+    api, ada = stage.start(), stage.person("ada")
+    stage.join_cluster(api, "east", east, nodes=2)
+    api.post("/projects/", {"name": "research"})
+    make_slice(api, "vision", east=east)
+    for name, role in (("root", "owner"), ("ada", "editor")):
+        api.post("/slices/vision/members/", {"user": name, "role": role})
+    terminal = terminal_of(ada, east, tmp_path)
+    train = workload("Deployment", "train", "vision", count=1, gpus=NODE_GPUS)
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(train))
+    ahead = ada.post("/gprs/", {"name": "tuning", "slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600})
+    in_state(ada, ahead, "ACTIVE")
+
+    terminal.file("llama.yaml", REQUEST.format(name="llama", more=""))
+    terminal.run("kubectl apply -f llama.yaml")
+    wait_for("it waits", lambda: "tuning" in terminal.quietly("kubectl get gpr llama -o jsonpath={.status.message}"), within_s=SOON_S)
+    terminal.run("kubectl get gpr")
+    terminal.run("kubectl get gpr llama -o jsonpath='{.status.message}{\"\\n\"}'")
+    with terminal.beside("kubectl get gpr --watch") as watched:
+        ada.post(f"/gprs/{ahead['id']}/release/")
+        terminal.run("kubectl wait gpr/llama --for=condition=Provisioned --timeout=120s")
+        terminal.run("kubectl apply -f train.yaml")
+        terminal.run("kubectl wait deployment/train --for=condition=Available --timeout=60s")
+        terminal.run('kubectl get gpr llama -o jsonpath=\'{.status.nodes}{"  until "}{.status.endTime}{"\\n"}\'')
+        filed = next(gpr for gpr in ada.get("/gprs/")["results"] if gpr["name"] == "llama")
+        status = json.loads(terminal.quietly("kubectl get gpr llama -o json"))["status"]
+        assert status["gprID"] == filed["id"]
+        assert [node["node"] for node in filed["nodes_assigned"]] == status["nodes"]
+        assert {pod["spec"]["nodeName"] for pod in running(east, "vision")} == set(status["nodes"])
+        assert filed["ends_at"][:19] == status["endTime"][:19]
+        assert (filed["owner"], filed["name"], filed["state"]) == ("ada", "llama", "ACTIVE")
+        assert filed["origin"].items() >= {"cluster": "east", "namespace": "vision", "name": "llama", "is_auto": False}.items()
+
+        terminal.run('kubectl patch gpr llama --type merge --patch \'{"spec": {"duration": "9h"}}\'')
+        wait_for("it ends later", lambda: ada.get(f"/gprs/{filed['id']}/")["duration_s"] == 9 * 3600, within_s=SOON_S)
+        terminal.run("kubectl delete gpr llama")
+        in_state(api, filed, "RELEASED")
+    wait_for("its pod waits again", lambda: gated(east, "vision") and not running(east, "vision"), within_s=SOON_S)
+    states = [line.split()[1] for line in watched().splitlines() if line.startswith("llama ") and len(line.split()) > 2]
+    assert [state for state, _ in groupby(states) if state in ("QUEUED", "PROVISIONING", "ACTIVE")] == ["QUEUED", "PROVISIONING", "ACTIVE"]
+
+    terminal.file("foreign.yaml", REQUEST.format(name="foreign", more="\n  workspace: speech"))
+    terminal.run("kubectl apply -f foreign.yaml")
+    terminal.run("kubectl wait gpr/foreign --for=condition=Accepted=False --timeout=60s")
+    refused = terminal.run("kubectl describe gpr foreign")
+    assert "OtherWorkspace" in refused
+    assert {gpr["name"] for gpr in ada.get("/gprs/")["results"]} == {"tuning", "llama"}
+    terminal.save("kubectl")
+
+
+TEMPLATE: Object = {
+    "apiVersion": "egs.io/v1alpha1",
+    "kind": "GPRTemplate",
+    "metadata": {"name": "default", "namespace": "pods"},
+    "spec": {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 120},
+}
+
+
+def test_pods_that_wait_get_nodes_by_themselves_and_give_them_back_with_their_workload(
+    stage: KubernetesStage, pair: tuple[Cluster, Cluster]
+) -> None:
+    _, west = pair
+    api, ada = stage.start(), stage.person("ada")
+    stage.join_cluster(api, "west", west, nodes=2)
+    api.post("/projects/", {"name": "research"})
+    make_slice(api, "pods", west=west)
+    api.post("/slices/pods/members/", {"user": "ada", "role": "owner"})
+    west.apply(TEMPLATE, workload("Deployment", "serve", "pods", count=2, gpus=NODE_GPUS))
+
+    (filed,) = wait_for("a request for them", lambda: ada.get("/gprs/")["results"], within_s=SOON_S)
+    assert (filed["owner"], filed["nodes"], filed["duration_s"], filed["priority"]) == ("ada", 2, 7200, 120)
+    assert (filed["origin"]["is_auto"], filed["origin"]["namespace"]) == (True, "pods")
+    in_state(ada, filed, "ACTIVE")
+    wait_for("they run", lambda: len(running(west, "pods")) == 2, within_s=SOON_S)
+    assert len(ada.get("/gprs/")["results"]) == 1
+
+    west.kubectl("delete", "deployment", "serve", "--namespace", "pods")
+    ended = in_state(ada, filed, "RELEASED")
+    assert ended["end_reason"] == "EARLY_RELEASE"
+    assert west.list("gpr", namespace="pods") == []
+
+
 def test_while_the_hub_is_down_a_box_ends_at_its_time(stage: KubernetesStage, pair: tuple[Cluster, Cluster]) -> None:
     _, west = pair
     api = stage.start()
@@ -146,3 +260,38 @@ def test_while_the_hub_is_down_a_box_ends_at_its_time(stage: KubernetesStage, pa
 
     ended = in_state(api, gpr, "COMPLETED")
     assert ended["end_reason"] == "EXPIRED"
+
+
+def test_whichever_replica_is_killed_whenever_the_other_goes_on_where_it_was(stage: KubernetesStage, pair: tuple[Cluster, Cluster]) -> None:
+    east, _ = pair
+    api = stage.start()
+    stage.join_cluster(api, "east", east, nodes=3)
+    stage.start_replica("east", "east-2")
+    api.post("/projects/", {"name": "research"})
+    make_slice(api, "steady", east=east)
+    east.apply(workload("Deployment", "train", "steady", count=6, gpus=4))
+    ask = {"name": "long", "slice": "steady", "shape": "H100-80GB", "nodes": 3, "duration_s": 3600}
+    gpr = api.post("/gprs/", ask)
+
+    wait_for("checks", lambda: east.list("jobs", namespace="egs-system"), within_s=SOON_S)
+    kill_leader(stage, east)  # in the middle of the checks
+    wait_for("some run", lambda: running(east, "steady"), within_s=SOON_S)
+    kill_leader(stage, east)  # perhaps in the middle of lifting
+    in_state(api, gpr, "ACTIVE")
+    wait_for("all run", lambda: len(running(east, "steady")) == 6, within_s=SOON_S)
+    kill_leader(stage, east)  # at rest
+    api.post(f"/gprs/{gpr['id']}/release/")
+    wait_for("the first is sent away", lambda: len(running(east, "steady")) < 6, within_s=SOON_S)
+    kill_leader(stage, east)  # in the middle of the drain
+
+    in_state(api, gpr, "RELEASED")
+    wait_for("all wait again", lambda: len(gated(east, "steady")) == 6 and not running(east, "steady"), within_s=SOON_S)
+    moves = [event["new"] for event in api.events_of(gpr["id"]) if event["kind"] == "gpr.transition"]
+    assert moves == ["PROVISIONING", "ACTIVE", "EXITING", "RELEASED"]
+
+
+def kill_leader(stage: KubernetesStage, cluster: Cluster) -> None:
+    """As a power cut would; it comes back as the one that waits."""
+    leader = wait_for("a leader", lambda: stage.leader(cluster), within_s=SOON_S)
+    leader.kill()
+    leader.start()

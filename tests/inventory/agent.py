@@ -13,11 +13,16 @@ from inventory.models import Cluster, Reservation
 from inventory.services.clusters import join_token_issue
 from tests.builders import NOW
 from worker_agent.protocol import (
+    CLAIMS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,
     RENEW_PATH,
     SYNC_PATH,
     Assignment,
+    Claim,
+    ClaimAnswer,
+    ClaimsReply,
+    ClaimsRequest,
     Credential,
     EventsReply,
     EventsRequest,
@@ -103,6 +108,15 @@ class Agent:
         reply = self.try_events(*events, at=at)
         assert reply.status == 200, reply.body
         return msgspec.convert(reply.body, EventsReply)
+
+    def try_claims(self, *claims: Claim, at: datetime = NOW, epoch: int | None = None) -> Reply:
+        session_epoch = self.session_epoch if epoch is None else epoch
+        return self.post(CLAIMS_PATH, ClaimsRequest(session_epoch=session_epoch, claims=claims), at=at)
+
+    def claims(self, *claims: Claim, at: datetime = NOW) -> tuple[ClaimAnswer, ...]:
+        reply = self.try_claims(*claims, at=at)
+        assert reply.status == 200, reply.body
+        return msgspec.convert(reply.body, ClaimsReply).answers
 
     def inventory(self, *nodes: NodeView, at: datetime = NOW) -> EventsReply:
         self.seq += 1

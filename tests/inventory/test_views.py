@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from django.db import OperationalError, connection, transaction
 
@@ -15,6 +16,8 @@ from accounts.models import User
 from egs.asgi import application
 from egs.clock import db_now
 from egs.db_threads import DB_THREADS
+from gpr.models import Gpr
+from gpr.services.requests import gpr_cancel
 from inventory import agent_views
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
@@ -24,17 +27,18 @@ from journal.hints import cluster_topic
 from journal.wakeups import Waiter, Wakeups
 from slices.models import Slice
 from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
+from tests.claims.stage import claim
 from tests.conftest import PROFILE
 from tests.databases import db_threads_let_go
 from tests.inventory.agent import Agent
 from tests.inventory.http import request, sync, until
 from tests.slices.kubeconfigs import asked, ready_namespace
-from worker_agent.protocol import BODY_MAX_BYTES, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, Code
+from worker_agent.protocol import BODY_MAX_BYTES, CLAIMS_PATH, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, ClaimsRequest, Code
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Result = TypeVar("Result")
-PATHS = [REGISTER_PATH, RENEW_PATH, SYNC_PATH, EVENTS_PATH]
+PATHS = [REGISTER_PATH, RENEW_PATH, SYNC_PATH, EVENTS_PATH, CLAIMS_PATH]
 
 
 @pytest.fixture
@@ -118,6 +122,39 @@ async def test_a_parked_sync_wakes_when_somebody_asks_for_a_kubeconfig(agent: Ag
 
     assert reply.workspaces is not None
     assert [account.token_s for workspace in reply.workspaces for account in workspace.accounts] == [3600]
+
+
+async def test_a_parked_sync_wakes_when_the_request_of_an_object_is_moved(agent: Agent, wakeups: Wakeups) -> None:
+    """Whoever did it, and wherever: here a member on a page."""
+
+    def set_up() -> Gpr:
+        now = db_now()
+        slice_ = make_slice(agent.cluster, owner=make_user(at=now), at=now)
+        ready_namespace(slice_, agent.cluster, at=now)
+        agent.claims(claim("train"), at=now)
+        agent.sync(at=now)
+        return Gpr.objects.select_related("owner").get()
+
+    gpr = await in_thread(set_up)
+    task = asyncio.create_task(sync(agent, have_claims=agent.last.claims_digest if agent.last else ""))
+    await parked(wakeups)
+    assert not task.done()
+
+    await in_thread(lambda: gpr_cancel(gpr=gpr, actor=gpr.owner, now=db_now()))
+    reply = await task
+
+    assert reply.claims is not None
+    assert [state.state for state in reply.claims] == ["CANCELED"]
+
+
+async def test_claims_are_answered_over_http(agent: Agent) -> None:
+    message = ClaimsRequest(session_epoch=agent.session_epoch, claims=(claim("train"),))
+
+    response = await request(CLAIMS_PATH, msgspec.json.encode(message), bearer=agent.credential)
+
+    assert response is not None
+    assert response.status == 200
+    assert [(answer["uid"], answer["reason"]) for answer in response.json["answers"]] == [("uid-train", "namespace_not_bound")]
 
 
 async def test_a_parked_sync_wakes_within_a_moment_of_a_change(agent: Agent, wakeups: Wakeups) -> None:

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
+from gpr.allocator import tick
 from inventory.models import Cluster
 from journal.models import Event, Severity
 from slices.kubeconfigs import kubeconfig_read
@@ -171,7 +172,7 @@ def test_a_token_goes_from_the_agent_to_who_asked_and_only_there(agent: Agent, s
     assert row.token == ""
 
 
-def test_who_may_not_sign_in_any_more_is_off_the_list_at_the_next_word_of_the_agent(
+def test_who_may_not_sign_in_any_more_is_off_the_list_after_the_next_tick(
     agent: Agent, slice_: Slice, cluster: Cluster, owner: User
 ) -> None:
     ready_namespace(slice_, cluster, at=NOW)
@@ -180,6 +181,7 @@ def test_who_may_not_sign_in_any_more_is_off_the_list_at_the_next_word_of_the_ag
     assert told(first)[0].accounts
     User.objects.filter(pk=owner.pk).update(is_active=False)
 
+    tick(now=NOW)
     again = agent.sync(have_workspaces=first.workspaces_digest, known_generation=first.generation)
 
     assert told(again)[0].accounts == ()

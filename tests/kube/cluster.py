@@ -45,7 +45,10 @@ class Cluster:
     def make_namespace(self, name: str) -> None:
         """With its default service account, without which no pod can be made."""
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        wait_for("the service account", lambda: self.get("serviceaccount", "default", namespace=name), within_s=SOON_S)
+        self.wait_for_account(name)
+
+    def wait_for_account(self, namespace: str) -> None:
+        wait_for("the service account", lambda: self.get("serviceaccount", "default", namespace=namespace), within_s=SOON_S)
 
 
 @contextmanager

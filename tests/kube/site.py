@@ -256,7 +256,7 @@ class Site:
         )
         return msgspec.structs.replace(default, **changes)
 
-    def tell(self, *assignments: Assignment) -> None:
+    def tell(self, *assignments: Assignment, repairs_drift: bool = True) -> None:
         """One sync: this is the whole set now."""
         self._generation += 1
         now = time.time()
@@ -270,6 +270,7 @@ class Site:
             count=len(assignments),
             digest=set_digest(assignments),
             assignments=assignments,
+            repairs_drift=repairs_drift,
         )
         self.core.on_reply(self.core.sync_request(0.0), reply)
 

@@ -82,12 +82,19 @@ def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: P
 def test_the_policies_that_spare_people_work_are_applied_as_beta_where_only_that_is_served(world: World, tmp_path: Path) -> None:
     """As Kubernetes 1.34 and 1.35 may; the real API server gets them as it knows them."""
     said = tmp_path / "said"
-    beta = other_kubectl(tmp_path, world, BETA + f"""\n*"-f -"*) tee -a {said} | sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;""")
+    beta = other_kubectl(
+        tmp_path,
+        world,
+        BETA
+        + f"""
+apply*"-f -") tee -a {said} | sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;
+get*"-f -"*) sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;""",
+    )
 
     install(world.cluster, "--no-agent", programs=beta)
 
     applied = [each for text in said.read_text().split("apiVersion: v1\nkind: List")[1:] for each in text.split("- apiVersion: ")[1:]]
-    assert [each.split("\n")[0] for each in applied if "MutatingAdmission" in each] == ["admissionregistration.k8s.io/v1beta1"] * 4
+    assert [each.split("\n")[0] for each in applied if "MutatingAdmission" in each] == ["admissionregistration.k8s.io/v1beta1"] * 6
 
 
 def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: World, tmp_path: Path) -> None:

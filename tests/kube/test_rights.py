@@ -12,12 +12,14 @@ from tests.e2e.processes import ROOT, wait_for
 from tests.kube.attacks.attack import eviction
 from tests.kube.callers import APPLY, DONE, JSON_PATCH, MERGE, Answer, Caller
 from tests.kube.cluster import SOON_S, Object
-from tests.kube.world import NODE_RED, RED, World, container, pod, pods_path
+from tests.kube.world import KIND_OF_REQUEST, NODE_RED, RED, World, container, pod, pods_path
 from worker_agent.kube import names
+from worker_agent.kube.installed import PLURALS
 
 SYSTEM: Final = f"/api/v1/namespaces/{names.NAMESPACE}"
 RED_SPACE: Final = "/api/v1/namespaces/red"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/egs-agent"
 JOBS: Final = f"/apis/batch/v1/namespaces/{names.NAMESPACE}/jobs"
 WATCH: Final = {"watch": "true", "timeoutSeconds": "1"}
@@ -85,6 +87,12 @@ BINDINGS: Final = f"{RBAC}/namespaces/red/rolebindings"
 BINDING: Final = role_binding("egs-slice-user")
 ITSELF: Final = {"kind": "ServiceAccount", "name": "egs-agent", "namespace": names.NAMESPACE}
 
+EGS: Final = "/apis/egs.io/v1alpha1"
+REQUESTS, TEMPLATES = f"{EGS}/gpuprovisioningrequests", f"{EGS}/gprtemplates"
+RED_REQUESTS, RED_TEMPLATES = (f"{EGS}/namespaces/red/{kind}" for kind in ("gpuprovisioningrequests", "gprtemplates"))
+SPACES: Final = f"{EGS}/namespaces/red/workspaces"
+REQUEST: Final = {**KIND_OF_REQUEST, "metadata": {"name": "egs-try"}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
+
 # By verb and resource, as the manifest names them: the call that it is for.
 CALLS: Final[dict[str, Call]] = {
     **keyed(
@@ -110,7 +118,20 @@ CALLS: Final[dict[str, Call]] = {
     ),
     **keyed("persistentvolumeclaims", {"list": get("/api/v1/namespaces/red/persistentvolumeclaims")}),
     **keyed("volumeattachments", {"list": get("/apis/storage.k8s.io/v1/volumeattachments")}),
+    **{f"get {plural}": get(f"{ADMISSION}/{plural}/egs-pod") for plural in PLURALS.values() if plural != "clusterroles"},
+    **keyed("clusterroles", {"get": get(f"{RBAC}/clusterroles/egs-slice-user")}),
+    **keyed("configmaps", {"get": get(f"{SYSTEM}/configmaps/egs-installed")}),
     **keyed("events", {"create": post(f"{RED_SPACE}/events", EVENT)}),
+    **keyed(
+        "gpuprovisioningrequests",
+        {"create": post(RED_REQUESTS, REQUEST), "patch": patch(f"{RED_REQUESTS}/filed", {}), **reading(REQUESTS)},
+    ),
+    **keyed("replicasets", {"get": get("/apis/apps/v1/namespaces/red/replicasets/egs-try")}),
+    **keyed("gprtemplates", reading(TEMPLATES)),
+    **keyed("gpuprovisioningrequests/status", {"patch": patch(f"{RED_REQUESTS}/filed/status", {})}),
+    **keyed("gprtemplates/status", {"patch": patch(f"{RED_TEMPLATES}/egs-try/status", {})}),
+    **keyed("workspaces", of_namespace(SPACES, "Workspace", "egs.io/v1alpha1", spec={"id": RED})),
+    **keyed("workspaces/status", {"patch": patch(f"{SPACES}/egs-try/status", {})}),
     **keyed("leases", {"get": get(LEASE), "update": put(LEASE)}),
     **keyed("secrets", {"get": get(f"{SYSTEM}/secrets/egs-agent-state"), "update": put(f"{SYSTEM}/secrets/egs-agent-state")}),
     **keyed("jobs", {"list": get(JOBS), "create": post(JOBS, JOB), "delete": delete(f"{JOBS}/egs-try")}),
@@ -245,6 +266,14 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "the secrets of the system": (get("/api/v1/namespaces/kube-system/secrets"), "RBAC"),
     "the secrets of a workspace": (get(f"{RED_SPACE}/secrets"), "RBAC"),
     "a namespace that was there before": (patch("/api/v1/namespaces/loose", labels()), "egs-agent-namespace"),
+    "a workspace object in a namespace of no workspace": (
+        post(
+            f"{EGS}/namespaces/loose/workspaces",
+            {"apiVersion": "egs.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "egs-try"}, "spec": {"id": RED}},
+        ),
+        "egs-agent",
+    ),
+    "a request in a namespace of no workspace": (post(f"{EGS}/namespaces/loose/gpuprovisioningrequests", REQUEST), "egs-agent"),
     "a role for itself": (
         post(BINDINGS, {"metadata": {"name": "egs-try"}, "subjects": [ITSELF], **BINDING}),
         "egs-agent",

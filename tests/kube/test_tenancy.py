@@ -16,6 +16,7 @@ import pytest
 from slices.kubeconfigs import kubeconfig_text
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError
+from tests.kube.site import access_as_agent
 from worker_agent.kube.client import Access, Api, access_by_kubeconfig
 from worker_agent.kube.tenancy import KubernetesTenancy
 from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
@@ -33,6 +34,7 @@ class House:
     workspace: Workspace
     notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     apis: list[Api] = field(default_factory=list)
+    repairs: bool = True
     tenancy: KubernetesTenancy = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +62,7 @@ class House:
         self.workspace = msgspec.structs.replace(self.workspace, **changes)
 
     def found(self, *others: Workspace, in_use: frozenset[str] = NOBODY, has_token: frozenset[str] = NOBODY) -> Found:
-        return self.tenancy.reconcile((self.workspace, *others), in_use=in_use, has_token=has_token)
+        return self.tenancy.reconcile((self.workspace, *others), in_use=in_use, has_token=has_token, repairs=self.repairs)
 
     def settle(self, **given: Any) -> BindingSeen:
         return self.found(**given).bindings[0]
@@ -70,6 +72,9 @@ class House:
 
     def seen(self, state: BindingState, detail: str = "", *repaired: str) -> BindingSeen:
         return BindingSeen(slice=self.workspace.id, namespace=self.namespace, state=state, detail=detail, repaired=repaired)
+
+    def left(self, *what: str) -> BindingSeen:
+        return BindingSeen(slice=self.workspace.id, namespace=self.namespace, state=BindingState.READY, left=what)
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
         return self.cluster.get(kind, name, namespace=self.namespace)
@@ -234,6 +239,52 @@ def test_what_is_changed_by_hand_is_mended_and_told(damage: str, house: House) -
     house.make()
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["same agent", "agent started again"])
+@pytest.mark.parametrize("damage", ["the network policy opened", "the quota raised", "another in the role"])
+def test_where_the_policy_says_so_what_is_changed_by_hand_is_told_and_left(damage: str, restarts: bool, house: House) -> None:
+    account = house.let_in(AccessRole.USER, token_s=0)
+    house.make()
+    command, what = DAMAGES[damage]
+    words = [word.format(account=f"egs-{account.id}") if word.startswith("{a") else word for word in command]
+    house.cluster.kubectl("--namespace", house.namespace, *words)
+    damaged = house.everything()
+    house.repairs = False
+    if restarts:
+        house.start()
+
+    for _ in range(2):
+        assert house.settle() == house.left(what)
+    assert house.everything() == damaged
+
+    house.repairs = True
+    house.settle()
+    assert house.everything() != damaged
+
+
+def test_where_the_policy_says_so_what_is_deleted_by_hand_stays_deleted(house: House) -> None:
+    house.make()
+    house.repairs = False
+    house.cluster.kubectl("--namespace", house.namespace, "delete", "resourcequota", "egs-slice")
+    house.cluster.kubectl("label", "namespace", house.namespace, "pod-security.kubernetes.io/enforce-")
+
+    assert house.settle() == house.left("label", "quota")
+    assert house.get("resourcequota", "egs-slice") is None
+    assert "pod-security.kubernetes.io/enforce" not in house.labels()
+
+
+def test_a_new_limit_of_the_hub_holds_also_where_the_policy_says_to_repair_nothing(house: House) -> None:
+    house.repairs = False
+    house.make()
+    house.start()
+
+    house.change(pods_max=7)
+
+    house.make()
+    quota = house.get("resourcequota", "egs-slice")
+    assert quota is not None
+    assert quota["spec"]["hard"] == {"pods": "7"}
+
+
 @pytest.mark.parametrize("label", ["pod-security.kubernetes.io/enforce", "egs.io/slice"])
 def test_a_label_that_is_taken_off_the_namespace_comes_back(label: str, house: House) -> None:
     house.make()
@@ -373,8 +424,8 @@ def test_a_workspace_that_the_list_misses_is_left_as_it_is(house: House) -> None
     house.make()
     before = (house.labels(), house.everything())
 
-    house.tenancy.reconcile((a_workspace(bindings=()),), in_use=NOBODY, has_token=NOBODY)
-    house.tenancy.reconcile((), in_use=NOBODY, has_token=NOBODY)
+    house.tenancy.reconcile((a_workspace(bindings=()),), in_use=NOBODY, has_token=NOBODY, repairs=True)
+    house.tenancy.reconcile((), in_use=NOBODY, has_token=NOBODY, repairs=True)
 
     assert (house.labels(), house.everything()) == before
 
@@ -473,4 +524,63 @@ def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
     house.start_at(msgspec.structs.replace(access, url="https://127.0.0.1:9"))
 
     assert house.found() == Found()
-    assert [event for event, _ in house.notes] == ["tenancy_unseen"]
+    assert [event for event, _ in house.notes] == ["installation_unseen", "tenancy_unseen"]
+
+
+# --- the object that says what a namespace is
+
+
+@pytest.fixture
+def described(managed: Cluster) -> Iterator[House]:
+    """Where the kinds are installed. The agent has its own rights alone."""
+    made = House(managed, a_workspace(name="Vision & Speech"))
+    made.start_at(access_as_agent(managed))
+    yield made
+    made.leave()
+
+
+def about(house: House) -> dict[str, Any]:
+    found = house.cluster.kubectl("get", "workspaces", "-n", house.namespace, "-o", "json")
+    (item,) = json.loads(found)["items"]
+    return dict(item)
+
+
+def test_members_read_in_their_namespace_what_their_workspace_is(described: House) -> None:
+    described.make()
+
+    found = about(described)
+
+    assert found["metadata"]["name"] == "vision-speech"
+    assert found["spec"] == {"id": described.workspace.id, "podsMax": 1000, "mayReachOut": False}
+    assert found["status"]["namespaces"] == [described.namespace]
+    assert [(each["type"], each["status"]) for each in found["status"]["conditions"]] == [("Ready", "True")]
+    described.make()
+    described.start_at(access_as_agent(described.cluster))
+    described.make()
+    assert about(described)["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+
+
+def test_it_follows_what_the_hub_says_and_goes_when_the_namespace_is_given_up(described: House) -> None:
+    described.make()
+    before = about(described)
+
+    described.change(name="audio", pods_max=7)
+    described.make()
+
+    after = about(described)
+    assert (after["metadata"]["name"], after["spec"]["podsMax"]) == ("audio", 7)
+    assert before["spec"]["podsMax"] == 1000
+    described.change(bindings=(Binding(namespace=described.namespace, desired=Desired.ABSENT),))
+    assert described.settle().state is BindingState.UNBOUND
+    assert described.cluster.list("workspaces", namespace=described.namespace) == []
+
+
+def test_what_somebody_wrote_into_it_is_put_right(described: House) -> None:
+    described.make()
+
+    described.cluster.kubectl(
+        "patch", "ws", "vision-speech", "-n", described.namespace, "--type=merge", "--patch", '{"spec":{"podsMax":9}}'
+    )
+
+    assert described.settle() == described.seen(BindingState.READY, "", "workspace object")
+    assert about(described)["spec"]["podsMax"] == 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -56,6 +57,9 @@ def test_a_taint_that_is_taken_off_comes_back(site: Site, red: str) -> None:
 
     assert ("marks_repaired", {"node": box.node}) in site.notes
     assert site.is_in(Phase.ACTIVE, box)
+    (told,) = site.core.link.drifts.untold
+    assert (told.what, told.node, told.is_repaired) == (f"node {box.node}", box.node, True)
+    assert told.detail == f"The taint egs.io/box was gone instead of {box.gpr_id}.1:NoSchedule."
 
 
 def test_labels_that_are_taken_off_or_added_are_put_right(site: Site, red: str) -> None:
@@ -86,6 +90,30 @@ def test_a_guard_that_was_changed_is_put_right(site: Site, red: str, value: str 
     assert len(site.running(red)) == 2
 
 
+def test_where_the_policy_says_so_a_mark_that_was_changed_is_told_and_left_until_the_box_ends(site: Site, red: str) -> None:
+    box = active(site, red)
+    site.tell(box, repairs_drift=False)
+    by_hand(site, [{"op": "replace", "path": label("egs-slice"), "value": "somebody"}])
+    site.cluster.kubectl(
+        "patch", "bindguard", "nodes", "--type", "merge", "--patch", f'{{"spec": {{"nodes": {{"{box.node}": "@0,{red},x"}}}}}}'
+    )
+
+    site.until("told", lambda: len(site.core.link.drifts.untold) == 2)
+    for _ in range(3):
+        time.sleep(tending.EVERY_S)
+        site.pass_()
+
+    found = {(told.what, told.is_repaired) for told in site.core.link.drifts.untold}
+    assert found == {(f"node {box.node}", False), (f"bind guard of node {box.node}", False)}
+    assert len(site.core.link.drifts.untold) == 2
+    assert site.node()["metadata"]["labels"]["node-restriction.kubernetes.io/egs-slice"] == "somebody"
+    assert "x" in site.guard()
+
+    site.tell(*ended(box))
+    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+    assert site.box_taint() == ["free"]
+
+
 def test_records_that_are_wiped_off_a_node_come_back_and_the_box_goes_on(site: Site, red: str) -> None:
     box = active(site, red)
     before = site.records()
@@ -109,6 +137,7 @@ def test_records_that_nobody_can_read_are_not_written_over(site: Site, red: str)
     assert site.node()["metadata"]["annotations"]["egs.io/records"] == "of a newer version"
     assert not site.is_in(Phase.RELEASED, box)
     assert any("cannot be read" in str(fields) for event, fields in site.notes if event == "write_failed")
+    site.until("told", lambda: any("cannot be read" in told.detail for told in site.core.link.drifts.untold if not told.is_repaired))
 
 
 def test_a_node_that_is_deleted_and_made_anew_is_another_node(site: Site, red: str) -> None:

@@ -32,6 +32,7 @@ FLEET = Fleet(name="fleet", groups=(NodeGroup(name="gpu", count=2, node_type="hg
 PEOPLE: Final = ("u", "a", "o", "n", "s")
 NAMESPACES: Final = {"u": "red", "a": "red", "o": "red", "n": "red", "s": "loose"}
 
+KIND_OF_REQUEST: Final = {"apiVersion": "egs.io/v1alpha1", "kind": "GPUProvisioningRequest"}
 RUNNING: Final = {names.GPU: "1", "cpu": "1", "memory": "1Gi"}  # what the pods that run ask for
 RESTRICTED: Final = {
     "runAsNonRoot": True,
@@ -195,6 +196,8 @@ def new_world(cluster: Cluster) -> Iterator[World]:
         world.lift(namespace, name, gpr=gpr)
     for namespace in ("red", "loose"):
         make_targets(world, namespace)
+        filed = {"metadata": {"name": "filed"}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
+        world.admin.make(f"/apis/egs.io/v1alpha1/namespaces/{namespace}/gpuprovisioningrequests", {**KIND_OF_REQUEST, **filed})
     assert world.running("red", "mine")["spec"]["nodeName"] == NODE_RED
     assert world.running("blue", "victim")["spec"]["nodeName"] == NODE_BLUE
     # As a kubelet says that it can resize.

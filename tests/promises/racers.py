@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import User
-from accounts.services import create_once
+from accounts.services import create_once, in_one
 from egs.clock import db_now
 from egs.errors import Conflict, EgsError, IllegalTransition, StaleState
 from gpr.allocator import tick
@@ -117,7 +117,7 @@ def create_with_one_key(race: Race, rounds: int, same_name: bool) -> None:
                 key=f"key {number}",
                 digest="same",
                 now=db_now(),
-                create=lambda: project_create(name=name, actor=user, now=db_now()).pk,
+                create=in_one(lambda: project_create(name=name, actor=user, now=db_now()).pk),
             )
         )
         race.tally.notes.append((number, found))

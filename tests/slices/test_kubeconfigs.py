@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.models import User
 from egs.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
+from gpr.allocator import tick
 from inventory.models import AgentSession, Cluster
 from inventory.services.clusters import cluster_set_api_url
 from journal.models import Event
@@ -261,9 +262,9 @@ def test_nothing_stays_in_its_state_for_too_long(
     if step == "given":
         kubeconfig_read(kubeconfig=row, actor=owner, now=NOW)
 
-    kubeconfigs_expire(now=NOW + after - timedelta(seconds=1))
+    tick(now=NOW + after - timedelta(seconds=1))
     assert len(accounts(cluster)) == 1
-    kubeconfigs_expire(now=NOW + after)
+    tick(now=NOW + after)
 
     row.refresh_from_db()
     assert (row.state, row.token, accounts(cluster)) == (state, "", [])

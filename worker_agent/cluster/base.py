@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from worker_agent.protocol import Assignment, CheckResult, NodeOrder, NodeView
+from worker_agent.protocol import Assignment, CheckResult, Drift, NodeOrder, NodeView
 
 
 class GpuPhase(StrEnum):
@@ -142,8 +142,11 @@ class Cluster(Protocol):
     def serve(self, box: Sequence[Assignment]) -> None:
         """Lift the slice's waiting pods while they fit. Called at each pass of an open box: cheap when none waits."""
 
-    def tend(self) -> None:
-        """What needs care besides assignments: nodes that came or went, and what somebody else changed of ours. Cheap when nothing did."""
+    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+        """What needs care besides assignments: nodes that came or went, and what somebody else changed of ours. Cheap when nothing did.
+
+        Returns what was found changed, mended or, without `repairs`, left as it is; None when it was looked at a moment ago.
+        """
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """A milestone or a failure, for people who look at the cluster itself. Never in the way of anything else: it may be lost."""

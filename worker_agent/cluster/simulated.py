@@ -28,7 +28,7 @@ from worker_agent.cluster.base import (
 from worker_agent.cluster.fleet import Fleet, Trouble
 from worker_agent.cluster.store import Store
 from worker_agent.limits import expect, is_good, judge, sentence, skipped, threshold_of
-from worker_agent.protocol import Assignment, CheckPolicy, CheckResult, NodeOrder
+from worker_agent.protocol import Assignment, CheckPolicy, CheckResult, Drift, NodeOrder
 from worker_agent.steps import DrainStage, EntryStep, ExitStep, drain_stage
 
 WORLD, STATE = "cluster.json", "agent-state.json"
@@ -146,8 +146,9 @@ class SimulatedCluster:
     def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
         """Each `close` is one write as it is."""
 
-    def tend(self) -> None:
+    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         """Nobody else changes anything here."""
+        return None
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """Nobody looks at it but through the hub."""

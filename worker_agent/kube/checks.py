@@ -17,7 +17,7 @@ from worker_agent.cluster.base import StepCall, StepResult, StepStatus
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.client import Api
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
-from worker_agent.kube.names import POD_GPR
+from worker_agent.kube.names import POD_GPR, node_path
 from worker_agent.kube.objects import Claims, Node, Pod, Pods, VolumeAttachments
 from worker_agent.limits import expect, is_good, sentence, skipped
 from worker_agent.protocol import CheckResult, Verdict
@@ -146,9 +146,9 @@ class Checks:
 
     def _clean(self, call: StepCall) -> StepResult:
         name, gpr_id = call.node.view.name, call.assignment.gpr_id
-        node = self._api.get(f"/api/v1/nodes/{name}", Node)
+        node = self._api.get(node_path(name), Node)
         pods = self._api.get("/api/v1/pods", Pods, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
-        left = sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods if not pod.is_over)
+        left = sorted(pod.label for pod in pods if not pod.is_over)
         marks = verdicts.marks_left(node, call)
         return _told([expect("pods_left", len(left), 0, text=", ".join(left)), expect("marks_left", len(marks), 0, text=", ".join(marks))])
 

@@ -40,7 +40,8 @@ class Draining:
         if len(self._tried_mono) > TRIES_KEPT:
             now = time.monotonic()
             self._tried_mono = {key: at for key, at in self._tried_mono.items() if now - at < AGAIN_S}
-            self._refused = {uid: said for uid, said in self._refused.items() if any(key[0] == uid for key in self._tried_mono)}
+            tried = {uid for uid, _ in self._tried_mono}
+            self._refused = {uid: said for uid, said in self._refused.items() if uid in tried}
 
     def run(self, call: StepCall, strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
         """`strays`: pods of the slice on the node that no lift brought there. `is_last`: no other node has the box any more."""

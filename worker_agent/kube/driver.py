@@ -11,7 +11,7 @@ import base64
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Final
@@ -41,7 +41,7 @@ from worker_agent.kube.sight import Sight
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
 from worker_agent.link import Note
-from worker_agent.protocol import Assignment, NodeOrder
+from worker_agent.protocol import Assignment, Drift, NodeOrder
 from worker_agent.steps import ExitStep
 
 STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
@@ -81,6 +81,7 @@ class KubernetesCluster:
         self._tellers = ThreadPoolExecutor(TOLD_AT_ONCE, thread_name_prefix="egs-tell")
         self._telling = Telling(api, self._tellers)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
+        self.waited_for: Callable[[Pod], str] = lambda _: ""  # the request that a pod waits for
         self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
 
     def start(self, stop: Event | None = None) -> None:
@@ -92,6 +93,19 @@ class KubernetesCluster:
             if stop is not None and stop.is_set():
                 return
         self._observed_mono = time.monotonic()
+
+    def pods(self) -> Collection[Pod]:
+        """As any thread may ask."""
+        return self._pods.objects().values()
+
+    def nodes(self) -> Collection[Node]:
+        """As any thread may ask."""
+        return self._nodes.objects().values()
+
+    def namespace_uid(self, name: str) -> str:
+        """As any thread may ask; "" where there is none."""
+        found = self._namespaces.objects().get(("", name))
+        return found.metadata.uid if found else ""
 
     @property
     def idle_s(self) -> float:
@@ -192,8 +206,10 @@ class KubernetesCluster:
 
     def serve(self, box: Sequence[Assignment]) -> None:
         self._open_guard(box)
+        if self._lifts_left <= 0:
+            return
         waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if not why_never(pod)]
-        if not waiting or self._lifts_left <= 0:
+        if not waiting:
             return
         inside = self.lifted(box[0].gpr_id)
         chosen = list(lifts(self._rooms(box), waiting, inside))[: self._lifts_left]
@@ -252,7 +268,7 @@ class KubernetesCluster:
         self._guard.forget()
         for each in unsure:
             before = self._guard.value(each.node)
-            node = self._api.get(f"/api/v1/nodes/{each.node}", Node)
+            node = self._api.get(names.node_path(each.node), Node)
             records = read_records(node.metadata.annotation(names.RECORDS))
             own = [records.get(gpu) for gpu in each.gpus]
             is_open = all(record and record.phase is GpuPhase.OPEN and record.assignment_id == each.id for record in own)
@@ -276,15 +292,19 @@ class KubernetesCluster:
     def provide(self, orders: Sequence[NodeOrder]) -> None:
         """Nodes come by whoever runs the cluster: there is nobody to ask yet."""
 
-    def tend(self) -> None:
-        if self._tending.tend():
+    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+        found = self._tending.tend(repairs=repairs)
+        if found is not None:
             self._telling.tell_waiting(self._sight.all_waiting(), self._why_it_waits)
+        return found
 
     def _why_it_waits(self, pod: Pod) -> str:
         if not self._sight.slice_of(pod.metadata.namespace):
             return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
         if why := why_never(pod):
             return f"This pod will not start: {why}."
+        if name := self.waited_for(pod):
+            return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}"
         return "Waits for GPUs that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
-from worker_agent.kube.names import ACCOUNT, ISOLATION, POD_SECURITY, SLICE, account_of, role_of
-from worker_agent.protocol import Account, Workspace
+from worker_agent.kube.names import ACCOUNT, ISOLATION, POD_SECURITY, SLICE, account_of, object_name, role_of
+from worker_agent.protocol import Account, Desired, Workspace
 
 Object = dict[str, Any]
 
@@ -58,6 +59,23 @@ def role_binding(workspace: Workspace, account: Account, namespace: str) -> Obje
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role_of(account.role)},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": account.namespace}],
     }
+
+
+def about_workspace(workspace: Workspace, namespace: str) -> Object:
+    """For its members to read: only what is theirs."""
+    spec = {"id": workspace.id, "podsMax": workspace.pods_max, "mayReachOut": workspace.may_reach_out}
+    return {**_named("egs.io/v1alpha1", "Workspace", object_name(workspace.name), namespace, workspace), "spec": spec}
+
+
+def about_status(workspace: Workspace, before: Object, detail: str, *, now: datetime) -> Object:
+    """`detail`: why this namespace is not ready, "" where it is. `before`: the status as it is."""
+    namespaces = sorted(binding.namespace for binding in workspace.bindings if binding.desired == Desired.PRESENT)
+    ready: Object = {"type": "Ready", "status": "False" if detail else "True", "reason": "Unfinished" if detail else "Bound"}
+    if detail:
+        ready["message"] = detail
+    known: Object = next((each for each in before.get("conditions", []) if each.get("type") == "Ready"), {})
+    since = known.get("lastTransitionTime") if known.get("status") == ready["status"] else None
+    return {"namespaces": namespaces, "conditions": [ready | {"lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}]}
 
 
 def _named(version: str, kind: str, name: str, namespace: str, workspace: Workspace, account: Account | None = None) -> Object:

@@ -63,6 +63,7 @@ class Leadership:
         while not stop.is_set():
             try:
                 if self._take():
+                    self._note("leading", {"identity": self._identity})
                     return True
             except ClusterError as error:
                 self._note("lease_unanswered", {"error": str(error)})

@@ -77,9 +77,17 @@ def box_taint(node: Node) -> str:
     return next((taint.value for taint in node.spec.taints if taint.key == names.TAINT), "")
 
 
-def is_marked(node: Node, marks: Marks) -> bool:
-    ours = [taint for taint in node.spec.taints if taint.key == names.TAINT]
-    return ours == [_taint(marks.taint)] and _our_labels(node) == marks.labels
+def differs(node: Node, marks: Marks) -> str:
+    """In which marks the node is not as it should be, as a sentence; "" when it is."""
+    ours, labels = [taint for taint in node.spec.taints if taint.key == names.TAINT], _our_labels(node)
+    wrong = sorted(key for key in labels.keys() | marks.labels.keys() if labels.get(key) != marks.labels.get(key))
+    parts = []
+    if ours != [_taint(marks.taint)]:
+        was = ", ".join(f"{taint.value}:{taint.effect}" for taint in ours) or "gone"
+        parts.append(f"The taint {names.TAINT} was {was} instead of {marks.taint}:{names.TAINT_EFFECT}.")
+    if wrong:
+        parts.append(f"Not as they should be were the labels {', '.join(wrong)}.")
+    return " ".join(parts)
 
 
 def write_ops(node: Node, seen: str, new: str, marks: Marks) -> list[Op]:

@@ -5,11 +5,13 @@ The admission policies in deploy/agent keep all of these from everybody but the 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 NAMESPACE: Final = "egs-system"
 AGENT: Final = "egs-agent"  # ServiceAccount, Lease and Secret of the agent, in NAMESPACE
 FIELD_MANAGER: Final = "egs-agent"
+NAME_MAX: Final = 63
 
 # On pods
 GATE: Final = "egs.io/gpr"  # the scheduling gate that admission puts on each pod that asks for GPUs
@@ -35,7 +37,13 @@ OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those tha
 
 # In the namespaces of a workspace; each of these objects has the label SLICE, too
 ISOLATION: Final = "egs-slice"  # the NetworkPolicy and the ResourceQuota
+SAID: Final = "egs.io/said"  # annotation: the digest of what the agent said of the object
 ACCOUNT: Final = "egs.io/account"  # label of a ServiceAccount and its RoleBindings: the account of the hub
+
+# On requests that are objects, annotations
+REQUESTER: Final = "egs.io/requester"  # who made it, by the word of the API server
+AUTO: Final = "egs.io/auto"  # "true": we made it, for pods that wait
+WORKLOAD: Final = "egs.io/workload"  # label of such: the uid of what these pods belong to
 
 # On Jobs and pods of checks: the assignment that they are for, and its step
 CHECK_OF: Final = "egs.io/check-of"
@@ -68,6 +76,15 @@ def role_of(role: str) -> str:
     return f"egs-slice-{role}"
 
 
+def object_name(text: str) -> str:
+    """A name for an object, as near to the text as one can be (RFC 1123)."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:NAME_MAX].strip("-") or "workspace"
+
+
 def pointer(*parts: str | int) -> str:
     """A JSON Pointer (RFC 6901)."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def node_path(name: str) -> str:
+    return f"/api/v1/nodes/{name}"

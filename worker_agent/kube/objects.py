@@ -8,6 +8,16 @@ from typing import Any, Protocol
 import msgspec
 
 
+class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`controller`: it makes such objects, and anew where one goes."""
+
+    apiVersion: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
 class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     namespace: str = ""
@@ -18,6 +28,11 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     annotations: dict[str, str] | None = None
     deletionTimestamp: str = ""
     finalizers: tuple[str, ...] = ()
+    ownerReferences: tuple[Owner, ...] = ()
+
+    @property
+    def controller(self) -> Owner | None:
+        return next((owner for owner in self.ownerReferences if owner.controller), None)
 
     def label(self, key: str) -> str:
         return (self.labels or {}).get(key, "")
@@ -26,11 +41,22 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (self.annotations or {}).get(key, "")
 
 
+class Named(Protocol):
+    """What a copy of objects goes by."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def resourceVersion(self) -> str: ...
+
+
 class HasMeta(Protocol):
     """Any object."""
 
     @property
-    def metadata(self) -> Meta: ...
+    def metadata(self) -> Named: ...
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""Kubernetes events: what the agent tells people on the spot, in `kubectl describe` of pods, nodes and namespaces.
+"""Kubernetes events: what the agent tells people on the spot, in `kubectl describe` of pods, nodes,
+namespaces and requests.
 
 They are told once each, later where the API server is busy, and never in the way of anything else: one that is lost is lost.
 """
@@ -22,7 +23,8 @@ from worker_agent.kube.objects import Meta, Pod
 MESSAGE_MAX: Final = 1024  # more the API server refuses
 WAITING_MAX: Final = 500  # to be sent; what comes then is not told
 NEW_AT_ONCE: Final = 50  # pods in one look; the others at the next
-Kind = Literal["Pod", "Node", "Namespace"]
+Kind = Literal["Pod", "Node", "Namespace", "GPUProvisioningRequest"]
+GROUPS: Final = {"GPUProvisioningRequest": "egs.io/v1alpha1"}  # of kinds that are none of v1
 
 
 class Telling:
@@ -56,7 +58,7 @@ class Telling:
         of = about.namespace or (about.name if kind == "Namespace" else "")
         namespace = of or "default"
         uid = about.name if kind == "Node" else about.uid  # as kubelets do, and `kubectl describe node` asks for it
-        involved = {"apiVersion": "v1", "kind": kind, "name": about.name, "uid": uid}
+        involved = {"apiVersion": GROUPS.get(kind, "v1"), "kind": kind, "name": about.name, "uid": uid}
         if of:
             involved["namespace"] = of
         body = {

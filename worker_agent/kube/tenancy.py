@@ -1,104 +1,57 @@
 """Workspaces on Kubernetes: their namespaces bound, shut off, and opened to those whom the hub names.
 
 Lives here: one pass of look, compare, mend. What is wanted of a namespace: the label of its slice and Pod Security `restricted`; a
-NetworkPolicy that shuts it off but for its slice and DNS; a quota of pods; for each account a ServiceAccount in its home namespace
-and a RoleBinding in all. Must not live here: nodes and pods (the driver's).
+NetworkPolicy that shuts it off but for its slice and DNS; a quota of pods; an object that says what it is; for each account a
+ServiceAccount in its home namespace and a RoleBinding in all. Must not live here: nodes and pods (the driver's).
 
 A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Unbinding
 takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
 Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory alone.
 
-Needs, beside the driver's rights: list of namespaces, networkpolicies, resourcequotas, rolebindings and serviceaccounts in all
-namespaces; create and patch of these, delete of all but namespaces and networkpolicies; create of serviceaccounts/token; bind of the roles.
+Needs, beside the driver's rights: list of namespaces, networkpolicies, resourcequotas, rolebindings, serviceaccounts and workspaces in all
+namespaces; create and patch of these, delete of all but namespaces and networkpolicies; patch of workspaces/status; create of
+serviceaccounts/token; bind of the roles.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict, Throttled, Unavailable
 from worker_agent.kube.client import Api, Forbidden, Missing
-from worker_agent.kube.isolation import network_policy, pod_quota, pod_security, role_binding, service_account
-from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SLICE, account_of, pointer
-from worker_agent.kube.objects import Meta
+from worker_agent.kube.installed import Installed
+from worker_agent.kube.isolation import (
+    about_status,
+    about_workspace,
+    network_policy,
+    pod_quota,
+    pod_security,
+    role_binding,
+    service_account,
+)
+from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SAID, SLICE, account_of, pointer
+from worker_agent.kube.scene import Place, Scene, Thing, Things, TokenAnswer, Written
 from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
 Note = Callable[[str, dict[str, object]], None]
 NAMESPACES: Final = "/api/v1/namespaces"
+ABOUT: Final = "workspaces"  # a kind of ours, which an older install has not
 # Where objects of each kind are, and what it is called when somebody had changed one.
 KINDS: Final = {
     "networkpolicies": ("/apis/networking.k8s.io/v1", "network policy"),
     "resourcequotas": ("/api/v1", "quota"),
     "serviceaccounts": ("/api/v1", "account"),
     "rolebindings": ("/apis/rbac.authorization.k8s.io/v1", "role"),
+    ABOUT: ("/apis/egs.io/v1alpha1", "workspace object"),
 }
 DETAIL_MAX_CHARS: Final = 300
-
-
-class Thing(msgspec.Struct, frozen=True, kw_only=True):
-    """Any of our objects. `phase` of a namespace alone."""
-
-    class Status(msgspec.Struct, frozen=True):
-        phase: str = ""
-
-    metadata: Meta
-    spec: Any = None
-    roleRef: Any = None
-    subjects: Any = None
-    status: Status = Status()
-
-    @property
-    def content(self) -> tuple[Any, ...]:
-        return (self.metadata.labels or {}, self.spec, self.roleRef, self.subjects)
-
-    @property
-    def is_going(self) -> bool:
-        return bool(self.metadata.deletionTimestamp) or self.status.phase == "Terminating"
-
-
-class Things(msgspec.Struct, frozen=True, kw_only=True):
-    items: tuple[Thing, ...] = ()
-
-
-class TokenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    class Status(msgspec.Struct, frozen=True, kw_only=True):
-        token: str
-        expirationTimestamp: datetime
-
-    status: Status
-
-
-Place = tuple[str, str, str]  # kind, namespace, name
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """An object as we left it: what we said, and what the server made of it."""
-
-    wanted: dict[str, Any]
-    uid: str
-    version: str
-
-    def is_still(self, there: Thing | None, wanted: dict[str, Any]) -> bool:
-        return (
-            there is not None and (there.metadata.uid, there.metadata.resourceVersion) == (self.uid, self.version) and wanted == self.wanted
-        )
-
-
-@dataclass(slots=True)
-class Scene:
-    """The cluster as one pass found it, and what it mended."""
-
-    namespaces: dict[str, Thing]
-    objects: dict[Place, Thing]
-    repaired: dict[str, list[str]] = field(default_factory=dict)  # by namespace
 
 
 class Refused(Exception):
@@ -116,15 +69,22 @@ class KubernetesTenancy:
         self._api, self._server, self._ca, self._note = api, server, ca, note
         self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
         self._written: dict[Place, Written] = {}
+        self._installed = Installed(api, note=note)
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str]) -> Found:
+    def bound_to(self, namespace: str, uid: str) -> str:
+        """The workspace that we bound this very namespace to; "" where to none. As any thread may ask."""
+        known_uid, slice_ = self._bound.get(namespace, ("", ""))
+        return slice_ if uid and uid == known_uid else ""
+
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
+        drifts = self._installed.look()
         if not workspaces:
-            return Found()
+            return Found(drifts=drifts)
         try:
-            scene = self._look()
+            scene = self._look(repairs=repairs)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
-            return Found()
+            return Found(drifts=drifts)
         self._revoke(workspaces, scene)
         # What one workspace gives up another may take in the same pass.
         listed = [(workspace, binding) for workspace in workspaces for binding in workspace.bindings]
@@ -137,19 +97,24 @@ class KubernetesTenancy:
             for account in workspace.accounts
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
         ]
-        return Found(bindings=tuple(seen), tokens=tuple(token for token in tokens if token is not None))
+        return Found(bindings=tuple(seen), tokens=tuple(token for token in tokens if token is not None), drifts=drifts)
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    def _look(self) -> Scene:
-        """Five lists, by label, however many workspaces there are."""
+    def _look(self, *, repairs: bool) -> Scene:
+        """Six lists, by label, however many workspaces there are."""
         namespaces = {thing.metadata.name: thing for thing in self._list(NAMESPACES)}
-        objects = {
-            (kind, thing.metadata.namespace, thing.metadata.name): thing
-            for kind, (group, _) in KINDS.items()
-            for thing in self._list(f"{group}/{kind}")
-        }
-        return Scene(namespaces, objects)
+        scene = Scene(namespaces, {}, repairs)
+        for kind, (group, _) in KINDS.items():
+            try:
+                things = self._list(f"{group}/{kind}")
+            except Missing:
+                if kind != ABOUT:
+                    raise
+                scene.has_about = False
+                continue
+            scene.objects |= {(kind, thing.metadata.namespace, thing.metadata.name): thing for thing in things}
+        return scene
 
     def _list(self, path: str) -> tuple[Thing, ...]:
         return self._api.get(path, Things, labelSelector=SLICE).items
@@ -198,10 +163,14 @@ class KubernetesTenancy:
         except ClusterError as error:
             self._note("namespace_unfinished", {"namespace": binding.namespace, "why": str(error)})
             state, detail = BindingState.WAITING, _sentence(error)
-        repaired = tuple(dict.fromkeys(scene.repaired.get(binding.namespace, ())))
-        if repaired:
-            self._note("namespace_repaired", {"namespace": binding.namespace, "what": ", ".join(repaired)})
-        return BindingSeen(slice=workspace.id, namespace=binding.namespace, state=state, detail=detail, repaired=repaired)
+        if scene.has_about and state is not BindingState.UNBOUND and self._is_ours(workspace, binding.namespace, scene):
+            self._describe(workspace, binding.namespace, scene, detail)
+        changed = tuple(dict.fromkeys(scene.changed.get(binding.namespace, ())))
+        if changed:
+            event = "namespace_repaired" if scene.repairs else "namespace_changed"
+            self._note(event, {"namespace": binding.namespace, "what": ", ".join(changed)})
+        repaired, left = (changed, ()) if scene.repairs else ((), changed)
+        return BindingSeen(slice=workspace.id, namespace=binding.namespace, state=state, detail=detail, repaired=repaired, left=left)
 
     def _bind(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
         name = binding.namespace
@@ -228,8 +197,11 @@ class KubernetesTenancy:
         self._bound[name] = (there.metadata.uid, workspace.id)
 
     def _label_ours(self, workspace: Workspace, there: Thing, wanted: dict[str, str], scene: Scene) -> None:
+        is_repair = self._is_known(workspace, there)
+        if is_repair and self._is_left("label", there.metadata.name, scene):
+            return
         try:
-            self._label(there, wanted, scene, is_repair=self._is_known(workspace, there))
+            self._label(there, wanted)
         except Forbidden as error:
             if there.metadata.label(SLICE):
                 raise
@@ -240,8 +212,10 @@ class KubernetesTenancy:
             ) from error
 
     def _make(self, workspace: Workspace, name: str, scene: Scene) -> Thing:
-        if self._bound.pop(name, ("", ""))[1] == workspace.id:
-            scene.repaired[name] = ["namespace"]
+        if self._bound.get(name, ("", ""))[1] == workspace.id:
+            if self._is_left("namespace", name, scene):
+                raise Refused(BindingState.WAITING, "Somebody deleted it in the cluster, whose policy says that it stays so.")
+            del self._bound[name]
             self._forget(name)  # all in it is new, which is no repair
         return self._api.create(NAMESPACES, _namespace_object(workspace, name), Thing)
 
@@ -265,16 +239,39 @@ class KubernetesTenancy:
                 "There was a namespace of this name before. An administrator may let this workspace adopt it; or bind another name.",
             )
 
+    def _is_ours(self, workspace: Workspace, namespace: str, scene: Scene) -> bool:
+        return self._bound.get(namespace, ("", ""))[1] == workspace.id
+
+    def _describe(self, workspace: Workspace, namespace: str, scene: Scene, detail: str) -> None:
+        """For its members to read; nothing depends on it."""
+        wanted = about_workspace(workspace, namespace)
+        place = (ABOUT, namespace, wanted["metadata"]["name"])
+        try:
+            for other in [each for each in scene.objects if each[:2] == place[:2] and each != place]:
+                self._delete(other, scene)  # the workspace was called otherwise
+            self._keep(place, wanted, scene)
+            there = scene.objects.get(place)
+            status = about_status(workspace, there.status if there else {}, detail, now=datetime.now(UTC))
+            if there is None or there.status != status:
+                body = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": place[2]}, "status": status}
+                left = self._api.apply(f"{_path(place)}/status", body, Thing)
+                self._written[place] = Written(wanted, left.metadata.uid, left.metadata.resourceVersion)
+        except ClusterError as error:
+            self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
+
     def _is_known(self, workspace: Workspace, there: Thing) -> bool:
         return self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
 
-    def _label(self, there: Thing, labels: dict[str, str], scene: Scene, *, is_repair: bool) -> None:
+    def _is_left(self, what: str, namespace: str, scene: Scene) -> bool:
+        """Somebody else changed this of ours."""
+        scene.changed.setdefault(namespace, []).append(what)
+        return not scene.repairs
+
+    def _label(self, there: Thing, labels: dict[str, str]) -> None:
         ops = [{"op": "test", "path": "/metadata/uid", "value": there.metadata.uid}]
         # One that has no labels at all has no map to add to; any that is served has kubernetes.io/metadata.name.
         ops += [{"op": "add", "path": pointer("metadata", "labels", key), "value": value} for key, value in labels.items()]
         self._api.patch(f"{NAMESPACES}/{there.metadata.name}", ops, Thing)
-        if is_repair:
-            scene.repaired.setdefault(there.metadata.name, []).append("label")
 
     def _admit(self, workspace: Workspace, account: Account, namespace: str, scene: Scene) -> None:
         name = account_of(account.id)
@@ -292,10 +289,25 @@ class KubernetesTenancy:
         there, written = scene.objects.get(place), self._written.get(place)
         if written is not None and written.is_still(there, wanted):
             return
-        left = self._api.apply(_path(place), wanted, Thing)
+        if not scene.repairs and self._is_changed(place, wanted, there, written):
+            self._is_left(KINDS[place[0]][1], place[1], scene)
+            return
+        left = self._api.apply(_path(place), said(wanted), Thing)
         if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
-            scene.repaired.setdefault(place[1], []).append(KINDS[place[0]][1])
+            self._is_left(KINDS[place[0]][1], place[1], scene)
         self._written[place] = Written(wanted, left.metadata.uid, left.metadata.resourceVersion)
+
+    def _is_changed(self, place: Place, wanted: dict[str, Any], there: Thing | None, written: Written | None) -> bool:
+        """By somebody else, since we said just this: what we say for the first time is no change of theirs."""
+        is_said = written is not None and written.wanted == wanted
+        if there is None:
+            return is_said
+        if not is_said and there.metadata.annotation(SAID) != said(wanted)["metadata"]["annotations"][SAID]:
+            return False
+        try:
+            return self._api.apply(_path(place), said(wanted), Thing, dryRun="All").content != there.content
+        except Conflict:  # the role of a RoleBinding cannot be changed
+            return True
 
     # -- unbind --------------------------------------------------------------------------------------------------------
 
@@ -306,7 +318,7 @@ class KubernetesTenancy:
         self._bound.pop(name, None)
         if there is None or there.metadata.label(SLICE) != workspace.id:
             return
-        for kind in ("rolebindings", "serviceaccounts", "resourcequotas"):
+        for kind in ("rolebindings", "serviceaccounts", "resourcequotas", ABOUT):
             for place in [place for place in scene.objects if place[:2] == (kind, name)]:
                 self._delete(place, scene)
         label = pointer("metadata", "labels", SLICE)
@@ -342,6 +354,12 @@ class KubernetesTenancy:
             server=self._server,
             ca=self._ca,
         )
+
+
+def said(wanted: dict[str, Any]) -> dict[str, Any]:
+    """With a mark of what we said, by which it is known after a restart whether another word of ours, or of somebody else, differs."""
+    digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
+    return {**wanted, "metadata": {**wanted["metadata"], "annotations": {SAID: digest}}}
 
 
 def _path(place: Place) -> str:

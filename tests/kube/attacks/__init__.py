@@ -9,6 +9,7 @@ from tests.kube.attacks.attack import Attack
 from tests.kube.attacks.climbing import NAMESPACE_ATTACKS, RIGHT_ATTACKS
 from tests.kube.attacks.entering import GATE_ATTACKS, PLACE_ATTACKS, TOLERATION_ATTACKS
 from tests.kube.attacks.harming import END_ATTACKS, GPU_ATTACKS, PUSH_ATTACKS
+from tests.kube.attacks.posing import REQUEST_ATTACKS
 
 ATTACKS: list[Attack] = [
     *TOLERATION_ATTACKS,
@@ -19,4 +20,5 @@ ATTACKS: list[Attack] = [
     *END_ATTACKS,
     *NAMESPACE_ATTACKS,
     *RIGHT_ATTACKS,
+    *REQUEST_ATTACKS,
 ]

@@ -1,0 +1,68 @@
+"""Work that many threads of a process ask for at once, and that one of them does for all who wait: a group commit."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+
+class _Turn(Generic[Asked, Answer]):
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.is_done = False
+        self.answer: Answer | Exception | None = None
+
+
+class Group(Generic[Asked, Answer]):
+    """`together` does up to `most` in one go: for each an answer, or the error that is its own. When it raises, none of it was done, and
+    each is done `alone`, by who asked.
+    """
+
+    def __init__(
+        self, *, together: Callable[[Sequence[Asked]], Sequence[Answer | Exception]], alone: Callable[[Asked], Answer], most: int
+    ) -> None:
+        self._together, self._alone, self._most = together, alone, most
+        self._waiting: deque[_Turn[Asked, Answer]] = deque()
+        self._is_led = False
+        self._changed = threading.Condition()
+
+    def do(self, asked: Asked) -> Answer:
+        """Raises what the work raises for this one."""
+        turn: _Turn[Asked, Answer] = _Turn(asked)
+        with self._changed:
+            self._waiting.append(turn)
+        while batch := self._lead(turn):
+            self._do(batch)
+        if turn.answer is None:
+            return self._alone(asked)
+        if isinstance(turn.answer, Exception):
+            raise turn.answer
+        return turn.answer
+
+    def _lead(self, turn: _Turn[Asked, Answer]) -> list[_Turn[Asked, Answer]]:
+        """Wait until another has done it (nothing is left to do then), or until it is this thread's turn to do it for all who wait."""
+        with self._changed:
+            self._changed.wait_for(lambda: turn.is_done or not self._is_led)
+            if turn.is_done:
+                return []
+            self._is_led = True
+            return [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+
+    def _do(self, batch: Sequence[_Turn[Asked, Answer]]) -> None:
+        answers: Sequence[Answer | Exception | None] = [None] * len(batch)
+        try:
+            answers = self._together([turn.asked for turn in batch]) if len(batch) > 1 else [self._alone(batch[0].asked)]
+        except Exception as error:
+            if len(batch) == 1:
+                answers = [error]
+        finally:
+            with self._changed:
+                for turn, answer in zip(batch, answers, strict=True):
+                    turn.answer, turn.is_done = answer, True
+                self._is_led = False
+                self._changed.notify_all()

@@ -1,0 +1,69 @@
+"""What somebody else changed of EGS in a cluster is told to the hub once, and no flood of it."""
+
+from __future__ import annotations
+
+from worker_agent.drift import AGAIN_S, DriftBook
+from worker_agent.protocol import DRIFTS_MAX, Drift
+
+MENDED = Drift(what="node a", detail="The taint was gone.", node="a", is_repaired=True)
+LEFT = Drift(what="node b", detail="The taint was gone.", node="b")
+
+
+def told(book: DriftBook) -> tuple[Drift, ...]:
+    drifts = book.untold
+    book.take(drifts)
+    return drifts
+
+
+def test_what_was_mended_is_told_once_and_again_only_after_a_while() -> None:
+    book = DriftBook()
+    book.see("nodes", [MENDED], 0.0)
+    assert told(book) == (MENDED,)
+
+    book.see("nodes", [MENDED], 1.0)
+    assert told(book) == ()
+
+    book.see("nodes", [MENDED], AGAIN_S + 1.0)
+    assert told(book) == (MENDED,)
+
+
+def test_what_is_left_as_it_is_is_told_once_however_long_it_stays() -> None:
+    book = DriftBook()
+    for second in range(300):
+        book.see("nodes", [LEFT], float(second))
+
+    assert told(book) == (LEFT,)
+
+
+def test_what_was_put_right_and_changed_anew_is_told_anew() -> None:
+    book = DriftBook()
+    book.see("nodes", [LEFT], 0.0)
+    book.see("nodes", [], 1.0)
+    assert told(book) == (LEFT,)
+
+    for second in range(2, 100):
+        book.see("nodes", [LEFT], float(second))
+
+    assert told(book) == (LEFT,)
+
+
+def test_what_one_looks_at_says_nothing_of_what_another_found() -> None:
+    book = DriftBook()
+    book.see("nodes", [LEFT], 0.0)
+    book.see("install", [], 1.0)
+    told(book)
+
+    book.see("nodes", [LEFT], AGAIN_S + 2.0)
+
+    assert told(book) == ()
+
+
+def test_what_the_hub_has_not_heard_stays_untold_and_one_message_holds_so_many() -> None:
+    book = DriftBook()
+    book.see("nodes", [Drift(what=f"node {n:03}", detail="x") for n in range(DRIFTS_MAX + 5)], 0.0)
+
+    first = book.untold
+    assert len(first) == DRIFTS_MAX
+    assert book.untold == first
+    book.take(first)
+    assert len(book.untold) == 5

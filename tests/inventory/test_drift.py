@@ -1,0 +1,76 @@
+"""What somebody else changed of EGS in a cluster: its administrators read of it, and say whether the agent puts it right."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from inventory.models import Cluster, Node
+from inventory.services.clusters import cluster_set_repairs
+from journal.models import Event, Severity
+from tests.builders import NOW, make_cluster, make_user, nodes_of
+from tests.inventory.agent import Agent
+from worker_agent.protocol import Drift
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return make_cluster("c1", nodes=1, is_heard=False)
+
+
+@pytest.fixture
+def agent(cluster: Cluster) -> Agent:
+    return Agent.joined(cluster)
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Node:
+    return nodes_of(cluster)[0]
+
+
+def drift_of(node: Node, *, is_repaired: bool) -> Drift:
+    return Drift(what=f"node {node.name}", detail="The taint was gone.", node=node.name, is_repaired=is_repaired)
+
+
+@pytest.mark.parametrize(("is_repaired", "outcome"), [(True, "It was put right."), (False, "It is left as it is.")])
+def test_administrators_read_what_was_changed_and_what_became_of_it(
+    is_repaired: bool, outcome: str, agent: Agent, cluster: Cluster, node: Node
+) -> None:
+    agent.sync(drifts=(drift_of(node, is_repaired=is_repaired),))
+
+    event = Event.objects.get(kind="cluster.drift")
+    assert event.message == f"Somebody else changed what EGS keeps in c1: node {node.name}. The taint was gone. {outcome}"
+    assert (event.severity, event.cluster_id, event.node_id, event.slice_id) == (Severity.WARNING, cluster.pk, node.pk, None)
+
+
+def test_of_what_is_no_node_of_this_cluster_no_node_is_named(agent: Agent) -> None:
+    elsewhere = nodes_of(make_cluster("c2", nodes=1))[0]
+
+    agent.sync(drifts=(drift_of(elsewhere, is_repaired=True), Drift(what="ClusterRole egs-slice-user", detail="It is gone.")))
+
+    assert set(Event.objects.filter(kind="cluster.drift").values_list("node_id", flat=True)) == {None}
+
+
+def test_an_agent_that_lost_the_answer_and_says_it_again_is_counted_once(agent: Agent, node: Node) -> None:
+    drift = drift_of(node, is_repaired=True)
+    agent.sync(drifts=(drift,))
+    agent.sync(drifts=(drift,), at=NOW + timedelta(seconds=10))
+    assert Event.objects.filter(kind="cluster.drift").count() == 1
+
+    agent.sync(drifts=(drift,), at=NOW + timedelta(seconds=70))
+    assert Event.objects.filter(kind="cluster.drift").count() == 2
+
+
+def test_the_agent_is_told_at_once_whether_to_put_things_right(agent: Agent, cluster: Cluster) -> None:
+    before = agent.sync()
+    assert before.repairs_drift
+
+    cluster_set_repairs(cluster=cluster, repairs_drift=False, actor=make_user(is_admin=True), now=NOW)
+
+    after = agent.sync()
+    assert not after.repairs_drift
+    assert after.generation > before.generation
+    assert Event.objects.get(kind="cluster.repairs_changed").cluster_id == cluster.pk

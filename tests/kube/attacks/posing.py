@@ -1,0 +1,55 @@
+"""Requests in another's name, and what only EGS says of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.kube.attacks.attack import ONLY_BY_ROLE, Act, Attack, Attacker, calling, posting
+from tests.kube.callers import DONE, MERGE, Answer
+from tests.kube.cluster import Object
+from worker_agent.kube import names
+
+GROUP: Final = "/apis/egs.io/v1alpha1/namespaces"
+REQUESTS: Final = f"{GROUP}/{{namespace}}/gpuprovisioningrequests"
+SPACES: Final = f"{GROUP}/{{namespace}}/workspaces"
+SPEC: Final = {"shape": "H100-80GB", "nodes": 1, "duration": "1h"}
+BY_REQUEST: Final = {"uons": "egs-request", "a": "RBAC"}
+
+
+def request(name: str = "try", annotations: Object | None = None, **spec: Any) -> Object:
+    metadata = {"name": name} | ({"annotations": annotations} if annotations else {})
+    return {"apiVersion": "egs.io/v1alpha1", "kind": "GPUProvisioningRequest", "metadata": metadata, "spec": SPEC | spec}
+
+
+def changing(change: Object, sub: str = "") -> Act:
+    """Of the request `filed`, which an administrator has made."""
+
+    def act(by: Attacker) -> Answer:
+        path = "/".join((REQUESTS.format(namespace=by.namespace), "filed", *([sub] if sub else [])))
+        return by.caller.call("PATCH", path, change, kind=MERGE)
+
+    return act
+
+
+def marking(key: str, value: str | None) -> Act:
+    return changing({"metadata": {"annotations": {key: value}}})
+
+
+SAID: Final = {"status": {"state": "ACTIVE", "gprID": "theirs"}}
+SPACE: Final = {"apiVersion": "egs.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "try"}, "spec": {"id": "theirs"}}
+
+REQUEST_ATTACKS = [
+    Attack("a request, which is their right", posting(REQUESTS, request()), {"uons": DONE, "a": "RBAC"}),
+    Attack("a request in the victim's namespace", posting(REQUESTS.format(namespace="blue"), request()), ONLY_BY_ROLE),
+    Attack("the victim's requests", calling("GET", REQUESTS.format(namespace="blue")), ONLY_BY_ROLE),
+    Attack("a request in somebody else's name", posting(REQUESTS, request(annotations={names.REQUESTER: "admin"})), BY_REQUEST, opens=True),
+    Attack("a request that passes for the agent's", posting(REQUESTS, request(annotations={names.AUTO: "true"})), BY_REQUEST, opens=True),
+    Attack("to put their name on a request", marking(names.REQUESTER, "somebody"), BY_REQUEST, opens=True),
+    Attack("to take the name off a request", marking(names.REQUESTER, None), BY_REQUEST, opens=True),
+    Attack("to make a request pass for the agent's later", marking(names.AUTO, "true"), BY_REQUEST, opens=True),
+    Attack(
+        "to end somebody's request of their own workspace, which is their right", changing({"spec": {"earlyRelease": True}}), {"u": DONE}
+    ),
+    Attack("to write how a request stands", changing(SAID, "status"), {"ua": "RBAC", "ons": "egs-said"}, opens=True),
+    Attack("a workspace object of their own", posting(SPACES, SPACE), {"ua": "RBAC", "ons": "egs-said"}, opens=True),
+]

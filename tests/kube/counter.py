@@ -1,0 +1,205 @@
+"""A namespace in which people make requests, an agent that carries them, and a hub that answers as a test says."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from tests.e2e.processes import wait_for
+from tests.kube.cluster import SOON_S, Cluster, Object
+from tests.kube.site import access_as_agent
+from worker_agent.claims import Desk, Heard
+from worker_agent.clock import SystemClock
+from worker_agent.kube import names
+from worker_agent.kube.client import Api
+from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.objects import Node, Pod
+from worker_agent.kube.requests import KubernetesRequests
+from worker_agent.protocol import Binding, Claim, ClaimAnswer, ClaimState, ClaimVerdict, SyncReply, Workspace, set_digest
+
+SPEC: Object = {"shape": "H100-80GB", "nodes": 2, "duration": "8h30m"}
+Answer = Callable[[Claim], ClaimAnswer]
+
+
+def taken(claim: Claim) -> ClaimAnswer:
+    return ClaimAnswer(uid=claim.uid, generation=claim.generation, verdict=ClaimVerdict.TAKEN, gpr_id=f"gpr-{claim.uid[:8]}")
+
+
+def refused(reason: str, message: str, *, gpr_id: str = "") -> Answer:
+    return lambda claim: ClaimAnswer(
+        uid=claim.uid, generation=claim.generation, verdict=ClaimVerdict.REFUSED, reason=reason, message=message, gpr_id=gpr_id
+    )
+
+
+def later(message: str) -> Answer:
+    return lambda claim: ClaimAnswer(uid=claim.uid, generation=claim.generation, verdict=ClaimVerdict.LATER, message=message)
+
+
+def request(name: str = "train", **spec: Any) -> Object:
+    return {"apiVersion": "egs.io/v1alpha1", "kind": "GPUProvisioningRequest", "metadata": {"name": name}, "spec": spec or SPEC}
+
+
+def template(name: str = "standard", **spec: Any) -> Object:
+    return {"apiVersion": "egs.io/v1alpha1", "kind": "GPRTemplate", "metadata": {"name": name}, "spec": spec or SPEC}
+
+
+@dataclass(slots=True)
+class Counter:
+    """`told`: all claims that came to the hub. `answer`: what it says to each. Its list has all that it took, as `state` made it last."""
+
+    cluster: Cluster
+    namespace: str = field(default_factory=lambda: f"ns-{uuid4().hex[:8]}")
+    slice_id: str = field(default_factory=lambda: str(uuid4()))
+    answer: Answer = taken
+    told: list[Claim] = field(default_factory=list)
+    states: dict[str, ClaimState] = field(default_factory=dict)
+    bound: dict[str, str] = field(default_factory=dict)
+    is_settled: bool = True
+    is_away: bool = False
+    is_forgetful: bool = False  # what it takes has ended long ago
+    notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    nodes: tuple[Node, ...] = ()  # that the agent sees
+    api: Api = field(init=False)
+    pods: Mirror[Pod] = field(init=False)
+    desk: Desk = field(init=False)
+    agent: KubernetesRequests = field(init=False)
+
+    def __post_init__(self) -> None:
+        labels = {names.SLICE: self.slice_id, "pod-security.kubernetes.io/enforce": "restricted"}
+        self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels}})
+        self.bound[self.namespace] = self.slice_id
+        self.start()
+
+    def start(self) -> None:
+        """A fresh agent: it has only what the objects say."""
+        self.api, self.desk = Api(access_as_agent(self.cluster)), Desk(SystemClock())
+        self.pods = Mirror(api=self.api, path="/api/v1/pods", type_=Pod, note=self.note)
+        self.pods.start()
+        self.agent = KubernetesRequests(
+            api=self.api,
+            bound=lambda name: self.bound.get(name, ""),
+            pods=lambda: self.pods.objects().values(),
+            nodes=lambda: self.nodes,
+            note=self.note,
+        )
+        self.agent.watch(lambda: None)
+        assert self.pods.wait_whole(SOON_S)
+
+    def stop(self) -> None:
+        self.agent.stop()
+        self.pods.stop()
+        self.api.close()
+
+    def leave(self) -> None:
+        self.stop()
+        self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false", "--ignore-not-found")
+
+    def note(self, event: str, fields: dict[str, object]) -> None:
+        self.notes.append((event, fields))
+
+    def noted(self, event: str) -> list[dict[str, object]]:
+        return [fields for name, fields in self.notes if name == event]
+
+    # -- the hub -------------------------------------------------------------------------------------------------------
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        bindings = tuple(Binding(namespace=name) for name in self.bound)
+        return (Workspace(id=self.slice_id, name="vision", bindings=bindings),)
+
+    def pass_(self) -> Heard:
+        """One look of the agent, and one exchange with the hub."""
+        if not self.is_away:
+            self._sync()
+        heard = self.desk.collect(self.workspaces if self.is_settled else None)
+        self.desk.put(self.agent.look(heard))
+        if not self.is_away:
+            batch = self.desk.batch()
+            self.told += batch
+            answers = tuple(self.answer(claim) for claim in batch)
+            for claim, answer in zip(batch, answers, strict=True):
+                if answer.verdict is ClaimVerdict.TAKEN and not self.is_forgetful:
+                    self._take(claim, answer.gpr_id)
+            self.desk.take_answers(batch, answers)
+        return heard
+
+    def _take(self, claim: Claim, gpr_id: str) -> None:
+        state = self.states.setdefault(claim.uid, ClaimState(id=claim.uid, gpr_id=gpr_id, state="QUEUED", position=1, message="It waits."))
+        if claim.is_gone or claim.spec.early_release:
+            self.states[claim.uid] = msgspec.structs.replace(state, state="CANCELED", is_ended=True, position=None)
+
+    def _sync(self) -> None:
+        states = tuple(self.states.values())
+        now = time.time()
+        asked_mono = time.monotonic()
+        reply = SyncReply(
+            hub_id="h",
+            session_epoch=1,
+            received_s=now,
+            sent_s=now,
+            lease_ttl_s=45.0,
+            generation=1,
+            count=0,
+            digest="",
+            assignments=None,
+            claims=states,
+            claims_digest=set_digest(states),
+        )
+        self.desk.take(reply, asked_mono=asked_mono)
+
+    def state(self, name: str = "train", **changes: Any) -> None:
+        uid = self.uid(name)
+        self.states[uid] = msgspec.structs.replace(self.states[uid], **changes)
+
+    # -- what is there -------------------------------------------------------------------------------------------------
+
+    def make(self, *objects: Object) -> None:
+        for body in objects:
+            self.cluster.kubectl("create", "--namespace", self.namespace, "-f", "-", given=json.dumps(body))
+
+    def change(self, spec: Object, name: str = "train") -> None:
+        self.kubectl("patch", "gpr", name, "--type=merge", "--patch", json.dumps({"spec": spec}))
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        return self.cluster.kubectl("--namespace", self.namespace, *arguments, given=given)
+
+    def found(self, name: str = "train", kind: str = "gpr") -> Object:
+        found = self.cluster.get(kind, name, namespace=self.namespace)
+        assert found is not None
+        return found
+
+    def uid(self, name: str = "train") -> str:
+        return str(self.found(name)["metadata"]["uid"])
+
+    def status(self, name: str = "train", kind: str = "gpr") -> Object:
+        return dict(self.found(name, kind).get("status", {}))
+
+    def condition(self, type_: str, name: str = "train", kind: str = "gpr") -> tuple[str, str]:
+        """Its status and reason; empty while there is none."""
+        conditions = self.status(name, kind).get("conditions", [])
+        return next(((each["status"], each["reason"]) for each in conditions if each["type"] == type_), ("", ""))
+
+    def claims(self, name: str = "train") -> list[Claim]:
+        return [claim for claim in self.told if claim.name == name and claim.namespace == self.namespace]
+
+    def until(self, what: str, holds: Callable[[], Any], *, within_s: float = SOON_S) -> Any:
+        def look() -> Any:
+            self.pass_()
+            return holds()
+
+        return wait_for(f"{what} (notes: {self.notes[-3:]})", look, within_s=within_s)
+
+    def until_condition(self, type_: str, status: str, reason: str, name: str = "train") -> None:
+        self.until(f"{type_} {status} {reason}", lambda: self.condition(type_, name) == (status, reason))
+
+    def for_a_while(self, seconds: float = 1.0) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.pass_()
+            time.sleep(0.05)

@@ -1,0 +1,262 @@
+"""GPU pods that wait get a request by their namespace's template: one for each workload, given back when that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.kube.cluster import Cluster, Object
+from tests.kube.counter import Counter, request, template
+from tests.kube.nodes import nodes_of
+from tests.kube.world import container, pod
+from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.kube import autogpr, names
+from worker_agent.kube.objects import Node, Owner, Pod
+from worker_agent.kube.workloads import Workload, Workloads, size_of
+from worker_agent.protocol import ClaimSpec
+
+AUTO: Object = {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 60}
+FLEET = Fleet(name="seen", groups=(NodeGroup(name="gpu", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=8),))
+BODY = nodes_of(FLEET)[0]
+NODE = msgspec.convert({**BODY, "metadata": {**BODY["metadata"], "uid": "node-1"}}, Node)
+
+
+@pytest.fixture
+def counter(managed: Cluster) -> Iterator[Counter]:
+    made = Counter(managed, nodes=(NODE,))
+    made.cluster.wait_for_account(made.namespace)
+    yield made
+    made.leave()
+
+
+def deployment(name: str = "serve", *, replicas: int = 3, gpus: int = 2) -> Object:
+    labels = {"app": name}
+    spec = {"metadata": {"labels": labels}, "spec": {"containers": [container(gpus)]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": spec},
+    }
+
+
+def job(name: str = "train", *, pods: int = 2, gpus: int = 8) -> Object:
+    spec = {"restartPolicy": "Never", "containers": [container(gpus)]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"completions": pods, "parallelism": pods, "template": {"spec": spec}},
+    }
+
+
+def requests(counter: Counter) -> list[Object]:
+    return counter.cluster.list("gpr", namespace=counter.namespace)
+
+
+def the_request(counter: Counter, count: int = 1) -> Object:
+    found = counter.until("the request", lambda: len(found := requests(counter)) >= count and found)
+    assert len(found) == count
+    return dict(sorted(found, key=lambda each: str(each["metadata"]["name"]))[-1])
+
+
+def test_many_pods_of_a_deployment_get_one_request_that_goes_with_it(counter: Counter) -> None:
+    counter.make(template(**AUTO), deployment(replicas=5, gpus=4))
+
+    made = the_request(counter)
+
+    uid = counter.found("serve", "deployment")["metadata"]["uid"]
+    assert made["metadata"]["name"] == f"serve-{uid[:8]}"
+    assert made["metadata"]["annotations"][names.AUTO] == "true"
+    assert made["spec"] == {"shape": "H100-80GB", "duration": "2h", "priority": 60, "nodes": 3}
+    assert [(owner["kind"], owner["uid"]) for owner in made["metadata"]["ownerReferences"]] == [("Deployment", uid)]
+    counter.until("the claim", lambda: counter.claims(made["metadata"]["name"]))
+    (claim,) = counter.claims(made["metadata"]["name"])
+    assert claim.is_auto
+    assert claim.spec == ClaimSpec(shape="H100-80GB", duration="2h", priority=60, nodes=3)
+    counter.for_a_while(3.0)
+    assert len(requests(counter)) == 1
+
+    counter.kubectl("delete", "deployment", "serve")
+
+    counter.until("that it is gone", lambda: [each for each in counter.told if each.is_gone and each.uid == claim.uid])
+
+
+def test_each_workload_has_its_own_and_a_pod_without_an_owner_is_one(counter: Counter) -> None:
+    counter.make(template(**AUTO), job("train", pods=2, gpus=8), pod("alone", 3))
+
+    counter.until("two requests", lambda: len(requests(counter)) == 2)
+
+    specs = {made["metadata"]["ownerReferences"][0]["kind"]: made["spec"] for made in requests(counter)}
+    assert specs["Job"]["nodes"] == 2
+    assert (specs["Pod"]["nodes"], specs["Pod"]["gpusPerNode"]) == (1, 3)
+
+
+def test_pods_that_come_later_get_no_second_one_also_from_an_agent_that_starts_anew(counter: Counter) -> None:
+    counter.make(template(**AUTO), deployment(replicas=1))
+    the_request(counter)
+    counter.kubectl("scale", "deployment", "serve", "--replicas=4")
+    counter.for_a_while(3.0)
+
+    counter.stop()
+    counter.start()
+    counter.for_a_while(4.0)
+
+    assert len(requests(counter)) == 1
+
+
+def test_without_a_template_that_says_auto_none_is_made(counter: Counter) -> None:
+    counter.make(template(shape="H100-80GB", duration="2h"), pod("alone", 1), pod("cpu"))
+
+    counter.for_a_while(4.0)
+
+    assert requests(counter) == []
+
+
+def test_of_several_templates_that_say_auto_the_first_by_name_counts_and_the_others_say_so(counter: Counter) -> None:
+    counter.make(template("b", **AUTO, rdma=True), template("a", **AUTO), pod("alone", 1))
+
+    made = the_request(counter)
+
+    assert "rdma" not in made["spec"]
+    assert counter.condition("Auto", "a", "gprt") == ("True", "First")
+    counter.until("the other's word", lambda: counter.condition("Auto", "b", "gprt") == ("False", "NotFirst"))
+    counter.kubectl("delete", "gprt", "a")
+    counter.until("its turn", lambda: counter.condition("Auto", "b", "gprt") == ("True", "First"))
+    counter.kubectl("patch", "gprt", "b", "--type=merge", '--patch={"spec":{"auto":false}}')
+    counter.until("no word", lambda: counter.condition("Auto", "b", "gprt") == ("", ""))
+
+
+def test_a_request_that_people_made_serves_the_pods_too(counter: Counter) -> None:
+    """Where the largest pod fits into it."""
+    counter.make(template(**AUTO), request("small", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))
+    counter.make(request("mine", shape="H100-80GB", nodes=1, duration="1h"), pod("alone", 2))
+
+    counter.until("that it is known", lambda: list(counter.agent._auto.waits_for.values()) == ["mine"])
+    counter.for_a_while(3.0)
+    assert {made["metadata"]["name"] for made in requests(counter)} == {"small", "mine"}
+
+    counter.kubectl("delete", "gpr", "mine")
+
+    counter.until("one of its own", lambda: any(made["metadata"].get("labels") for made in requests(counter)))
+
+
+def test_it_is_given_back_when_its_workload_has_no_pods_any_more(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autogpr, "IDLE_S", 2.0)
+    counter.make(template(**AUTO), deployment(replicas=1))
+    name = the_request(counter)["metadata"]["name"]
+    counter.until("its claim", lambda: counter.claims(name))
+    counter.state(name, state="ACTIVE", position=None)
+    counter.until_condition("Provisioned", "True", "Provisioned", name)
+    counter.for_a_while(3.0)
+    assert "earlyRelease" not in counter.found(name)["spec"]
+
+    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+
+    counter.until("that it is given back", lambda: counter.found(name)["spec"].get("earlyRelease"))
+    counter.until_condition("Finished", "True", "Canceled", name)
+    assert counter.claims(name)[-1].spec.early_release
+
+
+def test_when_its_time_is_over_pods_that_wait_on_get_another(counter: Counter) -> None:
+    counter.make(template(**AUTO), deployment(replicas=1))
+    first = the_request(counter)["metadata"]["name"]
+    counter.until("its claim", lambda: counter.claims(first))
+
+    counter.state(first, state="COMPLETED", is_ended=True, position=None)
+    counter.agent._auto._not_before_mono.clear()
+
+    counter.until_condition("Finished", "True", "Completed", first)
+    assert the_request(counter, 2)["metadata"]["name"] == f"{first}-2"
+
+
+def test_when_people_withdrew_it_only_new_pods_get_another(counter: Counter) -> None:
+    counter.make(template(**AUTO), deployment(replicas=1))
+    first = the_request(counter)["metadata"]["name"]
+    counter.until("its claim", lambda: counter.claims(first))
+
+    counter.state(first, state="CANCELED", is_ended=True, position=None)
+    counter.agent._auto._not_before_mono.clear()
+    counter.for_a_while(4.0)
+    assert len(requests(counter)) == 1
+
+    counter.kubectl("scale", "deployment", "serve", "--replicas=2")
+
+    the_request(counter, 2)
+
+
+def test_pods_whose_owner_is_none_do_not_make_it_work_all_the_time(counter: Counter) -> None:
+    """People may write any owner; the cluster clears a request away whose owner is none."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "none", "uid": "no-such-uid", "controller": True}
+    body = pod("orphan", 1, metadata={"ownerReferences": [owner]})
+    counter.make(template(**AUTO), body)
+
+    counter.for_a_while(8.0)
+
+    assert len(counter.noted("request_made")) <= 1
+
+
+def test_the_request_of_a_bound_namespace_alone_is_made(counter: Counter) -> None:
+    counter.bound[counter.namespace] = ""
+    counter.make(template(**AUTO), pod("alone", 1))
+
+    counter.until("its word", lambda: counter.condition("Auto", "standard", "gprt") == ("False", "NamespaceNotBound"))
+    counter.for_a_while(3.0)
+
+    assert requests(counter) == []
+
+
+# --- how much
+
+
+def gpu_pod(gpus: int, *, cpu: str = "1", uid: str = "p") -> Pod:
+    limits = {names.GPU: str(gpus), "cpu": cpu}
+    body = pod(uid, metadata={"uid": uid, "namespace": "red"}, containers=[container(resources={"limits": limits})])
+    body["spec"]["schedulingGates"] = [{"name": names.GATE}]
+    return msgspec.convert(body, Pod)
+
+
+SIZES: list[tuple[list[int], int | None, tuple[int, int | None] | None]] = [
+    ([1], None, (1, 1)),
+    ([8], None, (1, None)),
+    ([4, 4], None, (1, None)),
+    ([2, 3], None, (1, 5)),
+    ([5, 5, 3, 3], None, (2, None)),
+    ([8] * 200, None, (64, None)),
+    ([2, 2, 2], 4, (2, 4)),
+    ([9], None, None),
+    ([9, 1], None, (1, 1)),
+]
+
+
+@pytest.mark.parametrize(("pods", "gpus_per_node", "size"), SIZES)
+def test_enough_whole_or_part_nodes_are_asked_for(pods: list[int], gpus_per_node: int | None, size: Any) -> None:
+    found = size_of([gpu_pod(gpus) for gpus in pods], gpus_per_node=gpus_per_node, node=NODE)
+
+    assert (found and (found.nodes, found.gpus_per_node)) == size
+
+
+def test_a_part_of_a_node_is_as_large_as_its_cpu_is_needed() -> None:
+    cpus = int(float(NODE.status.allocatable["cpu"]))
+
+    found = size_of([gpu_pod(1, cpu=str(cpus // 2))], gpus_per_node=None, node=NODE)
+
+    assert found is not None
+    assert found.gpus_per_node == 4
+
+
+def test_a_workload_is_settled_when_no_pod_has_come_for_a_while_or_after_a_limit() -> None:
+    workloads = Workloads(api=None)  # type: ignore[arg-type]
+    workload = Workload(Owner(apiVersion="batch/v1", kind="Job", name="train", uid="w"), "red")
+    times = []
+    for second in range(12):
+        workload.waiting.append(gpu_pod(1, uid=f"p{second}"))
+        times.append(workloads.settled(workload, float(second)))
+    assert times == [False] * 10 + [True] * 2
+
+    workloads.forget_all_but([])
+    assert not workloads.settled(workload, 20.0)
+    assert workloads.settled(workload, 22.0)

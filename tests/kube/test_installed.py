@@ -1,0 +1,73 @@
+"""What was installed beside the agent: whoever changes it is found out, though the agent may not put it right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube.callers import MERGE
+from tests.kube.cluster import Object
+from tests.kube.site import access_as_agent
+from tests.kube.world import World, install
+from worker_agent.kube.client import Api
+from worker_agent.kube.installed import PATH, Installed
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+@pytest.fixture
+def installed(world: World) -> Iterator[Installed]:
+    """As the agent sees it, with its own rights."""
+    api = Api(access_as_agent(world.cluster))
+    yield Installed(api, note=lambda event, fields: pytest.fail(f"{event} {fields}"))
+    api.close()
+
+
+def changed(path: str) -> Object:
+    """Each a little less than it was."""
+    return {"rules": []} if path.startswith(ROLES) else {"spec": {"failurePolicy": "Ignore"}}
+
+
+def test_as_installed_there_is_nothing_to_tell(installed: Installed, world: World) -> None:
+    written = world.admin.get(PATH)["data"]["objects"].splitlines()
+
+    assert installed.look() == ()
+    assert {line.split()[1] for line in written} >= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole"}
+
+
+@pytest.mark.parametrize("path", [f"{POLICIES}/egs-pod", f"{ROLES}/egs-slice-user"])
+def test_what_was_changed_is_told_until_it_was_installed_anew(path: str, installed: Installed, world: World) -> None:
+    before = world.admin.get(path)
+    kind, name = before["kind"], before["metadata"]["name"]
+    world.admin.patch(path, changed(path), kind=MERGE)
+
+    (drift,) = installed.look()
+    assert (drift.what, drift.is_repaired) == (f"{kind} {name}", False)
+    assert "install" in drift.detail
+
+    install(world.cluster, "--no-agent")
+    assert installed.look() == ()
+
+
+def test_what_is_gone_is_told(installed: Installed, world: World) -> None:
+    path = f"{POLICIES}/egs-evict"
+    world.admin.call("DELETE", path, is_dry=False)
+
+    (drift,) = installed.look()
+    assert (drift.what, drift.detail[:11]) == ("ValidatingAdmissionPolicy egs-evict", "It is gone.")
+
+    install(world.cluster, "--no-agent")
+    assert installed.look() == ()
+
+
+def test_lines_that_nobody_understands_and_a_list_that_is_not_there_are_nothing_to_tell(installed: Installed, world: World) -> None:
+    before = world.admin.get(PATH)["data"]["objects"]
+    world.admin.patch(PATH, {"data": {"objects": "\n".join(["", "x", "v9 Unknown a 1", before])}}, kind=MERGE)
+    assert installed.look() == ()
+
+    world.admin.call("DELETE", PATH, is_dry=False)
+    assert installed.look() == ()
+
+    install(world.cluster, "--no-agent")

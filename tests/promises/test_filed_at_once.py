@@ -1,0 +1,133 @@
+"""Many who file at once share one plan, and each gets what he would have got alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connections
+
+from accounts.models import User
+from accounts.services import create_once
+from egs.errors import CanNeverStart, NotAllowed
+from gpr.models import Gpr, GprState, Promise
+from gpr.services import requests
+from gpr.services.requests import CREATION_ROUTE, gpr_submit
+from gpr.witness import replan
+from inventory.models import Cluster
+from journal.models import Event
+from slices.models import Slice
+from tests.builders import NOW, make_cluster, make_slice, make_user, spec
+from tests.e2e.processes import START_S, wait_for
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return make_cluster(nodes=2)
+
+
+@pytest.fixture
+def user() -> User:
+    return make_user(is_admin=True)
+
+
+class Crowd:
+    """The first is stopped as it plans, until all others wait."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.plan_count = 0
+        self._is_in, self._may_go = threading.Event(), threading.Event()
+        monkeypatch.setattr(requests, "replan", self._planned)
+
+    def _planned(self, **given: Any) -> Any:
+        self.plan_count += 1
+        self._is_in.set()
+        assert self._may_go.wait(START_S)
+        return replan(**given)
+
+    def file(self, *works: Callable[[], object]) -> list[Future[Any]]:
+        with ThreadPoolExecutor(len(works)) as pool:
+            filed = [pool.submit(_closing, works[0])]
+            assert self._is_in.wait(START_S)
+            filed += [pool.submit(_closing, work) for work in works[1:]]
+            wait_for("the others", lambda: len(requests._submits._waiting) == len(works) - 1, within_s=START_S)
+            self._may_go.set()
+        return filed
+
+
+def _closing(work: Callable[[], object]) -> object:
+    try:
+        return work()
+    finally:
+        connections.close_all()
+
+
+@pytest.fixture
+def crowd(monkeypatch: pytest.MonkeyPatch) -> Crowd:
+    return Crowd(monkeypatch)
+
+
+def filing(slice_: Slice, user: User, **asked: Any) -> Callable[[], Gpr]:
+    return lambda: gpr_submit(actor=user, spec=spec(slice_, **asked), now=NOW)
+
+
+def test_twelve_at_once_are_promised_what_twelve_in_a_row_are_and_planned_twice(crowd: Crowd, cluster: Cluster, user: User) -> None:
+    slices = [make_slice(cluster, name=f"s{number}") for number in range(12)]
+
+    gprs = [filed.result() for filed in crowd.file(*(filing(slice_, user, nodes=1) for slice_ in slices))]
+
+    assert crowd.plan_count == 2
+    assert {gpr.state for gpr in gprs} == {GprState.QUEUED}
+    assert all(gpr.planned_start_at is not None for gpr in gprs)
+    length = timedelta(seconds=gprs[0].duration_s)
+    turns = sorted((start - NOW) // length for start in Promise.objects.values_list("promised_start_at", flat=True))
+    assert turns == [turn for turn in range(6) for _ in range(2)]
+    assert Event.objects.filter(kind="gpr.created").count() == 12
+
+
+def test_who_may_not_file_is_told_so_and_the_others_are_filed(crowd: Crowd, cluster: Cluster, user: User) -> None:
+    slices = [make_slice(cluster, name=f"s{number}") for number in range(4)]
+    outsider = make_user("outsider")
+
+    filed = crowd.file(*(filing(slice_, outsider if slice_ is slices[2] else user) for slice_ in slices))
+
+    with pytest.raises(NotAllowed):
+        filed[2].result()
+    assert {each.result().slice for each in filed if each is not filed[2]} == {slices[0], slices[1], slices[3]}
+    assert Gpr.objects.count() == 3
+    assert crowd.plan_count == 2
+
+
+def test_what_can_never_start_is_refused_and_the_others_are_filed(crowd: Crowd, cluster: Cluster, user: User) -> None:
+    slices = [make_slice(cluster, name=f"s{number}") for number in range(4)]
+
+    filed = crowd.file(*(filing(slice_, user, nodes=3 if slice_ is slices[2] else 1) for slice_ in slices))
+
+    with pytest.raises(CanNeverStart):
+        filed[2].result()
+    assert {each.result().slice for each in filed if each is not filed[2]} == {slices[0], slices[1], slices[3]}
+    assert Gpr.objects.count() == 3
+    assert not Event.objects.filter(kind="gpr.created", slice_id=slices[2].pk).exists()
+
+
+def test_one_key_files_once_however_many_bring_it_at_once(crowd: Crowd, cluster: Cluster, user: User) -> None:
+    slice_ = make_slice(cluster)
+
+    def once() -> tuple[UUID, bool]:
+        def create(remember: Callable[[UUID], None]) -> UUID:
+            return gpr_submit(actor=user, spec=spec(slice_), now=NOW, also=remember).pk
+
+        return create_once(user=user, route=CREATION_ROUTE, key="k", digest="d", now=NOW, create=create)
+
+    found = [filed.result() for filed in crowd.file(*[once] * 5)]
+
+    assert {pk for pk, _ in found} == set(Gpr.objects.values_list("pk", flat=True))
+    assert sorted(is_old for _, is_old in found) == [False, True, True, True, True]
+    assert Gpr.objects.count() == Event.objects.filter(kind="gpr.created").count() == 1

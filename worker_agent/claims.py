@@ -1,0 +1,108 @@
+"""GPRs that are objects of the cluster: what the hub is told of them, and what it says.
+
+Lives here: the driver's interface, and the desk between the thread that talks to the hub and the one that reads the objects.
+Must not live here: any call. The process guards the desk with its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from worker_agent.clock import Clock
+from worker_agent.protocol import CLAIMS_MAX, Claim, ClaimAnswer, ClaimState, SyncReply, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """`at_mono`: when the answer came, by our own clock. `is_gone`: it was told that the object is gone."""
+
+    answer: ClaimAnswer
+    at_mono: float
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the hub has said. `workspaces`, `states`: None while it has not, or what it said is not done yet.
+
+    `answers`: those that came since the last look. `asked_mono`: before this the list of `states` was not asked for.
+    """
+
+    workspaces: Sequence[Workspace] | None = None
+    answers: Sequence[Answered] = ()
+    states: Mapping[str, ClaimState] | None = None
+    asked_mono: float = float("-inf")
+
+
+class Requests(Protocol):
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Begin to. `on_change`: called by any thread where there may be something to look at."""
+
+    def look(self, heard: Heard) -> Sequence[Claim]:
+        """One pass: write into the objects what the hub said, and return all that it is to be told now. Raises nothing."""
+
+
+class SimulatedRequests:
+    """A simulated cluster has no objects that people could make."""
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        return None
+
+    def look(self, heard: Heard) -> Sequence[Claim]:
+        return ()
+
+
+@dataclass(slots=True)
+class Desk:
+    """Nothing of it is written down: an agent that starts again asks for the list, and claims what the objects do not say was answered."""
+
+    clock: Clock
+    digest: str = ""
+    _to_tell: tuple[Claim, ...] = ()
+    _answers: dict[str, Answered] = field(default_factory=dict)
+    _states: dict[str, ClaimState] | None = None
+    _asked_mono: float = float("-inf")
+
+    # -- the thread of the objects -------------------------------------------------------------------------------------
+
+    def collect(self, workspaces: Sequence[Workspace] | None) -> Heard:
+        """Answers are handed over: what is lost of them is claimed once more."""
+        answers, self._answers = tuple(self._answers.values()), {}
+        return Heard(workspaces, answers, self._states, self._asked_mono)
+
+    def put(self, claims: Sequence[Claim]) -> None:
+        """All that is to be told now, but for what was answered in the meantime."""
+        self._to_tell = tuple(claim for claim in claims if not self._is_answered(claim))
+
+    def _is_answered(self, claim: Claim) -> bool:
+        known = self._answers.get(claim.uid)
+        return known is not None and known.is_gone == claim.is_gone and (claim.is_gone or known.answer.generation == claim.generation)
+
+    # -- the thread of the hub -----------------------------------------------------------------------------------------
+
+    @property
+    def has_answers(self) -> bool:
+        return bool(self._answers)
+
+    def batch(self) -> tuple[Claim, ...]:
+        return self._to_tell[:CLAIMS_MAX]
+
+    def take_answers(self, told: Sequence[Claim], answers: Sequence[ClaimAnswer]) -> bool:
+        """False: it answers none of what was told, which is told again."""
+        claims = {claim.uid: claim for claim in told}
+        before = len(self._to_tell)
+        for answer in answers:
+            claim = claims.get(answer.uid)
+            if claim is not None and (claim.is_gone or claim.generation == answer.generation):
+                self._answers[answer.uid] = Answered(answer, self.clock.mono(), claim.is_gone)
+        self.put(self._to_tell)
+        return len(self._to_tell) < before
+
+    def take(self, reply: SyncReply, *, asked_mono: float) -> None:
+        """An answer to a sync that counts."""
+        if reply.claims is not None:
+            self._states, self.digest = {state.id: state for state in reply.claims}, reply.claims_digest
+        if self._states is not None:
+            self._asked_mono = max(self._asked_mono, asked_mono)

@@ -1,0 +1,39 @@
+"""What somebody else changed of ours in the cluster, until the hub was told.
+
+Nothing of it is written down: what stays as it was changed is found again after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from worker_agent.protocol import DRIFTS_MAX, Drift
+
+AGAIN_S = 60.0  # what is changed again and again is told so often
+
+
+class DriftBook:
+    """Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._untold: dict[Drift, None] = {}
+        self._standing: dict[str, frozenset[Drift]] = {}
+        self._said_mono: dict[str, float] = {}
+
+    @property
+    def untold(self) -> tuple[Drift, ...]:
+        return tuple(self._untold)[:DRIFTS_MAX]
+
+    def see(self, who: str, found: Iterable[Drift], mono: float) -> None:
+        """`found`: at one look of `who`, what was mended just then and all that was left as it is."""
+        self._said_mono = {what: at for what, at in self._said_mono.items() if mono - at < AGAIN_S}
+        standing = self._standing.get(who, frozenset())
+        drifts = frozenset(found)
+        news = {drift for drift in drifts - standing if drift.what not in self._said_mono}
+        self._said_mono |= {drift.what: mono for drift in news}
+        self._untold |= dict.fromkeys(sorted(news, key=lambda drift: drift.what))
+        self._standing[who] = frozenset(drift for drift in drifts & (standing | news) if not drift.is_repaired)
+
+    def take(self, told: Iterable[Drift]) -> None:
+        for drift in told:
+            self._untold.pop(drift, None)

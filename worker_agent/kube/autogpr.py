@@ -1,0 +1,228 @@
+"""Requests that nobody wrote: for GPU pods that wait in a namespace with a template that says auto.
+
+Lives here: for which workload one is made, when it is given back, and which template of a namespace counts. Must not live here: what is
+done with a request once it is there (requests.py).
+
+A workload has one that is open at most, whatever else happens: the objects themselves say so, also to an agent that starts in the
+middle, and the name of a second one would be taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from worker_agent.cluster.base import ClusterError, Conflict
+from worker_agent.kube import names
+from worker_agent.kube.asking import FROM_TEMPLATE
+from worker_agent.kube.client import Api, Op
+from worker_agent.kube.custom import API, FINISHED, REQUESTS, TEMPLATES, Custom, Fields, path_of
+from worker_agent.kube.objects import Node, Pod
+from worker_agent.kube.standing import ACCEPTED, condition_of
+from worker_agent.kube.workloads import Workload, Workloads, largest, node_of, size_of
+from worker_agent.link import Note
+
+IDLE_S: Final = 60.0  # without a pod of its workload for so long, a request is given back
+AGAIN_S: Final = 30.0  # after a call that the API server did not take
+NAME_CHARS: Final = 40  # of the workload's name in that of its request
+AUTO: Final = "Auto"  # condition of a template
+# Ends after which pods that waited before get another one. After all others people or checks were against it: only new pods do.
+NATURAL_ENDS: Final = ("COMPLETED", "EVICTED")
+
+
+@dataclass(slots=True)
+class Scene:
+    """One look. `slice_of`: the workspace of a namespace, "" where it is bound to none."""
+
+    now_mono: float
+    requests: Sequence[Custom]
+    templates: Iterable[Custom]
+    slice_of: Callable[[str], str]
+
+
+@dataclass(slots=True)
+class AutoGpr:
+    """One thread. `learn`: takes in what a write of a request answered. `waits_for`: by uid of a pod that waits, the request for it."""
+
+    api: Api
+    pods: Callable[[], Iterable[Pod]]
+    nodes: Callable[[], Iterable[Node]]
+    learn: Callable[[Custom], None]
+    note: Note
+    waits_for: Mapping[str, str] = field(default_factory=dict)
+    _workloads: Workloads = field(init=False)
+    _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it has no pods
+    _not_before_mono: dict[str, float] = field(default_factory=dict)  # by uid of workload, request or template
+
+    def __post_init__(self) -> None:
+        self._workloads = Workloads(self.api)
+
+    def look(self, scene: Scene) -> None:
+        templates = self._elect(scene)
+        made = [gpr for gpr in scene.requests if gpr.is_auto]
+        is_open = [gpr for gpr in made if not gpr.is_finished]
+        namespaces = {*templates, *(gpr.metadata.namespace for gpr in is_open)}
+        if not namespaces:
+            self.waits_for = {}
+            return
+        try:
+            workloads = self._workloads.of(pod for pod in self.pods() if pod.metadata.namespace in namespaces)
+        except ClusterError as error:
+            self._trouble("", scene.now_mono, error)
+            return
+        self._give_back(is_open, workloads, scene.now_mono)
+        waits_for: dict[str, str] = {}
+        for workload in workloads.values():
+            if workload.waiting and (name := self._serve(workload, templates.get(workload.namespace), made, scene)):
+                waits_for |= {pod.metadata.uid: name for pod in workload.waiting}
+        self.waits_for = waits_for
+        self._workloads.forget_all_but(uid for uid, workload in workloads.items() if workload.waiting)
+        self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if mono > scene.now_mono}
+
+    # -- templates -----------------------------------------------------------------------------------------------------
+
+    def _elect(self, scene: Scene) -> dict[str, Custom]:
+        """By namespace that is bound, the template that counts: the first by name. Each that says auto is told whether it does."""
+        first: dict[str, Custom] = {}
+        for template in sorted(scene.templates, key=lambda each: each.metadata.name):
+            namespace = template.metadata.namespace
+            if template.fields.get("auto") is not True:
+                self._tell(template, None, scene.now_mono)
+            elif not scene.slice_of(namespace):
+                self._tell(template, ("False", "NamespaceNotBound", "This namespace is bound to no workspace."), scene.now_mono)
+            elif namespace in first:
+                said = f"GPRTemplate {first[namespace].metadata.name} says auto as well, and is the first by name."
+                self._tell(template, ("False", "NotFirst", said), scene.now_mono)
+            else:
+                first[namespace] = template
+                self._tell(template, ("True", "First", ""), scene.now_mono)
+        return first
+
+    def _tell(self, template: Custom, said: tuple[str, str, str] | None, now_mono: float) -> None:
+        """`said` None: it does not say auto (any more)."""
+        wanted: Fields = {"conditions": [condition_of(template, AUTO, *said, datetime.now(UTC))]} if said else {}
+        if wanted == template.said or now_mono < self._not_before_mono.get(template.metadata.uid, float("-inf")):
+            return
+        # What was written is seen a moment later.
+        self._not_before_mono[template.metadata.uid] = now_mono + 1.0
+        meta = template.metadata
+        ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}, {"op": "add", "path": "/status", "value": wanted}]
+        try:
+            self.api.patch(f"{path_of(TEMPLATES, meta.namespace, meta.name)}/status", ops, Custom)
+        except ClusterError as error:
+            self._trouble(meta.uid, now_mono, error)
+
+    # -- making one ----------------------------------------------------------------------------------------------------
+
+    def _serve(self, workload: Workload, template: Custom | None, made: Sequence[Custom], scene: Scene) -> str:
+        """The name of the request that its pods wait for; "" while there is none."""
+        own = [gpr for gpr in made if gpr.metadata.labels.workload == workload.owner.uid]
+        if there := next((gpr for gpr in own if not gpr.is_finished), None):
+            return there.metadata.name
+        if by_hand := self._by_hand(workload, scene):
+            return by_hand
+        if template is None or not self._workloads.settled(workload, scene.now_mono) or not self._may_have_another(workload, own):
+            return ""
+        if scene.now_mono < self._not_before_mono.get(workload.owner.uid, float("-inf")):
+            return ""
+        return self._make(workload, template, own, scene.now_mono)
+
+    def _by_hand(self, workload: Workload, scene: Scene) -> str:
+        """A request that people made in one of the workspace's namespaces, and that the largest pod fits into."""
+        slice_, largest_gpus = scene.slice_of(workload.namespace), largest(workload.waiting)
+        for gpr in scene.requests:
+            if gpr.is_auto or gpr.is_finished or gpr.condition(ACCEPTED).get("status") == "False" or gpr.fields.get("earlyRelease"):
+                continue
+            gpus = gpr.fields.get("gpusPerNode")
+            if scene.slice_of(gpr.metadata.namespace) == slice_ and (not isinstance(gpus, int) or gpus >= largest_gpus):
+                return gpr.metadata.name
+        return ""
+
+    @staticmethod
+    def _may_have_another(workload: Workload, own: Sequence[Custom]) -> bool:
+        ends = [str(gpr.condition(FINISHED).get("lastTransitionTime", "")) for gpr in own if gpr.said.get("state") not in NATURAL_ENDS]
+        last = max(ends, default="")
+        stamps = (pod.metadata.creationTimestamp for pod in workload.waiting)
+        return not last or any(stamp is not None and stamp.strftime("%Y-%m-%dT%H:%M:%SZ") > last for stamp in stamps)
+
+    def _make(self, workload: Workload, template: Custom, own: Sequence[Custom], now_mono: float) -> str:
+        spec = spec_for(workload, template.fields, self.nodes)
+        if spec is None:
+            return ""
+        owner, name = workload.owner, name_for(workload, own)
+        body: dict[str, Any] = {
+            "apiVersion": API,
+            "kind": "GPUProvisioningRequest",
+            "metadata": {
+                "name": name,
+                "namespace": workload.namespace,
+                "annotations": {names.AUTO: "true"},
+                "labels": {names.WORKLOAD: owner.uid},
+                "ownerReferences": [{"apiVersion": owner.apiVersion, "kind": owner.kind, "name": owner.name, "uid": owner.uid}],
+            },
+            "spec": spec,
+        }
+        try:
+            self.learn(self.api.create(path_of(REQUESTS, workload.namespace), body, Custom))
+        except ClusterError as error:
+            self._trouble(owner.uid, now_mono, error)
+            return ""
+        # Where its owner is none, it is cleared away at once: no reason to make it again and again.
+        self._not_before_mono[owner.uid] = now_mono + AGAIN_S
+        self.note("request_made", {"namespace": workload.namespace, "name": name, "pods": len(workload.waiting)})
+        return name
+
+    # -- giving it back ------------------------------------------------------------------------------------------------
+
+    def _give_back(self, is_open: Sequence[Custom], workloads: Mapping[str, Workload], now_mono: float) -> None:
+        idle = {
+            gpr.metadata.uid: gpr
+            for gpr in is_open
+            if gpr.metadata.labels.workload and gpr.metadata.labels.workload not in workloads and not gpr.fields.get("earlyRelease")
+        }
+        self._idle_mono = {uid: self._idle_mono.get(uid, now_mono) for uid in idle}
+        for uid, gpr in idle.items():
+            if now_mono - self._idle_mono[uid] >= IDLE_S and now_mono >= self._not_before_mono.get(uid, float("-inf")):
+                self._release(gpr, now_mono)
+
+    def _release(self, gpr: Custom, now_mono: float) -> None:
+        meta = gpr.metadata
+        ops: list[Op] = [
+            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+            {"op": "add", "path": "/spec/earlyRelease", "value": True},
+        ]
+        try:
+            self.learn(self.api.patch(path_of(REQUESTS, meta.namespace, meta.name), ops, Custom))
+        except ClusterError as error:
+            self._trouble(meta.uid, now_mono, error)
+            return
+        self.note("request_given_back", {"namespace": meta.namespace, "name": meta.name})
+
+    def _trouble(self, what: str, now_mono: float, error: ClusterError) -> None:
+        is_new = what not in self._not_before_mono
+        self._not_before_mono[what] = now_mono + AGAIN_S
+        if is_new and not (isinstance(error, Conflict) and "AlreadyExists" in str(error)):
+            self.note("auto_request_failed", {"why": str(error)})
+
+
+def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[Node]]) -> Fields | None:
+    """The template's words, and as many nodes as the pods need where it does not say. None: no pod fits."""
+    spec = {key: value for key, value in template.items() if key in FROM_TEMPLATE}
+    if "nodes" in spec:
+        return spec
+    gpus_per_node = spec.get("gpusPerNode")
+    size = size_of(workload.waiting, gpus_per_node=gpus_per_node, node=node_of(str(spec.get("shape", "")), nodes()))
+    if size is None:
+        return None
+    return {**spec, "nodes": size.nodes, **({"gpusPerNode": size.gpus_per_node} if size.gpus_per_node else {})}
+
+
+def name_for(workload: Workload, own: Iterable[Custom]) -> str:
+    """The same for the same state, so that the API server refuses a second one."""
+    base = f"{names.object_name(workload.owner.name)[:NAME_CHARS].rstrip('-')}-{workload.owner.uid[:8]}"
+    numbers = [int(match[1]) for gpr in own if (match := re.search(r"-(\d{1,9})\Z", gpr.metadata.name.removeprefix(base)))]
+    taken = [*numbers, *(1 for gpr in own if gpr.metadata.name == base)]
+    return f"{base}-{max(taken) + 1}" if taken else base

@@ -1,0 +1,73 @@
+"""What was installed beside the agent, and that it still is as it was: admission policies and roles.
+
+The agent has no right to change any of it, and must not have it: it tells. The install script writes down what it left in the
+ConfigMap egs-installed, each object as "<apiVersion> <kind> <name> <generation, or resourceVersion where there is none>".
+Must not live here: what is wanted of these objects (deploy/agent).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from worker_agent.cluster.base import ClusterError
+from worker_agent.kube import names
+from worker_agent.kube.client import Api, Missing
+from worker_agent.link import Note
+from worker_agent.protocol import Drift
+
+PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-installed"
+REMEDY: Final = "Run deploy/agent/install again, or find out who did it."
+PLURALS: Final = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+    "ClusterRole": "clusterroles",
+}
+
+
+class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
+    data: dict[str, str] = {}
+
+
+class _Marked(msgspec.Struct, frozen=True, kw_only=True):
+    class Meta(msgspec.Struct, frozen=True, kw_only=True):
+        resourceVersion: str
+        generation: int | None = None
+
+    metadata: Meta
+
+    @property
+    def mark(self) -> str:
+        return str(self.metadata.generation or self.metadata.resourceVersion)
+
+
+class Installed:
+    def __init__(self, api: Api, *, note: Note) -> None:
+        self._api, self._note = api, note
+        self._found: tuple[Drift, ...] = ()
+
+    def look(self) -> tuple[Drift, ...]:
+        """What is not as it was installed. As before where the API server does not answer."""
+        try:
+            lines = self._api.get(PATH, _ConfigMap).data.get("objects", "").splitlines()
+            self._found = tuple(drift for line in lines if (drift := self._look_at(line)))
+        except Missing:
+            self._found = ()  # by an older script, which wrote nothing down
+        except ClusterError as error:
+            self._note("installation_unseen", {"why": str(error)})
+        return self._found
+
+    def _look_at(self, line: str) -> Drift | None:
+        version, kind, name, mark = (*line.split(), "", "", "", "")[:4]
+        if kind not in PLURALS:
+            return None
+        try:
+            if self._api.get(f"/apis/{version}/{PLURALS[kind]}/{name}", _Marked).mark == mark:
+                return None
+            detail = f"It is not as it was installed. {REMEDY}"
+        except Missing:
+            detail = f"It is gone. {REMEDY}"
+        return Drift(what=f"{kind} {name}", detail=detail)
