@@ -174,6 +174,7 @@ SPECTACULAR_SETTINGS = {
         "KindEnum": "gpr.models.VictimKind",
         "SupplyKindEnum": "inventory.models.SupplyKind",
         "SupplyOrderStateEnum": "inventory.models.SupplyOrderState",
+        "ReplacementOutcomeEnum": "gpr.replacements.Outcome",
     },
 }
 
@@ -190,6 +191,12 @@ EGS_EXIT_ALLOWANCE_S = env_int("EGS_EXIT_ALLOWANCE_S", 15 if EMBEDDED else 300)
 # An entry that takes longer has failed; so many failed entries fail the GPR.
 EGS_ENTRY_TIMEOUT_S = env_int("EGS_ENTRY_TIMEOUT_S", 900)
 EGS_ENTRY_ATTEMPTS_MAX = env_int("EGS_ENTRY_ATTEMPTS_MAX", 3)
+# A node of a running GPR that is not ready for so long is replaced by a spare, as one that is gone or has a sick GPU. So many spares are
+# tried for one node (0: none is ever), and none when less than so much time is left. A GPR whose node is gone waits so long for a spare.
+EGS_SPARE_GRACE_S = env_int("EGS_SPARE_GRACE_S", 20 if EMBEDDED else 60)
+EGS_SPARE_TRIES_MAX = env_int("EGS_SPARE_TRIES_MAX", 3)
+EGS_SPARE_LEAST_S = env_int("EGS_SPARE_LEAST_S", 60 if EMBEDDED else 600)
+EGS_SPARE_WAIT_S = env_int("EGS_SPARE_WAIT_S", 60 if EMBEDDED else 300)
 # What the agent does with a node on the way in and out; without `run_checks` only the short list.
 EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl")
 EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")

@@ -19,7 +19,7 @@ from django.db import transaction
 from django.db.models import F, Prefetch
 
 from egs.clock import db_now
-from egs.errors import Conflict, EgsError, StaleState
+from egs.errors import EgsError, StaleState
 from egs.locks import gate_shut, single_runner
 from egs.words import are, plural, utc
 from gpr.evictions import reason_at_end
@@ -33,16 +33,17 @@ from gpr.planner.snapshot import Slot
 from gpr.rows import gprs_by_id
 from gpr.services.bookings import series_care
 from gpr.services.ending import exit_begin, exit_finish
+from gpr.services.replacing import box_of, replacements_review, spare_follow, spares_of, why_lost
 from gpr.services.sparing import notices_review
+from gpr.services.starting import entry_steps, namespaces_in, starting_cluster
 from gpr.snapshot import Loaded, at, books_end, length_s
 from gpr.witness import SUBMITS_GATE, explanation_data, replan
-from inventory.models import AgentSession, Cluster, Reservation, ReservationState, agent_is_live
+from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
 from inventory.services.supplies import orders_give_up
 from journal.models import Event, Severity
 from journal.services import event_record
 from slices.kubeconfigs import kubeconfigs_expire
-from slices.models import Namespace, Slice
 from worker_agent.protocol import Phase
 
 log = structlog.get_logger(__name__)
@@ -81,6 +82,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         record, _ = AllocatorRecord.objects.get_or_create(singleton=True)
         report = TickReport(moved_count=advance(now=now))
         notices_review(now=now)
+        replacements_review(now=now)
         series_care(now=now)
         orders_give_up(now=now)
         kubeconfigs_expire(now=now)
@@ -165,13 +167,15 @@ def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> 
 def _from_active(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
     if gpr.ends_at is not None and now >= gpr.ends_at:
         return _exit(gpr, reason_at_end(gpr), now)
-    if any(row.node.gone_at for row in rows):
-        return _exit(gpr, EndReason.NODE_FAILURE, now)
-    if any(_is_leaving(row) for row in rows):
+    box = box_of(rows)
+    if any(_is_leaving(row) and not row.is_given_up for row in box):
         # The agent's clock came to the end a moment before ours; anything else would be its own failure.
         is_over = gpr.ends_at is not None and (gpr.ends_at - now).total_seconds() < settings.EGS_EXIT_ALLOWANCE_S
         return _exit(gpr, reason_at_end(gpr) if is_over else EndReason.NODE_FAILURE, now)
-    return _tell_marks(gpr, now)
+    if any(spare_follow(gpr=gpr, spare=spare, now=now) for spare in spares_of(rows)):
+        return True
+    lost = why_lost(gpr, rows, now)
+    return _exit(gpr, EndReason.NODE_FAILURE, now, why=lost.why) if lost else _tell_marks(gpr, now)
 
 
 def _from_exiting(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
@@ -275,7 +279,7 @@ def _try_start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime, report: Tick
 def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
     if gpr.version != loaded.asks[str(gpr.pk)].version:
         raise StaleState("It was changed since it was planned.")
-    cluster = _starting_cluster(loaded.places.keys[slot.pool].cluster, now)
+    cluster = starting_cluster(loaded.places.keys[slot.pool].cluster, now)
     enter_by_at = now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S)
     gpr_transition(
         gpr=gpr,
@@ -296,8 +300,8 @@ def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
             ends_at=at(slot.start_s + length_s(gpr)),
             enter_by_at=enter_by_at,
             duration_s=gpr.remaining_s,
-            namespaces=tuple(_namespaces(gpr, cluster)),
-            entry_steps=settings.EGS_ENTRY_STEPS if gpr.run_checks else settings.EGS_ENTRY_STEPS_SHORT,
+            namespaces=tuple(namespaces_in(gpr, cluster)),
+            entry_steps=entry_steps(gpr),
             exit_steps=settings.EGS_EXIT_STEPS,
         )
     )
@@ -312,24 +316,6 @@ def _settle_promise(gpr: Gpr, now: datetime) -> None:
     Promise.objects.filter(pk=promise.pk).update(slot_nodes=[])
     score = "kept_count" if now <= promise.first_promised_start_at + PROMISE_GRACE else "late_count"
     AllocatorRecord.objects.update(**{score: F(score) + 1})
-
-
-def _starting_cluster(name: str, now: datetime) -> Cluster:
-    """Raises Conflict where nothing may start: its agent has been silent, or knows more than this database."""
-    cluster = Cluster.objects.get(name=name)
-    agent = AgentSession.objects.filter(cluster=cluster).first()
-    if not agent_is_live(agent, now, within_s=settings.EGS_AGENT_STALE_S):
-        raise Conflict(f"The agent of cluster {name} has not been heard lately.")
-    if not cluster.is_enabled or cluster.rewound_at is not None:
-        raise Conflict(f"Cluster {name} takes nothing new at present.")
-    return cluster
-
-
-def _namespaces(gpr: Gpr, cluster: Cluster) -> list[str]:
-    """Who binds or unbinds one meanwhile waits for the start to be over, and tells the agent then."""
-    Slice.objects.select_for_update(no_key=True).get(pk=gpr.slice_id)
-    rows = Namespace.objects.filter(slice_id=gpr.slice_id, cluster=cluster)
-    return list(rows.order_by("name").values_list("name", flat=True))
 
 
 def _survives(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:

@@ -39,8 +39,11 @@ def use_of(gpu_count: int, ran_s: float) -> float:
 
 
 def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
-    """Its nodes are back. Inside a transaction: two boxes of a project that end at once are added one after the other."""
-    gpu_count = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run).count()
+    """Its nodes are back. Inside a transaction: two boxes of a project that end at once are added one after the other.
+
+    A spare counts no more than the node that it replaced.
+    """
+    gpu_count = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run, reservation__replaces=None).count()
     ProjectUsage.objects.get_or_create(project_id=gpr.slice.project_id, defaults={"summed_at": now})
     usage = ProjectUsage.objects.select_for_update().get(project_id=gpr.slice.project_id)
     usage.gpu_s = faded(usage.gpu_s, (now - usage.summed_at).total_seconds()) + use_of(gpu_count, ran_s)
@@ -69,7 +72,7 @@ def shares_of(
     use = {project: gpu_s + CREDIT_S * weights[project] for project, gpu_s in ended.items()}
     gpus_of = {node.id: node.gpu_count for pool in pools for node in pool.nodes}
     for box in running:
-        gpu_count = len(box.nodes) * box.gpus_per_node or sum(gpus_of.get(node, 0) for node in box.nodes)
+        gpu_count = len(box.counted) * box.gpus_per_node or sum(gpus_of.get(node, 0) for node in box.counted)
         use[box.project] += use_of(gpu_count, now_s - box.started_s)
     due_per_weight = sum(use.values()) / max(sum(weights.values()), 1)
     return {project: _step(use[project] / (weight * due_per_weight)) for project, weight in weights.items()}

@@ -56,6 +56,7 @@ def _under(quota: Quota, counts: Counts) -> int:
 
 def _held(projects: set[UUID]) -> Counts:
     rows = ReservedGpu.objects.filter(state=ReservationState.HELD, reservation__slice__project__in=projects).order_by()
+    rows = rows.exclude(reservation__replaces__state=ReservationState.HELD)  # a spare, while the node that it replaces is there
     kinds = rows.values_list("reservation__slice", "reservation__slice__project", "gpu__node__shape")
     return Counter({(slice_id, project_id, shape): n for slice_id, project_id, shape, n in kinds.annotate(n=Count("pk"))})
 

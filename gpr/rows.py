@@ -87,8 +87,10 @@ class Shade(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A node that a GPR holds."""
+    """A node that a GPR holds. `replaces_id`: the reservation in whose place it is, or is to be."""
 
+    pk: UUID
+    replaces_id: UUID | None
     gpr_id: UUID
     node_id: UUID
     ends_at: datetime

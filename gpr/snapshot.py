@@ -340,7 +340,7 @@ def boxes_of(held: Iterable[Held], pool_of_node: Mapping[UUID, str]) -> tuple[Ru
 
 
 def _running_box(rows: list[Held], pool_of_node: Mapping[UUID, str]) -> Running:
-    row = rows[0]
+    row, stand_ins = rows[0], _stand_ins(rows)
     return Running(
         id=str(row.gpr_id),
         slice=str(row.slice_id),
@@ -353,8 +353,20 @@ def _running_box(rows: list[Held], pool_of_node: Mapping[UUID, str]) -> Running:
         started_s=_second(row.gpr__provisioning_at),
         evictable=row.gpr__evictable,
         is_open=row.gpr__state == GprState.ACTIVE,
-        is_movable=row.gpr__requeue_on_failure and not row.gpr__is_booking,
+        is_movable=row.gpr__requeue_on_failure and not row.gpr__is_booking and not stand_ins,
+        uncounted=stand_ins,
     )
+
+
+def _stand_ins(rows: list[Held]) -> tuple[str, ...]:
+    """Nodes of spares whose place another node still has; of several for one place all but one."""
+    taken, found = {row.pk for row in rows}, []
+    for row in rows:
+        if row.replaces_id in taken:
+            found.append(str(row.node_id))
+        elif row.replaces_id is not None:
+            taken.add(row.replaces_id)
+    return tuple(found)
 
 
 def quotas_load() -> tuple[Quota, ...]:

@@ -132,6 +132,7 @@ class Node(models.Model):
     # Fencing: +1 with every reservation that takes GPUs of it. The database refuses to lower it.
     epoch = models.BigIntegerField(default=0)
     is_ready = models.BooleanField(default=True, help_text="The cluster calls it ready.")
+    unready_at = models.DateTimeField(null=True, blank=True, help_text="Since when it does not.")
     cordoned_at = models.DateTimeField(null=True, blank=True, help_text="Set aside: by an admin, or because a check failed.")
     cordon_reason = models.CharField(max_length=200, blank=True)
     seen_at = models.DateTimeField()
@@ -358,6 +359,18 @@ class Reservation(models.Model):
     exit_began_at = models.DateTimeField(null=True, blank=True)
     failure = models.CharField(max_length=200, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
+    # A node may fail while its box runs: then another, the spare, takes its place (gpr/services/replacing.py).
+    replaces = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="spares", help_text="In whose place this node enters."
+    )
+    joined_at = models.DateTimeField(null=True, blank=True, help_text="When it took that place. Before, it is no part of the box.")
+    failing_at = models.DateTimeField(null=True, blank=True, help_text="Since when it is to be replaced.")
+    failing_why = models.CharField(max_length=200, blank=True)
+    replacement_asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: EGS itself."
+    )
+    spare_sought_at = models.DateTimeField(null=True, blank=True, help_text="When a spare was last looked for in vain.")
+    spare_refusal = models.CharField(max_length=200, blank=True, help_text="Why there was none.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["starts_at", "id"]
@@ -369,6 +382,12 @@ class Reservation(models.Model):
                 | (~Q(state=ReservationState.RELEASED) & Q(released_at=None)),
                 name="reservation_released_at_says_released",
             ),
+            models.UniqueConstraint(
+                fields=["replaces"],
+                condition=Q(state=ReservationState.HELD, desired=Desired.PRESENT, joined_at=None),
+                name="one_spare_on_its_way",
+            ),
+            models.UniqueConstraint(fields=["replaces"], condition=Q(joined_at__isnull=False), name="replaced_once"),
         ]
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["cluster"], condition=Q(state=ReservationState.HELD), name="reservation_held"),
@@ -379,6 +398,17 @@ class Reservation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node_id} for {self.gpr_id}"
+
+    @property
+    def is_coming(self) -> bool:
+        """A spare that is on its way in."""
+        is_wanted = self.state == ReservationState.HELD and self.desired == Desired.PRESENT
+        return self.replaces_id is not None and self.joined_at is None and is_wanted
+
+    @property
+    def is_given_up(self) -> bool:
+        """It fails, and leaves before a spare has taken its place: its node is gone."""
+        return self.failing_at is not None and self.desired == Desired.ABSENT
 
 
 class ReservedGpu(models.Model):

@@ -24,6 +24,7 @@ urlpatterns: list[URLPattern] = [
     path("inventory/<uuid:pk>/", inventory.node, name="admin-node"),
     path("inventory/<uuid:pk>/cordon/", inventory.cordon, name="admin-cordon"),
     path("inventory/<uuid:pk>/uncordon/", inventory.uncordon, name="admin-uncordon"),
+    path("inventory/<uuid:pk>/replace/", inventory.replace_node, name="admin-replace-node"),
     path("inventory/<uuid:pk>/force-release/", inventory.force_release, name="admin-force-release"),
     path("clusters/", clusters.clusters, name="admin-clusters"),
     path("clusters/<uuid:pk>/join-token/", clusters.join_token, name="admin-join-token"),

@@ -228,6 +228,10 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     `duration_s` later, at the second, hub or no hub. `not_after_s` is the hub's word on that end once it knows; it may
     move (extension, early end). An entry that is not complete at `enter_by_s` fails. `desired` is a plain string so
     that a newer hub's value is seen, not refused.
+
+    A node may enter a box that is open already, in the place of one that fails: then `gang_count` of all counts it from its first set
+    on, and it opens when it is ENTERED beside the others, with their `active_s` and their end. Once the hub has seen it ACTIVE, it tells
+    ABSENT for the other, and counts without it.
     """
 
     id: str

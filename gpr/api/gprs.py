@@ -32,6 +32,7 @@ from gpr.api.inputs import (
     GprCreate,
     GprPatch,
     Move,
+    NodeReplacement,
     PriorityChange,
     Verdict,
     Versioned,
@@ -45,12 +46,13 @@ from gpr.selectors import QUEUE_ORDER, gpr_for, gprs_visible_to, queue_visible_t
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.moving import gpr_move
+from gpr.services.replacing import node_replace
 from gpr.services.requests import CREATION_ROUTE, gpr_cancel, gpr_edit, gpr_submit, spec_of
 from gpr.spec import approval_reasons
 from inventory.models import StepResult
 from inventory.selectors import node_for
 
-ADMIN_ACTIONS = {"approve", "reject", "evict", "priority", "move"}
+ADMIN_ACTIONS = {"approve", "reject", "evict", "priority", "move", "replace_node"}
 VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description="The one that you read: another answers 409.")
 
 
@@ -147,6 +149,19 @@ class GprViewSet(ApiViewSet[Gpr]):
     def move(self, request: Request, pk: str) -> Response:
         """Put it before or behind others of its priority. Promises that give way move, with the cause `admin`."""
         return self._do(pk, Move, gpr_move)
+
+    @extend_schema(request=NodeReplacement)
+    @action(detail=True, methods=["post"], url_path="replace-node")
+    def replace_node(self, request: Request, pk: str) -> Response:
+        """Bring in another node for one of its nodes while it runs, and set that one aside. Its end stays, and nobody's promise moves.
+
+        409 with the reason where there is no spare; nothing is done then.
+        """
+        data = self.body(NodeReplacement)
+        node = node_for(actor_of(request), data.pop("node"), now=self.now)
+        gpr = self._gpr(pk, data.pop("version", None))
+        node_replace(gpr=gpr, node_id=node.pk, actor=actor_of(request), why=data["why"], now=self.now)
+        return self._answer(pk)
 
     def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None]) -> Response:
         """Every service takes the fields of its body by name."""

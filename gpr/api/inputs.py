@@ -17,6 +17,7 @@ from inventory.selectors import cluster_for
 from slices.selectors import slice_for
 
 WHY_MAX_CHARS = 300
+REPLACEMENT_WHY_MAX_CHARS = 150  # it stands in the reason why the node is set aside
 
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
@@ -105,6 +106,11 @@ class Verdict(Versioned):
 
 class Eviction(Verdict):
     requeue = Flag(required=False, help_text="Whether it waits again for the time that is left; by default as its owner wished.")
+
+
+class NodeReplacement(Versioned):
+    node = Reference(help_text="One of `nodes_assigned`, by name or id.")
+    why = Text(max_length=REPLACEMENT_WHY_MAX_CHARS, help_text="Recorded with who asked for it, and shown to the owner.")
 
 
 class PriorityChange(Decision):

@@ -19,6 +19,8 @@ from gpr.explaining import Told, explain_gprs
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
+from gpr.replacements import Outcome as ReplacementOutcome
+from gpr.replacements import replacements_of
 from gpr.selectors import names_visible_to, queue_positions
 from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Reservation, StepResult, SupplyOrder
@@ -78,6 +80,8 @@ class AssignedNodeSerializer(serializers.Serializer[Any]):
     gpus = serializers.SerializerMethodField()
     phase = serializers.ChoiceField(choices=PHASES)
     failure = serializers.CharField(help_text="Why its agent does not go on, or what failed; empty while all is well.")
+    is_spare = serializers.BooleanField(source="is_coming", help_text="On its way in, to take the place of a node that fails.")
+    failing_at = serializers.DateTimeField(allow_null=True, help_text="Since when it is to be replaced: see `replacements`.")
 
     def get_gpus(self, row: Reservation) -> list[str]:
         return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
@@ -195,12 +199,30 @@ class PromiseMoveSerializer(serializers.Serializer[Any]):
     )
 
 
+class ReplacementSerializer(serializers.Serializer[Any]):
+    node_id = serializers.UUIDField()
+    node = serializers.CharField()
+    failing_at = serializers.DateTimeField()
+    why = serializers.CharField(help_text="What it suffers from, or why an administrator wants another.")
+    outcome = serializers.ChoiceField(choices=ReplacementOutcome.choices)
+    spare_id = serializers.UUIDField(allow_null=True)
+    spare = serializers.CharField(help_text="Empty while there is none.")
+    since_at = serializers.DateTimeField(allow_null=True, help_text="When the spare began to enter.")
+    joined_at = serializers.DateTimeField(allow_null=True, help_text="When it took the place of the other.")
+    why_not = serializers.CharField(help_text="Why there is no spare, or why it did not take the place.")
+
+
 class GprDetailSerializer(GprSerializer):
     promise_moves = serializers.SerializerMethodField(help_text="When the promise was moved, and by what.")
+    replacements = serializers.SerializerMethodField(help_text="Nodes that failed while it ran, and what took their places. Its end stays.")
 
     class Meta(GprSerializer.Meta):
-        fields = [*GprSerializer.Meta.fields, "promise_moves"]
+        fields = [*GprSerializer.Meta.fields, "promise_moves", "replacements"]
         read_only_fields = fields
+
+    @extend_schema_field(ReplacementSerializer(many=True))
+    def get_replacements(self, gpr: Gpr) -> Any:
+        return ReplacementSerializer(replacements_of(gpr), many=True).data
 
     @extend_schema_field(PromiseMoveSerializer(many=True))
     def get_promise_moves(self, gpr: Gpr) -> Any:

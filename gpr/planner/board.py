@@ -15,9 +15,22 @@ from sortedcontainers import SortedKeyList
 
 from gpr.planner import passes
 from gpr.planner.blank import LIMITS_MOST, ground_of, new_table, within
-from gpr.planner.ground import NO_INTS, Kind, boxes_of, choose, copy_ground, earliest, earliest_there, latest, room_at, take, take_all
+from gpr.planner.ground import (
+    NO_INTS,
+    Kind,
+    boxes_of,
+    choose,
+    copy_ground,
+    earliest,
+    earliest_there,
+    latest,
+    need_of,
+    room_at,
+    take,
+    take_all,
+)
 from gpr.planner.kinds import OF_SLICE, Alike, Kinds
-from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, with_lines, with_spare
+from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, free_until, least_free, with_lines, with_spare
 from gpr.planner.passes import EMPTY, LOOSE, WAITING, Now, Table, places_of
 from gpr.planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
 from gpr.planner.waiting import Turn, Waiting, turn_of
@@ -29,7 +42,7 @@ ROWS_AT_FIRST = 64
 class Box:
     """Nodes x GPUs x `[start_s, end_s)` of a GPR that runs or is to run, in the numbers of the ground.
 
-    What of it is past is not on the ground: `began_s` is when it began. The rest as in `Running`.
+    What of it is past is not on the ground: `began_s` is when it began. `counted`: its places, but for stand-ins. The rest as in `Running`.
     """
 
     id: str
@@ -43,6 +56,7 @@ class Box:
     began_s: int
     evictable: bool
     is_open: bool
+    counted: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +134,7 @@ class Board:
         return self._shape_at(box.places)
 
     def gpus_of(self, box: Box) -> int:
-        return self._gpus_on(box.places, box.kind.gpus)
+        return self._gpus_on(box.counted, box.kind.gpus)
 
     def ceilings_over(self, project: str, slice_: str, places: Ints) -> tuple[tuple[str, str], ...]:
         """Whose limits hold for a box of these on these nodes: (owner, shape)."""
@@ -217,7 +231,8 @@ class Board:
         kind = Kind(*kind[:4], *(array.copy() for array in kind[4:]))
         start_s, request = self.start_s(waiting), waiting.request
         whose = request.id, request.slice, request.project, request.priority
-        return Box(*whose, places, kind, start_s, start_s + request.length_s, start_s, request.evictable, is_open=True)
+        end_s = start_s + request.length_s
+        return Box(*whose, places, kind, start_s, end_s, start_s, request.evictable, is_open=True, counted=places)
 
     # Where there is room.
 
@@ -245,6 +260,12 @@ class Board:
 
     def has_room(self, places: Ints, kind: Kind, start_s: int) -> bool:
         return room_at(self.ground, places, kind, start_s)
+
+    def fit(self, node: int, kind: Kind, start_s: int) -> tuple[int, int] | None:
+        """(GPUs of it left over in the window, end of the gap): of several the least suits best. None: it has no room."""
+        need = need_of(self.ground, node, kind.gpus)
+        left = least_free(self.ground.nodes, node, start_s, start_s + kind.length_s) - need
+        return None if left < 0 else (int(left), int(free_until(self.ground.nodes, node, need, start_s)))
 
     def earliest_there(self, places: Ints, kind: Kind, since_s: int, until_s: int) -> int | None:
         start_s = earliest_there(self.ground, places, kind, since_s, until_s)
@@ -324,10 +345,12 @@ class Board:
             self.overdue.add(running.id)
         # A node that is gone holds nobody up; the slice is held all the same.
         places = self.places([node for node in running.nodes if node in self.node_numbers])
-        gpu_count = self._gpus_on(places, running.gpus_per_node)
+        counted = self.places([node for node in running.counted if node in self.node_numbers]) if running.uncounted else places
+        gpu_count = self._gpus_on(counted, running.gpus_per_node)
         kind = self._kinds.held(running, places, self.pool_at(places), gpu_count, end_s - self.now_s)
         whose = running.id, running.slice, running.project, running.priority
-        return Box(*whose, places, kind, self.now_s, end_s, running.started_s, running.evictable, is_open=running.is_open)
+        times_s = self.now_s, end_s, running.started_s
+        return Box(*whose, places, kind, *times_s, running.evictable, is_open=running.is_open, counted=counted)
 
     def _started(self, waiting: Waiting) -> Started:
         slot, request = self._slot(waiting), waiting.request

@@ -152,6 +152,22 @@ class Eviction:
     instead_s: int
 
 
+class Harm(StrEnum):
+    """What a change does to others, if anything."""
+
+    LATE = "late"  # somebody would start later than promised
+    EVICTED = "evicted"  # somebody would be evicted
+
+
+def harm_of(before: Plan, after: Plan) -> Harm | None:
+    """Of what makes the one plan the other: to those whom it does to what was not to happen anyway."""
+    late = {placement.id for placement in before.placements if placement.is_late}
+    if any(placement.is_late and placement.id not in late for placement in after.placements):
+        return Harm.LATE
+    evicted = {victim.id for victim in victims_of(before.evictions)}
+    return Harm.EVICTED if any(victim.id not in evicted for victim in victims_of(after.evictions)) else None
+
+
 def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:
     """All boxes that end early for anybody, in order."""
     return [victim for eviction in evictions for victim in eviction.victims]

@@ -130,6 +130,7 @@ class Running:
     An overrun (`end_s <= now_s`, not yet released) still holds its GPUs; the planner expects them back a moment from now.
     `evictable`: a request that may evict, of higher priority, may end it before its time. `is_open`: its window is open; on the way in or
     out it cannot be ended early. `is_movable`: ended early it would wait again, and it did not book its very time and place.
+    `uncounted`: of its nodes those that stand in for another of them that is still there; no quota counts both.
     """
 
     id: str
@@ -144,6 +145,12 @@ class Running:
     evictable: bool = True
     is_open: bool = True
     is_movable: bool = True
+    uncounted: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> list[str]:
+        """The nodes that count as its own."""
+        return [node for node in self.nodes if node not in self.uncounted]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gpr.evictions import notice_of, notice_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
-from gpr.planner.plan import victims_of
+from gpr.planner.plan import Harm, harm_of
 from gpr.services.requests import no_place, promise_drop
 from gpr.snapshot import books_end, snapshot_load
 from gpr.witness import box_ended, witness_lock
@@ -174,9 +174,9 @@ def refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
 def refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     """Plan with the longer box on a copy: nobody may start later than promised who would not without it. Raises Conflict."""
     loaded = snapshot_load(now=now)
-    before, after = plan(loaded.snapshot), plan(loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp())))
-    late = {placement.id for placement in before.placements if placement.is_late}
-    if any(placement.is_late and placement.id not in late for placement in after.placements):
+    longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))
+    harm = harm_of(plan(loaded.snapshot), plan(longer))
+    if harm == Harm.LATE:
         raise Conflict("Others have been promised these GPUs from its end on. Extend it by less, or file a new request.")
-    if {victim.id for victim in victims_of(after.evictions)} - {victim.id for victim in victims_of(before.evictions)}:
+    if harm == Harm.EVICTED:
         raise Conflict("Others are entitled to these GPUs from its end on: somebody would be evicted for it. File a new request.")

@@ -34,7 +34,10 @@ FAILURE_MAX_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class HoldSpec:
-    """What a GPR takes: `gpus_per_node` GPUs (None: all) of each of these nodes, for `[starts_at, ends_at)` by the books."""
+    """What a GPR takes: `gpus_per_node` GPUs (None: all) of each of these nodes, for `[starts_at, ends_at)` by the books.
+
+    `replaces_id`: the node enters a box that runs, in the place of this reservation's, until `not_after_at`.
+    """
 
     gpr_id: UUID
     slice_id: UUID
@@ -48,6 +51,8 @@ class HoldSpec:
     namespaces: tuple[str, ...]
     entry_steps: tuple[str, ...]
     exit_steps: tuple[str, ...]
+    not_after_at: datetime | None = None
+    replaces_id: UUID | None = None
 
 
 @transaction.atomic
@@ -56,7 +61,7 @@ def reservations_hold(*, spec: HoldSpec) -> list[Reservation]:
 
     Node rows are locked in order of id first: two inserts that meet in the exclusion constraint would otherwise wait for each other.
     """
-    nodes = list(Node.objects.select_for_update().filter(pk__in=spec.node_ids).order_by("pk"))
+    nodes = _lock_nodes(spec)
     if len(nodes) != len(spec.node_ids) or any(not is_usable(node) for node in nodes):
         raise Conflict("A node of the plan is no longer usable.")
     if maintenance_over(nodes, starts_at=spec.starts_at, ends_at=spec.ends_at).exists():
@@ -79,6 +84,8 @@ def reservations_hold(*, spec: HoldSpec) -> list[Reservation]:
             ReservedGpu.objects.bulk_create(reserved)
     except IntegrityError:
         raise Conflict("A GPU of the plan is reserved by another.") from None
+    if spec.replaces_id is not None:
+        _count_box(spec.gpr_id)
     desired_set_changed(node.cluster_id for node in nodes)
     return reservations
 
@@ -94,12 +101,48 @@ def reservations_want_absent(*, gpr_id: UUID) -> None:
 
 
 @transaction.atomic
+def reservation_want_absent(*, reservation: Reservation, ends_at: datetime) -> None:
+    """As `reservations_want_absent` for one node of a box that goes on without it; its GPUs should be free at `ends_at`.
+
+    Its agent may have let it go already: then the box is only counted anew.
+    """
+    _lock_box(reservation)
+    _take_out(reservation.pk, ends_at)
+    _count_box(reservation.gpr_id)
+    desired_set_changed([reservation.cluster_id])
+
+
+def box_count(*, gpr_id: UUID) -> None:
+    """Let the agent know how many nodes there are, a spare on its way with them: one may have been freed by force."""
+    wanted = Reservation.objects.filter(gpr=gpr_id, state=ReservationState.HELD, desired=Desired.PRESENT)
+    told = list(wanted.values_list("gang_count", flat=True))
+    if set(told) <= {len(told)}:
+        return
+    with transaction.atomic():
+        clusters = {row.cluster_id for row in _lock_held(gpr_id=gpr_id)}
+        _count_box(gpr_id)
+        desired_set_changed(clusters)
+
+
+@transaction.atomic
+def spare_join(*, spare: Reservation, ends_at: datetime, now: datetime) -> None:
+    """It is open: it takes the place of the node that it replaces, and that one leaves. Raises Conflict when it is not held any more."""
+    replaced = Reservation.objects.get(spares=spare)
+    _lock_box(replaced)
+    if not Reservation.objects.filter(pk=spare.pk, state=ReservationState.HELD).update(joined_at=now):
+        raise Conflict("The spare is not held any more.")
+    _take_out(replaced.pk, ends_at)
+    _count_box(spare.gpr_id)
+    desired_set_changed([spare.cluster_id])
+
+
+@transaction.atomic
 def reservations_set_window(*, gpr_id: UUID, not_after_at: datetime, ends_at: datetime) -> None:
-    """Fix the end of the slice's window, and with it when the GPUs should be free again.
+    """Fix the end of the slice's window, and with it when the GPUs should be free again. A node that leaves earlier stays as it is.
 
     Raises Conflict when the GPUs are reserved for another by then.
     """
-    rows = _lock_held(gpr_id=gpr_id)
+    rows = [row for row in _lock_held(gpr_id=gpr_id) if row.desired == Desired.PRESENT]
     ids = [row.pk for row in rows]
     try:
         with transaction.atomic():
@@ -210,6 +253,40 @@ def is_usable(node: Node | NodeRow) -> bool:
     return node.gone_at is None and node.is_ready and node.cordoned_at is None
 
 
+def _lock_nodes(spec: HoldSpec) -> list[Node]:
+    """Those of the spec; of a spare the others of its box are locked with it, for they are told of it."""
+    wanted = Q(pk__in=spec.node_ids)
+    if spec.replaces_id is not None:
+        of_box = Q(gpr=spec.gpr_id, state=ReservationState.HELD) | Q(pk=spec.replaces_id)
+        wanted |= Q(pk__in=Reservation.objects.filter(of_box).values("node"))
+    locked = Node.objects.select_for_update().filter(wanted).order_by("pk")
+    return [node for node in locked if node.pk in spec.node_ids]
+
+
+def _lock_box(reservation: Reservation) -> None:
+    """The nodes of its box, its own with them though it may be free, then what is held of them."""
+    held = Reservation.objects.filter(gpr=reservation.gpr_id, state=ReservationState.HELD)
+    wanted = Q(pk__in=held.values("node")) | Q(pk=reservation.node_id)
+    list(Node.objects.select_for_update().filter(wanted).order_by("pk").values_list("pk"))
+    list(held.select_for_update().order_by("pk").values_list("pk"))
+
+
+def _take_out(pk: UUID, ends_at: datetime) -> None:
+    """The box is locked. What is free already keeps its books."""
+    row = Reservation.objects.get(pk=pk)
+    row.desired = Desired.ABSENT
+    if row.state == ReservationState.HELD:
+        row.ends_at = max(min(row.ends_at, ends_at), row.starts_at + timedelta(microseconds=1))
+        ReservedGpu.objects.filter(reservation=row).update(ends_at=row.ends_at)
+    row.save(update_fields=["desired", "ends_at"])
+
+
+def _count_box(gpr_id: UUID) -> None:
+    """Each node of a box tells the agent how many there are, with a spare that is to open beside them. Their nodes are locked."""
+    wanted = Reservation.objects.filter(gpr=gpr_id, state=ReservationState.HELD, desired=Desired.PRESENT)
+    wanted.update(gang_count=wanted.count())
+
+
 def _lock_held(**whose: UUID) -> list[Reservation]:
     held = Reservation.objects.filter(**whose, state=ReservationState.HELD)
     # By a subquery: a join would lock each node's reservation along with it, before the next node, and somebody could wait in a circle.
@@ -253,6 +330,8 @@ def _reservation(spec: HoldSpec, node: Node, *, epoch: int, skipped: frozenset[s
         exit_steps=[step for step in spec.exit_steps if step not in skipped],
         enter_by_at=spec.enter_by_at,
         duration_s=spec.duration_s,
+        not_after_at=spec.not_after_at,
+        replaces_id=spec.replaces_id,
     )
 
 

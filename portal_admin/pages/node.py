@@ -17,6 +17,7 @@ from egs.pages.measures import measures_each
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
 from egs.pages.shell import Shell
+from gpr.models import GprState
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from inventory.selectors import nodes_known_to
 from journal.models import Event
@@ -127,7 +128,9 @@ def _acts(node: Any) -> list[NodeAct]:
         else NodeAct("Set aside", reverse("admin-cordon", args=[node.pk]), True)
     )
     force = [NodeAct("Force release", reverse("admin-force-release", args=[node.pk]), True)] if node.held_by else []
-    return [cordon, *force]
+    is_running = any(row.gpr.state == GprState.ACTIVE for row in node.held_by)
+    replace = [NodeAct("Replace", reverse("admin-replace-node", args=[node.pk]), False)] if is_running else []
+    return [cordon, *replace, *force]
 
 
 def _stay(row: Reservation, now: datetime) -> Stay:

@@ -14,6 +14,7 @@ from egs.errors import Conflict, NotFound, StaleState
 from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE
 from egs.pages.toasts import done
+from gpr.services.replacing import boxes_replace
 from inventory.models import Node, Reservation, ReservationState
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import node_force_release
@@ -68,6 +69,27 @@ def uncordon(request: PageRequest, pk: UUID) -> HttpResponse:
         )
     node_uncordon(node=found, actor=request.user, now=request.now)
     return _done(request, found, f"{found.name} is in use again")
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def replace_node(request: PageRequest, pk: UUID) -> HttpResponse:
+    found, form = node_known(request.user, pk), ReasonForm(request.POST or None)
+    text = (
+        "What runs on it gets another node: that is checked and opened first, then this one is set aside, closed and drained. "
+        "The ends stay, and nobody's promise moves. Its members read your reason."
+    )
+    question = _question(request, found, form, "replace-node", f"Replace {found.name}?", "Replace", text)
+    if request.method == "GET":
+        return ask(request, question)
+    if not form.is_valid():
+        return ask(request, question, status=UNPROCESSABLE)
+    try:
+        boxes_replace(node=found, actor=request.user, why=form.cleaned_data["why"], now=request.now)
+    except Conflict as none:
+        return ask(request, replace(question, refused=none.title, refused_why=none.detail), status=none.status)
+    return _done(request, found, f"A spare for {found.name} is being prepared")
 
 
 @require_http_methods(["GET", "POST"])

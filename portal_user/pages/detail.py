@@ -21,6 +21,7 @@ from gpr.explaining import Told, explain_gprs
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.orders import orders_under
 from gpr.planner.plan import Cause
+from gpr.replacements import Outcome, Replacement, replacements_of
 from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to, queue_positions
 from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
@@ -29,7 +30,7 @@ from portal_user.pages.notices import Notice, notice, waits_again
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import CAUSE_WORDS, events_for
-from worker_agent.protocol import Phase
+from worker_agent.protocol import Desired, Phase
 
 S = GprState
 NODES_SHOWN, EVENTS_SHOWN, STEPS_READ = 100, 40, 2_000
@@ -90,6 +91,15 @@ class Coming:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A node that failed, and what became of it, in a sentence; `at`: when."""
+
+    at: datetime
+    text: str
+    is_late: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Why:
     """Why it starts when it does, what and whom it waits for, whether it borrows, and how its promise moved."""
 
@@ -122,6 +132,7 @@ class GprPage:
     nodes_trouble: tuple[str, ...] = ()
     nodes_hint: str = ""
     nodes_hidden: int = 0
+    changes: tuple[Change, ...] = ()
     panels: tuple[StepPanel, ...] = ()
     why: Why | None = None
     asked: tuple[Pair, ...] = ()
@@ -154,6 +165,7 @@ class GprPage:
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
             nodes_hint=", ".join(filter(None, [gpr.cluster.name if gpr.cluster else "", ask_of(gpr)])),
             nodes_hidden=max(len(nodes) - NODES_SHOWN, 0),
+            changes=tuple(_change(each) for each in replacements_of(gpr)) if "nodes" in wanted else (),
             panels=tuple(panels),
             why=_why(gpr, request, told) if "why" in wanted else None,
             asked=() if part else tuple(_asked(gpr)),
@@ -162,8 +174,9 @@ class GprPage:
 
 
 def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
-    """Of its last run."""
+    """Of its last run; without spares that failed and are free again, of which the changes tell."""
     rows = Reservation.objects.filter(gpr=gpr, run=gpr.run).select_related("node").order_by("node__name", "pk")
+    rows = rows.exclude(replaces__isnull=False, joined_at=None, state=ReservationState.RELEASED)
     return list(rows.prefetch_related("gpus__gpu") if with_gpus else rows)
 
 
@@ -191,8 +204,28 @@ def _node_row(row: Reservation) -> NodeRow:
         state=("draining" if row.phase in LEAVING else "held") if is_held else "free",
         gpus=tuple(GpuTile(gpu.index, str(gpu.index), title=f"{gpu.model}, {gpu.memory_gib} GiB, {gpu.uuid}") for gpu in gpus),
         place=row.node.rack and f"rack {row.node.rack.removeprefix('rack-')}",
-        note=PHASE_WORDS[Phase(row.phase)],
+        note=_note(row),
     )
+
+
+def _note(row: Reservation) -> str:
+    told = PHASE_WORDS[Phase(row.phase)]
+    if row.is_coming:
+        return f"spare: {told}"
+    return f"{told}, to be replaced" if row.failing_at is not None and row.desired == Desired.PRESENT else told
+
+
+def _change(each: Replacement) -> Change:
+    match each.outcome:
+        case Outcome.REPLACED:
+            text = f"{each.spare} took the place of {each.node}. {each.why}"
+        case Outcome.ENTERING:
+            text = f"{each.spare} is being checked, to take the place of {each.node}. {each.why}"
+        case Outcome.FAILED:
+            text = f"{each.spare} did not take the place of {each.node}. {each.why_not}"
+        case _:
+            text = f"{each.node} fails. {each.why} {each.why_not or 'A spare is looked for.'}"
+    return Change(each.joined_at or each.since_at or each.failing_at, text.strip(), each.outcome in {Outcome.FAILED, Outcome.SOUGHT})
 
 
 def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:

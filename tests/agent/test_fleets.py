@@ -10,7 +10,7 @@ import pytest
 
 from tests.agent.stage import FakeClock, Stage, small_fleet
 from worker_agent.cluster.base import Conflict, GpuPhase
-from worker_agent.cluster.fleet import Fleet, FleetError, NodeGroup, read_fleet
+from worker_agent.cluster.fleet import Fleet, FleetError, NodeGroup, Trouble, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 from worker_agent.fences import new_records
@@ -63,12 +63,46 @@ def test_a_fleet_is_the_same_each_time_and_shares_no_id_with_another() -> None:
             "failures: [{node: y, step: network}]\n",
             "no node y",
         ),
+        (
+            "name: x\ngroups: [{name: h, count: 1, node_type: t, gpu_model: H100, memory_gib: 80, gpus: 1}]\n"
+            "troubles: [{group: y, what: gone, open_s: 5}]\n",
+            "no group y",
+        ),
     ],
 )
 def test_a_fleet_with_a_fault_is_refused_with_its_place(tmp_path: Path, text: str, word: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(FleetError, match=word):
         read_fleet(tmp_path / "x.yaml")
+
+
+@pytest.mark.parametrize("what", ["gpu_sick", "not_ready", "gone"])
+def test_by_the_script_one_node_fails_once_it_has_been_open_for_so_long_and_stays_so(tmp_path: Path, what: str) -> None:
+    fleet = msgspec.structs.replace(small_fleet(), troubles=(Trouble(group="h", what=what, open_s=5.0),))  # type: ignore[arg-type]
+    stage = Stage(fleet)
+    stage.cluster._store = FileStore(tmp_path / "state")
+    stage.tell(*stage.gang())
+    stage.run(5)
+    assert failing(stage.cluster) == {}
+    stage.run(5)
+    assert failing(stage.cluster) == {"test-h-01": what}
+
+    again = SimulatedCluster(fleet=fleet, store=FileStore(tmp_path / "state"), clock=stage.clock)
+    assert failing(again) == {"test-h-01": what}
+
+
+def failing(cluster: SimulatedCluster) -> dict[str, str]:
+    """Of its two nodes."""
+    found = {}
+    for name in ("test-h-01", "test-h-02"):
+        node = cluster.observe().get(name)
+        if node is None:
+            found[name] = "gone"
+        elif not node.view.ready:
+            found[name] = "not_ready"
+        elif not all(gpu.healthy for gpu in node.view.gpus):
+            found[name] = "gpu_sick"
+    return found
 
 
 def test_the_cluster_survives_in_its_files(tmp_path: Path) -> None:

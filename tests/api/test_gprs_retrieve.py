@@ -32,6 +32,43 @@ def test_a_member_and_an_administrator_see_it_alike(owner: Caller, teammate: Cal
     assert owner.get(path).json() == teammate.get(path).json() == admin.get(path).json()
 
 
+@pytest.mark.parametrize("persona", ["owner", "teammate", "admin"])
+def test_what_took_the_place_of_a_node_that_failed_is_told_to_its_members(
+    persona: str, admin: Caller, world: World, request: pytest.FixtureRequest
+) -> None:
+    gpr = factories.active(world.slice, world.people.owner)
+    (row,) = factories.held(gpr)
+    path, reader = f"gprs/{gpr.pk}/", request.getfixturevalue(persona)
+    assert reader.get(path).json()["replacements"] == []
+
+    body = admin.post(f"{path}replace-node/", {"node": str(row.node_id), "why": "Its fan is loud."}).json()
+    (told,) = body["replacements"]
+    assert (told["node"], told["why"], told["outcome"], told["joined_at"]) == (row.node.name, "Its fan is loud.", "entering", None)
+    assert sorted((node["node"], node["is_spare"]) for node in reader.get(path).json()["nodes_assigned"]) == sorted(
+        [(row.node.name, False), (told["spare"], True)]
+    )
+
+    factories.observe(gpr, Phase.ACTIVE)
+    (told,) = reader.get(path).json()["replacements"]
+    assert (told["outcome"], told["spare"] != row.node.name, told["joined_at"] is not None) == ("replaced", True, True)
+    events = {event["kind"] for event in reader.get(f"events/?gpr={gpr.pk}").json()["results"]}
+    assert {"gpr.replacement_asked", "gpr.spare_entering", "gpr.node_replaced"} <= events
+
+
+def test_a_node_is_replaced_only_where_there_is_another_and_the_answer_says_why(admin: Caller, world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner)
+    (row,) = factories.held(gpr)
+    Node.objects.exclude(pk=row.node_id).update(cordoned_at=db_now())
+    path = f"gprs/{gpr.pk}/replace-node/"
+
+    problem = assert_problem(admin.post(path, {"node": str(row.node_id), "why": "Its fan is loud."}), 409, "conflict")
+    assert problem["detail"] == "No other node of its kind is free until its end."
+    other = Node.objects.exclude(pk=row.node_id)[0]
+    assert_problem(admin.post(path, {"node": str(other.pk), "why": "Its fan is loud."}), 404, "not_found")
+    assert_problem(admin.post(path, {"node": str(row.node_id)}), 400, "invalid_input")
+    assert admin.get(f"gprs/{gpr.pk}/").json()["replacements"] == []
+
+
 def test_its_life_shows_step_by_step(owner: Caller, world: World) -> None:
     gpr = factories.started(world.slice, world.people.owner, nodes=2, gpus_per_node=4)
     path = f"gprs/{gpr.pk}/"

@@ -98,6 +98,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "gprs/<pk>/evict/"): Row(for_admin(200), {"why": "No."}, gpr=factories.active),
     ("POST", "gprs/<pk>/priority/"): Row(for_admin(200), {"priority": 5}),
     ("POST", "gprs/<pk>/move/"): Row(for_admin(409), {"to": "up"}),  # it is the first of its priority
+    ("POST", "gprs/<pk>/replace-node/"): Row(for_admin(200), {"node": "aurora-0", "why": "Its fan is loud."}, gpr=factories.active),
     ("GET", "gprs/<gpr_pk>/steps/"): Row(SEE, gpr=factories.active),
     ("GET", "queue/"): Row(LIST),
     ("GET", "evictions/"): Row(LIST),

@@ -133,6 +133,58 @@ def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and
     wait_for("all wait again", lambda: len(gated(east, "vision")) == 3 and len(gated(east, "speech")) == 4, within_s=SOON_S)
 
 
+def test_a_node_that_is_not_ready_any_more_is_replaced_and_its_pods_come_back_on_the_spare(
+    stage: KubernetesStage, pair: tuple[Cluster, Cluster]
+) -> None:
+    east, _ = pair
+    api = stage.start()
+    stage.join_cluster(api, "east", east, nodes=3)
+    api.post("/projects/", {"name": "research"})
+    make_slice(api, "vision", east=east)
+    east.apply(workload("Deployment", "train", "vision", count=1, gpus=NODE_GPUS))
+    ask = {"shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
+    gpr = api.post("/gprs/", {**ask, "name": "train", "slice": "vision"})
+    before = in_state(api, gpr, "ACTIVE")
+    (pod,) = wait_for("it runs", lambda: running(east, "vision"), within_s=SOON_S)
+    sick = pod["spec"]["nodeName"]
+
+    break_node(east, sick)
+
+    def replaced() -> Any:
+        seen = api.get(f"/gprs/{gpr['id']}/")
+        assert seen["state"] == "ACTIVE", seen
+        return any(each["outcome"] == "replaced" for each in seen["replacements"]) and seen
+
+    after = wait_for("the replacement", replaced, within_s=2 * SOON_S)
+    spare = after["replacements"][-1]["spare"]
+
+    def pods_on(node: str) -> Any:
+        return [pod for pod in running(east, "vision") if pod["spec"]["nodeName"] == node]
+
+    wait_for("it runs on the spare", lambda: pods_on(spare), within_s=SOON_S)
+    wait_for("the sick one is drained", lambda: not pods_on(sick), within_s=SOON_S)
+    assert (after["replacements"][-1]["node"], after["ends_at"]) == (sick, before["ends_at"])
+    assert api.get(f"/nodes/?cluster=east&name={sick}")["results"][0]["is_cordoned"]
+    mend_node(east, sick)
+    api.post(f"/gprs/{gpr['id']}/release/")
+    in_state(api, gpr, "RELEASED")
+
+
+def break_node(cluster: Cluster, name: str) -> None:
+    """It is not ready, and its kubelet says nothing more."""
+    status = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}
+    _patch_node(cluster, name, {"metadata": {"annotations": {"kwok.x-k8s.io/node": None}}})
+    _patch_node(cluster, name, {"status": status}, "--subresource", "status")
+
+
+def mend_node(cluster: Cluster, name: str) -> None:
+    _patch_node(cluster, name, {"metadata": {"annotations": {"kwok.x-k8s.io/node": "fake"}}})
+
+
+def _patch_node(cluster: Cluster, name: str, patch: Object, *how: str) -> None:
+    cluster.kubectl("patch", "node", name, *how, "--patch", json.dumps(patch))
+
+
 REQUEST = """\
 apiVersion: egs.io/v1alpha1
 kind: GPUProvisioningRequest

@@ -84,6 +84,31 @@ def test_who_follows_the_readme_sees_gpus_borrowed_and_taken_back(demo: Path) ->
         api.close()
 
 
+def test_a_node_whose_gpu_falls_sick_is_replaced_while_its_gpr_runs_on_to_its_end(demo: Path) -> None:
+    """By the demo's script the first A10 node that a box has had for a minute."""
+    found = wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)
+    api = Api(found["url"], found["user_token"])
+    wait_for("the fleet", lambda: "A10-24GB" in {shape["name"] for shape in api.get("/shapes/")["results"]}, within_s=START_S)
+    path = f"/gprs/{api.post('/gprs/', {'name': 'lasts', 'slice': 'vision', 'shape': 'A10-24GB', 'nodes': 2, 'duration_s': 600})['id']}/"
+    before = wait_for("ACTIVE", lambda: (g := api.get(path))["state"] == "ACTIVE" and g, within_s=START_S)
+
+    def swapped() -> Any:
+        """With the sick node gone from it, drained."""
+        gpr = api.get(path)
+        (*_, last) = gpr["replacements"] or [{"outcome": ""}]
+        return last["outcome"] == "replaced" and len(gpr["nodes_assigned"]) == 2 and gpr
+
+    after = wait_for("the replacement", swapped, within_s=60 + START_S)
+
+    (told,) = after["replacements"]
+    assert told["why"] == "1 GPU of it is sick or gone."
+    names = {node["node"] for node in before["nodes_assigned"]}
+    assert {node["node"] for node in after["nodes_assigned"]} == names - {told["node"]} | {told["spare"]}
+    assert (after["state"], after["ends_at"], after["active_at"]) == ("ACTIVE", before["ends_at"], before["active_at"])
+    assert {"gpr.node_failing", "gpr.spare_entering", "gpr.node_replaced"} <= {event["kind"] for event in api.events_of(before["id"])}
+    api.close()
+
+
 def test_a_second_demo_does_not_take_the_place_of_the_first(demo: Path) -> None:
     """They would share the database and the simulated clusters, whose agents supersede each other."""
     wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)

@@ -83,13 +83,18 @@ class ModelAgent:
             known.phase = to
 
     def _open(self, assignment: Assignment, now: datetime) -> None:
-        """When all nodes of the box are ready."""
+        """When all nodes of the box are ready; one that enters an open box has its time."""
         gang = [
-            known for known in self.known.values() if (known.assignment.gpr_id, known.assignment.run) == (assignment.gpr_id, assignment.run)
+            known
+            for known in self.known.values()
+            if (known.assignment.gpr_id, known.assignment.run) == (assignment.gpr_id, assignment.run)
+            and known.assignment.desired == Desired.PRESENT
+            and known.phase not in {Phase.FAILED, Phase.EXITING, Phase.RELEASED}
         ]
-        if len(gang) == assignment.gang_count and all(known.phase == Phase.ENTERED for known in gang):
+        if len(gang) == assignment.gang_count and all(known.phase in {Phase.ENTERED, Phase.ACTIVE} for known in gang):
+            active_s = min((known.active_s for known in gang if known.active_s is not None), default=now.timestamp())
             for known in gang:
-                known.phase, known.active_s = Phase.ACTIVE, now.timestamp()
+                known.phase, known.active_s = Phase.ACTIVE, active_s
 
     def _exit(self, known: Known, now: datetime) -> None:
         if known.phase not in {Phase.EXITING, Phase.RELEASED}:

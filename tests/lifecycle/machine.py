@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any, ClassVar
 from uuid import UUID
 
+import msgspec
 from django.conf import settings
 from django.db import transaction
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from gpr.models import ENDED, PROVISIONED, Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Reason
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
+from gpr.services.replacing import box_of, node_replace
 from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
 from gpr.snapshot import PROMISE_TOLERANCE_S
 from inventory.models import Cluster, Node, Reservation, ReservationState, ReservedGpu
@@ -40,7 +42,7 @@ from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, 
 from tests.inventory.agent import Agent, seen, step
 from tests.lifecycle.agent_model import ModelAgent
 from tests.promises.feasible import faults
-from worker_agent.protocol import Outcome, Phase, set_digest
+from worker_agent.protocol import Desired, NodeView, Outcome, Phase, set_digest
 
 S = GprState
 numbers = st.integers(0, 11)
@@ -58,6 +60,8 @@ World = tuple[float, int]
 worlds = st.sampled_from([(0.0, 0), (0.0, 0), (0.0, 0), (1.0, 1), (1.0, 4), (5.0, 2), (16.0, 2), (300.0, 3)])
 FIRST = {S.QUEUED, S.PENDING_APPROVAL}
 REST_ROUNDS = 80
+SICK, AWAY = "a GPU is sick", "not ready"
+TOLD_OF = ["gpr.node_failing", "gpr.spare_entering", "gpr.node_replaced", "gpr.replacement_failed", "gpr.node_recovered"]
 
 
 def act(**strategies: Any) -> Callable[[Callable[..., None]], Any]:
@@ -105,6 +109,7 @@ class Life(RuleBasedStateMachine):
         self.agents = [ModelAgent(Agent.joined(cluster, at=self.now)) for cluster in self.clusters]
         self.slices: list[Slice] = [make_slice(*self.clusters, name=name, owner=self.owner) for name in ("red", "green", "blue")]
         self.gone: set[str] = set()
+        self.troubles: dict[str, str] = {}
         self.ticked = False
         self.generations: dict[UUID, tuple[int, str]] = {}
         self.epochs: dict[UUID, int] = {}
@@ -292,6 +297,22 @@ class Life(RuleBasedStateMachine):
         self.gone ^= {names[which % len(names)] if names else f"big-n{which % 3}"}
         self._report_inventory()
 
+    @act(which=numbers, how=st.sampled_from([SICK, AWAY]))
+    def a_node_of_a_running_box_gets_sick_or_well(self, which: int, how: str) -> None:
+        """A GPU of it, or all of it for a while."""
+        busy = Reservation.objects.filter(state=ReservationState.HELD, gpr__state=S.ACTIVE, cluster=self.clusters[0]).order_by("pk")
+        names = list(busy.values_list("node__name", flat=True)) or [f"big-n{which % 3}"]
+        name = names[which % len(names)]
+        self.troubles = {**self.troubles, name: how} if name not in self.troubles else {k: v for k, v in self.troubles.items() if k != name}
+        self._report_inventory()
+
+    @act(which=numbers)
+    def a_node_is_replaced_by_hand(self, which: int) -> None:
+        rows = list(Reservation.objects.filter(state=ReservationState.HELD, gpr__state=S.ACTIVE).select_related("gpr").order_by("pk"))
+        if rows:
+            row = rows[which % len(rows)]
+            self._try(lambda: node_replace(gpr=row.gpr, node_id=row.node_id, actor=self.admin, why="a look", now=self.now))
+
     @act(which=numbers)
     def cordon_or_uncordon(self, which: int) -> None:
         node = Node.objects.order_by("name")[which % 4]
@@ -398,6 +419,8 @@ class Life(RuleBasedStateMachine):
             self.states[event.gpr_id] = event.new
             self.seen[f"{event.old}>{event.new} {event.reason}".strip()] += 1
         assert dict(Gpr.objects.values_list("pk", "state")) == self.states
+        for kind in Event.objects.filter(kind__in=TOLD_OF).values_list("kind", flat=True).distinct():
+            self.seen[kind] = 1
 
     def _check_rising(self) -> None:
         """I5, I16: and whatever changes of what an agent is told, changes with the generation."""
@@ -419,7 +442,13 @@ class Life(RuleBasedStateMachine):
             reserved = set(row.gpus.values_list("state", "ends_at"))
             assert reserved == {(ReservationState.HELD, row.ends_at)}
         for gpr in Gpr.objects.filter(state__in=PROVISIONED):
-            assert gpr.reservations.filter(run=gpr.run).count() == gpr.nodes
+            assert gpr.reservations.filter(run=gpr.run, replaces=None).count() == gpr.nodes
+        for gpr in Gpr.objects.filter(state=S.ACTIVE):
+            rows = list(gpr.reservations.filter(run=gpr.run))
+            assert len(box_of(rows)) == gpr.nodes, "a spare takes the place of one, no more and no less"
+            wanted = [row.gang_count for row in rows if row.state == ReservationState.HELD and row.desired == Desired.PRESENT]
+            # What is freed by force is counted out by the next tick.
+            assert not self.ticked or set(wanted) <= {len(wanted)}, "else no spare would open"
         for row in Reservation.objects.filter(state=ReservationState.RELEASED):
             assert set(row.gpus.values_list("state", flat=True)) == {ReservationState.RELEASED}
 
@@ -457,9 +486,8 @@ class Life(RuleBasedStateMachine):
             if gpr.state == S.ACTIVE:
                 assert gpr.ends_at is not None
                 assert gpr.active_at is not None
-                assert set(gpr.reservations.filter(run=gpr.run, state=ReservationState.HELD).values_list("not_after_at", flat=True)) <= {
-                    gpr.ends_at
-                }
+                held = gpr.reservations.filter(run=gpr.run, state=ReservationState.HELD, desired=Desired.PRESENT)
+                assert set(held.values_list("not_after_at", flat=True)) <= {gpr.ends_at}
                 assert (gpr.ends_at - gpr.active_at).total_seconds() == gpr.remaining_s
             if gpr.state == S.COMPLETED:
                 assert gpr.remaining_s < settings.EGS_EXIT_ALLOWANCE_S, "completed, but it had not had its time"
@@ -469,6 +497,7 @@ class Life(RuleBasedStateMachine):
     def _come_to_rest(self) -> None:
         """I11: the trouble is over, and every entry and exit ends."""
         self.gone.clear()
+        self.troubles.clear()
         self._report_inventory()
         for node in Node.objects.exclude(cordoned_at=None):
             node_uncordon(node=node, actor=self.admin, now=self.now)
@@ -506,7 +535,14 @@ class Life(RuleBasedStateMachine):
 
     def _report_inventory(self) -> None:
         agent = self.agents[0].agent
-        agent.inventory(*(node_view(f"big-n{i}") for i in range(3) if f"big-n{i}" not in self.gone), at=self.now)
+        views = (self._view(f"big-n{i}") for i in range(3) if f"big-n{i}" not in self.gone)
+        agent.inventory(*views, at=self.now)
+
+    def _view(self, name: str) -> NodeView:
+        trouble = self.troubles.get(name)
+        view = node_view(name, ready=trouble != AWAY)
+        gpus = tuple(msgspec.structs.replace(gpu, healthy=trouble != SICK or gpu.index > 0) for gpu in view.gpus)
+        return msgspec.structs.replace(view, gpus=gpus)
 
     def _superseded(self, old: Agent, words: Any) -> None:
         reply = old.try_sync(*words, at=self.now)

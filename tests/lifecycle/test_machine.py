@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.test import override_settings
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -31,6 +32,10 @@ SOMETIMES = {
     "EXITING>RELEASED EARLY_RELEASE",
     "PENDING_APPROVAL>QUEUED",
     "QUEUED>CANCELED",
+    "gpr.node_failing",
+    "gpr.spare_entering",
+    "gpr.node_replaced",
+    "gpr.replacement_failed",
 }
 
 
@@ -38,7 +43,8 @@ SOMETIMES = {
 def test_whatever_people_agents_and_time_do_the_promises_hold() -> None:
     Life.seen.clear()
 
-    run_state_machine_as_test(Life, settings=SETTINGS)
+    with override_settings(EGS_SPARE_GRACE_S=5, EGS_SPARE_LEAST_S=60, EGS_SPARE_WAIT_S=60):
+        run_state_machine_as_test(Life, settings=SETTINGS)
 
     missing = SOMETIMES - set(Life.seen)
     assert not missing, f"none of the lives had {missing}"

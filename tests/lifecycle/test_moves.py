@@ -80,6 +80,12 @@ def lose_a_node(stage: Stage, gpr: Gpr) -> None:
     stage.tick()
 
 
+def lose_every_node(stage: Stage, gpr: Gpr) -> None:
+    stage.agent.inventory(at=stage.now)
+    stage.tick()  # looks for a spare, in vain
+    stage.tick()
+
+
 def fail_a_check(stage: Stage, gpr: Gpr) -> None:
     stage.say(gpr, Phase.FAILED, failure="The fan is loud.")
     stage.tick()
@@ -138,7 +144,8 @@ CASES = {
     "evict": Case(active, lambda s, g: gpr_evict(gpr=g, actor=s.admin, why="", now=s.now), [(S.ACTIVE, S.EXITING, "EVICTED")]),
     "expire": Case(active, expire, [(S.ACTIVE, S.EXITING, "EXPIRED")]),
     "lose a node on the way in": Case(provisioning, lose_a_node, [(S.PROVISIONING, S.EXITING, "NODE_FAILURE")]),
-    "lose a node": Case(active, lose_a_node, [(S.ACTIVE, S.EXITING, "NODE_FAILURE")]),
+    "lose a node, and get a spare": Case(active, lose_a_node, []),
+    "lose all nodes there are": Case(active, lose_every_node, [(S.ACTIVE, S.EXITING, "NODE_FAILURE")]),
     "fail a check": Case(provisioning, fail_a_check, [(S.PROVISIONING, S.EXITING, "CHECK_FAILED")]),
     "say nothing on the way in": Case(provisioning, stay_silent, [(S.PROVISIONING, S.EXITING, "CHECK_FAILED")]),
     "be forced out, and start anew": Case(

@@ -135,6 +135,25 @@ def test_a_node_is_set_aside_and_used_again_each_with_a_question(node: Node, adm
     assert node.cordoned_at is None
 
 
+def test_a_node_is_replaced_with_a_question_and_its_page_says_where_there_is_no_spare(node: Node, house: House, admin: Client) -> None:
+    url = f"{INVENTORY}{node.pk}/"
+    assert f"{url}replace/" in text(admin.get(url))
+    assert "Replace aurora-0?" in text(admin.get(f"{url}replace/", headers=HTMX))
+    assert admin.post(f"{url}replace/", {"why": ""}).status_code == 422
+
+    Node.objects.exclude(pk=node.pk).update(cordoned_at=db_now())
+    refused = admin.post(f"{url}replace/", {"why": "its fan is loud"})
+    assert refused.status_code == 409
+    assert "No other node of its kind is free until its end." in refused.content.decode()
+    assert not Reservation.objects.exclude(replaces=None).exists()
+
+    Node.objects.exclude(pk=node.pk).update(cordoned_at=None)
+    factories.add_nodes(house.cluster, 1)
+    assert admin.post(f"{url}replace/", {"why": "its fan is loud"})["Location"] == url
+    assert Reservation.objects.get(replaces__node=node).is_coming
+    assert admin.post(f"{url}replace/", {"why": "its fan is loud"}).status_code == 409
+
+
 def test_gpus_of_a_node_that_is_set_aside_are_not_called_free(node: Node, house: House, admin: Client) -> None:
     """`0 of 8 free` and eight tiles that say free would contradict each other."""
     for row in Reservation.objects.filter(node=node):

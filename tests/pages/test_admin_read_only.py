@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 READ_ONLY = "Your access token may only read. Sign in with one that may write."
 GPR_ACTS = [("waits", "priority"), ("waits", "reject"), ("held", "approve"), ("runs", "evict")]
-NODE_ACTS = ["cordon", "uncordon", "force-release"]
+NODE_ACTS = ["cordon", "uncordon", "replace", "force-release"]
 CLUSTER_ACTS = ["join-token", "enable", "disable", "resume"]
 
 

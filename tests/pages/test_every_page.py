@@ -64,7 +64,7 @@ def address(name: str, house: House) -> str:
     node = house.cluster.nodes.order_by("name").first()
     if name.startswith(("admin-cluster-", "admin-join")):
         return reverse(name, args=[house.cluster.pk])
-    if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release"} and node is not None:
+    if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release", "admin-replace-node"} and node is not None:
         return reverse(name, args=[node.pk])
     if name == "admin-defragmentation-apply":
         return reverse(name, args=[waits_for_room(house).pk])

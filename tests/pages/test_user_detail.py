@@ -12,11 +12,14 @@ from django.test import Client
 
 from accounts.models import Scope
 from egs.clock import db_now
+from gpr.allocator import advance
 from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
 from gpr.services.decisions import gpr_reject
 from gpr.services.ending import gpr_extend, gpr_release
+from gpr.services.replacing import node_replace
 from inventory.models import Reservation, StepResult
+from inventory.services.reservations import reservation_observe
 from journal.models import Event
 from portal_admin.pages import inspector
 from portal_user.pages import stories
@@ -42,6 +45,40 @@ def owner(world: World) -> Client:
 
 def page(client: Client, gpr: Gpr, part: str = "") -> str:
     return text(client.get(f"/gprs/{gpr.pk}/", {"part": part} if part else {}))
+
+
+def test_its_nodes_tell_which_took_the_place_of_which_and_who_is_asked(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    row = factories.held(gpr)[0]
+    factories.add_nodes(row.cluster, 1)
+    node_replace(gpr=gpr, node_id=row.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
+    spare = Reservation.objects.get(replaces=row)
+
+    shown = page(owner, gpr, "nodes")
+    assert f"{spare.node.name} is being checked, to take the place of {row.node.name}. Its fan is loud." in shown
+    assert "spare: not begun" in shown
+    assert "open, to be replaced" in shown
+
+    factories.observe(gpr, Phase.ACTIVE)
+    shown = page(owner, gpr, "nodes")
+    assert f"{spare.node.name} took the place of {row.node.name}. Its fan is loud." in shown
+    assert gpr.state == GprState.ACTIVE
+    for part in ("", *PARTS):
+        assert owner.get(f"/gprs/{gpr.pk}/", {"part": part}).status_code == 200
+
+
+def test_a_spare_that_failed_is_told_of_and_is_no_trouble_of_the_gpr(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    row = factories.held(gpr)[0]
+    factories.add_nodes(row.cluster, 1)
+    node_replace(gpr=gpr, node_id=row.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
+    spare = Reservation.objects.get(replaces=row)
+    for phase in (Phase.FAILED, Phase.RELEASED):
+        reservation_observe(reservation=spare, phase=phase, now=db_now(), failure="check nccl failed 2 times")
+    advance(now=db_now())
+
+    assert f"{spare.node.name} did not take the place of {row.node.name}. check nccl failed 2 times" in page(owner, gpr, "nodes")
+    assert "check nccl failed" not in page(owner, gpr, "now")
 
 
 def step(row: Reservation, name: str, *, outcome: Outcome = Outcome.OK, attempt: int = 1, log: str = "") -> None:

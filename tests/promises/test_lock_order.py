@@ -66,7 +66,7 @@ class Other:
         if self._thread.ident is not None:
             self._thread.join(timeout=WAIT_S + 5)
         assert not self._thread.is_alive()
-        assert self.error == "" if not error else self.error.startswith(error)
+        assert self.error == "" if not error else self.error.startswith(error), self.error
 
     @property
     def is_this_thread(self) -> bool:
@@ -150,7 +150,7 @@ def test_a_start_and_a_namespace_that_is_bound_meanwhile(monkeypatch: pytest.Mon
     slice_ = make_slice(cluster)
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
     other = Other(lambda: namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW))
-    stopped_after(monkeypatch, allocator, "_namespaces", other)
+    stopped_after(monkeypatch, allocator, "namespaces_in", other)
 
     tick(now=NOW)
 
@@ -165,7 +165,7 @@ def test_a_start_and_a_namespace_that_is_unbound_meanwhile(monkeypatch: pytest.M
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
     namespace = namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW)
     other = Other(lambda: namespace_unbind(namespace=namespace, actor=user, now=NOW))
-    stopped_after(monkeypatch, allocator, "_namespaces", other)
+    stopped_after(monkeypatch, allocator, "namespaces_in", other)
 
     tick(now=NOW)
 

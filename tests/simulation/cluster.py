@@ -15,7 +15,7 @@ from worker_agent.cluster.fleet import Fleet
 from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 from worker_agent.core import Core, end_of
-from worker_agent.protocol import LEASE_TTL_S, Assignment, Desired
+from worker_agent.protocol import LEASE_TTL_S, Assignment, Desired, NodeView
 from worker_agent.state import State
 from worker_agent.steps import ExitStep
 
@@ -49,6 +49,7 @@ class WatchedCluster(SimulatedCluster):
         self.actor: SimAgent | None = None
         self.seen: set[str] = set()
         self.latest_exit_s = 0.0
+        self._remade = 0
         self.generation_known = 0  # the highest that an agent of this cluster ever wrote down
         self.restored_at = float("inf")
         super().__init__(fleet=fleet, store=MemoryStore(), clock=TrueClock(loop))
@@ -151,11 +152,15 @@ class WatchedCluster(SimulatedCluster):
         assert doc is not None
         state = msgspec.json.decode(doc.body, type=State)
         box = [a for a in state.assignments.values() if (a.gpr_id, a.run) == (record.gpr_id, record.run)]
-        started = [a for a in box if state.progress[a.id].active_s == record.active_s]
+        wanted = [a for a in box if not state.progress[a.id].absent and not state.progress[a.id].failure]
+        started = [a for a in wanted if state.progress[a.id].active_s == record.active_s]
         if record.assignment_id not in {a.id for a in started}:
             raise Violation(f"opened {record.assignment_id} before its start was written down")
-        if len(started) != box[0].gang_count:
-            raise Violation(f"opened {len(started)} of {box[0].gang_count} nodes of {record.gpr_id}")
+        gang_count = state.assignments[record.assignment_id].gang_count
+        if len(started) != gang_count:
+            raise Violation(f"opened {len(started)} of {gang_count} nodes of {record.gpr_id}")
+        if Reservation.objects.filter(pk=record.assignment_id, replaces__isnull=False).exists():
+            self.seen.add("a spare was opened into a running box")
 
     def _judge_close(self, before: NodeState, records: Records) -> None:
         """I4: by its end, no later than its clock's error and one period allow; and not before the end either."""
@@ -213,6 +218,38 @@ class WatchedCluster(SimulatedCluster):
             end_s = end_of(assignment, progress)
             if progress.absent or (end_s is not None and latest_s >= end_s):
                 raise Violation(f"{assignment.id} is open after its end ({end_s}, absent {progress.absent})")
+
+    # -- nodes that fail -----------------------------------------------------------------------------------------------
+
+    def busy_nodes(self) -> list[str]:
+        """On which something is open."""
+        nodes = sorted(self.world.nodes.items())
+        return [name for name, node in nodes if any(record.phase is GpuPhase.OPEN for record in node.records.values())]
+
+    def spoil(self, name: str, *, is_ready: bool) -> None:
+        """It is not ready any more, or else all of its GPUs are sick."""
+        view = self.world.nodes[name].view
+        gpus = tuple(msgspec.structs.replace(gpu, healthy=not is_ready) for gpu in view.gpus)
+        self._show(name, msgspec.structs.replace(view, ready=is_ready, gpus=gpus))
+
+    def repair(self, name: str) -> None:
+        """As it was; one that was gone is made anew under its name."""
+        view = next(view for view in self._fleet.nodes() if view.name == name)
+        if name in self.world.nodes:
+            self._show(name, msgspec.structs.replace(view, uid=self.world.nodes[name].view.uid))
+            return
+        self._remade += 1
+        self.world.nodes[name] = NodeState(
+            view=msgspec.structs.replace(view, uid=f"{view.uid[:40]}-{self._remade}"), version="1", records={}
+        )
+
+    def lose(self, name: str) -> None:
+        """With all that ran there."""
+        del self.world.nodes[name]
+        self.world.pods = {key: pod for key, pod in self.world.pods.items() if pod.node != name}
+
+    def _show(self, name: str, view: NodeView) -> None:
+        self.world.nodes[name] = msgspec.structs.replace(self.world.nodes[name], view=view)
 
     def held_assignments(self) -> set[str]:
         return {record.assignment_id for node in self.world.nodes.values() for record in node.records.values() if record.phase in HELD}

@@ -38,6 +38,8 @@ class Kind(StrEnum):
     DRIVER_ANSWER_LOST = "driver_answer_lost"
     DRIVER_STALE_VIEW = "driver_stale_view"
     STEP_FAILS = "step_fails"
+    NODE_SICK = "node_sick"  # its GPUs, or all of it, for a while
+    NODE_GONE = "node_gone"  # with all that ran there; another is made under its name later
 
 
 # Each run has some kinds and not others: runs where all goes wrong at once get nowhere, and meet fewer states. Of so many runs in a

@@ -114,6 +114,8 @@ class Simulation:
                 (Kind.CLOCK_STEP, 0, 0),
             ]:
                 self._plan(kind, 0.3 if number else 1.0, partial(self._hurt, kind, agent, low_s, high_s))
+        for kind in (Kind.NODE_SICK, Kind.NODE_SICK, Kind.NODE_GONE):
+            self._plan(kind, 1.0, partial(self._spoil, kind))
         self._plan(Kind.HUB_DOWN, 1.0, lambda: self._hub_down(self.rng.uniform(5, 70)))
         self._plan(Kind.AGENT_TWIN, 1.0, self._start_twin)
         if Kind.OLD_CREDENTIAL_USED in self.faults.kinds:
@@ -149,6 +151,23 @@ class Simulation:
         if kind is Kind.CLOCK_STEP:
             agent.clock.skew_s += self.rng.uniform(-8, 8)
             agent.health.since = float("inf")
+
+    def _spoil(self, kind: Kind) -> None:
+        """A node on which something runs, if there is one by then; for a while."""
+        if not self.faults.is_on:
+            return
+        busy = [(cluster, name) for cluster in self.clusters for name in cluster.busy_nodes()]
+        if not busy:
+            self.loop.after(5.0, partial(self._spoil, kind))
+            return
+        cluster, name = self.rng.choice(busy)
+        self.faults.saw(kind)
+        self.loop.note(f"{kind} {name}")
+        if kind is Kind.NODE_GONE:
+            cluster.lose(name)
+        else:
+            cluster.spoil(name, is_ready=self.rng.random() < 0.5)
+        self.loop.after(self.rng.uniform(10.0, 60.0), lambda: cluster.repair(name))
 
     def _hub_down(self, seconds: float) -> None:
         if self.faults.is_on and self.hub.is_up:
@@ -326,6 +345,9 @@ def seeded(seed: int) -> Iterator[None]:
         EGS_EXIT_ALLOWANCE_S=10,
         EGS_ENTRY_STEPS=("node_ready", "gpu_health"),
         EGS_EXIT_STEPS=("drain", "gpu_idle"),
+        EGS_SPARE_GRACE_S=2,
+        EGS_SPARE_LEAST_S=4,
+        EGS_SPARE_WAIT_S=15,
     )
     try:
         with settings:

@@ -49,6 +49,22 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     times: int | Literal["always"] = 1
 
 
+class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A script: once, the first node of this group that has been open to a box for so long fails, and stays so."""
+
+    group: str
+    what: Literal["gpu_sick", "not_ready", "gone"]
+    open_s: float
+
+    def view(self, node: NodeView) -> NodeView | None:
+        """As it is seen then; None: not at all."""
+        if self.what == "gone":
+            return None
+        if self.what == "not_ready":
+            return msgspec.structs.replace(node, ready=False)
+        return msgspec.structs.replace(node, gpus=(msgspec.structs.replace(node.gpus[0], healthy=False), *node.gpus[1:]))
+
+
 class Pods(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What each slice runs on each of its nodes: it waits, runs while the box is open, and waits again."""
 
@@ -67,6 +83,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     step_s: dict[str, float] = {}
     step_default_s: float = 0.3
     failures: tuple[Failure, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
     pods: Pods = Pods()
     supplies: tuple[Growth, ...] = ()
 
@@ -76,6 +93,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def nodes(self) -> tuple[NodeView, ...]:
         return tuple(self._node(group, number) for group in self.groups for number in range(group.count))
+
+    def group_of(self, node: str) -> str:
+        """The name of its group; "" of one that was ordered."""
+        return next((group.name for group in self.groups for number in range(group.count) if self._name(group, number) == node), "")
 
     def growth_for(self, order: NodeOrder) -> Growth | None:
         """None: nothing here is what was ordered."""
@@ -87,8 +108,11 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The `number`-th that came from there, counted from 0."""
         return msgspec.structs.replace(self._node(growth, number), order=order.id, supply=order.supply)
 
+    def _name(self, group: NodeGroup, number: int) -> str:
+        return f"{self.name}-{group.name}-{number + 1:02d}"
+
     def _node(self, group: NodeGroup, number: int) -> NodeView:
-        name = f"{self.name}-{group.name}-{number + 1:02d}"
+        name = self._name(group, number)
         gpus = tuple(
             GpuView(
                 uuid=f"GPU-{uuid.uuid5(_NAMES, f'{name}/{index}')}",
@@ -123,4 +147,7 @@ def read_fleet(path: Path) -> Fleet:
     for failure in fleet.failures:
         if failure.node not in names:
             raise FleetError(f"{path}: failures: there is no node {failure.node}; nodes are {', '.join(sorted(names))}")
+    for trouble in fleet.troubles:
+        if trouble.group not in groups:
+            raise FleetError(f"{path}: troubles: there is no group {trouble.group}; groups are {', '.join(groups)}")
     return fleet

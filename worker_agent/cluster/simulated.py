@@ -25,7 +25,7 @@ from worker_agent.cluster.base import (
     StepResult,
     StepStatus,
 )
-from worker_agent.cluster.fleet import Fleet
+from worker_agent.cluster.fleet import Fleet, Trouble
 from worker_agent.cluster.store import Store
 from worker_agent.limits import expect, is_good, judge, sentence, skipped, threshold_of
 from worker_agent.protocol import Assignment, CheckPolicy, CheckResult, Drift, NodeOrder
@@ -54,6 +54,7 @@ class World(msgspec.Struct, kw_only=True):
     pods: dict[str, Pod] = {}
     failed: dict[str, int] = {}  # by "node/step": how often its script has struck
     asked: dict[str, float] = {}  # by the id of an order that is open: since when
+    troubled: dict[int, str] = {}  # by the number of the script's trouble: the node that it struck
 
     def pods_of(self, assignment: Assignment) -> list[Pod]:
         return [pod for pod in self.pods.values() if pod.assignment_id == assignment.id]
@@ -102,7 +103,10 @@ class SimulatedCluster:
         for view in (*self._fleet.nodes(), *(node.view for node in old.nodes.values() if node.view.order)):
             known = old.nodes.get(view.name, NodeState(view=view, version="1", records={}))
             nodes[view.name] = msgspec.structs.replace(known, view=view)
-        return World(nodes=nodes, pods=old.pods, failed=old.failed, asked=old.asked)
+        world = World(nodes=nodes, pods=old.pods, failed=old.failed, asked=old.asked, troubled=old.troubled)
+        for number, name in world.troubled.items():
+            self._trouble(world, self._fleet.troubles[number : number + 1], name)
+        return world
 
     def _save_world(self) -> None:
         self._store.write(WORLD, msgspec.json.encode(self.world))
@@ -110,7 +114,31 @@ class SimulatedCluster:
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def observe(self) -> dict[str, NodeState]:
+        for number, trouble in enumerate(self._fleet.troubles):
+            if number not in self.world.troubled and (name := self._due(trouble)):
+                self.world.troubled[number] = name
+                self._trouble(self.world, [trouble], name)
+                self._save_world()
         return dict(self.world.nodes)
+
+    def _due(self, trouble: Trouble) -> str:
+        """The node that it strikes now, or ""."""
+        since = self._clock.wall() - trouble.open_s
+        for name, node in sorted(self.world.nodes.items()):
+            opened = [record.active_s for record in node.records.values() if record.phase is GpuPhase.OPEN]
+            if self._fleet.group_of(name) == trouble.group and any(at is not None and at <= since for at in opened):
+                return name
+        return ""
+
+    @staticmethod
+    def _trouble(world: World, troubles: Sequence[Trouble], name: str) -> None:
+        for trouble in troubles:
+            node = world.nodes.pop(name, None)
+            view = trouble.view(node.view) if node else None
+            if node is not None and view is not None:
+                world.nodes[name] = msgspec.structs.replace(node, view=view)
+        if name not in world.nodes:
+            world.pods = {key: pod for key, pod in world.pods.items() if pod.node != name}
 
     def claim(self, seen: NodeState, records: Records) -> NodeState:
         return self._write(seen, records)
@@ -175,9 +203,9 @@ class SimulatedCluster:
             self._save_world()
 
     def _lift(self, assignment: Assignment, pods: Sequence[Pod]) -> bool:
-        node = self.world.nodes[assignment.node]
+        node = self.world.nodes.get(assignment.node)
         # The bind guard: a pod runs only where the records are open for this very assignment now.
-        records = [node.records.get(gpu) for gpu in assignment.gpus]
+        records = [node.records.get(gpu) if node else None for gpu in assignment.gpus]
         is_open = all(r and r.phase is GpuPhase.OPEN and r.assignment_id == assignment.id for r in records)
         if not is_open or self.world.pods_of(assignment):
             return False
