@@ -26,7 +26,7 @@ def text(name: str, help_text: str = "") -> migrations.SeparateDatabaseAndState:
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("inventory", "0013_repairs_drift"),
+        ("inventory", "0012_repairs_drift"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
