@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kube.cluster import Cluster, KubeError, Object
-from tests.kube.counter import SPEC, Counter, later, refused, request, taken, template
+from tests.kube.counter import SPEC, Answer, Counter, later, refused, request, taken, template
 from tests.kube.world import install
 from worker_agent.kube import asking, requests, standing
 from worker_agent.protocol import ClaimSpec
@@ -484,13 +484,14 @@ def test_while_the_hub_is_away_a_new_request_says_that_nobody_has_answered(count
     counter.until_condition("Accepted", "True", "Accepted")
 
 
-def test_what_ended_while_the_agent_was_away_for_long_is_finished_all_the_same(counter: Counter) -> None:
+@pytest.mark.parametrize("answer", [taken, refused("over_policy", "It was too long.", gpr_id="g")], ids=["as it was", "not as changed"])
+def test_what_ended_while_the_agent_was_away_for_long_is_finished_all_the_same(answer: Answer, counter: Counter) -> None:
     """The hub tells of it no more, and knows it still."""
     counter.make(request())
     counter.until_condition("Current", "True", "Taken")
     counter.stop()
     counter.states.clear()
-    counter.is_forgetful = True
+    counter.is_forgetful, counter.answer = True, answer
 
     counter.start()
 
