@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr, GprState
 from gpr.planner.explain import STRANGER
-from gpr.services.decisions import gpr_reject
+from gpr.services.decisions import gpr_evict, gpr_reject
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel
 from inventory.models import Reservation
@@ -207,9 +207,7 @@ def test_an_unknown_end_of_a_namespace_hides_nothing(stage: ClaimStage) -> None:
 
 def test_one_that_waits_again_is_told_so(stage: ClaimStage) -> None:
     gpr = stage.opened("train")
-    Gpr.objects.filter(pk=gpr.pk).update(requeue_on_failure=True)
-    (row,) = stage.held(gpr)
-    stage.lose(row.node)
+    gpr_evict(gpr=gpr, actor=stage.admin, why="Somebody else needs it.", requeue=True, now=stage.now)
     stage.tick()
     stage.say(gpr, Phase.EXITING, Phase.RELEASED)
     stage.tick()
