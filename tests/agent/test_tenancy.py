@@ -223,3 +223,20 @@ def test_passes_go_on_while_namespaces_hang() -> None:
     tenancy.may_go.set()
     running.join(10)
     assert not running.is_alive()
+
+
+def test_namespaces_are_known_once_they_were_looked_at_and_of_a_new_list_anew() -> None:
+    """Before, nobody may be told that a namespace is no workspace's."""
+    stage = Stage()
+    assert not board(stage).is_seen
+    tell(stage, workspace())
+    board(stage).report(board(stage).wanted, Found())  # the cluster did not answer
+    assert not board(stage).is_seen
+
+    board(stage).report(board(stage).wanted, Found(bindings=(READY,)))
+    assert board(stage).is_seen
+
+    tell(stage, workspace(ACCOUNT))
+    assert not board(stage).is_seen
+    tell(stage)
+    assert board(stage).is_seen

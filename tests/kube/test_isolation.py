@@ -10,9 +10,11 @@ from tests.e2e.processes import wait_for
 from tests.kube.attacks import ATTACKS
 from tests.kube.attacks.attack import Attack, Attacker
 from tests.kube.attacks.entering import HOST
+from tests.kube.attacks.posing import SPEC
 from tests.kube.callers import DONE, JSON_PATCH, MERGE
 from tests.kube.cluster import SOON_S, Object
-from tests.kube.world import BLUE_GPR, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
+from tests.kube.policies import MUTATING, without
+from tests.kube.world import BLUE_GPR, KIND_OF_REQUEST, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
 from worker_agent.kube import names
 
 
@@ -173,6 +175,23 @@ def test_a_job_with_a_deadline_may_fail_before_it_ever_ran(world: World) -> None
 
     assert wait_for("its failure", failure, within_s=SOON_S) == "DeadlineExceeded"
     world.admin.call("DELETE", f"{path}/try-job", is_dry=False, propagationPolicy="Background")
+
+
+# --- requests
+
+
+def test_the_name_on_a_request_stays_where_nothing_puts_it_back(world: World) -> None:
+    """As in clusters without mutating policies."""
+    path = "/apis/egs.io/v1alpha1/namespaces/red/gpuprovisioningrequests/filed"
+    nameless = {"metadata": {"annotations": {names.REQUESTER: None}}}
+
+    with without(world, f"{MUTATING}/egs-requester"):
+        refused = world.people["u"].call("PATCH", path, nameless, kind=MERGE)
+        unnamed = world.people["u"].call("POST", path.rpartition("/")[0], {**KIND_OF_REQUEST, "metadata": {"name": "try"}, "spec": SPEC})
+
+    assert refused.outcome == "egs-request"
+    assert unnamed.outcome == DONE
+    assert names.REQUESTER not in unnamed.body["metadata"].get("annotations", {})
 
 
 # --- administrators

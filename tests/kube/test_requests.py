@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kube.cluster import Cluster, KubeError, Object
-from tests.kube.counter import SPEC, Counter, later, refused, request, taken, template
+from tests.kube.counter import SPEC, Answer, Counter, later, refused, request, taken, template
 from tests.kube.world import install
 from worker_agent.kube import asking, requests, standing
 from worker_agent.protocol import ClaimSpec
@@ -304,6 +304,15 @@ def test_what_cannot_be_is_refused_when_it_is_made(spec: Object, said: str, coun
         counter.make(request(**spec))
 
 
+def test_a_request_that_is_replaced_by_its_first_words_keeps_who_made_it(counter: Counter) -> None:
+    counter.make(request())
+
+    counter.kubectl("replace", "-f", "-", given=json.dumps(request(**{**SPEC, "priority": 9})))
+
+    assert counter.found()["metadata"]["annotations"]["egs.io/requester"] == "admin"
+    counter.until_condition("Current", "True", "Taken")
+
+
 # --- templates
 
 
@@ -398,13 +407,20 @@ def test_while_the_api_server_does_not_answer_nothing_is_gone(counter: Counter, 
 
 
 def test_with_the_kind_deleted_nothing_is_gone_and_the_agent_works_on_when_it_is_back(counter: Counter) -> None:
-    """All objects are deleted with it, while they can still be listed for a moment."""
-    counter.make(request())
+    """All objects are deleted with it first, while the kind is still served: here for as long as somebody holds one of them."""
+    held = request("held")
+    held["metadata"]["finalizers"] = ["example.org/hold"]
+    counter.make(request(), held)
     counter.until_condition("Current", "True", "Taken")
+    counter.until_condition("Current", "True", "Taken", "held")
 
-    counter.cluster.kubectl("delete", "crd", "gpuprovisioningrequests.egs.io")
+    counter.cluster.kubectl("delete", "crd", "gpuprovisioningrequests.egs.io", "--wait=false")
     try:
-        counter.for_a_while(6.0)
+        counter.until("that the object went", lambda: counter.cluster.get("gpr", "train", namespace=counter.namespace) is None)
+        counter.for_a_while(4.0)
+        counter.kubectl("patch", "gpr", "held", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+        counter.cluster.kubectl("wait", "--for=delete", "crd/gpuprovisioningrequests.egs.io", "--timeout=30s")
+        counter.for_a_while(4.0)
         assert not [claim for claim in counter.told if claim.is_gone]
         # Said once for each way in which the watch was tried, not again and again.
         broken = [fields for fields in counter.noted("watch_broke") if "404" in str(fields["why"])]
@@ -414,6 +430,19 @@ def test_with_the_kind_deleted_nothing_is_gone_and_the_agent_works_on_when_it_is
 
     counter.make(request("anew"))
     counter.until_condition("Accepted", "True", "Accepted", "anew")
+
+
+def test_where_the_kinds_or_the_rights_are_not_installed_the_agent_says_so_once_and_works_on(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter.stop()
+    monkeypatch.setattr(requests, "REQUESTS_PATH", "/apis/egs.io/v1alpha1/no-such-kind")
+
+    counter.start()
+    counter.for_a_while(4.0)
+
+    assert [fields["path"] for fields in counter.noted("watch_broke")] == ["/apis/egs.io/v1alpha1/no-such-kind"]
+    assert counter.told == []
 
 
 # --- an agent that starts again, a hub that is away
@@ -455,13 +484,14 @@ def test_while_the_hub_is_away_a_new_request_says_that_nobody_has_answered(count
     counter.until_condition("Accepted", "True", "Accepted")
 
 
-def test_what_ended_while_the_agent_was_away_for_long_is_finished_all_the_same(counter: Counter) -> None:
+@pytest.mark.parametrize("answer", [taken, refused("over_policy", "It was too long.", gpr_id="g")], ids=["as it was", "not as changed"])
+def test_what_ended_while_the_agent_was_away_for_long_is_finished_all_the_same(answer: Answer, counter: Counter) -> None:
     """The hub tells of it no more, and knows it still."""
     counter.make(request())
     counter.until_condition("Current", "True", "Taken")
     counter.stop()
     counter.states.clear()
-    counter.is_forgetful = True
+    counter.is_forgetful, counter.answer = True, answer
 
     counter.start()
 

@@ -198,3 +198,19 @@ def test_without_the_guard_no_node_is_taken_in_and_the_reason_is_noted(managed: 
     late.until("taken in", lambda: late.node_names[0] in late.states)
     late.stop()
     late.move_out()
+
+
+def test_a_pod_that_waits_is_told_the_request_that_it_waits_for(site: Site) -> None:
+    site.driver.waited_for = lambda pod: "train-1" if pod.metadata.name == "known" else ""
+    slice_ = site.make_slice("red")
+    for name in ("known", "other"):
+        site.run_pod(slice_, name, gpus=1)
+
+    def told() -> dict[str, str]:
+        found = site.cluster.list("events", namespace=slice_)
+        return {each["involvedObject"]["name"]: each["message"] for each in found if each["reason"] == "WaitsForGpus"}
+
+    said = site.until("both events", lambda: len(found := told()) == 2 and found)
+
+    assert said["known"] == "Waits for GPUs that the request train-1 is to get: kubectl describe gpr train-1"
+    assert "train-1" not in said["other"]

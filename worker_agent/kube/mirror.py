@@ -21,7 +21,7 @@ import msgspec
 
 from worker_agent.clock import Instant, SystemClock
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
-from worker_agent.kube.client import Api, Gone, Lines, Missing, Params, Status
+from worker_agent.kube.client import Api, Forbidden, Gone, Lines, Missing, Params, Status
 from worker_agent.kube.objects import HasMeta, Meta
 from worker_agent.kube.replica import Key, Replica, Rewound, key_of, version_of
 from worker_agent.link import Note
@@ -95,7 +95,7 @@ class Mirror(Generic[T]):
         self._fresh: dict[Key, T] | None = {}  # while all is read anew; None while what changes is followed
         self._lists = False
         self._failures = 0  # attempts in a row that brought nothing
-        self._missing = False  # what it copies is not served here, which is said once
+        self._refused_as: type[Exception] | None = None  # not served here, or not ours to read: an older install. Said once
         self._heard: Instant | None = None
         self._lines: Lines | None = None
         self._is_whole, self._is_stopping = threading.Event(), threading.Event()
@@ -162,8 +162,8 @@ class Mirror(Generic[T]):
     def _broke(self, error: Exception) -> None:
         if self._is_stopping.is_set():
             return
-        was_missing, self._missing = self._missing, isinstance(error, Missing)
-        if not (was_missing and self._missing):
+        before, self._refused_as = self._refused_as, type(error) if isinstance(error, Missing | Forbidden) else None
+        if self._refused_as is None or self._refused_as is not before:
             self._note("watch_broke", {"path": self._path, "why": str(error) or type(error).__name__})
         if self._fresh is not None:
             # Refused, or too much for this server: the other way is tried next.
@@ -242,7 +242,7 @@ class Mirror(Generic[T]):
         self._replica.replace(objects, version)
         self._fresh, self._lists = None, False
         self._heard = Instant.of(SystemClock())
-        self._missing = False
+        self._refused_as = None
         self._is_whole.set()
         self._on_change()
 

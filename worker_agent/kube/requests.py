@@ -21,7 +21,7 @@ from worker_agent.claims import Answered, Heard
 from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube.asking import Fault, claim_of, template_words
 from worker_agent.kube.autogpr import AutoGpr, Scene
-from worker_agent.kube.client import Api, Op
+from worker_agent.kube.client import Api, Missing, Op
 from worker_agent.kube.custom import API, REQUESTS, REQUESTS_PATH, TEMPLATES_PATH, Custom, Fields, Kinds, Page, path_of
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.news import mark_news, mark_of, news_of
@@ -35,7 +35,7 @@ from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired
 WRITES_AT_ONCE: Final = 50  # in one look
 WRITE_EVERY_S: Final = 1.0  # to one object
 MINOR_EVERY_S: Final = 3.0  # to one object, of what changes often
-REFUSED_WRITE_S: Final = 30.0  # until a status that the API server did not take is tried again
+REFUSED_WRITE_S: Final = 5.0  # until a status that the API server did not take is tried again
 GONE_AFTER_S: Final = 1.0  # unseen for so long, before the API server is asked
 ASK_GONE_EVERY_S: Final = 5.0
 NEW_S: Final = 2.0  # so long a new request waits for its first status, which in most cases the hub's answer brings
@@ -146,6 +146,7 @@ class KubernetesRequests:
     def _forget(self, there: Mapping[str, Custom], heard: Heard) -> None:
         listed = heard.states or {}
         self._known = {uid: known for uid, known in self._known.items() if uid in there or uid in listed}
+        self._unwritable &= {"", *self._known}
 
     # -- one object ----------------------------------------------------------------------------------------------------
 
@@ -218,7 +219,8 @@ class KubernetesRequests:
         except Conflict as error:
             # Gone or made anew, which is seen soon; or no status by its schema, which is the same again the next time.
             known.write_not_before_mono = known.written_mono + REFUSED_WRITE_S
-            self._note_once(gpr.metadata.uid, str(error))
+            if not isinstance(error, Missing):
+                self._note_once(gpr.metadata.uid, str(error))
             return True
         except ClusterError as error:
             self._writes_not_before_mono = time.monotonic() + WRITE_EVERY_S

@@ -67,7 +67,7 @@ class Case:
     @property
     def is_lost(self) -> bool:
         """It has a GPR by the hub's answer, but is not in a list that was asked for later: it ended long ago."""
-        return self.state is None and self.is_listed_since and bool(self.answer and self.answer.verdict is ClaimVerdict.TAKEN)
+        return self.state is None and self.is_listed_since and bool(self.answer and self.answer.gpr_id)
 
     @property
     def was_answered(self) -> bool:

@@ -35,6 +35,10 @@ def marking(key: str, value: str | None) -> Act:
     return changing({"metadata": {"annotations": {key: value}}})
 
 
+def kept(body: Object) -> str:
+    return "kept" if names.REQUESTER in body["metadata"].get("annotations", {}) else DONE
+
+
 SAID: Final = {"status": {"state": "ACTIVE", "gprID": "theirs"}}
 SPACE: Final = {"apiVersion": "egs.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "try"}, "spec": {"id": "theirs"}}
 
@@ -45,7 +49,8 @@ REQUEST_ATTACKS = [
     Attack("a request in somebody else's name", posting(REQUESTS, request(annotations={names.REQUESTER: "admin"})), BY_REQUEST, opens=True),
     Attack("a request that passes for the agent's", posting(REQUESTS, request(annotations={names.AUTO: "true"})), BY_REQUEST, opens=True),
     Attack("to put their name on a request", marking(names.REQUESTER, "somebody"), BY_REQUEST, opens=True),
-    Attack("to take the name off a request", marking(names.REQUESTER, None), BY_REQUEST, opens=True),
+    # Where nobody could put it back egs-request refuses it.
+    Attack("to take the name off a request", marking(names.REQUESTER, None), {"uons": "kept", "a": "RBAC"}, reads=kept),
     Attack("to make a request pass for the agent's later", marking(names.AUTO, "true"), BY_REQUEST, opens=True),
     Attack(
         "to end somebody's request of their own workspace, which is their right", changing({"spec": {"earlyRelease": True}}), {"u": DONE}
