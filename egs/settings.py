@@ -191,7 +191,7 @@ EGS_EXIT_ALLOWANCE_S = env_int("EGS_EXIT_ALLOWANCE_S", 15 if EMBEDDED else 300)
 # An entry that takes longer has failed; so many failed entries fail the GPR.
 EGS_ENTRY_TIMEOUT_S = env_int("EGS_ENTRY_TIMEOUT_S", 900)
 EGS_ENTRY_ATTEMPTS_MAX = env_int("EGS_ENTRY_ATTEMPTS_MAX", 3)
-# A node of a running GPR that is not ready for so long is replaced by a spare, as one that is gone or has a sick GPU. So many spares are
+# A node of a running GPR that is not ready, or has a sick GPU, for so long is replaced by a spare, as one that is gone. So many spares are
 # tried for one node (0: none is ever), and none when less than so much time is left. A GPR whose node is gone waits so long for a spare.
 EGS_SPARE_GRACE_S = env_int("EGS_SPARE_GRACE_S", 20 if EMBEDDED else 60)
 EGS_SPARE_TRIES_MAX = env_int("EGS_SPARE_TRIES_MAX", 3)

@@ -132,7 +132,8 @@ class Node(models.Model):
     # Fencing: +1 with every reservation that takes GPUs of it. The database refuses to lower it.
     epoch = models.BigIntegerField(default=0)
     is_ready = models.BooleanField(default=True, help_text="The cluster calls it ready.")
-    unready_at = models.DateTimeField(null=True, blank=True, help_text="Since when it does not.")
+    broken_at = models.DateTimeField(null=True, blank=True, help_text="Since when the cluster says that it does not work.")
+    sick_gpus_at = models.DateTimeField(null=True, blank=True, help_text="Since when some of its GPUs are sick.")
     cordoned_at = models.DateTimeField(null=True, blank=True, help_text="Set aside: by an admin, or because a check failed.")
     cordon_reason = models.CharField(max_length=200, blank=True)
     seen_at = models.DateTimeField()

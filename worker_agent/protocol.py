@@ -483,7 +483,8 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us.
+    """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us. `broken`: the cluster says that it
+    does not work; one that somebody only set aside is not ready, and not broken.
 
     `order`: its label egs.io/order, the id of the order that it comes of. `supply`: its label egs.io/supply, the name or id of the
     supply that it is from. Empty where it has none.
@@ -501,6 +502,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     nvlink_domain: Word = ""
     order: Word = ""
     supply: Word = ""
+    broken: bool = False
 
 
 class InventoryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="kind"):

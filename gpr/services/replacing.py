@@ -80,7 +80,8 @@ def why_lost(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Lost | Non
         tried_count = sum(other.replaces_id == row.pk for other in rows)
         if why := _why_no_more(gpr, tried_count, now):
             return Lost(f"No spare took its place. {why}")
-        has_waited = row.failing_at is not None and (now - row.failing_at).total_seconds() >= settings.EGS_SPARE_WAIT_S
+        since = max(filter(None, [row.failing_at, row.node.gone_at]), default=now)
+        has_waited = row.failing_at is not None and (now - since).total_seconds() >= settings.EGS_SPARE_WAIT_S
         is_all_gone = len(gone) == len(box) and row.spare_sought_at is not None
         if has_waited or is_all_gone:
             return Lost(f"No spare took its place. {row.spare_refusal}")
@@ -158,8 +159,8 @@ def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
 def _troubled(now: datetime) -> QuerySet[Reservation]:
     """What makes up boxes that run, and fails or was to be replaced. Also what was given up, and is free by now."""
     grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
-    bad = Q(gpu__is_healthy=False) | Q(gpu__gone_at__isnull=False)
-    fails = Q(node__gone_at__isnull=False) | Q(node__unready_at__lte=grace_at)
+    bad = Q(gpu__is_healthy=False, gpu__node__sick_gpus_at__lte=grace_at) | Q(gpu__gone_at__lte=grace_at)
+    fails = Q(node__gone_at__isnull=False) | Q(node__broken_at__lte=grace_at)
     fails |= Q(Exists(ReservedGpu.objects.filter(bad, reservation=OuterRef("pk"))))
     is_member = Q(replaces=None) | Q(joined_at__isnull=False)
     rows = Reservation.objects.filter(is_member, gpr__state=GprState.ACTIVE, run=F("gpr__run"))
@@ -170,15 +171,17 @@ def _troubled(now: datetime) -> QuerySet[Reservation]:
 
 
 def _trouble(row: Reservation, now: datetime) -> str:
-    """What its node suffers from, as part of a sentence; "" when it is well, or not ready for a moment only."""
+    """What its node suffers from, as part of a sentence; "" when it is well, or unwell for a moment only: a driver may start anew."""
     node = row.node
     if node.gone_at is not None:
         return "it is gone from the cluster"
-    grace = timedelta(seconds=settings.EGS_SPARE_GRACE_S)
-    if node.unready_at is not None and node.unready_at <= now - grace:
-        return f"it has not been ready for {duration_exact(grace.total_seconds())}"
-    sick = [reserved.gpu for reserved in row.gpus.all() if not reserved.gpu.is_healthy or reserved.gpu.gone_at is not None]
-    return f"{plural(len(sick), 'GPU')} of it {are(len(sick))} sick or gone" if sick else ""
+    grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
+    if node.broken_at is not None and node.broken_at <= grace_at:
+        return "it is not ready any more"
+    has_sick = node.sick_gpus_at is not None and node.sick_gpus_at <= grace_at
+    gpus = [reserved.gpu for reserved in row.gpus.all()]
+    bad = [gpu for gpu in gpus if (gpu.gone_at is not None and gpu.gone_at <= grace_at) or (has_sick and not gpu.is_healthy)]
+    return f"{plural(len(bad), 'GPU')} of it {are(len(bad))} sick or gone" if bad else ""
 
 
 def _review(row: Reservation, now: datetime) -> None:

@@ -33,11 +33,13 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name="node",
-            name="unready_at",
-            field=models.DateTimeField(blank=True, help_text="Since when it does not.", null=True),
+            name="broken_at",
+            field=models.DateTimeField(blank=True, help_text="Since when the cluster says that it does not work.", null=True),
         ),
-        migrations.RunSQL(
-            "UPDATE inventory_node SET unready_at = seen_at WHERE NOT is_ready AND gone_at IS NULL", migrations.RunSQL.noop
+        migrations.AddField(
+            model_name="node",
+            name="sick_gpus_at",
+            field=models.DateTimeField(blank=True, help_text="Since when some of its GPUs are sick.", null=True),
         ),
         migrations.AddField(
             model_name="reservation",

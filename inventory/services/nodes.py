@@ -30,7 +30,8 @@ NODE_FIELDS = [
     "rack",
     "nvlink_domain",
     "is_ready",
-    "unready_at",
+    "broken_at",
+    "sick_gpus_at",
     "seen_at",
     "gone_at",
 ]
@@ -110,7 +111,9 @@ def _apply(node: Node, view: NodeView, now: datetime) -> Node:
     node.gpu_memory_gib = min((gpu.memory_gib for gpu in view.gpus), default=0)
     node.rdma, node.zone, node.rack, node.nvlink_domain = view.rdma, view.zone, view.rack, view.nvlink_domain
     node.is_ready, node.seen_at, node.gone_at = view.ready, now, None
-    node.unready_at = None if view.ready else node.unready_at or now
+    node.broken_at = (node.broken_at or now) if view.broken else None
+    is_sick = any(not gpu.healthy for gpu in view.gpus)
+    node.sick_gpus_at = (node.sick_gpus_at or now) if is_sick else None
     if node._state.adding:
         node.save(force_insert=True)
     else:

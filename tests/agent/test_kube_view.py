@@ -183,6 +183,12 @@ def test_a_node_is_ready_when_it_is_well_and_nobody_cordoned_it(
     assert seen(node(conditions=conditions, unschedulable=unschedulable)).ready is ready
 
 
+@pytest.mark.parametrize(("status", "broken"), [("True", False), ("False", True), ("Unknown", True)])
+@pytest.mark.parametrize("unschedulable", [False, True])
+def test_a_node_is_broken_by_its_own_word_whoever_cordoned_it(status: str, broken: bool, unschedulable: bool) -> None:
+    assert seen(node(conditions=(Condition(type="Ready", status=status),), unschedulable=unschedulable)).broken is broken
+
+
 def test_gpus_that_dropped_out_are_unhealthy_and_not_gone() -> None:
     assert healthy(node()) == [True] * 8
     assert healthy(node(allocatable={GPU: "6"})) == [True] * 6 + [False] * 2

@@ -540,7 +540,7 @@ class Life(RuleBasedStateMachine):
 
     def _view(self, name: str) -> NodeView:
         trouble = self.troubles.get(name)
-        view = node_view(name, ready=trouble != AWAY)
+        view = node_view(name, ready=trouble != AWAY, broken=trouble == AWAY)
         gpus = tuple(msgspec.structs.replace(gpu, healthy=trouble != SICK or gpu.index > 0) for gpu in view.gpus)
         return msgspec.structs.replace(view, gpus=gpus)
 

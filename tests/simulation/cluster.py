@@ -230,7 +230,7 @@ class WatchedCluster(SimulatedCluster):
         """It is not ready any more, or else all of its GPUs are sick."""
         view = self.world.nodes[name].view
         gpus = tuple(msgspec.structs.replace(gpu, healthy=not is_ready) for gpu in view.gpus)
-        self._show(name, msgspec.structs.replace(view, ready=is_ready, gpus=gpus))
+        self._show(name, msgspec.structs.replace(view, ready=is_ready, broken=not is_ready, gpus=gpus))
 
     def repair(self, name: str) -> None:
         """As it was; one that was gone is made anew under its name."""

@@ -61,7 +61,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.what == "gone":
             return None
         if self.what == "not_ready":
-            return msgspec.structs.replace(node, ready=False)
+            return msgspec.structs.replace(node, ready=False, broken=True)
         return msgspec.structs.replace(node, gpus=(msgspec.structs.replace(node.gpus[0], healthy=False), *node.gpus[1:]))
 
 

@@ -62,6 +62,7 @@ def view_of(node: Node) -> NodeView | Unseen:
             node_type=_word(node.metadata.label(_NODE_TYPE) or node.metadata.label(_MACHINE)),
             gpus=gpus,
             ready=_is_ready(node),
+            broken=_is_broken(node),
             rdma=_has_rdma(node),
             zone=_word(node.metadata.label(_ZONE)),
             rack=_word(node.metadata.label(_RACK)),
@@ -155,6 +156,10 @@ def _checked(text: str, type_: object, what: str) -> str:
         return str(msgspec.convert(text, type_))
     except msgspec.ValidationError as error:
         raise _CannotShow(f"its {what} is none: {error}") from error
+
+
+def _is_broken(node: Node) -> bool:
+    return all(condition.status != "True" for condition in node.status.conditions if condition.type == "Ready")
 
 
 def _is_ready(node: Node) -> bool:
