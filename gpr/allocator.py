@@ -22,6 +22,7 @@ from egs.clock import db_now
 from egs.errors import EgsError, StaleState
 from egs.locks import gate_shut, single_runner
 from egs.words import are, plural, utc
+from gpr.claims import orphans_cancel
 from gpr.evictions import reason_at_end
 from gpr.forecasts import forecast_started
 from gpr.lifecycle import gpr_transition
@@ -86,6 +87,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         series_care(now=now)
         orders_give_up(now=now)
         kubeconfigs_expire(now=now)
+        orphans_cancel(now=now)
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:

@@ -33,8 +33,7 @@ def claims_told(cluster_id: UUID, *, now: datetime) -> tuple[ClaimState, ...]:
     places, held = queue_positions(gprs), _held(gprs)
     messages = _messages(gprs, held)
     return tuple(
-        _state(row.uid, row.gpr, places.get(row.gpr_id), held.get(row.gpr_id, ()), messages[row.gpr_id])
-        for row in sorted(rows, key=lambda row: row.uid)
+        _state(row, places.get(row.gpr_id), held.get(row.gpr_id, ()), messages[row.gpr_id]) for row in sorted(rows, key=lambda row: row.uid)
     )
 
 
@@ -48,12 +47,13 @@ def _told_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
     return [row for row in rows if row.pk not in over]
 
 
-def _state(uid: str, gpr: Gpr, place: int | None, held: Sequence[Reservation], message: str) -> ClaimState:
-    promise = getattr(gpr, "promise", None)
+def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: str) -> ClaimState:
+    gpr, promise = row.gpr, getattr(row.gpr, "promise", None)
     return ClaimState(
-        id=uid,
+        id=row.uid,
         gpr_id=str(gpr.pk),
         state=gpr.state,
+        is_auto=row.is_auto,
         is_ended=gpr.is_ended,
         end_reason=gpr.end_reason,
         message=message,
@@ -62,7 +62,7 @@ def _state(uid: str, gpr: Gpr, place: int | None, held: Sequence[Reservation], m
         estimated_start_s=_seconds(gpr.planned_start_at),
         started_s=_seconds(gpr.active_at),
         ends_s=_seconds(gpr.ended_at or gpr.ends_at),
-        nodes=tuple(row.node.name for row in held),
+        nodes=tuple(reservation.node.name for reservation in held),
     )
 
 

@@ -20,7 +20,7 @@ from uuid import UUID
 import msgspec
 import structlog
 from django.db import DataError, InterfaceError, OperationalError, transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from accounts.models import User
 from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, StaleState
@@ -97,6 +97,18 @@ def claims_take(*, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -
         run = list(group)
         answers += _file_each(cluster, run, now) if are_new else [_take(cluster, claim, now) for claim in run]
     return answers
+
+
+def orphans_cancel(*, now: datetime) -> None:
+    """What waits and was filed as an object of a namespace that its workspace has no more: nobody could end it there. At each tick."""
+    home = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
+    rows = Claim.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL]).exclude(Exists(home)).select_related("gpr", "cluster")
+    for row in rows:
+        why = f"The workspace has namespace {row.namespace} of cluster {row.cluster.name}, where it was filed, no more."
+        try:
+            gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)
+        except (IllegalTransition, StaleState):
+            continue  # the next tick looks again
 
 
 # -- new ones ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from worker_agent.clock import Clock
-from worker_agent.protocol import CLAIMS_MAX, Claim, ClaimAnswer, ClaimState, SyncReply, Workspace
+from worker_agent.protocol import CLAIMS_AT_ONCE, Claim, ClaimAnswer, ClaimState, SyncReply, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Desk:
         return bool(self._answers)
 
     def batch(self) -> tuple[Claim, ...]:
-        return self._to_tell[:CLAIMS_MAX]
+        return self._to_tell[:CLAIMS_AT_ONCE]
 
     def take_answers(self, told: Sequence[Claim], answers: Sequence[ClaimAnswer]) -> bool:
         """False: it answers none of what was told, which is told again."""

@@ -19,6 +19,7 @@ class DriftBook:
         self._untold: dict[Drift, None] = {}
         self._standing: dict[str, frozenset[Drift]] = {}
         self._said_mono: dict[str, float] = {}
+        self._held: dict[str, Drift] = {}  # by what: the last of it that came too soon after another
 
     @property
     def untold(self) -> tuple[Drift, ...]:
@@ -29,7 +30,11 @@ class DriftBook:
         self._said_mono = {what: at for what, at in self._said_mono.items() if mono - at < AGAIN_S}
         standing = self._standing.get(who, frozenset())
         drifts = frozenset(found)
-        news = {drift for drift in drifts - standing if drift.what not in self._said_mono}
+        fresh = {drift.what: drift for drift in sorted(drifts - standing, key=lambda drift: drift.detail)}
+        self._held |= {what: drift for what, drift in fresh.items() if drift.is_repaired and what in self._said_mono}
+        due = {what: drift for what, drift in self._held.items() if what not in self._said_mono}
+        self._held = {what: drift for what, drift in self._held.items() if what not in due}
+        news = {drift for what, drift in {**due, **fresh}.items() if what not in self._said_mono}
         self._said_mono |= {drift.what: mono for drift in news}
         self._untold |= dict.fromkeys(sorted(news, key=lambda drift: drift.what))
         self._standing[who] = frozenset(drift for drift in drifts & (standing | news) if not drift.is_repaired)

@@ -35,6 +35,7 @@ SYNC_PATH = "/agent/v1/sync"
 EVENTS_PATH = "/agent/v1/events"
 CLAIMS_PATH = "/agent/v1/claims"
 CLAIMS_MAX = 100  # of one message
+CLAIMS_AT_ONCE = 25  # so many an agent sends, so that the answer comes soon and other news gets its turn
 CLAIM_TOLD_S = 3600.0  # so long the hub tells of a claim's GPR after its end
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
@@ -430,6 +431,7 @@ class ClaimState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: Id  # the claim's uid
     gpr_id: Id
     state: Word
+    is_auto: bool = False
     is_ended: bool = False
     end_reason: Word = ""
     message: str = ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import F
 
 from accounts.models import User
@@ -73,23 +73,52 @@ def _submit_alone(filing: Filing) -> Gpr:
     return gpr
 
 
-@transaction.atomic
+class _CannotStart(Exception):
+    """Some of a batch cannot, by their places in it: the others are to be filed without them."""
+
+    def __init__(self, errors: Mapping[int, EgsError]) -> None:
+        super().__init__()
+        self.errors = errors
+
+
 def _submit_together(filings: Sequence[Filing]) -> list[Gpr | Exception]:
-    """All of them, or none: one that cannot start, or that breaks, is for each to find out alone."""
-    filing_lock()
-    answers: list[Gpr | Exception] = []
-    for filing in filings:
+    """What fails for reasons of one request is told to that one. Other faults are for each to find out alone, but for a commit of which
+    the database did not say what became of it.
+    """
+    answers: dict[int, Gpr | Exception] = {}
+    while left := {place: filing for place, filing in enumerate(filings) if place not in answers}:
+        is_done = False
         try:
             with transaction.atomic():
-                answers.append(_filed(filing))
+                filed = _file_together(left)
+                is_done = True
+            answers |= filed
+        except _CannotStart as some:
+            answers |= some.errors
+        except (OperationalError, InterfaceError) as error:
+            if not is_done:
+                raise
+            answers |= dict.fromkeys(left, error)
+    return [answers[place] for place in range(len(filings))]
+
+
+def _file_together(filings: Mapping[int, Filing]) -> dict[int, Gpr | Exception]:
+    """All of them with one plan. Raises _CannotStart: then nothing may be stored."""
+    answers: dict[int, Gpr | Exception] = {}
+    filing_lock()
+    for place, filing in filings.items():
+        try:
+            with transaction.atomic():
+                answers[place] = _filed(filing)
         except (EgsError, IntegrityError) as error:
-            answers.append(error)
-    gprs = [answer for answer in answers if isinstance(answer, Gpr)]
-    if refused := _place(gprs, max(filing.now for filing in filings)):
-        raise next(iter(refused.values()))
-    planned = Gpr.objects.in_bulk([gpr.pk for gpr in gprs])
+            answers[place] = error
+    places = {answer.pk: place for place, answer in answers.items() if isinstance(answer, Gpr)}
+    made = [answer for answer in answers.values() if isinstance(answer, Gpr)]
+    if refused := _place(made, max(filing.now for filing in filings.values())):
+        raise _CannotStart({places[pk]: error for pk, error in refused.items()})
+    planned = Gpr.objects.in_bulk(list(places))
     hint(TICK)
-    return [planned[answer.pk] if isinstance(answer, Gpr) else answer for answer in answers]
+    return answers | {place: planned[pk] for pk, place in places.items()}
 
 
 _submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_alone, most=SUBMITS_AT_ONCE)
@@ -162,9 +191,9 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
 
 
 @transaction.atomic
-def gpr_cancel(*, gpr: Gpr, actor: User, now: datetime) -> None:
-    """Withdraw a request that holds no nodes yet. Raises IllegalTransition or StaleState."""
-    gpr_transition(gpr=gpr, to=GprState.CANCELED, now=now, actor=actor, message=f"{gpr.name} was canceled.")
+def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
+    """Withdraw a request that holds no nodes yet. `actor` is None when EGS itself does it. Raises IllegalTransition or StaleState."""
+    gpr_transition(gpr=gpr, to=GprState.CANCELED, now=now, actor=actor, message=f"{gpr.name} was canceled. {why}".strip())
     promise_drop(gpr)
     hint(TICK)  # those behind it may start earlier
 

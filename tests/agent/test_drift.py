@@ -67,3 +67,16 @@ def test_what_the_hub_has_not_heard_stays_untold_and_one_message_holds_so_many()
     assert book.untold == first
     book.take(first)
     assert len(book.untold) == 5
+
+
+def test_another_change_that_comes_too_soon_is_told_when_the_minute_is_over() -> None:
+    book = DriftBook()
+    book.see("nodes", [MENDED], 0.0)
+    assert told(book) == (MENDED,)
+    worse = Drift(what="node a", detail="The taint was another's.", node="a", is_repaired=True)
+
+    book.see("nodes", [worse], 5.0)
+    assert told(book) == ()
+    book.see("nodes", [], AGAIN_S)
+
+    assert told(book) == (worse,)

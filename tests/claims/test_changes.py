@@ -362,3 +362,20 @@ def test_each_row_knows_the_last_generation_that_was_answered(stage: ClaimStage)
     assert stage.claims(claim("train", generation=6))[0].verdict == TAKEN
     row.refresh_from_db()
     assert (row.generation, row.reason, row.message) == (6, "", "")
+
+
+def test_what_waits_is_withdrawn_when_its_workspace_has_the_namespace_no_more(stage: ClaimStage) -> None:
+    gpr = stage.filed("train")
+    others = stage.filed("other")
+    ClaimRow.objects.filter(gpr=others).update(namespace="elsewhere")
+    Namespace.objects.filter(name="train").update(name="elsewhere")
+
+    stage.tick()
+
+    gpr.refresh_from_db()
+    others.refresh_from_db()
+    assert gpr.state == GprState.CANCELED
+    assert others.state != GprState.CANCELED
+    event = Event.objects.get(kind="gpr.transition", gpr_id=gpr.pk, new=GprState.CANCELED)
+    assert event.actor is None
+    assert "has namespace train of cluster" in event.message

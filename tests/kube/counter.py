@@ -65,6 +65,7 @@ class Counter:
     is_forgetful: bool = False  # what it takes has ended long ago
     notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     nodes: tuple[Node, ...] = ()  # that the agent sees
+    others: list[Pod] = field(default_factory=list)  # pods that it sees beside those of the cluster
     api: Api = field(init=False)
     pods: Mirror[Pod] = field(init=False)
     desk: Desk = field(init=False)
@@ -84,7 +85,7 @@ class Counter:
         self.agent = KubernetesRequests(
             api=self.api,
             bound=lambda name: self.bound.get(name, ""),
-            pods=lambda: self.pods.objects().values(),
+            pods=lambda: [*self.pods.objects().values(), *self.others],
             nodes=lambda: self.nodes,
             note=self.note,
         )
@@ -130,7 +131,8 @@ class Counter:
         return heard
 
     def _take(self, claim: Claim, gpr_id: str) -> None:
-        state = self.states.setdefault(claim.uid, ClaimState(id=claim.uid, gpr_id=gpr_id, state="QUEUED", position=1, message="It waits."))
+        new = ClaimState(id=claim.uid, gpr_id=gpr_id, state="QUEUED", is_auto=claim.is_auto, position=1, message="It waits.")
+        state = self.states.setdefault(claim.uid, new)
         if claim.is_gone or claim.spec.early_release:
             self.states[claim.uid] = msgspec.structs.replace(state, state="CANCELED", is_ended=True, position=None)
 

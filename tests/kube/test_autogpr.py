@@ -161,6 +161,69 @@ def test_it_is_given_back_when_its_workload_has_no_pods_any_more(counter: Counte
     assert counter.claims(name)[-1].spec.early_release
 
 
+def neighbor_in(counter: Counter, name: str) -> Pod:
+    """A pod of another workload that was let into the box of this request; the agent sees it from now on."""
+    gpr_id = counter.states[counter.uid(name)].gpr_id
+    body = {**pod("neighbor", 1), "status": {"phase": "Running"}}
+    body["metadata"] |= {"uid": "neighbor-1", "labels": {names.POD_GPR: gpr_id}}
+    body["spec"]["nodeName"] = "node-1"
+    seen = msgspec.convert(body, Pod)
+    counter.others = [seen]
+    return seen
+
+
+def test_it_is_not_given_back_while_pods_of_another_workload_are_in_its_box(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
+    counter.make(template(**AUTO), deployment(replicas=1))
+    name = the_request(counter)["metadata"]["name"]
+    counter.until("its claim", lambda: counter.claims(name))
+    counter.state(name, state="ACTIVE", position=None)
+    counter.until_condition("Provisioned", "True", "Provisioned", name)
+    neighbor_in(counter, name)
+
+    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+    counter.for_a_while(4.0)
+    assert "earlyRelease" not in counter.found(name)["spec"]
+
+    counter.others.clear()
+    counter.until("that it is given back", lambda: counter.found(name)["spec"].get("earlyRelease"))
+
+
+def test_when_its_workload_is_deleted_the_box_stays_for_the_pods_of_another_that_are_in_it(counter: Counter) -> None:
+    counter.make(template(**AUTO), deployment(replicas=1))
+    name = the_request(counter)["metadata"]["name"]
+    counter.until("its claim", lambda: counter.claims(name))
+    counter.state(name, state="ACTIVE", position=None)
+    neighbor_in(counter, name)
+
+    counter.kubectl("delete", "deployment", "serve")
+    counter.until("that it is cleared away", lambda: not requests(counter))
+    counter.for_a_while(4.0)
+    assert not [each for each in counter.told if each.is_gone]
+
+    counter.others.clear()
+    counter.until("that it is told", lambda: [each for each in counter.told if each.is_gone])
+
+
+def test_a_workload_that_was_scaled_to_zero_and_back_gets_another(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its pods were there again before the first was over."""
+    monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
+    monkeypatch.setattr(autogpr, "AGAIN_S", 1.0)
+    counter.make(template(**AUTO), deployment(replicas=1))
+    first = the_request(counter)["metadata"]["name"]
+    counter.until("its claim", lambda: counter.claims(first))
+    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+    counter.until("that it is given back", lambda: counter.found(first)["spec"].get("earlyRelease"))
+
+    counter.is_away = True
+    counter.kubectl("scale", "deployment", "serve", "--replicas=1")
+    counter.for_a_while(2.0)
+    counter.is_away = False
+
+    counter.until_condition("Finished", "True", "Canceled", first)
+    assert the_request(counter, 2)["metadata"]["name"] == f"{first}-2"
+
+
 def test_when_its_time_is_over_pods_that_wait_on_get_another(counter: Counter) -> None:
     counter.make(template(**AUTO), deployment(replicas=1))
     first = the_request(counter)["metadata"]["name"]

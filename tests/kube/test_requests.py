@@ -13,7 +13,8 @@ from tests.kube.cluster import Cluster, KubeError, Object
 from tests.kube.counter import SPEC, Answer, Counter, later, refused, request, taken, template
 from tests.kube.world import install
 from worker_agent.kube import asking, requests, standing
-from worker_agent.protocol import ClaimSpec
+from worker_agent.kube.requests import in_turns
+from worker_agent.protocol import Claim, ClaimSpec
 
 T0 = 1_800_000_000.0
 T0_TEXT = "2027-01-15T08:00:00Z"
@@ -500,6 +501,29 @@ def test_what_ended_while_the_agent_was_away_for_long_is_finished_all_the_same(a
 
 
 # --- much, and large
+
+
+def test_one_whose_namespace_the_hub_has_given_to_others_does_not_look_as_if_it_ran_for_ever(counter: Counter) -> None:
+    counter.make(request())
+    counter.until("its claim", counter.claims)
+    counter.state(state="ACTIVE", position=None, nodes=("node-1",))
+    counter.until_condition("Provisioned", "True", "Provisioned")
+
+    counter.states.clear()
+    counter.answer = refused("namespace_not_bound", "This namespace is bound to no workspace.")
+    counter.stop()
+    counter.start()
+
+    counter.until_condition("Finished", "True", "Ended")
+    assert counter.condition("Provisioned")[0] == "False"
+    assert "nodes" not in counter.status()
+
+
+def test_each_namespace_gets_its_turn_however_many_requests_another_has() -> None:
+    many = [Claim(uid=f"a{number}", namespace="a", name=f"a{number}") for number in range(5)]
+    few = [Claim(uid="b0", namespace="b", name="b0"), Claim(uid="c0", namespace="c", name="c0")]
+
+    assert [claim.uid for claim in in_turns([*many, *few])] == ["a0", "b0", "c0", "a1", "a2", "a3", "a4"]
 
 
 def test_annotations_as_large_as_they_may_be_are_no_burden(counter: Counter) -> None:

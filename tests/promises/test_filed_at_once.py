@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connection, connections, transaction
 
 from accounts.models import User
 from accounts.services import create_once
@@ -110,6 +110,7 @@ def test_what_can_never_start_is_refused_and_the_others_are_filed(crowd: Crowd, 
 
     filed = crowd.file(*(filing(slice_, user, nodes=3 if slice_ is slices[2] else 1) for slice_ in slices))
 
+    assert crowd.plan_count == 3  # the first, the others, the others without it
     with pytest.raises(CanNeverStart):
         filed[2].result()
     assert {each.result().slice for each in filed if each is not filed[2]} == {slices[0], slices[1], slices[3]}
@@ -131,3 +132,25 @@ def test_one_key_files_once_however_many_bring_it_at_once(crowd: Crowd, cluster:
     assert {pk for pk, _ in found} == set(Gpr.objects.values_list("pk", flat=True))
     assert sorted(is_old for _, is_old in found) == [False, True, True, True, True]
     assert Gpr.objects.count() == Event.objects.filter(kind="gpr.created").count() == 1
+
+
+def test_where_the_database_does_not_say_what_became_of_a_commit_nothing_is_filed_twice(
+    crowd: Crowd, cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = [make_slice(cluster, name=f"s{number}") for number in range(4)]
+    monkeypatch.setattr(transaction, "Atomic", _LostAnswer)
+
+    filed = crowd.file(*(filing(slice_, user) for slice_ in slices))
+
+    assert {type(each.exception()) for each in filed[1:]} == {OperationalError}
+    assert Gpr.objects.count() == 4
+
+
+class _LostAnswer(transaction.Atomic):
+    """Of the commit of a batch."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        is_outermost = kind is None and not connection.savepoint_ids and Gpr.objects.count() == 4
+        super().__exit__(kind, error, trace)
+        if is_outermost:
+            raise OperationalError("server closed the connection unexpectedly")

@@ -19,7 +19,9 @@ from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube import names
 from worker_agent.kube.asking import FROM_TEMPLATE
 from worker_agent.kube.client import Api, Op
-from worker_agent.kube.custom import API, FINISHED, REQUESTS, TEMPLATES, Custom, Fields, path_of
+from worker_agent.kube.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of
+from worker_agent.kube.lifting import asks_for_gpus
+from worker_agent.kube.names import pointer
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.standing import ACCEPTED, condition_of
 from worker_agent.kube.workloads import Workload, Workloads, largest, node_of, size_of
@@ -31,6 +33,7 @@ NAME_CHARS: Final = 40  # of the workload's name in that of its request
 AUTO: Final = "Auto"  # condition of a template
 # Ends after which pods that waited before get another one. After all others people or checks were against it: only new pods do.
 NATURAL_ENDS: Final = ("COMPLETED", "EVICTED")
+IDLE_END: Final = "IDLE"
 
 
 @dataclass(slots=True)
@@ -68,12 +71,15 @@ class AutoGpr:
         if not namespaces:
             self.waits_for = {}
             return
+        pods = list(self.pods())
+        # Any pod of the workspace may be let into a box: one that another workload is in is not given back.
+        in_use = boxes_in_use(pods)
         try:
-            workloads = self._workloads.of(pod for pod in self.pods() if pod.metadata.namespace in namespaces)
+            workloads = self._workloads.of(pod for pod in pods if pod.metadata.namespace in namespaces)
         except ClusterError as error:
             self._trouble("", scene.now_mono, error)
             return
-        self._give_back(is_open, workloads, scene.now_mono)
+        self._give_back([gpr for gpr in is_open if gpr.said.get("gprID") not in in_use], workloads, scene.now_mono)
         waits_for: dict[str, str] = {}
         for workload in workloads.values():
             if workload.waiting and (name := self._serve(workload, templates.get(workload.namespace), made, scene)):
@@ -143,7 +149,7 @@ class AutoGpr:
 
     @staticmethod
     def _may_have_another(workload: Workload, own: Sequence[Custom]) -> bool:
-        ends = [str(gpr.condition(FINISHED).get("lastTransitionTime", "")) for gpr in own if gpr.said.get("state") not in NATURAL_ENDS]
+        ends = [str(gpr.condition(FINISHED).get("lastTransitionTime", "")) for gpr in own if not has_ended_by_itself(gpr)]
         last = max(ends, default="")
         stamps = (pod.metadata.creationTimestamp for pod in workload.waiting)
         return not last or any(stamp is not None and stamp.strftime("%Y-%m-%dT%H:%M:%SZ") > last for stamp in stamps)
@@ -193,6 +199,7 @@ class AutoGpr:
         ops: list[Op] = [
             {"op": "test", "path": "/metadata/uid", "value": meta.uid},
             {"op": "add", "path": "/spec/earlyRelease", "value": True},
+            {"op": "add", "path": pointer("metadata", "annotations", names.AUTO), "value": GIVEN_BACK},
         ]
         try:
             self.learn(self.api.patch(path_of(REQUESTS, meta.namespace, meta.name), ops, Custom))
@@ -206,6 +213,17 @@ class AutoGpr:
         self._not_before_mono[what] = now_mono + AGAIN_S
         if is_new and not (isinstance(error, Conflict) and "AlreadyExists" in str(error)):
             self.note("auto_request_failed", {"why": str(error)})
+
+
+def has_ended_by_itself(gpr: Custom) -> bool:
+    """Not against the wish of those whose pods wait: its time was over, others needed it, or nobody did."""
+    is_unused = gpr.metadata.annotations.auto == GIVEN_BACK or gpr.said.get("endReason") == IDLE_END
+    return is_unused or gpr.said.get("state") in NATURAL_ENDS
+
+
+def boxes_in_use(pods: Iterable[Pod]) -> frozenset[str]:
+    """The ids of the GPRs that have GPU pods."""
+    return frozenset(pod.metadata.label(names.POD_GPR) for pod in pods if pod.holds and asks_for_gpus(pod))
 
 
 def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[Node]]) -> Fields | None:

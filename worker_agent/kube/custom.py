@@ -17,6 +17,7 @@ API: Final = "egs.io/v1alpha1"
 REQUESTS, TEMPLATES = "gpuprovisioningrequests", "gprtemplates"
 REQUESTS_PATH, TEMPLATES_PATH = f"/apis/{API}/{REQUESTS}", f"/apis/{API}/{TEMPLATES}"
 FINISHED: Final = "Finished"  # condition
+GIVEN_BACK: Final = "given-back"  # the value of names.AUTO on a request that the agent gave back, since nobody used it
 Fields = dict[str, Any]
 
 
@@ -74,7 +75,7 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_auto(self) -> bool:
         """A request that the agent made for pods that wait. Nobody else may write that mark."""
-        return self.metadata.annotations.auto == "true"
+        return self.metadata.annotations.auto in ("true", GIVEN_BACK)
 
     @property
     def is_finished(self) -> bool:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Final
 
 from worker_agent.claims import Answered, Heard
 from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube.asking import Fault, claim_of, template_words
-from worker_agent.kube.autogpr import AutoGpr, Scene
+from worker_agent.kube.autogpr import AutoGpr, Scene, boxes_in_use
 from worker_agent.kube.client import Api, Missing, Op
 from worker_agent.kube.custom import API, REQUESTS, REQUESTS_PATH, TEMPLATES_PATH, Custom, Fields, Kinds, Page, path_of
 from worker_agent.kube.mirror import Mirror
@@ -85,7 +86,7 @@ class KubernetesRequests:
     def __init__(
         self, *, api: Api, bound: Bound, pods: Callable[[], Iterable[Pod]], nodes: Callable[[], Iterable[Node]], note: Note
     ) -> None:
-        self._api, self._bound, self._note = api, bound, note
+        self._api, self._bound, self._pods, self._note = api, bound, pods, note
         self._auto = AutoGpr(api=api, pods=pods, nodes=nodes, learn=self._learn, note=note)
         self._tellers = ThreadPoolExecutor(1, thread_name_prefix="egs-tell-requests")
         self._telling = Telling(api, self._tellers)
@@ -135,7 +136,7 @@ class KubernetesRequests:
         self._forget(there, heard)
         # The oldest first, so that they queue in the order in which they were made.
         look.claims.sort(key=lambda claim: (there[claim.uid].metadata.creationTimestamp or datetime.min.replace(tzinfo=UTC), claim.name))
-        return [*gone, *look.claims]
+        return in_turns([*look.claims, *gone])
 
     def _take_answers(self, heard: Heard) -> None:
         for answered in heard.answers:
@@ -253,6 +254,10 @@ class KubernetesRequests:
 
     def _gone(self, there: Mapping[str, Custom], look: Look) -> Iterator[Claim]:
         missing = [state for uid, state in (look.heard.states or {}).items() if uid not in there and not state.is_ended]
+        if any(state.is_auto for state in missing):
+            # It went with its workload: while pods of another one are in its box, it is there for these.
+            in_use = boxes_in_use(self._pods())
+            missing = [state for state in missing if not (state.is_auto and state.gpr_id in in_use)]
         for state in missing:
             known = self._known.setdefault(state.id, Known("", "", look.now_mono))
             if known.missing_since_mono is None:
@@ -311,3 +316,12 @@ def _read(gpr: Custom, template: Custom | None, known: Known) -> tuple[Fields, C
         words = template_words(gpr, template)
         known.read = (gpr, template, {}, words) if isinstance(words, Fault) else (gpr, template, words, claim_of(gpr, words))
     return known.read[2:]
+
+
+def in_turns(claims: Iterable[Claim]) -> list[Claim]:
+    """Each namespace in its turn, so that one with thousands keeps no other waiting; in one namespace as they come."""
+    waiting: dict[str, list[Claim]] = {}
+    for claim in claims:
+        waiting.setdefault(claim.namespace, []).append(claim)
+    rounds = zip_longest(*waiting.values())
+    return [claim for each in rounds for claim in each if claim is not None]

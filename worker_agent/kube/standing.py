@@ -29,7 +29,9 @@ NOT_BOUND: Final = Fault(
     "NamespaceNotBound",
     "This namespace is bound to no workspace. Make the request in one that is, or have this one bound on the pages of EGS.",
 )
-ENDED_UNSEEN: Final = "It has ended while the cluster's agent was away. The pages of EGS say how."
+ENDED_UNSEEN: Final = (
+    "It has ended while the cluster's agent was away, or with the namespace's part in its workspace. The pages of EGS say how."
+)
 AFTER_END: Final = "It has ended, and changes no more. Make a new request."
 
 
@@ -66,8 +68,8 @@ class Case:
 
     @property
     def is_lost(self) -> bool:
-        """It has a GPR by the hub's answer, but is not in a list that was asked for later: it ended long ago."""
-        return self.state is None and self.is_listed_since and bool(self.answer and self.answer.gpr_id)
+        """It has a GPR, but is not in a list that was asked for after the hub's answer: it ended long ago, or is not ours any more."""
+        return self.state is None and self.is_listed_since and self.answer is not None and bool(self.gpr_id)
 
     @property
     def was_answered(self) -> bool:
