@@ -11,9 +11,10 @@ from tests.kube.cluster import Object
 from tests.kube.site import access_as_agent
 from tests.kube.world import World, install
 from worker_agent.kube.client import Api
-from worker_agent.kube.installed import PATH, Installed
+from worker_agent.kube.installed import PATH, PLURALS, Installed
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
@@ -27,6 +28,8 @@ def installed(world: World) -> Iterator[Installed]:
 
 def changed(path: str) -> Object:
     """Each a little less than it was."""
+    if path.startswith(KINDS):
+        return {"spec": {"names": {"shortNames": ["other"]}}}
     return {"rules": []} if path.startswith(ROLES) else {"spec": {"failurePolicy": "Ignore"}}
 
 
@@ -34,10 +37,10 @@ def test_as_installed_there_is_nothing_to_tell(installed: Installed, world: Worl
     written = world.admin.get(PATH)["data"]["objects"].splitlines()
 
     assert installed.look() == ()
-    assert {line.split()[1] for line in written} >= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole"}
+    assert {line.split()[1] for line in written} >= PLURALS.keys()
 
 
-@pytest.mark.parametrize("path", [f"{POLICIES}/egs-pod", f"{ROLES}/egs-slice-user"])
+@pytest.mark.parametrize("path", [f"{POLICIES}/egs-pod", f"{ROLES}/egs-slice-user", f"{KINDS}/workspaces.egs.io"])
 def test_what_was_changed_is_told_until_it_was_installed_anew(path: str, installed: Installed, world: World) -> None:
     before = world.admin.get(path)
     kind, name = before["kind"], before["metadata"]["name"]
@@ -46,6 +49,20 @@ def test_what_was_changed_is_told_until_it_was_installed_anew(path: str, install
     (drift,) = installed.look()
     assert (drift.what, drift.is_repaired) == (f"{kind} {name}", False)
     assert "install" in drift.detail
+
+    install(world.cluster, "--no-agent")
+    assert installed.look() == ()
+
+
+def test_one_that_was_deleted_and_made_anew_under_its_name_is_another(installed: Installed, world: World) -> None:
+    path = f"{POLICIES}/egs-evict"
+    before = world.admin.get(path)
+    world.admin.call("DELETE", path, is_dry=False)
+    weaker = [{**each, "expression": "true"} for each in before["spec"]["validations"]]
+    world.admin.make(POLICIES, {"metadata": {"name": "egs-evict"}, "spec": {**before["spec"], "validations": weaker}})
+
+    (drift,) = installed.look()
+    assert drift.what == "ValidatingAdmissionPolicy egs-evict"
 
     install(world.cluster, "--no-agent")
     assert installed.look() == ()

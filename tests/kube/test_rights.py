@@ -118,8 +118,11 @@ CALLS: Final[dict[str, Call]] = {
     ),
     **keyed("persistentvolumeclaims", {"list": get("/api/v1/namespaces/red/persistentvolumeclaims")}),
     **keyed("volumeattachments", {"list": get("/apis/storage.k8s.io/v1/volumeattachments")}),
-    **{f"get {plural}": get(f"{ADMISSION}/{plural}/egs-pod") for plural in PLURALS.values() if plural != "clusterroles"},
+    **{f"get {plural}": get(f"{ADMISSION}/{plural}/egs-pod") for plural in PLURALS.values() if plural.startswith(("valid", "mutat"))},
     **keyed("clusterroles", {"get": get(f"{RBAC}/clusterroles/egs-slice-user")}),
+    **keyed("clusterrolebindings", {"get": get(f"{RBAC}/clusterrolebindings/egs-agent")}),
+    **{f"get {plural}": get(f"{RBAC}/namespaces/{names.NAMESPACE}/{plural}/egs-agent") for plural in ("roles", "rolebindings")},
+    **keyed("customresourcedefinitions", {"get": get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workspaces.egs.io")}),
     **keyed("configmaps", {"get": get(f"{SYSTEM}/configmaps/egs-installed")}),
     **keyed("events", {"create": post(f"{RED_SPACE}/events", EVENT)}),
     **keyed(

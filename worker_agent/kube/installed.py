@@ -1,8 +1,8 @@
-"""What was installed beside the agent, and that it still is as it was: admission policies and roles.
+"""What was installed beside the agent, and that it still is as it was: admission policies, roles and kinds.
 
 The agent has no right to change any of it, and must not have it: it tells. The install script writes down what it left in the
-ConfigMap egs-installed, each object as "<apiVersion> <kind> <name> <generation, or resourceVersion where there is none>".
-Must not live here: what is wanted of these objects (deploy/agent).
+ConfigMap egs-installed, each object as "<apiVersion> <kind> <namespace or -> <name> <uid> <generation, or resourceVersion where there is
+none>". What somebody adds beside these is not seen. Must not live here: what is wanted of these objects (deploy/agent).
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ PLURALS: Final = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
     "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
 }
 
 
@@ -34,14 +38,16 @@ class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Marked(msgspec.Struct, frozen=True, kw_only=True):
     class Meta(msgspec.Struct, frozen=True, kw_only=True):
+        uid: str
         resourceVersion: str
         generation: int | None = None
 
     metadata: Meta
 
     @property
-    def mark(self) -> str:
-        return str(self.metadata.generation or self.metadata.resourceVersion)
+    def mark(self) -> tuple[str, str]:
+        """Another one of the same name has another uid."""
+        return self.metadata.uid, str(self.metadata.generation or self.metadata.resourceVersion)
 
 
 class Installed:
@@ -61,11 +67,12 @@ class Installed:
         return self._found
 
     def _look_at(self, line: str) -> Drift | None:
-        version, kind, name, mark = (*line.split(), "", "", "", "")[:4]
+        version, kind, namespace, name, *mark = (*line.split(), *[""] * 6)[:6]
         if kind not in PLURALS:
             return None
+        within = f"/namespaces/{namespace}" if namespace != "-" else ""
         try:
-            if self._api.get(f"/apis/{version}/{PLURALS[kind]}/{name}", _Marked).mark == mark:
+            if self._api.get(f"/apis/{version}{within}/{PLURALS[kind]}/{name}", _Marked).mark == tuple(mark):
                 return None
             detail = f"It is not as it was installed. {REMEDY}"
         except Missing:
