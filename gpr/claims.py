@@ -26,8 +26,8 @@ from accounts.models import User
 from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, StaleState
 from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.claim_states import claims_told
-from gpr.models import ENDED, Claim, Gpr, GprState
-from gpr.services.ending import goes_back, gpr_extend, gpr_release
+from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
+from gpr.services.ending import exit_begin, goes_back, gpr_extend
 from gpr.services.requests import gpr_cancel, gpr_edit, gprs_submit, spec_of
 from gpr.spec import NAME_MAX_CHARS, GprSpec, approval_reasons
 from gpr.witness import filing_lock, witness_lock
@@ -257,7 +257,7 @@ def _follow(cluster: Cluster, claim: Claimed, namespace: Namespace | None, now: 
             if claim.is_gone:
                 _end_gone(row, now)
             elif claim.spec.early_release:
-                _end(row.gpr, now)
+                _end(row, now)
             else:
                 _change(row, claim, namespace, now)
     except (NotNow, StaleState) as error:
@@ -274,15 +274,16 @@ def _follow(cluster: Cluster, claim: Claimed, namespace: Namespace | None, now: 
 def _end_gone(row: Claim, now: datetime) -> None:
     if row.gpr.state not in {*ENDED, S.EXITING}:
         _tell(row, "object_gone", f"Object {row} of cluster {row.cluster.name}, as which {row.gpr.name} was filed, is gone.", now)
-    _end(row.gpr, now)
+    _end(row, now)
 
 
-def _end(gpr: Gpr, now: datetime) -> None:
-    """Raises StaleState, or NotNow for one that would wait again."""
+def _end(row: Claim, now: datetime) -> None:
+    """By nobody whom the hub knows: whoever may write the object did it. Raises StaleState, or NotNow for one that would wait again."""
+    gpr, why = row.gpr, f"So says the object that it was filed as, {row} of cluster {row.cluster.name}."
     if gpr.state in {S.QUEUED, S.PENDING_APPROVAL}:
-        gpr_cancel(gpr=gpr, actor=gpr.owner, now=now)
+        gpr_cancel(gpr=gpr, actor=None, now=now, why=why)
     elif gpr.state in {S.PROVISIONING, S.ACTIVE}:
-        gpr_release(gpr=gpr, actor=gpr.owner, now=now)
+        exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE, actor=None, now=now, why=why)
     elif gpr.state == S.EXITING and goes_back(gpr):
         raise NotNow("Its nodes are being taken back, and it is to wait again: it is withdrawn when it does.")
 

@@ -23,7 +23,8 @@ def ending(gpr: Gpr, event: Event | None) -> str:
     """How one that is over, or leaving, came to its end. Names the actor and gives the reason that he gave."""
     actor = event.actor.name if event and event.actor else ""
     if gpr.state == S.CANCELED:
-        return f"Canceled by {actor} before it started." if actor else "Canceled before it started."
+        why = event.message.removeprefix(f"{gpr.name} was canceled.").strip() if event else ""
+        return _sentence(f"Canceled by {actor} before it started" if actor else "Canceled before it started", why)
     if gpr.state == S.REJECTED:
         why = event.message.removeprefix(f"{gpr.name} was rejected.").strip() if event else ""
         return _sentence(f"Rejected by {actor or 'an administrator'}", why)

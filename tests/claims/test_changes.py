@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from gpr.allocator import advance
+from gpr.endings import ending
 from gpr.models import Claim as ClaimRow
 from gpr.models import Gpr, GprState
 from gpr.services.decisions import gpr_evict, gpr_set_priority
@@ -379,3 +380,14 @@ def test_what_waits_is_withdrawn_when_its_workspace_has_the_namespace_no_more(st
     event = Event.objects.get(kind="gpr.transition", gpr_id=gpr.pk, new=GprState.CANCELED)
     assert event.actor is None
     assert "has namespace train of cluster" in event.message
+
+
+def test_what_an_object_ended_is_nobody_s_doing_whom_the_hub_knows(stage: ClaimStage) -> None:
+    running, waiting = stage.opened("run"), stage.filed("wait")
+
+    stage.claims(gone("wait"), gone("run"))
+
+    for gpr, to in ((waiting, GprState.CANCELED), (running, GprState.EXITING)):
+        event = Event.objects.get(kind="gpr.transition", gpr_id=gpr.pk, new=to)
+        assert event.actor is None
+        assert ending(Gpr.objects.get(pk=gpr.pk), event).endswith(f"train/{gpr.name} of cluster {stage.cluster.name}.")
