@@ -15,7 +15,7 @@ from worker_agent.dialog import SLOW_S, Call, Dialog, Lane
 from worker_agent.log import Log
 from worker_agent.process import Process
 from worker_agent.protocol import (
-    CLAIMS_MAX,
+    CLAIMS_AT_ONCE,
     CLAIMS_PATH,
     SYNC_PATH,
     Claim,
@@ -122,12 +122,12 @@ def test_what_was_answered_in_the_meantime_is_not_told_again() -> None:
 
 def test_many_claims_go_a_message_at_a_time() -> None:
     talk = Talk()
-    claims = [msgspec.structs.replace(CLAIM, uid=f"u{number}") for number in range(CLAIMS_MAX + 1)]
+    claims = [msgspec.structs.replace(CLAIM, uid=f"u{number}") for number in range(CLAIMS_AT_ONCE + 1)]
     talk.desk.put(claims)
 
-    first = talk.say(CLAIMS_PATH, replies(*map(answer, claims[:CLAIMS_MAX])))
+    first = talk.say(CLAIMS_PATH, replies(*map(answer, claims[:CLAIMS_AT_ONCE])))
 
-    assert (len(first.claims), talk.call().claims) == (CLAIMS_MAX, (claims[-1],))
+    assert (len(first.claims), talk.call().claims) == (CLAIMS_AT_ONCE, (claims[-1],))
 
 
 def test_no_claim_goes_out_while_the_credential_is_renewed() -> None:
