@@ -228,4 +228,4 @@ def _note(node: Any, gpus: Sequence[Any]) -> str:
         notes.append("Its agent is silent")
     elif node.state == "set-aside" and not notes:
         notes.append("Its cluster takes nothing new")
-    return "; ".join(notes)
+    return "; ".join(note.rstrip(".") for note in notes)
