@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import yaml
 
@@ -69,7 +70,7 @@ def managed_nodes(name: str, count: int) -> list[Object]:
 
 
 def volumes() -> list[Object]:
-    """A default class with some volumes, for the check of storage: nobody makes any here, and none is used twice."""
+    """A default class with some volumes more, for the check of storage: nobody makes any here, and none is used twice."""
     kind = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -84,7 +85,9 @@ def volumes() -> list[Object]:
         "hostPath": {"path": "/none"},
         "persistentVolumeReclaimPolicy": "Retain",
     }
-    disks = [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"disk-{n}"}, "spec": spec} for n in range(8)]
+    disks = [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"disk-{uuid4().hex[:8]}"}, "spec": spec} for _ in range(16)
+    ]
     return [kind, *disks]
 
 

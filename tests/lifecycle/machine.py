@@ -185,6 +185,8 @@ class Life(RuleBasedStateMachine):
         stale = Gpr.objects.select_related("slice").get(pk=gpr.pk)
         self._try(lambda: gpr_set_priority(gpr=gpr, priority=60, actor=self.admin, why="", now=self.now))
         version = Gpr.objects.get(pk=gpr.pk).version
+        if version == stale.version:
+            return  # it could not be changed: it could never start now
         try:
             gpr_cancel(gpr=stale, actor=self.owner, now=self.now)
         except EgsError:
