@@ -27,6 +27,8 @@ class KubernetesStage(Stage):
         install(cluster)
         # What it knew of a hub of an earlier test: another one that knows less would be taken for a restored one.
         cluster.kubectl("patch", "secret", "egs-agent-state", "--namespace", "egs-system", "--type", "merge", "--patch", '{"data": null}')
+        # Likewise of its nodes: their records count on from where that hub was.
+        cluster.kubectl("delete", "nodes", "--selector", "egs.io/managed=true", "--ignore-not-found")
         api.post("/clusters/", {"name": name})
         token = self.folder / f"{name}.token"
         token.write_text(api.post(f"/clusters/{name}/join-token/")["token"])
