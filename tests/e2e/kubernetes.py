@@ -25,10 +25,6 @@ class KubernetesStage(Stage):
     def join_cluster(self, api: Api, name: str, cluster: Cluster, *, nodes: int) -> Running:
         """Install EGS in it, add it to the hub, and start its agent, which takes the nodes in."""
         install(cluster)
-        # What it knew of a hub of an earlier test: another one that knows less would be taken for a restored one.
-        cluster.kubectl("patch", "secret", "egs-agent-state", "--namespace", "egs-system", "--type", "merge", "--patch", '{"data": null}')
-        # Likewise of its nodes: their records count on from where that hub was.
-        cluster.kubectl("delete", "nodes", "--selector", "egs.io/managed=true", "--ignore-not-found")
         api.post("/clusters/", {"name": name})
         token = self.folder / f"{name}.token"
         token.write_text(api.post(f"/clusters/{name}/join-token/")["token"])

@@ -22,8 +22,9 @@ SOON_S = 2 * START_S
 ENDED = ("COMPLETED", "RELEASED", "EVICTED", "FAILED", "CANCELED", "REJECTED")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
+    """Fresh ones for each test, as its hub is: what a cluster remembers of another hub is in the way."""
     with clusters("east", "west", folder=tmp_path_factory.mktemp("kube")) as (east, west):
         yield east, west
 
