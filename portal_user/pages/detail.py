@@ -60,8 +60,8 @@ class Acts:
     again: str = ""
 
     @classmethod
-    def of(cls, gpr: Gpr, request: PageRequest, *, has_notice: bool) -> Acts:
-        if not request.may_write or not is_writable_by(request.user, gpr):
+    def of(cls, gpr: Gpr, *, is_writable: bool, has_notice: bool) -> Acts:
+        if not is_writable:
             return cls()
         waits, holds = gpr.state in WAITS, gpr.state in {S.PROVISIONING, S.ACTIVE}
         return cls(
@@ -151,6 +151,9 @@ class GprPage:
         panels = step_panels(gpr, nodes, _results(gpr), zone=request.zone) if nodes and wanted & {"now", "steps"} else []
         told = _told(gpr, request) if "why" in wanted else None
         warning = notice(gpr, now=request.now) if "now" in wanted else None
+        is_writable = "now" in wanted and request.may_write and is_writable_by(request.user, gpr)
+        # Whoever may change it may file others.
+        is_editor = is_writable or (not part and may_create(request, gpr.slice))
         return cls(
             id=gpr.pk,
             name=gpr.name,
@@ -158,8 +161,8 @@ class GprPage:
             url=reverse("gpr", args=[gpr.pk]),
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),
-            shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=may_create(request, gpr.slice)),
-            acts=Acts.of(gpr, request, has_notice=warning is not None) if "now" in wanted else None,
+            shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=is_editor),
+            acts=Acts.of(gpr, is_writable=is_writable, has_notice=warning is not None) if "now" in wanted else None,
             hero=_hero(gpr, request, nodes, panels, warning) if "now" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from worker_agent.kube.client import Access
+from worker_agent.kube.client import Access, Lines
 
 EXPIRED: Final = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old resource version"}
 REFUSED: Final = {"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "sendInitialEvents is forbidden"}
@@ -30,9 +30,11 @@ class Proxy:
         self.is_away = False  # nobody answers
         self._goes_on = threading.Event()
         self._goes_on.set()
+        self._open: set[Lines] = set()
+        self._is_over = False
         self._behind = httpx.Client(base_url=access.url, verify=access.tls, timeout=httpx.Timeout(30.0, read=None))
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server.daemon_threads = False  # so that closing it waits for them
         threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()
 
     @property
@@ -40,8 +42,12 @@ class Proxy:
         return Access(url=f"http://127.0.0.1:{self._server.server_port}", tls=True, bearer=lambda: "")
 
     def stop(self) -> None:
+        """Nobody reads then from what is closed: the numbers of its sockets will soon be those of other files."""
+        self._is_over = True
         self.resume()
         self._server.shutdown()
+        for lines in list(self._open):
+            lines.cut()
         self._server.server_close()
         self._behind.close()
 
@@ -79,7 +85,7 @@ class Proxy:
             handler.send_header("Transfer-Encoding", "chunked")
             handler.end_headers()
             handler.wfile.flush()
-            for count, line in enumerate(answer.iter_lines() if is_watch else _whole(answer)):
+            for count, line in enumerate(self._lines(answer) if is_watch else _whole(answer)):
                 self._goes_on.wait()
                 if self.is_away or (count >= self.lines_each if is_watch else is_broken):
                     _chunk(handler, line[: len(line) // 2])  # in the middle of it, and without the mark of an end
@@ -88,6 +94,17 @@ class Proxy:
             else:
                 _chunk(handler, "")
         handler.close_connection = True
+
+    def _lines(self, answer: httpx.Response) -> Iterator[str]:
+        """Those of a watch, until stop() cuts it."""
+        lines = Lines(answer)
+        self._open.add(lines)
+        try:
+            # Also before the first one: stop() may have come too early to cut it.
+            if not self._is_over:
+                yield from map(bytes.decode, lines)
+        finally:
+            self._open.discard(lines)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         proxy = self

@@ -29,6 +29,7 @@ from worker_agent.link import Note
 T = TypeVar("T", bound=HasMeta)
 
 SILENCE_S: Final = 120.0
+STOP_LOOK_S: Final = 0.05
 PAGE_COUNT: Final = 500
 INITIAL_END: Final = "k8s.io/initial-events-end"
 # Between two attempts, at random from 0 up to this; it doubles with each attempt in a row that brought nothing.
@@ -99,15 +100,22 @@ class Mirror(Generic[T]):
         self._heard: Instant | None = None
         self._lines: Lines | None = None
         self._is_whole, self._is_stopping = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"egs-mirror {path}", daemon=True)
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name=f"egs-mirror {self._path}", daemon=True).start()
+        self._thread.start()
 
     def stop(self) -> None:
-        """Its thread ends soon; what was copied stays."""
+        """Its thread has ended then; what was copied stays.
+
+        It must not read on where somebody closes the Api next: by then the number of its socket may be that of another file.
+        """
         self._is_stopping.set()
-        if self._lines is not None:
-            self._lines.cut()
+        while self._thread.is_alive():
+            lines = self._lines
+            if lines is not None:
+                lines.cut()
+            self._thread.join(STOP_LOOK_S)
 
     def wait_whole(self, timeout_s: float) -> bool:
         return self._is_whole.wait(timeout_s)
@@ -177,9 +185,10 @@ class Mirror(Generic[T]):
             self._take_all(*self._listed())
         with self._api.stream(self._path, self._watch_params(), silence_s=SILENCE_S) as lines:
             self._lines = lines
-            # Also before the first one: stop() may have come too early to cut it.
-            if not self._is_stopping.is_set():
+            try:
                 self._take_lines(lines)
+            finally:
+                self._lines = None
         if self._fresh is not None:
             raise Unavailable(f"the watch of {self._path} ended before all had come")
 
