@@ -10,7 +10,8 @@ from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from accounts.models import User
-from egs.errors import NotAllowed, NotFound, StaleState
+from egs.errors import NotAllowed, StaleState
+from egs.rest.references import one_by_id
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from journal.models import Event
@@ -37,12 +38,7 @@ def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: in
 
     StaleState when he names a version that is no longer the present one.
     """
-    try:
-        gpr = (gprs_visible_to(actor) if rows is None else rows).filter(pk=UUID(str(gpr_id))).first()
-    except ValueError:
-        gpr = None
-    if gpr is None:
-        raise NotFound("GPR")
+    gpr = one_by_id(gprs_visible_to(actor) if rows is None else rows, gpr_id, what="GPR")
     if write and not is_writable_by(actor, gpr):
         raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
     if version is not None and version != gpr.version:
@@ -63,12 +59,7 @@ def series_visible_to(actor: User) -> QuerySet[BookingSeries]:
 
 def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> BookingSeries:
     """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it."""
-    try:
-        series = series_visible_to(actor).filter(pk=UUID(str(series_id))).prefetch_related("occurrences__gpr").first()
-    except ValueError:
-        series = None
-    if series is None:
-        raise NotFound("booking series")
+    series = one_by_id(series_visible_to(actor).prefetch_related("occurrences__gpr"), series_id, what="booking series")
     if write and not is_writable_by(actor, series):
         raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
     return series

@@ -18,8 +18,7 @@ from django.db.models import Case, CharField, Count, Exists, F, OuterRef, Prefet
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
-from egs.errors import NotFound
-from egs.rest.references import one_by_reference
+from egs.rest.references import one_by_id, one_by_reference
 from inventory.models import (
     CheckPolicy,
     Cluster,
@@ -154,13 +153,7 @@ def maintenance_visible_to(actor: User) -> QuerySet[MaintenanceWindow]:
 
 
 def maintenance_for(actor: User, window_id: str | UUID) -> MaintenanceWindow:
-    try:
-        window = maintenance_visible_to(actor).filter(pk=UUID(str(window_id))).first()
-    except ValueError:
-        window = None
-    if window is None:
-        raise NotFound("maintenance")
-    return window
+    return one_by_id(maintenance_visible_to(actor), window_id, what="maintenance")
 
 
 def supply_for(actor: User, reference: str) -> Supply:
@@ -184,13 +177,7 @@ def supply_orders_known_to(actor: User) -> QuerySet[SupplyOrder]:
 
 
 def supply_order_for(actor: User, order_id: str | UUID) -> SupplyOrder:
-    try:
-        order = supply_orders_known_to(actor).filter(pk=UUID(str(order_id))).first()
-    except ValueError:
-        order = None
-    if order is None:
-        raise NotFound("order")
-    return order
+    return one_by_id(supply_orders_known_to(actor), order_id, what="order")
 
 
 def check_policies_known_to(actor: User) -> QuerySet[CheckPolicy]:
@@ -199,13 +186,7 @@ def check_policies_known_to(actor: User) -> QuerySet[CheckPolicy]:
 
 
 def check_policy_for(actor: User, policy_id: str | UUID) -> CheckPolicy:
-    try:
-        policy = check_policies_known_to(actor).filter(pk=UUID(str(policy_id))).first()
-    except ValueError:
-        policy = None
-    if policy is None:
-        raise NotFound("check policy")
-    return policy
+    return one_by_id(check_policies_known_to(actor), policy_id, what="check policy")
 
 
 def maintenance_ahead(now: datetime) -> QuerySet[MaintenanceWindow]:

@@ -20,6 +20,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from egs.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
+from egs.rest.references import id_of
 from egs.words import duration
 from inventory.models import Cluster, agent_is_live
 from inventory.services.clusters import desired_set_changed
@@ -216,10 +217,8 @@ def _home(slice_: Slice, cluster: Cluster, now: datetime) -> Namespace:
 
 
 def _waiting(cluster: Cluster, account: str) -> Kubeconfig | None:
-    try:
-        return _locked().filter(pk=UUID(account), cluster=cluster, state=S.ASKED).first()
-    except ValueError:
-        return None
+    id_ = id_of(account)
+    return _locked().filter(pk=id_, cluster=cluster, state=S.ASKED).first() if id_ else None
 
 
 def _locked() -> QuerySet[Kubeconfig]:

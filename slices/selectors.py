@@ -9,7 +9,7 @@ from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from egs.errors import NotAllowed, NotFound
-from egs.rest.references import by_reference
+from egs.rest.references import by_reference, id_of, one_by_id
 from inventory.models import Cluster
 from slices.models import Kubeconfig, Membership, Project, Quota, Role, Slice
 from worker_agent.kube.names import account_of
@@ -51,12 +51,7 @@ def has_role(actor: User, slice_: Slice, role: Role) -> bool:
 
 def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, write: bool = False) -> Kubeconfig:
     """Every member sees who has one. `write`: to end it, for who asked for it, the slice's owners and administrators; NotAllowed."""
-    try:
-        row = slice_.kubeconfigs.select_related("slice", "cluster", "user").filter(pk=UUID(str(kubeconfig_id))).first()
-    except ValueError:
-        row = None
-    if row is None:
-        raise NotFound("kubeconfig")
+    row = one_by_id(slice_.kubeconfigs.select_related("slice", "cluster", "user"), kubeconfig_id, what="kubeconfig")
     if write and row.user_id != actor.pk and not has_role(actor, slice_, Role.OWNER):
         raise NotAllowed("Only who asked for a kubeconfig and the owners of the workspace may revoke it.")
     return row
@@ -65,10 +60,8 @@ def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, wri
 def kubeconfig_behind(slice_: Slice, cluster: Cluster, username: str) -> Kubeconfig | None:
     """Whose account this is by which the cluster knows somebody; None for all who came in by no kubeconfig of the slice."""
     *_, account = username.rpartition(":")
-    try:
-        row = slice_.kubeconfigs.select_related("user").filter(pk=UUID(account.removeprefix(account_of(""))), cluster=cluster).first()
-    except ValueError:
-        return None
+    id_ = id_of(account.removeprefix(account_of("")))
+    row = slice_.kubeconfigs.select_related("user").filter(pk=id_, cluster=cluster).first() if id_ else None
     is_it = row is not None and username == f"system:serviceaccount:{row.namespace}:{account_of(str(row.pk))}"
     return row if is_it else None
 
@@ -92,13 +85,7 @@ def quotas_visible_to(actor: User) -> QuerySet[Quota]:
 
 
 def quota_for(actor: User, quota_id: str | UUID) -> Quota:
-    try:
-        found = quotas_visible_to(actor).filter(pk=UUID(str(quota_id))).first()
-    except ValueError:
-        found = None
-    if found is None:
-        raise NotFound("quota")
-    return found
+    return one_by_id(quotas_visible_to(actor), quota_id, what="quota")
 
 
 def quotas_of(slice_: Slice) -> QuerySet[Quota]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
+from egs.rest.references import id_of
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.models import Severity
@@ -65,7 +66,7 @@ class SliceTenants:
 @transaction.atomic
 def binding_observe(*, cluster: Cluster, seen: BindingSeen, now: datetime) -> None:
     """Take over what is news. Of what is not wanted so any more, or not of this cluster: no effect."""
-    slice_id, detail = _uuid(seen.slice), seen.detail[:DETAIL_MAX_CHARS]
+    slice_id, detail = id_of(seen.slice), seen.detail[:DETAIL_MAX_CHARS]
     if slice_id is None:
         return
     given_up = Unbinding.objects.select_for_update(of=("self",)).select_related("slice")
@@ -119,10 +120,3 @@ def _accounts(cluster_id: UUID) -> dict[UUID, list[Account]]:
         token_s = duration_s if state == KubeconfigState.ASKED else 0
         found[slice_id].append(Account(id=str(pk), role=ACCESS_OF[Role(role_)], namespace=namespace, token_s=token_s))
     return found
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

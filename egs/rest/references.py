@@ -27,10 +27,26 @@ def one_by_reference(rows: QuerySet[Row], reference: str | UUID, *, what: str) -
     return found[0]
 
 
+def one_by_id(rows: QuerySet[Row], text: str | UUID, *, what: str) -> Row:
+    """Where there is no name to refer to. What is no id is nobody's. Raises NotFound."""
+    id_ = id_of(text)
+    found = rows.filter(pk=id_).first() if id_ else None
+    if found is None:
+        raise NotFound(what)
+    return found
+
+
+def id_of(text: str | UUID) -> UUID | None:
+    """None for what is no id."""
+    try:
+        return UUID(str(text))
+    except ValueError:
+        return None
+
+
 def is_object(reference: str | UUID, *, path: str = "") -> Q:
     """The condition that the row itself, or the object that the relation `path` leads to, has this id or name."""
-    try:
-        return Q(**{path or "pk": UUID(str(reference))})
-    except ValueError:
-        name = f"{path}__name" if path else "name"
-        return Q(**{name: reference}) if "\x00" not in str(reference) else Q(pk__in=[])
+    if id_ := id_of(reference):
+        return Q(**{path or "pk": id_})
+    name = f"{path}__name" if path else "name"
+    return Q(**{name: reference}) if "\x00" not in str(reference) else Q(pk__in=[])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from uuid import UUID
 
 from django.db import transaction
 
+from egs.rest.references import id_of
 from inventory.models import AgentSession, CheckResult, Reservation, StepResult
 from inventory.services.agents import AgentIdentity, session_check
 from inventory.services.nodes import inventory_store, node_set_aside
@@ -50,7 +50,7 @@ def _store(agent: AgentIdentity, event: AgentEvent, now: datetime) -> bool:
 
 def _store_step(agent: AgentIdentity, event: StepEvent, now: datetime) -> bool:
     rows = Reservation.objects.select_related("node").filter(cluster=agent.cluster, epoch=event.epoch)
-    assignment_id = _uuid(event.assignment_id)
+    assignment_id = id_of(event.assignment_id)
     row = rows.filter(pk=assignment_id).first() if assignment_id else None
     if row is None:
         return False
@@ -90,13 +90,6 @@ def _store_results(step: StepResult, event: StepEvent) -> None:
         )
         for result in by_name.values()
     )
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _tell(row: Reservation, event: StepEvent, now: datetime) -> None:

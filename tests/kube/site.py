@@ -24,7 +24,7 @@ from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import GpuRecord, NodeState, StepCall, StepResult, StepStatus, Throttled, Unavailable
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.core import Core
-from worker_agent.kube.client import Access, Api, Forbidden, Params, access_by_kubeconfig
+from worker_agent.kube.client import JSON, Access, Api, Forbidden, Params, access_by_kubeconfig
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.protocol import Assignment, Desired, Drain, Observed, Phase, StepEvent, SyncReply, set_digest
 
@@ -58,13 +58,11 @@ class FaultyApi(Api):
         super().__init__(access)
         self._rng = rng
 
-    def _call(
-        self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, headers: dict[str, str] | None = None
-    ) -> bytes:
+    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
         luck = self._rng.random()
         if luck < 0.06:
             raise self._rng.choice([Throttled(0.1), Unavailable("500: injected"), Forbidden("403: injected")])
-        answer = super()._call(method, path, params=params, body=body, headers=headers)
+        answer = super()._call(method, path, params=params, body=body, kind=kind)
         if luck < 0.12:
             raise Unavailable("a time-out after it was done: injected")
         return answer

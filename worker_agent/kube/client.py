@@ -26,6 +26,7 @@ Op = dict[str, Any]  # of a JSON Patch (RFC 6902)
 
 TIMEOUT_S: Final = 5.0  # told to the server as well, so that it gives up before we forget the call
 CONNECT_S: Final = 3.0
+JSON: Final = "application/json"
 TOKEN_KEPT_S: Final = 60.0  # a projected token is renewed long before it ends
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -143,23 +144,18 @@ class Api:
 
     def patch(self, path: str, ops: Sequence[Op], type_: type[T], **params: str | int | bool) -> T:
         """A JSON Patch. A `test` that fails is a Conflict."""
-        headers = {"Content-Type": "application/json-patch+json"}
-        body = msgspec.json.encode(ops)
-        return _decoded(self._call("PATCH", path, params={"fieldManager": FIELD_MANAGER, **params}, body=body, headers=headers), type_)
+        return self._write("PATCH", path, ops, type_, params, "application/json-patch+json")
 
     def apply(self, path: str, body: Any, type_: type[T], **params: str | int | bool) -> T:
         """Server-side apply of the fields that are ours, whoever wrote them before."""
-        headers = {"Content-Type": "application/apply-patch+yaml"}
-        mine = {"fieldManager": FIELD_MANAGER, "force": True, **params}
-        return _decoded(self._call("PATCH", path, params=mine, body=msgspec.json.encode(body), headers=headers), type_)
+        return self._write("PATCH", path, body, type_, {"force": True, **params}, "application/apply-patch+yaml")
 
     def create(self, path: str, body: Any, type_: type[T], **params: str | int | bool) -> T:
-        mine = {"fieldManager": FIELD_MANAGER, **params}
-        return _decoded(self._call("POST", path, params=mine, body=msgspec.json.encode(body)), type_)
+        return self._write("POST", path, body, type_, params)
 
     def replace(self, path: str, body: Any, type_: type[T]) -> T:
         """PUT: with metadata.resourceVersion a Conflict where the object was written since."""
-        return _decoded(self._call("PUT", path, params={"fieldManager": FIELD_MANAGER}, body=msgspec.json.encode(body)), type_)
+        return self._write("PUT", path, body, type_, {})
 
     def delete(self, path: str, *, uid: str = "", grace_s: int | None = None) -> None:
         """`uid`: of this very object, else it is a Conflict. `grace_s` 0: without waiting for its node."""
@@ -186,13 +182,15 @@ class Api:
     def close(self) -> None:
         self._client.close()
 
-    def _call(
-        self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, headers: dict[str, str] | None = None
-    ) -> bytes:
-        kind = {"Content-Type": "application/json"} if body is not None else {}
+    def _write(self, method: str, path: str, body: Any, type_: type[T], params: Params, kind: str = JSON) -> T:
+        mine = {"fieldManager": FIELD_MANAGER, **params}
+        return _decoded(self._call(method, path, params=mine, body=msgspec.json.encode(body), kind=kind), type_)
+
+    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
+        headers = {"Content-Type": kind} if body is not None else {}
         timed = {"timeout": f"{TIMEOUT_S:g}s", **(params or {})}
         try:
-            answer = self._client.request(method, path, params=timed, content=body, headers={**kind, **(headers or {}), **self._headers()})
+            answer = self._client.request(method, path, params=timed, content=body, headers={**headers, **self._headers()})
         except httpx.HTTPError as error:
             raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
         if answer.is_error:
