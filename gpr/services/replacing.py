@@ -194,8 +194,8 @@ def _review(row: Reservation, now: datetime) -> None:
     if row.node.gone_at is not None and row.desired == Desired.PRESENT:
         # Nothing runs there any more: the spare opens without it.
         reservation_want_absent(reservation=row, ends_at=books_end(now))
+    box_count(gpr_id=row.gpr_id)
     if is_coming:
-        box_count(gpr_id=row.gpr_id)
         return
     if why := _why_no_more(row.gpr, len(row.spares.all()), now):
         _refuse(row, why, now)

@@ -458,7 +458,7 @@ class Life(RuleBasedStateMachine):
         moves: dict[UUID, list[PromiseMove]] = defaultdict(list)
         for move in PromiseMove.objects.all():
             assert move.cause
-            self.seen[f"moved by {move.cause}"] = 1
+            self.seen["a promise was moved"] += 1
             moves[move.gpr_id].append(move)
         promises = {promise.gpr_id: promise for promise in Promise.objects.all()}
         for promise in promises.values():

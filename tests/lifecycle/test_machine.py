@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from django.test import override_settings
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.lifecycle.machine import Life
 
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=20,
     stateful_step_count=16,
     deadline=None,
     derandomize=True,
@@ -20,6 +20,8 @@ SETTINGS = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+# Of so many lives each. What is drawn depends on all code that is loaded: where three rounds have not seen all, others follow.
+ROUNDS_LEAST, ROUNDS_MOST = 3, 12
 SOMETIMES = {
     "QUEUED>PROVISIONING",
     "PROVISIONING>ACTIVE",
@@ -36,16 +38,19 @@ SOMETIMES = {
     "gpr.spare_entering",
     "gpr.node_replaced",
     "gpr.replacement_failed",
+    "a promise was moved",
 }
 
 
 @pytest.mark.django_db
 def test_whatever_people_agents_and_time_do_the_promises_hold() -> None:
     Life.seen.clear()
+    missing = SOMETIMES
 
     with override_settings(EGS_SPARE_GRACE_S=5, EGS_SPARE_LEAST_S=60, EGS_SPARE_WAIT_S=60):
-        run_state_machine_as_test(Life, settings=SETTINGS)
+        for number in range(ROUNDS_MOST):
+            if missing or number < ROUNDS_LEAST:
+                run_state_machine_as_test(seed(number)(Life), settings=SETTINGS)
+                missing = SOMETIMES - set(Life.seen)
 
-    missing = SOMETIMES - set(Life.seen)
     assert not missing, f"none of the lives had {missing}"
-    assert any(name.startswith("moved by ") for name in Life.seen), "no promise was ever moved"

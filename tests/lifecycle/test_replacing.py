@@ -474,6 +474,19 @@ def test_a_node_freed_by_force_before_it_was_replaced_waits_for_its_spare(stage:
     assert [row.pk for row in stage.held(gpr)] == [spare.pk]
 
 
+def test_a_spare_freed_by_force_is_counted_out_though_there_is_no_other() -> None:
+    stage = Stage(nodes=2)
+    gpr = swapping(stage)
+    sick, spare = rows_of(gpr)
+    assert spare is not None
+    node_cordon(node=spare.node, actor=stage.admin, why="a look", now=stage.now)
+    reservation_force_release(reservation=spare, actor=stage.admin, why="it burnt", now=stage.now)
+    stage.tick()
+
+    assert told(gpr, "gpr.replacement_failed")
+    assert wanted(stage)[sick.node.name].gang_count == 1
+
+
 # -- in the middle of it -----------------------------------------------------------------------------------------------
 
 Do = Callable[[Stage, Gpr], None]
