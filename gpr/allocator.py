@@ -11,36 +11,36 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Prefetch
+from django.db.models import Exists, F, OuterRef, Prefetch, QuerySet
+from fast_update.fast import fast_update
 
 from egs.clock import db_now
-from egs.errors import EgsError, StaleState
+from egs.errors import EgsError
 from egs.locks import gate_shut, single_runner
 from egs.words import are, plural, utc
 from gpr.claims import orphans_cancel
 from gpr.evictions import reason_at_end
-from gpr.forecasts import forecast_started
-from gpr.lifecycle import gpr_transition
-from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState, Promise
+from gpr.lifecycle import gprs_transition
+from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState
 from gpr.planner.claims import may_claim
 from gpr.planner.lines import FOREVER_S
 from gpr.planner.plan import Explanation, Plan, Reason
-from gpr.planner.snapshot import Slot
 from gpr.rows import gprs_by_id
 from gpr.services.bookings import series_care
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.services.replacing import box_of, replacements_review, spare_follow, spares_of, why_lost
 from gpr.services.sparing import notices_review
-from gpr.services.starting import entry_steps, namespaces_in, starting_cluster
-from gpr.snapshot import Loaded, at, books_end, length_s
+from gpr.services.starting import Start, gprs_start
+from gpr.snapshot import Loaded, at, books_end
 from gpr.witness import SUBMITS_GATE, explanation_data, replan
 from inventory.models import Reservation, ReservationState
-from inventory.services.reservations import HoldSpec, reservations_hold, reservations_set_window
+from inventory.services.reservations import Window, reservations_set_windows
 from inventory.services.supplies import orders_give_up
 from journal.models import Event, Severity
 from journal.services import event_record
@@ -54,6 +54,7 @@ MARKS_PERCENT = (25, 50, 75)
 OVERDUE_NAMES_MAX = 8
 # Submits wait meanwhile: about a second.
 STARTS_AT_ONCE = 50
+MOVES_AT_ONCE = 100
 # The agent gives up an entry by itself at the time-out; only if it says nothing for so long after does the hub say so.
 ENTRY_SILENCE_S = 30
 # A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
@@ -102,11 +103,10 @@ def _plan_and_start(report: TickReport, now: datetime) -> None:
     made, loaded = replan(now=now)
     report.queued_count = len(made.placements)
     gprs = gprs_by_id(placement.id for placement in made.starts)
-    due = [(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
+    due = [Start(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
     for first in range(0, len(due), STARTS_AT_ONCE):
         with gate_shut(SUBMITS_GATE) if len(due) > 1 else nullcontext():
-            for gpr, slot in due[first : first + STARTS_AT_ONCE]:
-                _try_start(gpr, slot, loaded, now, report)
+            _try_starts(due[first : first + STARTS_AT_ONCE], loaded, now, report)
     # Events of this very plan are later than `event_id`, so after one that changed something the next tick plans again.
     AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
 
@@ -139,25 +139,32 @@ def _last_event_id() -> int:
 
 
 def advance(*, now: datetime) -> int:
-    """Move every provisioned GPR as far as its nodes and the clock allow; how many moved."""
-    moved_count = 0
-    current = Reservation.objects.filter(run=F("gpr__run")).select_related("node")
-    gprs = Gpr.objects.filter(state__in=PROVISIONED).select_related("slice").order_by("pk")
-    for gpr in gprs.prefetch_related(Prefetch("reservations", current, to_attr="rows_now")):
+    """Move every provisioned GPR as far as its nodes and the clock allow; how many moves."""
+    moved_count = _activate_ready(now)
+    for gpr in _with_rows(Gpr.objects.filter(state__in=PROVISIONED)):
         rows = gpr.rows_now
         # After a pause one may be due for several moves.
         while gpr.state in PROVISIONED and _survives(gpr, rows, now):
             moved_count += 1
-            rows = list(current.filter(gpr=gpr))
+            rows = list(_rows_now().filter(gpr=gpr))
     return moved_count
 
 
+def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
+    """With the reservations of its present run as `rows_now`."""
+    return gprs.select_related("slice").order_by("pk").prefetch_related(Prefetch("reservations", _rows_now(), to_attr="rows_now"))
+
+
+def _rows_now() -> QuerySet[Reservation]:
+    return Reservation.objects.filter(run=F("gpr__run")).select_related("node")
+
+
 def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
-    if any(row.node.gone_at for row in rows):
+    if _has_lost_a_node(rows):
         return _exit(gpr, EndReason.NODE_FAILURE, now)
-    # It may have been opened, and closed again at its end, since the last tick: then it has had that time.
-    if rows and all(row.phase == Phase.ACTIVE or row.active_at is not None for row in rows):
-        return _activate(gpr, rows, now)
+    if _is_open(rows):
+        _activate([(gpr, rows)], now)
+        return True
     failed = next((row for row in rows if row.phase == Phase.FAILED or _is_leaving(row)), None)
     if failed is not None:
         return _exit(gpr, EndReason.CHECK_FAILED, now, why=f"{failed.node.name}: {failed.failure}" if failed.failure else "")
@@ -205,20 +212,45 @@ def _exit(gpr: Gpr, reason: EndReason, now: datetime, why: str = "") -> bool:
     return True
 
 
+def _activate_ready(now: datetime) -> int:
+    """Those whose nodes are all open, many at once; how many. What fails is left to be moved alone."""
+    shut = Reservation.objects.filter(gpr=OuterRef("pk"), run=OuterRef("run"), active_at=None).exclude(phase=Phase.ACTIVE)
+    gprs = _with_rows(Gpr.objects.filter(~Exists(shut), state=S.PROVISIONING))
+    ready = [gpr for gpr in gprs if _is_open(gpr.rows_now) and not _has_lost_a_node(gpr.rows_now)]
+    count = 0
+    for first in range(0, len(ready) if len(ready) > 1 else 0, MOVES_AT_ONCE):
+        some = ready[first : first + MOVES_AT_ONCE]
+        try:
+            _activate([(gpr, gpr.rows_now) for gpr in some], now)
+            count += len(some)
+        except Exception as error:
+            log.info("activated_one_by_one", why=str(error))
+    return count
+
+
+def _has_lost_a_node(rows: Sequence[Reservation]) -> bool:
+    return any(row.node.gone_at for row in rows)
+
+
+def _is_open(rows: Sequence[Reservation]) -> bool:
+    """It may have been closed again at its end since the last tick: then it has had that time."""
+    return bool(rows) and all(row.phase == Phase.ACTIVE or row.active_at is not None for row in rows)
+
+
 @transaction.atomic
-def _activate(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+def _activate(boxes: Sequence[tuple[Gpr, Sequence[Reservation]]], now: datetime) -> None:
     """The clock started when the agent opened the last node; both sides count from that moment."""
-    active_at = max(row.active_at or now for row in rows)
-    ends_at = active_at + timedelta(seconds=gpr.remaining_s)
-    gpr_transition(
-        gpr=gpr,
-        to=S.ACTIVE,
-        now=now,
-        message=f"{gpr.name} is provisioned until {utc(ends_at)}.",
-        changes={"active_at": active_at, "ends_at": ends_at, "entry_attempts": 0},
-    )
-    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end(ends_at))
-    return True
+    windows = []
+    for gpr, rows in boxes:
+        gpr.active_at = max(row.active_at or now for row in rows)
+        gpr.ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
+        windows.append(Window(gpr.pk, gpr.ends_at, books_end(gpr.ends_at)))
+    gprs = [gpr for gpr, _ in boxes]
+    # Whoever is moved on by somebody else meanwhile is refused below, and then nothing of this was written.
+    fast_update(Gpr.objects.all(), gprs, ["active_at", "ends_at"], None)
+    messages = [(gpr, f"{gpr.name} is provisioned until {utc(window.not_after_at)}.") for gpr, window in zip(gprs, windows, strict=True)]
+    gprs_transition(messages=messages, to=S.ACTIVE, now=now, changes={"entry_attempts": 0})
+    reservations_set_windows(windows)
 
 
 def _tell_marks(gpr: Gpr, now: datetime) -> bool:
@@ -264,60 +296,28 @@ def _tell_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
     gpr.explanation = told
 
 
-def _try_start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime, report: TickReport) -> None:
-    """A conflict skips this GPR; the next tick plans afresh."""
+def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: TickReport) -> None:
+    """Together; where that fails each alone: a conflict skips one GPR, and the next tick plans afresh."""
     try:
-        _start(gpr, slot, loaded, now)
-        report.started.append(gpr.pk)
-    except EgsError as error:
+        gprs_start(starts, loaded=loaded, now=now)
+        report.started += [start.gpr.pk for start in starts]
+    except Exception as error:
+        if len(starts) == 1:
+            _skip(starts[0].gpr, error, report)
+            return
+        fresh = gprs_by_id(str(start.gpr.pk) for start in starts)  # these may have been moved on, before all was undone
+        for start in starts:
+            if gpr := fresh.get(str(start.gpr.pk)):
+                _try_starts([Start(gpr, start.slot)], loaded, now, report)
+
+
+def _skip(gpr: Gpr, error: Exception, report: TickReport) -> None:
+    if isinstance(error, EgsError):
         report.skipped[gpr.pk] = error.detail
         log.info("start_skipped", gpr_id=str(gpr.pk), why=error.detail)
-    except Exception:
+    else:
         report.skipped[gpr.pk] = "internal error"
         log.exception("start_failed", gpr_id=str(gpr.pk))
-
-
-@transaction.atomic
-def _start(gpr: Gpr, slot: Slot, loaded: Loaded, now: datetime) -> None:
-    if gpr.version != loaded.asks[str(gpr.pk)].version:
-        raise StaleState("It was changed since it was planned.")
-    cluster = starting_cluster(loaded.places.keys[slot.pool].cluster, now)
-    enter_by_at = now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S)
-    gpr_transition(
-        gpr=gpr,
-        to=S.PROVISIONING,
-        now=now,
-        message=f"{plural(gpr.nodes, 'node')} of cluster {cluster.name} {are(gpr.nodes)} being prepared for {gpr.name}.",
-        changes={"cluster": cluster, "provisioning_at": now, "run": gpr.run + 1, "explanation": {}, "planned_start_at": None},
-    )
-    reservations_hold(
-        spec=HoldSpec(
-            gpr_id=gpr.pk,
-            slice_id=gpr.slice_id,
-            run=gpr.run,
-            node_ids=tuple(UUID(node_id) for node_id in slot.nodes),
-            gpus_per_node=gpr.gpus_per_node,
-            starts_at=now,
-            # Whole seconds, as planned: else each box would run a moment into the slot behind it, and push that one away.
-            ends_at=at(slot.start_s + length_s(gpr)),
-            enter_by_at=enter_by_at,
-            duration_s=gpr.remaining_s,
-            namespaces=tuple(namespaces_in(gpr, cluster)),
-            entry_steps=entry_steps(gpr),
-            exit_steps=settings.EGS_EXIT_STEPS,
-        )
-    )
-    _settle_promise(gpr, now)
-
-
-def _settle_promise(gpr: Gpr, now: datetime) -> None:
-    forecast_started(gpr, now=now)
-    promise = Promise.objects.filter(gpr=gpr).first()
-    if promise is None:
-        return
-    Promise.objects.filter(pk=promise.pk).update(slot_nodes=[])
-    score = "kept_count" if now <= promise.first_promised_start_at + PROMISE_GRACE else "late_count"
-    AllocatorRecord.objects.update(**{score: F(score) + 1})
 
 
 def _survives(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:

@@ -17,7 +17,7 @@ from gpr.planner.plan import Eviction as Planned
 from gpr.planner.plan import Victim
 from gpr.rows import gprs_by_id
 from gpr.snapshot import at, end_by_books
-from inventory.services.reservations import reservations_set_window
+from inventory.services.reservations import Window, reservations_set_windows
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -80,7 +80,7 @@ def _notice(made: Eviction, victim: Victim, now: datetime) -> None:
     gpr = Gpr.objects.get(pk=victim.id)
     kind = VictimKind(victim.kind.value)
     EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
-    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    reservations_set_windows([Window(gpr.pk, ends_at, books_end_at)])
     notice_s = int((ends_at - now).total_seconds())
     event_record(
         kind="gpr.eviction_noticed",

@@ -67,8 +67,8 @@ def forecasts_make(asked: Iterable[Asked], *, now: datetime) -> dict[str, Range]
     return ranges
 
 
-def forecast_started(gpr: Gpr, *, now: datetime) -> None:
-    Forecast.objects.filter(gpr=gpr, started_at=None).update(started_at=now)
+def forecasts_started(gprs: Iterable[Gpr], *, now: datetime) -> None:
+    Forecast.objects.filter(gpr__in=[gpr.pk for gpr in gprs], started_at=None).update(started_at=now)
 
 
 def forecast_drop(gpr: Gpr) -> None:

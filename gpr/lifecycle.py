@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from functools import reduce
+from operator import or_
+from typing import Any, Required, TypedDict, Unpack
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition, StaleState
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
 from gpr.witness import witness_lock
 from inventory.services.clusters import desired_set_changed
-from journal.models import Severity
-from journal.services import event_record
+from journal.models import Event, Severity
+from journal.services import events_record
 
 S = GprState
 # Every legal move; a state that is no key is final. The database holds a copy (migration 0002) and refuses any other.
@@ -39,6 +42,17 @@ ENDS_AS: dict[str, GprState] = {
 }
 
 
+class Move(TypedDict, total=False):
+    """`actor` is None when EGS itself does it; `changes`: to other fields."""
+
+    to: Required[GprState]
+    now: Required[datetime]
+    actor: User | None
+    reason: str
+    severity: Severity
+    changes: dict[str, Any]
+
+
 def way_out(state: str) -> str:
     """What can be done instead."""
     if state in {S.PENDING_APPROVAL, S.QUEUED}:
@@ -48,63 +62,56 @@ def way_out(state: str) -> str:
     return "Its nodes are being taken back." if state == S.EXITING else "It has ended; file a new request."
 
 
-@transaction.atomic
-def gpr_transition(
-    *,
-    gpr: Gpr,
-    to: GprState,
-    now: datetime,
-    message: str,
-    actor: User | None = None,
-    reason: str = "",
-    severity: Severity = Severity.INFO,
-    changes: dict[str, Any] | None = None,
-) -> None:
-    """Move a GPR, with `changes` to its other fields, and write the Event. `actor` is None when EGS itself does it.
+def gpr_transition(*, gpr: Gpr, message: str, **move: Unpack[Move]) -> None:
+    """Move a GPR and write the Event. Errors as of `gprs_transition`."""
+    gprs_transition(messages=[(gpr, message)], **move)
 
-    Raises IllegalTransition, StaleState when somebody moved it since it was read, or Conflict when its slice holds another.
+
+@transaction.atomic
+def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **move: Unpack[Move]) -> None:
+    """Move GPRs that are in one state, all or none, and write an Event with its message for each.
+
+    Raises IllegalTransition, StaleState when somebody moved one since it was read, or Conflict when its slice holds another.
     """
-    old = gpr.state
+    gprs, to, now = [gpr for gpr, _ in messages], move["to"], move["now"]
+    (old,) = {gpr.state for gpr in gprs}
     if to not in TRANSITIONS.get(old, frozenset()):
         raise IllegalTransition(f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there. {way_out(old)}", state=old)
 
     if S.QUEUED in {old, to}:
         witness_lock()  # a plan in the making must not count it twice, among those who wait and those who run, or not at all
-    fields = {"state": to, "state_changed_at": now, **(changes or {})}
+    fields = {"state": to, "state_changed_at": now, **move.get("changes", {})}
     if to in ENDED:
         fields["ended_at"] = now
-    # Whoever moved or edited it since we read it has raised the version: this WHERE clause is the lock.
-    rows = Gpr.objects.filter(pk=gpr.pk, state=old, version=gpr.version)
+    # Whoever moved or edited one since we read it has raised the version: this WHERE clause is the lock.
+    rows = Gpr.objects.filter(reduce(or_, (Q(pk=gpr.pk, version=gpr.version) for gpr in gprs)), state=old)
     try:
         with transaction.atomic():
             moved = rows.update(version=F("version") + 1, **fields)
     except IntegrityError:
         raise Conflict("Another GPR of this workspace holds nodes; a workspace holds one at a time.") from None
-    if moved != 1:
+    if moved != len(gprs):
         raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
 
-    event_record(
-        kind="gpr.transition",
-        message=message,
-        at=now,
-        actor=actor,
-        severity=severity,
-        reason=reason,
-        old=old,
-        new=to,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        cluster_id=fields["cluster"].pk if fields.get("cluster") else gpr.cluster_id,
+    told = {"kind": "gpr.transition", "at": now, "old": old, "new": to, "actor": move.get("actor"), "reason": move.get("reason", "")}
+    told["severity"] = move.get("severity", Severity.INFO)
+    cluster = fields.get("cluster")
+    events_record(
+        [
+            Event(**told, message=text, gpr_id=gpr.pk, slice_id=gpr.slice_id, cluster_id=cluster.pk if cluster else gpr.cluster_id)
+            for gpr, text in messages
+        ]
     )
-    transaction.on_commit(lambda: _agent_wake(gpr.pk), robust=True)
-    for field, value in fields.items():
-        setattr(gpr, field, value)
-    gpr.version += 1
+    transaction.on_commit(lambda: _agents_wake([gpr.pk for gpr in gprs]), robust=True)
+    for gpr in gprs:
+        for field, value in fields.items():
+            setattr(gpr, field, value)
+        gpr.version += 1
 
 
-def _agent_wake(gpr_id: UUID) -> None:
-    """Of one that was filed as an object of a cluster: its agent writes the new state there. Lost, it hears by its next sync.
+def _agents_wake(gpr_ids: Sequence[UUID]) -> None:
+    """Of those that were filed as objects of a cluster: its agent writes the new state there. Lost, it hears by its next sync.
 
     After the commit, for whoever moves a GPR has more rows to lock, and a cluster's is the last one.
     """
-    desired_set_changed(Claim.objects.filter(gpr=gpr_id).values_list("cluster", flat=True))
+    desired_set_changed(Claim.objects.filter(gpr__in=gpr_ids).values_list("cluster", flat=True))

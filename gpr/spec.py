@@ -141,9 +141,21 @@ def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[s
 
 def shapes_of(slice_: Slice) -> list[str]:
     """What the slice's clusters have, or can order for it, and its policy allows."""
-    rows = Node.objects.filter(cluster__in=slice_.clusters.all(), gone_at=None)
-    shapes = sorted({*rows.values_list("shape", flat=True), *supplies_of(slice_).values_list("shape", flat=True)})
+    there = _nodes_of(slice_).order_by().values_list("shape", flat=True)
+    to_come = supplies_of(slice_).order_by().values_list("shape", flat=True)
+    shapes = sorted({*there.distinct(), *to_come.distinct()})
     return [shape for shape in shapes if not slice_.shapes or shape in slice_.shapes]
+
+
+def _is_offered(slice_: Slice, shape: str) -> bool:
+    """Is it one of `shapes_of`? One query where its nodes are there."""
+    if slice_.shapes and shape not in slice_.shapes:
+        return False
+    return _nodes_of(slice_).filter(shape=shape).exists() or supplies_of(slice_).filter(shape=shape).exists()
+
+
+def _nodes_of(slice_: Slice) -> QuerySet[Node]:
+    return Node.objects.filter(cluster__in=slice_.clusters.all(), gone_at=None)
 
 
 def supplies_of(slice_: Slice) -> QuerySet[Supply]:
@@ -182,15 +194,15 @@ def _name_faults(name: str) -> list[str]:
 def _shape_faults(spec: GprSpec) -> list[tuple[str, str]]:
     if not spec.shape:
         return [] if spec.min_gpu_memory_gib else [("shape", "Name a shape, or say how much memory each GPU needs at least.")]
-    known = shapes_of(spec.slice)
-    if spec.shape in known:
+    if _is_offered(spec.slice, spec.shape):
         return []
+    known = shapes_of(spec.slice)
     offered = f"It may ask for {', '.join(known)}." if known else "Its clusters have no GPUs that its policy allows."
     return [("shape", f"No cluster of workspace {spec.slice.name} has this shape. {offered}")]
 
 
 def _cluster_faults(spec: GprSpec) -> list[tuple[str, str]]:
-    allowed = {cluster.pk for cluster in spec.slice.clusters.all()}
+    allowed = set(spec.slice.clusters.values_list("pk", flat=True)) if spec.clusters else set()
     if all(cluster.pk in allowed for cluster in spec.clusters):
         return []
     return [("clusters", f"Workspace {spec.slice.name} may not use one of these clusters.")]

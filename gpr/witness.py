@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Q
+from fast_update.fast import fast_update
 
 from egs.locks import gate_pass
 from egs.words import utc
@@ -35,6 +36,7 @@ from journal.services import event_record
 
 # Shut while a tick starts many: else each start would wait behind every submit that waits, for each of them locks the witness.
 SUBMITS_GATE: Final = "submits"
+ROWS_AT_ONCE: Final = 500
 
 
 def witness_lock() -> None:
@@ -93,9 +95,9 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
             new.append(_promise(ask.pk, stand.slot, stand.promise_s, ranges.get(stand.id), now))
     # GPRs before promises, as everywhere. Not the version: a new plan is not a change of the GPR.
     gprs = [Gpr(pk=pk, **told._asdict()) for pk, told in news.items()]
-    Gpr.objects.bulk_update(gprs, Told._fields, batch_size=500)
+    fast_update(Gpr.objects.all(), gprs, Told._fields, ROWS_AT_ONCE)
     Promise.objects.bulk_create(new)
-    Promise.objects.bulk_update([Promise(**stood._asdict()) for stood in changed], Stood._fields[1:], batch_size=500)
+    fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], Stood._fields[1:], ROWS_AT_ONCE)
     if made.remembered is not None:
         _remember(made.remembered, now)
     evictions_store(made.evictions, now=now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -36,15 +37,9 @@ def event_record(
     data: dict[str, Any] | None = None,
 ) -> Event:
     """`message` is read by everyone who may see the subject: name nothing in it that they may not know of."""
-    if not transaction.get_connection().in_atomic_block:
-        raise RuntimeError("An Event is written in the transaction of its change.")
-    if slice_id is not None:
-        hint(slice_topic(slice_id))
-    if node_id is not None or cluster_id is not None:
-        hint(INVENTORY)
-    return Event.objects.create(
+    event = Event(
         kind=kind,
-        message=message[:500],
+        message=message,
         at=at,
         actor=actor,
         severity=severity,
@@ -57,3 +52,18 @@ def event_record(
         cluster_id=cluster_id,
         data=data or {},
     )
+    events_record([event])
+    return event
+
+
+def events_record(events: Sequence[Event]) -> None:
+    """`event_record` for many, of which nothing is stored yet."""
+    if not transaction.get_connection().in_atomic_block:
+        raise RuntimeError("An Event is written in the transaction of its change.")
+    for event in events:
+        event.message = event.message[:500]
+        if event.slice_id is not None:
+            hint(slice_topic(event.slice_id))
+    if any(event.node_id is not None or event.cluster_id is not None for event in events):
+        hint(INVENTORY)
+    Event.objects.bulk_create(events)

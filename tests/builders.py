@@ -16,10 +16,10 @@ from gpr.spec import GprSpec
 from inventory.models import AgentSession, Cluster, Node, Reservation
 from inventory.services.clusters import cluster_create
 from inventory.services.nodes import inventory_store
-from inventory.services.reservations import HoldSpec, reservations_hold
+from inventory.services.reservations import HoldSpec, Word, reservations_hold, reservations_observe
 from slices.models import Project, Role, Slice
 from slices.services import member_set, project_create, slice_create
-from worker_agent.protocol import GpuView, NodeView
+from worker_agent.protocol import GpuView, NodeView, Phase
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -123,7 +123,12 @@ def hold_spec(gpr: Gpr, nodes: Iterable[Node], **changes: Any) -> HoldSpec:
 
 
 def hold(gpr: Gpr, *nodes: Node, **changes: Any) -> list[Reservation]:
-    return reservations_hold(spec=hold_spec(gpr, nodes, **changes))
+    return reservations_hold(specs=[hold_spec(gpr, nodes, **changes)])
+
+
+def agent_says(row: Reservation, phase: Phase, *, now: datetime = NOW, **said: Any) -> bool:
+    """Its agent says so."""
+    return reservations_observe([Word(row, phase, **said)], now=now) == 1
 
 
 def generation_of(cluster: Cluster | UUID) -> int:

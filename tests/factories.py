@@ -18,11 +18,10 @@ from gpr.spec import GprSpec
 from inventory.models import CheckPolicy, Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
 from inventory.services.checks import check_policy_create
 from inventory.services.nodes import inventory_store
-from inventory.services.reservations import reservation_observe
 from inventory.services.supplies import supply_create
 from slices.models import Project, Slice
 from tests import builders
-from tests.builders import SHAPE, node_view, unique
+from tests.builders import SHAPE, agent_says, node_view, unique
 from worker_agent.protocol import Phase
 
 MEMBER_SCOPES = (Scope.READ, Scope.WRITE)
@@ -108,7 +107,7 @@ def observe(of: Gpr, phase: Phase, *, at: datetime | None = None) -> None:
     """Its agent reports this phase of all its nodes, and the hub follows."""
     now = at or db_now()
     for row in held(of):
-        reservation_observe(reservation=row, phase=phase, now=now, active_at=now if phase == Phase.ACTIVE else None)
+        agent_says(row, phase, now=now, active_at=now if phase == Phase.ACTIVE else None)
     advance(now=now)
     of.refresh_from_db()
 

@@ -22,7 +22,7 @@ from gpr.snapshot import books_end, snapshot_load
 from gpr.witness import box_ended, witness_lock
 from inventory.models import ReservationState
 from inventory.selectors import maintenance_over
-from inventory.services.reservations import reservations_set_window, reservations_want_absent
+from inventory.services.reservations import Window, reservations_set_windows, reservations_want_absent
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -116,7 +116,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     )
     if not updated:
         raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
-    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    reservations_set_windows([Window(gpr.pk, ends_at, books_end_at)])
     refuse_into_maintenance(gpr, books_end_at, now)
     event_record(
         kind="gpr.extended",

@@ -257,8 +257,8 @@ def _seek(row: Reservation, now: datetime) -> None:
     answer = spare_for(loaded.snapshot, _wanted(gpr, row, loaded))
     if answer.why is not None:
         raise Conflict(NO_SPARE[answer.why])
-    namespaces = tuple(namespaces_in(gpr, gpr.cluster))
-    (spare,) = reservations_hold(spec=_spec(gpr, row, UUID(answer.node), gpr.ends_at, namespaces, now))
+    namespaces = namespaces_in([gpr.slice_id], gpr.cluster)[gpr.slice_id]
+    (spare,) = reservations_hold(specs=[_spec(gpr, row, UUID(answer.node), gpr.ends_at, namespaces, now)])
     text = f"Node {spare.node.name} is being prepared as a spare for {row.node.name} of {gpr.name}."
     _tell(spare, "gpr.spare_entering", text, now)
     hint(TICK)

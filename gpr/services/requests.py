@@ -65,6 +65,8 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, also: Callable[[UUI
 
 @transaction.atomic
 def _submit_alone(filing: Filing) -> Gpr:
+    _check(filing.actor, filing.spec, filing.now)  # whoever is refused has waited for nobody
+    filing_lock()
     gpr = _filed(filing)
     if refused := _place([gpr], filing.now):
         raise refused[gpr.pk]
@@ -108,6 +110,7 @@ def _file_together(filings: Mapping[int, Filing]) -> dict[int, Gpr | Exception]:
     filing_lock()
     for place, filing in filings.items():
         try:
+            _check(filing.actor, filing.spec, filing.now)
             with transaction.atomic():
                 answers[place] = _filed(filing)
         except (EgsError, IntegrityError) as error:
@@ -131,8 +134,10 @@ def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, forgive
     What `forgives` names is answered in the place of the GPR that it refuses, of which nothing is stored, and the others stand.
     """
     answers: list[Gpr | EgsError] = []
+    filing_lock()
     for spec in specs:
         try:
+            _check(actor, spec, now)
             answers.append(_file(actor, spec, now))
         except forgives as error:
             answers.append(error)
@@ -302,18 +307,21 @@ def promise_make(gpr: Gpr, *, now: datetime) -> None:
     gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
 
 
-def _file(actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Into the queue, or to approval. It is not planned yet, nor told of; the witness is held from here on."""
+def _check(actor: User, spec: GprSpec, now: datetime) -> None:
+    """Errors as in `gpr_submit`, but for what only a plan can tell."""
     may_submit(actor, spec)
     spec_check(spec, now=now)
-    filing_lock()
+
+
+def _file(actor: User, spec: GprSpec, now: datetime) -> Gpr:
+    """Into the queue, or to approval. It is not planned yet, nor told of. The caller has checked it, and holds the witness."""
     reasons = approval_reasons(spec)
     gpr = _gpr_of(spec)
     gpr.owner, gpr.created_at, gpr.state_changed_at = actor, now, now
     gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
     gpr.queued_at = gpr.turn_at = None if reasons else now
     gpr.save(force_insert=True)
-    gpr.clusters.set(spec.clusters)
+    gpr.clusters.add(*spec.clusters)
     return gpr
 
 

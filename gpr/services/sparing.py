@@ -20,7 +20,7 @@ from gpr.services.ending import EXTENSION_ACK_S, refuse_if_it_hurts, refuse_into
 from gpr.snapshot import books_end
 from gpr.witness import witness_lock
 from inventory.models import Reservation, ReservationState
-from inventory.services.reservations import reservations_set_window
+from inventory.services.reservations import Window, reservations_set_windows
 from journal.hints import TICK, hint
 from journal.services import event_record
 
@@ -76,7 +76,7 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
         return
     if not Gpr.objects.filter(pk=gpr.pk, state=GprState.ACTIVE, version=gpr.version).update(ends_at=ends_at, version=F("version") + 1):
         return
-    reservations_set_window(gpr_id=gpr.pk, not_after_at=ends_at, ends_at=books_end_at)
+    reservations_set_windows([Window(gpr.pk, ends_at, books_end_at)])
     EvictionVictim.objects.filter(pk=victim.pk).update(outcome=VictimOutcome.SPARED, outcome_at=now)
     event_record(
         kind="gpr.eviction_withdrawn",

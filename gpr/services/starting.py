@@ -1,15 +1,93 @@
-"""What every node that enters for a GPR needs: a cluster that takes something new, and the namespaces that are let in."""
+"""Starts: a GPR whose turn it is gets its nodes; and what every node that enters needs."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
+from django.db.models import F
 
-from egs.errors import Conflict
-from gpr.models import Gpr
+from egs.errors import Conflict, StaleState
+from egs.words import are, plural
+from gpr.forecasts import forecasts_started
+from gpr.lifecycle import gprs_transition
+from gpr.models import AllocatorRecord, Gpr, GprState, Promise
+from gpr.planner.snapshot import Slot
+from gpr.snapshot import Loaded, at, length_s
 from inventory.models import AgentSession, Cluster, agent_is_live
+from inventory.services.reservations import HoldSpec, reservations_hold
 from slices.models import Namespace, Slice
+
+# A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
+PROMISE_GRACE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A GPR, and the nodes that the plan has for it now."""
+
+    gpr: Gpr
+    slot: Slot
+
+
+@transaction.atomic
+def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> None:
+    """All of them or none. Raises StaleState or Conflict where one is not as it was planned any more."""
+    if any(start.gpr.version != loaded.asks[str(start.gpr.pk)].version for start in starts):
+        raise StaleState("It was changed since it was planned.")
+    alike: dict[tuple[str, int], list[Start]] = defaultdict(list)
+    for start in starts:
+        alike[loaded.places.keys[start.slot.pool].cluster, start.gpr.run].append(start)
+    specs = [spec for (name, run), some in alike.items() for spec in _moved(some, starting_cluster(name, now), run + 1, now)]
+    reservations_hold(specs=specs)
+    _promises_settle([start.gpr for start in starts], now)
+
+
+def _moved(starts: Sequence[Start], cluster: Cluster, run: int, now: datetime) -> list[HoldSpec]:
+    """What they take, now that they are being provisioned."""
+    gprs = [start.gpr for start in starts]
+    texts = (f"{plural(gpr.nodes, 'node')} of cluster {cluster.name} {are(gpr.nodes)} being prepared for {gpr.name}." for gpr in gprs)
+    gprs_transition(
+        messages=list(zip(gprs, texts, strict=True)),
+        to=GprState.PROVISIONING,
+        now=now,
+        changes={"cluster": cluster, "provisioning_at": now, "run": run, "explanation": {}, "planned_start_at": None},
+    )
+    namespaces = namespaces_in({gpr.slice_id for gpr in gprs}, cluster)
+    return [_hold_of(start, namespaces[start.gpr.slice_id], now) for start in starts]
+
+
+def _hold_of(start: Start, namespaces: tuple[str, ...], now: datetime) -> HoldSpec:
+    gpr, slot = start.gpr, start.slot
+    return HoldSpec(
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        run=gpr.run,
+        node_ids=tuple(UUID(node_id) for node_id in slot.nodes),
+        gpus_per_node=gpr.gpus_per_node,
+        starts_at=now,
+        # Whole seconds, as planned: else each box would run a moment into the slot behind it, and push that one away.
+        ends_at=at(slot.start_s + length_s(gpr)),
+        enter_by_at=now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S),
+        duration_s=gpr.remaining_s,
+        namespaces=namespaces,
+        entry_steps=entry_steps(gpr),
+        exit_steps=settings.EGS_EXIT_STEPS,
+    )
+
+
+def _promises_settle(gprs: Sequence[Gpr], now: datetime) -> None:
+    """They are scored."""
+    forecasts_started(gprs, now=now)
+    promises = Promise.objects.filter(gpr__in=[gpr.pk for gpr in gprs])
+    kept = [now <= first_at + PROMISE_GRACE for first_at in promises.values_list("first_promised_start_at", flat=True)]
+    promises.update(slot_nodes=[])
+    AllocatorRecord.objects.update(kept_count=F("kept_count") + kept.count(True), late_count=F("late_count") + kept.count(False))
 
 
 def starting_cluster(name: str, now: datetime) -> Cluster:
@@ -23,11 +101,14 @@ def starting_cluster(name: str, now: datetime) -> Cluster:
     return cluster
 
 
-def namespaces_in(gpr: Gpr, cluster: Cluster) -> list[str]:
-    """Who binds or unbinds one meanwhile waits for the start to be over, and tells the agent then."""
-    Slice.objects.select_for_update(no_key=True).get(pk=gpr.slice_id)
-    rows = Namespace.objects.filter(slice_id=gpr.slice_id, cluster=cluster)
-    return list(rows.order_by("name").values_list("name", flat=True))
+def namespaces_in(slice_ids: Collection[UUID], cluster: Cluster) -> Mapping[UUID, tuple[str, ...]]:
+    """By slice. Who binds or unbinds one meanwhile waits for the start to be over, and tells the agent then."""
+    list(Slice.objects.select_for_update(no_key=True).filter(pk__in=slice_ids).order_by("pk").values_list("pk"))
+    rows = Namespace.objects.filter(slice__in=slice_ids, cluster=cluster).order_by("name")
+    names: defaultdict[UUID, tuple[str, ...]] = defaultdict(tuple)
+    for slice_id, name in rows.values_list("slice_id", "name"):
+        names[slice_id] += (name,)
+    return names
 
 
 def entry_steps(gpr: Gpr) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
+from fast_update.fast import fast_update
 
 from accounts.models import User
 from egs.errors import Conflict, NotFound
@@ -56,37 +58,39 @@ class HoldSpec:
 
 
 @transaction.atomic
-def reservations_hold(*, spec: HoldSpec) -> list[Reservation]:
-    """Take the GPUs for the agent to make true. Raises Conflict when a node or enough of its GPUs cannot be had; nothing is held then.
+def reservations_hold(*, specs: Sequence[HoldSpec]) -> list[Reservation]:
+    """Take the GPUs for the agents to make true. Raises Conflict when a node or enough of its GPUs cannot be had; nothing is held then.
 
     Node rows are locked in order of id first: two inserts that meet in the exclusion constraint would otherwise wait for each other.
     """
-    nodes = _lock_nodes(spec)
-    if len(nodes) != len(spec.node_ids) or any(not is_usable(node) for node in nodes):
+    nodes = _lock_nodes(specs)
+    wanted = {node_id for spec in specs for node_id in spec.node_ids}
+    if any(node_id not in nodes or not is_usable(nodes[node_id]) for node_id in wanted):
         raise Conflict("A node of the plan is no longer usable.")
-    if maintenance_over(nodes, starts_at=spec.starts_at, ends_at=spec.ends_at).exists():
-        raise Conflict("A node of the plan is closed for maintenance before the box would be over.")
-    gpus_of = _free_gpus(nodes, spec.starts_at)
-    skipped = steps_skipped(cluster_ids={node.cluster_id for node in nodes})
+    taken = [nodes[node_id] for node_id in sorted(wanted)]
+    _refuse_closed(specs, taken)
+    free, skipped = _free_gpus(taken, min(spec.starts_at for spec in specs)), steps_skipped(cluster_ids={node.cluster_id for node in taken})
     reservations, reserved = [], []
-    for node in nodes:
-        picked = _pick(node, gpus_of.get(node.pk, []), spec.gpus_per_node)
-        reservation = _reservation(spec, node, epoch=node.epoch + 1, skipped=skipped(node))
-        reservations.append(reservation)
-        reserved += [
-            ReservedGpu(reservation=reservation, gpu=gpu, state=reservation.state, starts_at=spec.starts_at, ends_at=spec.ends_at)
-            for gpu in picked
-        ]
-        Node.objects.filter(pk=node.pk).update(epoch=reservation.epoch)
+    for spec in specs:
+        for node in (nodes[node_id] for node_id in sorted(spec.node_ids)):
+            node.epoch += 1
+            reservation = _reservation(spec, node, skipped=skipped(node))
+            reservations.append(reservation)
+            reserved += [
+                ReservedGpu(reservation=reservation, gpu=gpu, state=reservation.state, starts_at=spec.starts_at, ends_at=spec.ends_at)
+                for gpu in _pick(node, free, spec.gpus_per_node)
+            ]
+    fast_update(Node.objects.all(), taken, ["epoch"], None)
     try:
         with transaction.atomic():
             Reservation.objects.bulk_create(reservations)
             ReservedGpu.objects.bulk_create(reserved)
     except IntegrityError:
         raise Conflict("A GPU of the plan is reserved by another.") from None
-    if spec.replaces_id is not None:
-        _count_box(spec.gpr_id)
-    desired_set_changed(node.cluster_id for node in nodes)
+    for spec in specs:
+        if spec.replaces_id is not None:
+            _count_box(spec.gpr_id)
+    desired_set_changed(node.cluster_id for node in taken)
     return reservations
 
 
@@ -136,56 +140,84 @@ def spare_join(*, spare: Reservation, ends_at: datetime, now: datetime) -> None:
     desired_set_changed([spare.cluster_id])
 
 
-@transaction.atomic
-def reservations_set_window(*, gpr_id: UUID, not_after_at: datetime, ends_at: datetime) -> None:
-    """Fix the end of the slice's window, and with it when the GPUs should be free again. A node that leaves earlier stays as it is.
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When the box of a GPR ends, and when its GPUs should be free by the books."""
 
-    Raises Conflict when the GPUs are reserved for another by then.
+    gpr_id: UUID
+    not_after_at: datetime
+    ends_at: datetime
+
+
+@transaction.atomic
+def reservations_set_windows(windows: Sequence[Window]) -> None:
+    """Fix the ends of boxes that run. A node that leaves earlier stays as it is.
+
+    Raises Conflict when the GPUs of one are reserved for another by then.
     """
-    rows = [row for row in _lock_held(gpr_id=gpr_id) if row.desired == Desired.PRESENT]
-    ids = [row.pk for row in rows]
+    of_gpr = {window.gpr_id: window for window in windows}
+    rows = [row for row in _lock_held(gpr__in=list(of_gpr)) if row.desired == Desired.PRESENT]
+    for row in rows:
+        row.not_after_at, row.ends_at = of_gpr[row.gpr_id].not_after_at, of_gpr[row.gpr_id].ends_at
+    ends = {row.pk: row.ends_at for row in rows}
+    gpus = list(ReservedGpu.objects.filter(reservation__in=ends).order_by("pk"))
+    for gpu in gpus:
+        gpu.ends_at = ends[gpu.reservation_id]
     try:
         with transaction.atomic():
-            Reservation.objects.filter(pk__in=ids).update(not_after_at=not_after_at, ends_at=ends_at)
-            ReservedGpu.objects.filter(reservation__in=ids).update(ends_at=ends_at)
+            fast_update(Reservation.objects.all(), rows, ["not_after_at", "ends_at"], None)
+            fast_update(ReservedGpu.objects.all(), gpus, ["ends_at"], None)
     except IntegrityError:
         raise Conflict("The GPUs are reserved for another from then on.") from None
     desired_set_changed(row.cluster_id for row in rows)
 
 
-@transaction.atomic
-def reservation_observe(
-    *,
-    reservation: Reservation,
-    phase: Phase,
-    now: datetime,
-    active_at: datetime | None = None,
-    exit_began_at: datetime | None = None,
-    failure: str = "",
-) -> bool:
-    """Store how far the agent is, and why no further. False when that is not news. The caller has locked the agent's session.
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What an agent says of a reservation: how far it is, and why no further.
 
-    `active_at` is the agent's word, by its estimate of our clock: it is held within what we know to be possible.
+    `active_at` and `exit_began_at` by its estimate of our clock: they are held within what we know to be possible.
     """
-    Node.objects.select_for_update().get(pk=reservation.node_id)
-    row = Reservation.objects.select_for_update().get(pk=reservation.pk)
-    if not is_news(row, phase, failure):
+
+    reservation: Reservation
+    phase: Phase
+    active_at: datetime | None = None
+    exit_began_at: datetime | None = None
+    failure: str = ""
+
+
+@transaction.atomic
+def reservations_observe(words: Sequence[Word], *, now: datetime) -> int:
+    """Store what is news, and say how much of it was. The caller has locked the agent's session."""
+    # All nodes at once and in order: reservations of others lock them so, too.
+    node_ids = {word.reservation.node_id for word in words}
+    list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
+    locked = Reservation.objects.select_for_update().filter(pk__in={word.reservation.pk for word in words}).order_by("pk")
+    rows = {row.pk: row for row in locked}
+    news = [row for word in words if _take(row := rows[word.reservation.pk], word, now)]
+    changed = list({row.pk: row for row in news}.values())
+    fast_update(Reservation.objects.all(), changed, ["phase", "failure", "active_at", "exit_began_at"], None)
+    released = [row for row in changed if row.phase == Phase.RELEASED]
+    _release([row for row in released if row.state == ReservationState.HELD], now)
+    desired_set_changed(row.cluster_id for row in released)
+    for slice_id in {row.slice_id for row in changed}:
+        hint(slice_topic(slice_id))
+    return len(news)
+
+
+def _take(row: Reservation, word: Word, now: datetime) -> bool:
+    """Into the row, if it is news. Of one that was freed by force all that its agent can still say is that it has let go."""
+    if not is_news(row, word.phase, word.failure):
         return False
-    if row.state != ReservationState.HELD:
-        _observe_freed(row, phase)
-        return True
-    is_further = phase != row.phase
-    row.phase, row.failure = phase, failure[:FAILURE_MAX_CHARS]
-    if active_at is not None and row.active_at is None:
-        row.active_at = min(max(active_at, row.starts_at), now)
-    if exit_began_at is not None and row.exit_began_at is None:
-        row.exit_began_at = min(max(exit_began_at, row.starts_at), now)
-    row.save(update_fields=["phase", "failure", "active_at", "exit_began_at"])
-    if phase == Phase.RELEASED:
-        _release(row, now)
-    if is_further:
+    if row.phase != word.phase and row.state == ReservationState.HELD:
         hint(TICK)
-    hint(slice_topic(row.slice_id))
+    row.phase = word.phase
+    if row.state == ReservationState.HELD:
+        row.failure = word.failure[:FAILURE_MAX_CHARS]
+        if word.active_at is not None and row.active_at is None:
+            row.active_at = min(max(word.active_at, row.starts_at), now)
+        if word.exit_began_at is not None and row.exit_began_at is None:
+            row.exit_began_at = min(max(word.exit_began_at, row.starts_at), now)
     return True
 
 
@@ -226,7 +258,7 @@ def reservation_force_release(*, reservation: Reservation, actor: User, why: str
         node_id=node.pk,
         cluster_id=node.cluster_id,
     )
-    _release(row, now)
+    _release([row], now)
     hint(TICK)
 
 
@@ -253,14 +285,25 @@ def is_usable(node: Node | NodeRow) -> bool:
     return node.gone_at is None and node.is_ready and node.cordoned_at is None
 
 
-def _lock_nodes(spec: HoldSpec) -> list[Node]:
-    """Those of the spec; of a spare the others of its box are locked with it, for they are told of it."""
-    wanted = Q(pk__in=spec.node_ids)
-    if spec.replaces_id is not None:
-        of_box = Q(gpr=spec.gpr_id, state=ReservationState.HELD) | Q(pk=spec.replaces_id)
-        wanted |= Q(pk__in=Reservation.objects.filter(of_box).values("node"))
-    locked = Node.objects.select_for_update().filter(wanted).order_by("pk")
-    return [node for node in locked if node.pk in spec.node_ids]
+def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
+    """Those of the specs by id; of a spare the others of its box are locked with it, for they are told of it."""
+    wanted = Q(pk__in={node_id for spec in specs for node_id in spec.node_ids})
+    for spec in specs:
+        if spec.replaces_id is not None:
+            of_box = Q(gpr=spec.gpr_id, state=ReservationState.HELD) | Q(pk=spec.replaces_id)
+            wanted |= Q(pk__in=Reservation.objects.filter(of_box).values("node"))
+    return {node.pk: node for node in Node.objects.select_for_update().filter(wanted).order_by("pk")}
+
+
+def _refuse_closed(specs: Sequence[HoldSpec], nodes: Sequence[Node]) -> None:
+    """Raises Conflict. One query where no maintenance is near."""
+    whole = {"starts_at": min(spec.starts_at for spec in specs), "ends_at": max(spec.ends_at for spec in specs)}
+    if not maintenance_over(nodes, **whole).exists():
+        return
+    for spec in specs:
+        theirs = [node for node in nodes if node.pk in spec.node_ids]
+        if maintenance_over(theirs, starts_at=spec.starts_at, ends_at=spec.ends_at).exists():
+            raise Conflict("A node of the plan is closed for maintenance before the box would be over.")
 
 
 def _lock_box(reservation: Reservation) -> None:
@@ -287,7 +330,7 @@ def _count_box(gpr_id: UUID) -> None:
     wanted.update(gang_count=wanted.count())
 
 
-def _lock_held(**whose: UUID) -> list[Reservation]:
+def _lock_held(**whose: Any) -> list[Reservation]:
     held = Reservation.objects.filter(**whose, state=ReservationState.HELD)
     # By a subquery: a join would lock each node's reservation along with it, before the next node, and somebody could wait in a circle.
     list(Node.objects.select_for_update().filter(pk__in=held.values("node")).order_by("pk").values_list("pk"))
@@ -305,21 +348,23 @@ def _free_gpus(nodes: Sequence[Node], starts_at: datetime) -> dict[UUID, list[Gp
     return free
 
 
-def _pick(node: Node, free: list[Gpu], gpus_per_node: int | None) -> list[Gpu]:
-    wanted = node.gpu_count if gpus_per_node is None else gpus_per_node
-    if len(free) < wanted:
+def _pick(node: Node, free: dict[UUID, list[Gpu]], gpus_per_node: int | None) -> list[Gpu]:
+    """They are free no more."""
+    there, wanted = free.get(node.pk, []), node.gpu_count if gpus_per_node is None else gpus_per_node
+    if len(there) < wanted:
         raise Conflict("A node of the plan has too few free GPUs.")
-    return free[:wanted]
+    free[node.pk] = there[wanted:]
+    return there[:wanted]
 
 
-def _reservation(spec: HoldSpec, node: Node, *, epoch: int, skipped: frozenset[str]) -> Reservation:
+def _reservation(spec: HoldSpec, node: Node, *, skipped: frozenset[str]) -> Reservation:
     return Reservation(
         pk=uuid4(),
         gpr_id=spec.gpr_id,
         slice_id=spec.slice_id,
         cluster_id=node.cluster_id,
         node=node,
-        epoch=epoch,
+        epoch=node.epoch,
         state=ReservationState.HELD,
         starts_at=spec.starts_at,
         ends_at=spec.ends_at,
@@ -335,18 +380,15 @@ def _reservation(spec: HoldSpec, node: Node, *, epoch: int, skipped: frozenset[s
     )
 
 
-def _observe_freed(row: Reservation, phase: Phase) -> None:
-    """The books are closed; all that its agent can still say is that it has let go."""
-    row.phase = phase
-    row.save(update_fields=["phase"])
-    if phase == Phase.RELEASED:
-        desired_set_changed([row.cluster_id])
-
-
-def _release(row: Reservation, now: datetime) -> None:
+def _release(rows: Sequence[Reservation], now: datetime) -> None:
     """The GPUs are free. The books now say when that was, so that the schedule shows what happened."""
-    ends_at = max(now, row.starts_at + timedelta(microseconds=1))
-    ReservedGpu.objects.filter(reservation=row).update(state=ReservationState.RELEASED, ends_at=ends_at)
-    row.state, row.released_at, row.ends_at = ReservationState.RELEASED, now, ends_at
-    row.save(update_fields=["state", "released_at", "ends_at"])
-    desired_set_changed([row.cluster_id])
+    for row in rows:
+        row.state, row.released_at = ReservationState.RELEASED, now
+        row.ends_at = max(now, row.starts_at + timedelta(microseconds=1))
+    ends = {row.pk: row.ends_at for row in rows}
+    gpus = list(ReservedGpu.objects.filter(reservation__in=ends).order_by("pk"))
+    for gpu in gpus:
+        gpu.state, gpu.ends_at = ReservationState.RELEASED, ends[gpu.reservation_id]
+    fast_update(ReservedGpu.objects.all(), gpus, ["state", "ends_at"], None)
+    fast_update(Reservation.objects.all(), rows, ["state", "released_at", "ends_at"], None)
+    desired_set_changed(row.cluster_id for row in rows)

@@ -13,7 +13,7 @@ from inventory import claims, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_told
-from inventory.services.reservations import is_news, reservation_observe, reservations_told
+from inventory.services.reservations import Word, is_news, reservations_observe, reservations_told
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
@@ -134,19 +134,18 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
     """Take over what is news. Another cluster's id, an old epoch, an unknown id: no effect."""
     rows = {str(row.pk): row for row in reservations_told(cluster_id)}
     news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
-    # All nodes at once and in order: reservations of others lock them so, too.
-    node_ids = {rows[seen.assignment_id].node_id for seen in news}
-    list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
-    for seen in news:
-        row = rows[seen.assignment_id]
-        reservation_observe(
-            reservation=row,
-            phase=seen.phase,
-            now=now,
-            active_at=_moment(seen.active_s),
-            exit_began_at=_moment(seen.exit_began_s),
-            failure=seen.failure,
-        )
+    if news:
+        reservations_observe([_word(rows[seen.assignment_id], seen) for seen in news], now=now)
+
+
+def _word(row: Reservation, seen: Observed) -> Word:
+    return Word(
+        reservation=row,
+        phase=seen.phase,
+        active_at=_moment(seen.active_s),
+        exit_began_at=_moment(seen.exit_began_s),
+        failure=seen.failure,
+    )
 
 
 def _is_news(row: Reservation | None, seen: Observed) -> bool:

@@ -11,9 +11,9 @@ from gpr.models import PromiseMove
 from gpr.planner.explain import STRANGER
 from gpr.planner.plan import Cause
 from inventory.models import Node
-from inventory.services.reservations import reservation_observe
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
+from tests.builders import agent_says
 from worker_agent.protocol import Phase
 
 
@@ -105,7 +105,7 @@ def test_its_life_shows_step_by_step(owner: Caller, world: World) -> None:
 def test_a_node_says_why_it_does_not_go_on(owner: Caller, world: World) -> None:
     gpr = factories.started(world.slice, world.people.owner)
     (row,) = factories.held(gpr)
-    reservation_observe(reservation=row, phase=Phase.PENDING, now=db_now(), failure="still held by another")
+    agent_says(row, Phase.PENDING, now=db_now(), failure="still held by another")
 
     (node,) = owner.get(f"gprs/{gpr.pk}/").json()["nodes_assigned"]
 

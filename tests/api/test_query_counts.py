@@ -47,7 +47,7 @@ def gprs(world: World, count: int) -> None:
         waiting.planned_start_at = now
         waiting.save()
         Gpr.objects.filter(pk=holding.pk).update(state=GprState.PROVISIONING)
-        reservations_hold(spec=_hold(holding, nodes[n].pk))
+        reservations_hold(specs=[_hold(holding, nodes[n].pk)])
 
 
 def _gpr(world: World, name: str, slice_: Slice) -> dict[str, object]:

@@ -10,9 +10,8 @@ from msgspec import structs
 from inventory import models
 from inventory.models import AgentSession, Cluster, Gpu, Node, Reservation, StepResult
 from inventory.services.events import LOG_MAX_CHARS
-from inventory.services.reservations import reservation_observe
 from journal.models import Event
-from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, node_view, nodes_of
+from tests.builders import NOW, agent_says, hold, make_cluster, make_gpr, make_slice, node_view, nodes_of
 from tests.inventory.agent import Agent, step
 from worker_agent.protocol import CheckResult, Code, GpuView, InventoryEvent, Outcome, Phase, Verdict
 
@@ -149,7 +148,7 @@ def test_a_step_of_something_unknown_is_stale(unknown: str, agent: Agent, row: R
 
 def test_a_step_may_come_after_the_release(agent: Agent, row: Reservation) -> None:
     """The exit's last step and the release travel apart; the log is not lost."""
-    reservation_observe(reservation=row, phase=Phase.RELEASED, now=NOW)
+    agent_says(row, Phase.RELEASED, now=NOW)
 
     reply = agent.events(step(row, 1, name="drain"))
 

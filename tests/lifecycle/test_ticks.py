@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from egs.errors import StaleState
 from gpr import allocator
 from gpr.allocator import tick
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
+from gpr.services import starting
 from gpr.services.ending import gpr_extend
-from gpr.services.requests import gpr_submit
-from inventory.models import Cluster, Reservation
+from gpr.services.requests import gpr_cancel, gpr_submit
+from gpr.services.starting import Start
+from inventory.models import Cluster, Node, Reservation
 from inventory.services.clusters import cluster_resume, cluster_set_enabled
 from inventory.services.nodes import node_cordon
 from journal.models import Event
@@ -200,13 +206,13 @@ def test_a_start_that_meets_a_conflict_is_skipped_and_leaves_nothing_behind(monk
     """A node is set aside between the plan and the start."""
     stage = Stage(nodes=1)
     gpr = stage.submit()
-    start = allocator._start
+    start = starting.gprs_start
 
-    def start_too_late(*arguments: object) -> None:
+    def start_too_late(*arguments: Any, **named: Any) -> None:
         node_cordon(node=stage.cluster.nodes.get(), actor=None, why="a smell", now=stage.now)
-        start(*arguments)  # type: ignore[arg-type]
+        start(*arguments, **named)
 
-    monkeypatch.setattr(allocator, "_start", start_too_late)
+    monkeypatch.setattr(allocator, "gprs_start", start_too_late)
 
     report = stage.tick()
 
@@ -214,6 +220,59 @@ def test_a_start_that_meets_a_conflict_is_skipped_and_leaves_nothing_behind(monk
     assert (fresh(gpr).state, fresh(gpr).run) == (S.QUEUED, 0)
     assert moves_of(gpr) == []
     assert not Reservation.objects.exists()
+
+
+def test_of_many_that_start_one_that_meets_a_conflict_is_skipped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is canceled between the plan and the start, another's node is set aside."""
+    stage = Stage(nodes=4)
+    gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"job-{number}") for number in range(4)]
+    start, asked = starting.gprs_start, list[int]()
+
+    def start_too_late(starts: Sequence[Start], **named: Any) -> None:
+        if not asked:
+            gpr_cancel(gpr=fresh(gprs[1]), actor=stage.owner, now=stage.now)
+            slot = next(each.slot for each in starts if each.gpr == gprs[2])
+            node_cordon(node=Node.objects.get(pk=slot.nodes[0]), actor=None, why="a smell", now=stage.now)
+        asked.append(len(starts))
+        start(starts, **named)
+
+    monkeypatch.setattr(allocator, "gprs_start", start_too_late)
+
+    report = stage.tick()
+
+    assert set(report.started) == {gprs[0].pk, gprs[3].pk}
+    assert set(report.skipped) == {gprs[1].pk, gprs[2].pk}
+    assert [fresh(gpr).state for gpr in gprs] == [S.PROVISIONING, S.CANCELED, S.QUEUED, S.PROVISIONING]
+    assert [len(stage.held(gpr)) for gpr in gprs] == [1, 0, 0, 1]
+    assert [fresh(gpr).run for gpr in gprs] == [1, 0, 0, 1]
+    assert asked == [4, 1, 1, 1, 1]
+
+
+def test_that_many_start_costs_little_more_than_that_few_do() -> None:
+    stage = Stage(nodes=16)
+
+    def query_count(count: int) -> int:
+        for number in range(count):
+            stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"job-{number}")
+        with CaptureQueriesContext(connection) as made:
+            report = stage.tick()
+        assert len(report.started) == count
+        return len(made)
+
+    few_count = query_count(4)
+    assert query_count(12) <= few_count + 2
+
+
+def test_boxes_that_share_a_node_start_together_each_with_gpus_of_its_own() -> None:
+    stage = Stage(nodes=1, gpus=8)
+    gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"job-{n}", gpus_per_node=2) for n in range(3)]
+
+    report = stage.tick()
+
+    assert set(report.started) == {gpr.pk for gpr in gprs}
+    rows = Reservation.objects.order_by("epoch")
+    assert [row.epoch for row in rows] == [1, 2, 3]
+    assert len({reserved.gpu_id for row in rows for reserved in row.gpus.all()}) == 6
 
 
 def test_a_gpr_that_cannot_be_moved_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,16 +283,34 @@ def test_a_gpr_that_cannot_be_moved_stops_no_other(monkeypatch: pytest.MonkeyPat
         stage.say(gpr, *ENTRY)
     activate = allocator._activate
 
-    def activate_some(gpr: Gpr, *arguments: object) -> bool:
-        if gpr.name == "broken":
+    def activate_some(boxes: Sequence[tuple[Gpr, Any]], now: datetime) -> None:
+        if any(gpr.name == "broken" for gpr, _ in boxes):
             raise ZeroDivisionError
-        return activate(gpr, *arguments)  # type: ignore[arg-type]
+        activate(boxes, now)
 
     monkeypatch.setattr(allocator, "_activate", activate_some)
 
     stage.tick()
 
     assert {gpr.name: fresh(gpr).state for gpr in gprs} == {"broken": S.PROVISIONING, "well": S.ACTIVE}
+
+
+def test_that_many_nodes_open_costs_little_more_than_that_few_do() -> None:
+    """What the agent says of them, and the tick that follows it."""
+    stage = Stage(nodes=16)
+
+    def query_count(count: int) -> int:
+        gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"job-{n}", duration_s=600 + n) for n in range(count)]
+        stage.tick()
+        rows = [row for gpr in gprs for row in stage.held(gpr)]
+        with CaptureQueriesContext(connection) as made:
+            stage.agent.sync(*(seen(row, Phase.ACTIVE, active_s=stage.now.timestamp()) for row in rows), at=stage.now)
+            stage.tick()
+        assert {fresh(gpr).ends_at for gpr in gprs} == {stage.now + timedelta(seconds=600 + n) for n in range(count)}
+        return len(made)
+
+    few_count = query_count(4)
+    assert query_count(12) <= few_count + 2
 
 
 def test_marks_are_told_once_and_after_a_pause_only_the_latest() -> None:

@@ -20,11 +20,10 @@ from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_p
 from gpr.services.requests import gpr_submit
 from gpr.snapshot import snapshot_load
 from inventory.models import Cluster, Reservation, ReservationState
-from inventory.services.reservations import reservation_observe
 from portal_admin.pages.question import Effects
 from slices.models import Slice
 from tests import builders
-from tests.builders import NOW, agent_heard
+from tests.builders import NOW, agent_heard, agent_says
 from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
@@ -57,14 +56,14 @@ class Stage:
 
     def activate(self, gpr: Gpr, at: datetime = NOW) -> None:
         for row in Reservation.objects.filter(gpr=gpr, state=ReservationState.HELD):
-            reservation_observe(reservation=row, phase=Phase.ACTIVE, now=at, active_at=at)
+            agent_says(row, Phase.ACTIVE, now=at, active_at=at)
         self.tick(at)
         gpr.refresh_from_db()
 
     def free(self, gpr: Gpr, at: datetime) -> None:
         """Its agent gives the nodes back."""
         for row in Reservation.objects.filter(gpr=gpr, state=ReservationState.HELD):
-            reservation_observe(reservation=row, phase=Phase.RELEASED, now=at)
+            agent_says(row, Phase.RELEASED, now=at)
         self.tick(at)
 
     def starts(self) -> dict[UUID, datetime | None]:

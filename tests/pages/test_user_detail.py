@@ -19,12 +19,12 @@ from gpr.services.decisions import gpr_reject
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.replacing import node_replace
 from inventory.models import Reservation, StepResult
-from inventory.services.reservations import reservation_observe
 from journal.models import Event
 from portal_admin.pages import inspector
 from portal_user.pages import stories
 from slices.models import Slice
 from tests import factories
+from tests.builders import agent_says
 from tests.pages.user_world import HTMX, World, make_world, text
 from worker_agent.protocol import Outcome, Phase
 
@@ -74,7 +74,7 @@ def test_a_spare_that_failed_is_told_of_and_is_no_trouble_of_the_gpr(world: Worl
     node_replace(gpr=gpr, node_id=row.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
     spare = Reservation.objects.get(replaces=row)
     for phase in (Phase.FAILED, Phase.RELEASED):
-        reservation_observe(reservation=spare, phase=phase, now=db_now(), failure="check nccl failed 2 times")
+        agent_says(spare, phase, now=db_now(), failure="check nccl failed 2 times")
     advance(now=db_now())
 
     assert f"{spare.node.name} did not take the place of {row.node.name}. check nccl failed 2 times" in page(owner, gpr, "nodes")

@@ -22,16 +22,16 @@ from inventory.services.events import events_store
 from inventory.services.nodes import inventory_store, node_cordon, node_uncordon
 from inventory.services.reservations import (
     HoldSpec,
+    Window,
     reservation_force_release,
-    reservation_observe,
     reservations_hold,
-    reservations_set_window,
+    reservations_set_windows,
     reservations_want_absent,
 )
 from inventory.services.sync import sync_hear, sync_tell
 from slices.models import Membership, Role, Slice
 from slices.services import member_set, namespace_bind, namespace_unbind, project_create
-from tests.builders import node_view, spec
+from tests.builders import agent_says, node_view, spec
 from tests.promises.processes import Race
 from worker_agent.protocol import EventsRequest, Observed, Outcome, Phase, RegisterRequest, StepEvent, SyncRequest
 
@@ -72,9 +72,9 @@ def hold_and_release(race: Race, tries: int) -> None:
     gprs, nodes = list(Gpr.objects.all()), list(Node.objects.values_list("pk", flat=True))
     mine: list[Reservation] = []
     for _ in range(tries):
-        mine += race.tally.attempt(lambda: reservations_hold(spec=draw_hold(rng, gprs, nodes)), expected=(Conflict,)) or ()
+        mine += race.tally.attempt(lambda: reservations_hold(specs=[draw_hold(rng, gprs, nodes)]), expected=(Conflict,)) or ()
         if mine and rng.random() < 0.15:
-            reservation_observe(reservation=mine.pop(rng.randrange(len(mine))), phase=Phase.RELEASED, now=clock())
+            agent_says(mine.pop(rng.randrange(len(mine))), Phase.RELEASED, now=clock())
 
 
 def provision(race: Race, tries: int) -> None:
@@ -158,7 +158,7 @@ def allocate(race: Race, tries: int) -> None:
     rng = random.Random(race.number)
     gprs, nodes = list(Gpr.objects.all()), list(Node.objects.values_list("pk", flat=True))
     for _ in range(tries):
-        race.tally.attempt(lambda: reservations_hold(spec=draw_hold(rng, gprs, nodes)), expected=(Conflict,))
+        race.tally.attempt(lambda: reservations_hold(specs=[draw_hold(rng, gprs, nodes)]), expected=(Conflict,))
 
 
 def act_as_agent(race: Race, tries: int, cluster_id: UUID) -> None:
@@ -217,9 +217,7 @@ def end_and_extend(race: Race, tries: int) -> None:
         gpr_id, now = rng.choice(gprs), db_now()
         works: list[Callable[[], object]] = [
             lambda gpr_id=gpr_id: reservations_want_absent(gpr_id=gpr_id),
-            lambda gpr_id=gpr_id, now=now: reservations_set_window(
-                gpr_id=gpr_id, not_after_at=now + 600 * SECOND, ends_at=now + 700 * SECOND
-            ),
+            lambda gpr_id=gpr_id, now=now: reservations_set_windows([Window(gpr_id, now + 600 * SECOND, now + 700 * SECOND)]),
         ]
         race.tally.attempt(rng.choice(works), expected=(Conflict,))
 

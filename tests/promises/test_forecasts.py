@@ -15,8 +15,8 @@ from gpr.models import Forecast, Gpr, GprState, Promise
 from gpr.planner.bands import ENOUGH_COUNT
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel
-from inventory.services.reservations import reservation_observe
 from tests import factories
+from tests.builders import agent_says
 from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +52,7 @@ def test_a_start_is_the_outcome(holder: Gpr, waiting: Gpr) -> None:
     now = db_now() + timedelta(seconds=5)
     gpr_release(gpr=holder, actor=holder.owner, now=now)
     for row in factories.held(holder):
-        reservation_observe(reservation=row, phase=Phase.RELEASED, now=now)
+        agent_says(row, Phase.RELEASED, now=now)
 
     tick(now=now)
     waiting.refresh_from_db()

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
+from egs.errors import StaleState
 from gpr import allocator
 from gpr import snapshot as snapshot_module
 from gpr.allocator import tick
 from gpr.models import Gpr, GprState
+from gpr.services import starting
 from gpr.services.ordering import order_refuse
 from gpr.services.requests import gpr_cancel, gpr_submit
+from gpr.services.starting import Start
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState, SupplyOrder
 from inventory.services import events as events_module
 from inventory.services import sync as sync_module
@@ -117,7 +120,7 @@ def test_an_agents_word_about_many_and_new_namespaces_for_one_of_them(monkeypatc
     other = Other(
         lambda: reservations_set_namespaces(slice_id=second.slice_id, cluster_id=cluster.pk, namespaces=["team"]),
     )
-    stopped_after(monkeypatch, sync_module, "reservation_observe", other)
+    stopped_after(monkeypatch, sync_module, "reservations_observe", other)
 
     with transaction.atomic():
         observations_store(cluster_id=cluster.pk, observed=(seen(first, Phase.RELEASED), seen(second, Phase.ENTERING)), now=NOW)
@@ -150,7 +153,7 @@ def test_a_start_and_a_namespace_that_is_bound_meanwhile(monkeypatch: pytest.Mon
     slice_ = make_slice(cluster)
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
     other = Other(lambda: namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW))
-    stopped_after(monkeypatch, allocator, "namespaces_in", other)
+    stopped_after(monkeypatch, starting, "namespaces_in", other)
 
     tick(now=NOW)
 
@@ -165,7 +168,7 @@ def test_a_start_and_a_namespace_that_is_unbound_meanwhile(monkeypatch: pytest.M
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
     namespace = namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW)
     other = Other(lambda: namespace_unbind(namespace=namespace, actor=user, now=NOW))
-    stopped_after(monkeypatch, allocator, "namespaces_in", other)
+    stopped_after(monkeypatch, starting, "namespaces_in", other)
 
     tick(now=NOW)
 
@@ -181,13 +184,13 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
     late = make_slice(cluster)
     other = Other(lambda: gpr_submit(actor=user, spec=spec(late, name="late"), now=NOW))
     half_way, started = threading.Event(), threading.Event()
-    start, load_running = allocator._start, snapshot_module.boxes_of
+    start, load_running = starting.gprs_start, snapshot_module.boxes_of
 
-    def start_in_the_middle(*arguments: Any) -> None:
+    def start_in_the_middle(*arguments: Any, **named: Any) -> None:
         """The other one has read who waits, and not yet who runs."""
         other.begin()
         half_way.wait(WAIT_S)
-        start(*arguments)
+        start(*arguments, **named)
         started.set()
 
     def running_later(*arguments: Any) -> Any:
@@ -198,7 +201,7 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
                 time.sleep(0.01)
         return load_running(*arguments)
 
-    monkeypatch.setattr(allocator, "_start", start_in_the_middle)
+    monkeypatch.setattr(allocator, "gprs_start", start_in_the_middle)
     monkeypatch.setattr(snapshot_module, "boxes_of", running_later)
 
     report = tick(now=NOW)
@@ -217,22 +220,24 @@ def test_many_starts_do_not_wait_behind_submits(monkeypatch: pytest.MonkeyPatch)
     gprs = [gpr_submit(actor=user, spec=spec(make_slice(cluster), name=name), now=NOW) for name in ("first", "second")]
     late = make_slice(cluster)
     other = Other(lambda: gpr_submit(actor=user, spec=spec(late, name="late"), now=NOW))
-    start = allocator._start
+    start = starting.gprs_start
     waited: list[bool] = []
 
-    def start_beside(*arguments: Any) -> None:
+    def start_beside(starts: Sequence[Start], **named: Any) -> None:
         if not waited:
             other.begin()
             time.sleep(1)  # it would be done by now
         waited.append(other.is_at_work)
-        start(*arguments)
+        if len(starts) > 1:
+            raise StaleState("one of them was changed")  # then each starts alone
+        start(starts, **named)
 
-    monkeypatch.setattr(allocator, "_start", start_beside)
+    monkeypatch.setattr(allocator, "gprs_start", start_beside)
 
     report = tick(now=NOW)
 
     other.end()
-    assert waited == [True, True]
+    assert waited == [True, True, True]
     assert report is not None
     assert set(report.started) == {gpr.pk for gpr in gprs}
     assert Gpr.objects.get(name="late").state == GprState.QUEUED

@@ -19,9 +19,9 @@ import pytest
 from django.db import connection
 
 from egs.clock import db_now
-from gpr import allocator
 from gpr.allocator import TickReport, tick
 from gpr.models import Gpr, GprState
+from gpr.services import starting
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
@@ -93,7 +93,7 @@ def test_an_announcement_that_comes_while_a_box_starts_waits_for_it_and_names_it
     gpr = waiting(cluster, people)
     told: list[set[str]] = []
     other = Other(noted(told, admin, cluster, place))
-    stopped_after(monkeypatch, allocator, "reservations_hold", other)
+    stopped_after(monkeypatch, starting, "reservations_hold", other)
 
     tick(now=db_now())
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from egs.errors import Conflict
 from gpr.models import Gpr
 from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
-from inventory.services.reservations import reservation_observe
-from tests.builders import HOUR, NOW, hold, make_cluster, make_gpr, make_slice, nodes_of
+from tests.builders import HOUR, NOW, agent_says, hold, make_cluster, make_gpr, make_slice, nodes_of
 from tests.promises.books import book, is_refused, moment, undone
 from worker_agent.protocol import Phase
 
@@ -247,7 +246,7 @@ def test_a_hold_does_not_begin_before_the_release_of_what_it_takes() -> None:
     (node,) = nodes_of(cluster)
     mine, other = (make_gpr(make_slice(cluster)) for _ in range(2))
     (row,) = hold(mine, node)
-    reservation_observe(reservation=row, phase=Phase.RELEASED, now=NOW + HOUR / 4)
+    agent_says(row, Phase.RELEASED, now=NOW + HOUR / 4)
 
     with pytest.raises(Conflict):
         hold(other, node, starts_at=NOW + HOUR / 4 - timedelta(microseconds=1))

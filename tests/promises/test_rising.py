@@ -10,15 +10,15 @@ import pytest
 from gpr.models import Gpr
 from inventory.models import Cluster, Node, Reservation
 from inventory.services.reservations import (
+    Window,
     reservation_force_release,
-    reservation_observe,
     reservations_set_namespaces,
-    reservations_set_window,
+    reservations_set_windows,
     reservations_want_absent,
 )
 from inventory.services.sync import desired_set
 from slices.services import namespace_bind
-from tests.builders import HOUR, NOW, generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
+from tests.builders import HOUR, NOW, agent_says, generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.promises.books import is_refused, raw
 from worker_agent.protocol import Phase, set_digest
 
@@ -79,15 +79,15 @@ Change = Callable[[Gpr, Reservation], object]
 TELLING: dict[str, Change] = {
     "hold": lambda gpr, row: hold(make_gpr(make_slice(row.cluster)), nodes_of(row.cluster)[1]),
     "want absent": lambda gpr, row: reservations_want_absent(gpr_id=gpr.pk),
-    "set window": lambda gpr, row: reservations_set_window(gpr_id=gpr.pk, not_after_at=NOW + HOUR, ends_at=NOW + 2 * HOUR),
-    "release": lambda gpr, row: reservation_observe(reservation=row, phase=Phase.RELEASED, now=NOW),
+    "set window": lambda gpr, row: reservations_set_windows([Window(gpr.pk, NOW + HOUR, NOW + 2 * HOUR)]),
+    "release": lambda gpr, row: agent_says(row, Phase.RELEASED, now=NOW),
     "forced release": lambda gpr, row: reservation_force_release(reservation=row, actor=make_user(is_admin=True), why="it burnt", now=NOW),
     "set namespaces": lambda gpr, row: reservations_set_namespaces(slice_id=gpr.slice_id, cluster_id=row.cluster_id, namespaces=["team"]),
     "bind namespace": lambda gpr, row: namespace_bind(slice_=gpr.slice, cluster=row.cluster, name="team", actor=None, now=NOW),
 }
 SILENT: dict[str, Change] = {
     "want absent again": lambda gpr, row: reservations_want_absent(gpr_id=gpr.pk),
-    "observe": lambda gpr, row: reservation_observe(reservation=row, phase=Phase.EXITING, now=NOW),
+    "observe": lambda gpr, row: agent_says(row, Phase.EXITING, now=NOW),
     "namespaces of a slice that holds nothing": lambda gpr, row: reservations_set_namespaces(
         slice_id=make_slice(row.cluster).pk, cluster_id=row.cluster_id, namespaces=["team"]
     ),
@@ -138,7 +138,7 @@ def test_the_books_of_a_release_say_when_it_was() -> None:
     cluster, _, row = _held()
     later = NOW + timedelta(minutes=7)
 
-    reservation_observe(reservation=row, phase=Phase.RELEASED, now=later)
+    agent_says(row, Phase.RELEASED, now=later)
 
     row.refresh_from_db()
     assert row.ends_at == row.released_at == later

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from egs.errors import Conflict, InvalidInput
-from inventory.services.reservations import reservation_observe
 from slices.models import Membership, Namespace, Role
 from slices.services import member_remove, member_set, namespace_bind, namespace_unbind
-from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
+from tests.builders import NOW, agent_says, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
@@ -72,6 +71,6 @@ def test_a_namespace_stays_bound_while_its_workspace_holds_nodes_there() -> None
         namespace_unbind(namespace=namespace, actor=admin, now=NOW)
     assert Namespace.objects.get() == namespace
 
-    reservation_observe(reservation=row, phase=Phase.RELEASED, now=NOW)
+    agent_says(row, Phase.RELEASED, now=NOW)
     namespace_unbind(namespace=namespace, actor=admin, now=NOW)
     assert not Namespace.objects.exists()
