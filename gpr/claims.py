@@ -20,7 +20,8 @@ from uuid import UUID
 import msgspec
 import structlog
 from django.db import DataError, InterfaceError, OperationalError, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from fast_update.fast import fast_update
 
 from accounts.models import User
 from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, StaleState
@@ -28,12 +29,13 @@ from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.claim_states import claims_told
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
 from gpr.services.ending import exit_begin, goes_back, gpr_extend
-from gpr.services.requests import gpr_cancel, gpr_edit, gprs_submit, spec_of
+from gpr.services.requests import gpr_cancel, gpr_edit, gprs_cancel, gprs_submit, spec_of
 from gpr.spec import NAME_MAX_CHARS, GprSpec, approval_reasons
 from gpr.witness import filing_lock, witness_lock
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
-from journal.services import event_record
+from journal.models import Event
+from journal.services import events_record
 from slices.models import KubeconfigState, Namespace, Role, Slice
 from slices.selectors import first_owner, has_role, kubeconfig_behind
 from worker_agent.protocol import BindingState, ClaimAnswer, ClaimSpec, ClaimState, ClaimVerdict
@@ -84,7 +86,7 @@ class GprClaimants:
 
 
 def claims_take(*, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
-    """In order; new ones that follow each other are filed together."""
+    """In order; new ones that follow each other are filed together, and those whose objects are gone end together."""
     known = set(Claim.objects.filter(cluster=cluster, uid__in=[claim.uid for claim in claims]).values_list("uid", flat=True))
 
     def is_new(claim: Claimed) -> bool:
@@ -93,9 +95,14 @@ def claims_take(*, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -
         return is_first and not claim.is_gone
 
     answers: list[ClaimAnswer] = []
-    for are_new, group in groupby(claims, key=is_new):
+    for (are_new, are_gone), group in groupby(claims, key=lambda claim: (is_new(claim), claim.is_gone)):
         run = list(group)
-        answers += _file_each(cluster, run, now) if are_new else [_take(cluster, claim, now) for claim in run]
+        if are_new:
+            answers += _file_each(cluster, run, now)
+        elif are_gone and len(run) > 1:
+            answers += _cancel_each(cluster, run, now)
+        else:
+            answers += [_take(cluster, claim, now) for claim in run]
     return answers
 
 
@@ -220,11 +227,43 @@ def _keep(cluster: Cluster, claim: Claimed, gpr: Gpr, now: datetime) -> ClaimAns
         generation=claim.generation,
         asked=msgspec.to_builtins(claim.spec),
     )
-    _tell(row, "claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)
+    events_record([_event(row, "gpr.claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)])
     return _stored(row, claim)
 
 
 # -- those that are known ----------------------------------------------------------------------------------------------
+
+
+def _cancel_each(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+    """Their objects are gone. Those that wait are canceled in one transaction; all others, and where that fails all, one by one."""
+    answers: dict[str, ClaimAnswer] = {}
+    try:
+        answers = _cancel_waiting(cluster, claims, now)
+    except (OperationalError, InterfaceError):
+        raise  # the database is away
+    except Exception as error:
+        log.info("claims_one_by_one", why=str(error))
+    return [answers.get(claim.uid) or _take(cluster, claim, now) for claim in claims]
+
+
+@transaction.atomic
+def _cancel_waiting(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> dict[str, ClaimAnswer]:
+    """By uid, of those that could be."""
+    witness_lock()
+    said = {claim.uid: claim for claim in claims}
+    whose = dict(Namespace.objects.filter(cluster=cluster).values_list("name", "slice"))
+    waits = [
+        row
+        for row in _rows(cluster).filter(uid__in=said, gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL]).order_by("pk")
+        if whose.get(row.namespace, row.gpr.slice_id) == row.gpr.slice_id
+    ]
+    events_record([_gone_event(row, now) for row in waits])
+    for row in waits:
+        row.generation, row.reason, row.message = max(row.generation, said[row.uid].generation), "", ""
+    if waits:
+        gprs_cancel([(row.gpr, _so_says(row)) for row in waits], actor=None, now=now)
+        fast_update(Claim.objects.all(), waits, ["generation", "reason", "message"], None)
+    return {row.uid: _stored(row, said[row.uid]) for row in waits}
 
 
 def _take(cluster: Cluster, claim: Claimed, now: datetime) -> ClaimAnswer:
@@ -273,19 +312,28 @@ def _follow(cluster: Cluster, claim: Claimed, namespace: Namespace | None, now: 
 
 def _end_gone(row: Claim, now: datetime) -> None:
     if row.gpr.state not in {*ENDED, S.EXITING}:
-        _tell(row, "object_gone", f"Object {row} of cluster {row.cluster.name}, as which {row.gpr.name} was filed, is gone.", now)
+        events_record([_gone_event(row, now)])
     _end(row, now)
+
+
+def _gone_event(row: Claim, now: datetime) -> Event:
+    text = f"Object {row} of cluster {row.cluster.name}, as which {row.gpr.name} was filed, is gone."
+    return _event(row, "gpr.object_gone", text, now)
 
 
 def _end(row: Claim, now: datetime) -> None:
     """By nobody whom the hub knows: whoever may write the object did it. Raises StaleState, or NotNow for one that would wait again."""
-    gpr, why = row.gpr, f"So says the object that it was filed as, {row} of cluster {row.cluster.name}."
+    gpr, why = row.gpr, _so_says(row)
     if gpr.state in {S.QUEUED, S.PENDING_APPROVAL}:
         gpr_cancel(gpr=gpr, actor=None, now=now, why=why)
     elif gpr.state in {S.PROVISIONING, S.ACTIVE}:
         exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE, actor=None, now=now, why=why)
     elif gpr.state == S.EXITING and goes_back(gpr):
         raise NotNow("Its nodes are being taken back, and it is to wait again: it is withdrawn when it does.")
+
+
+def _so_says(row: Claim) -> str:
+    return f"So says the object that it was filed as, {row} of cluster {row.cluster.name}."
 
 
 def _change(row: Claim, claim: Claimed, namespace: Namespace | None, now: datetime) -> None:
@@ -325,10 +373,12 @@ def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:
 # -- what both need ----------------------------------------------------------------------------------------------------
 
 
+def _rows(cluster: Cluster) -> QuerySet[Claim]:
+    return Claim.objects.select_related("cluster", "gpr__slice", "gpr__owner", "gpr__cluster").filter(cluster=cluster)
+
+
 def _row(cluster: Cluster, claim: Claimed) -> Claim | None:
-    return (
-        Claim.objects.select_related("cluster", "gpr__slice", "gpr__owner", "gpr__cluster").filter(cluster=cluster, uid=claim.uid).first()
-    )
+    return _rows(cluster).filter(uid=claim.uid).first()
 
 
 def _namespace(cluster: Cluster, name: str) -> Namespace | None:
@@ -348,9 +398,9 @@ def _not_bound(name: str) -> NamespaceNotBound:
     return NamespaceNotBound(f"Namespace {name} is bound to no workspace. An owner of a workspace can bind it.")
 
 
-def _tell(row: Claim, what: str, message: str, now: datetime, *, actor: User | None = None) -> None:
-    event_record(
-        kind=f"gpr.{what}",
+def _event(row: Claim, kind: str, message: str, now: datetime, *, actor: User | None = None) -> Event:
+    return Event(
+        kind=kind,
         message=message,
         at=now,
         actor=actor,

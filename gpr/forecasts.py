@@ -71,9 +71,9 @@ def forecasts_started(gprs: Iterable[Gpr], *, now: datetime) -> None:
     Forecast.objects.filter(gpr__in=[gpr.pk for gpr in gprs], started_at=None).update(started_at=now)
 
 
-def forecast_drop(gpr: Gpr) -> None:
-    """It waits no longer, and has not started: nothing is to be learned of it."""
-    Forecast.objects.filter(gpr=gpr, started_at=None).delete()
+def forecasts_drop(gprs: Iterable[Gpr]) -> None:
+    """They wait no longer, and have not started: nothing is to be learned of them."""
+    Forecast.objects.filter(gpr__in=gprs, started_at=None).delete()
 
 
 def _forecast(asked: Asked, told: Range, now: datetime) -> Forecast:

@@ -230,7 +230,7 @@ def _refuse_beyond_quota(spec: GprSpec) -> None:
 
     What exceeds a guarantee merely borrows.
     """
-    limited = quotas_of(spec.slice).filter(most_gpus__isnull=False)
+    limited = quotas_of(spec.slice).filter(most_gpus__isnull=False).select_related(None)
     limits = {quota.shape: quota for quota in limited.order_by("-most_gpus")}  # the tightest of each shape stays
     sizes = dict(_nodes_meant(spec).order_by().values_list("shape").annotate(Max("gpu_count"))) if limits else {}
     least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}

@@ -5,7 +5,7 @@ Whoever writes slots holds the one Witness row: two who planned at once would pr
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -160,8 +160,14 @@ def box_ended(gpr: Gpr, *, now: datetime) -> None:
     shadow_cut(gpr, ran_s=ran_s)
 
 
+def shadows_drop(gprs: Sequence[Gpr]) -> None:
+    """They used nothing; see `shadow_cut`."""
+    rows = Shadow.objects.filter(gpr__in=gprs, patient_starts_at__isnull=False, strict_starts_at__isnull=False)
+    rows.update(patient_ends_at=F("patient_starts_at"), strict_ends_at=F("strict_starts_at"))
+
+
 def shadow_cut(gpr: Gpr, *, ran_s: float) -> None:
-    """It used less than it booked, or nothing: in the queues that nobody overtakes it would have, too."""
+    """It used less than it booked: in the queues that nobody overtakes it would have, too."""
     row = Shadow.objects.filter(gpr=gpr).first()
     if row is None or row.patient_starts_at is None or row.strict_starts_at is None:
         return

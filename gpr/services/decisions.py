@@ -11,7 +11,7 @@ from egs.errors import IllegalTransition, InvalidInput
 from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.services.ending import exit_begin
-from gpr.services.requests import gpr_update, no_place, promise_drop, promise_make, spec_of, to_its_queue
+from gpr.services.requests import gpr_update, no_place, promise_make, promises_drop, spec_of, to_its_queue
 from gpr.spec import approval_reasons
 from gpr.witness import witness_lock
 from journal.hints import TICK, hint
@@ -40,7 +40,7 @@ def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
     """Out of the queue for good. Raises IllegalTransition or StaleState."""
     text = _because(f"{gpr.name} was rejected.", why)
     gpr_transition(gpr=gpr, to=S.REJECTED, now=now, actor=actor, message=text, severity=Severity.WARNING)
-    promise_drop(gpr)
+    promises_drop([gpr])
     hint(TICK)
 
 

@@ -17,7 +17,7 @@ from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Harm, harm_of
-from gpr.services.requests import no_place, promise_drop
+from gpr.services.requests import no_place, promises_drop
 from gpr.snapshot import books_end, snapshot_load
 from gpr.witness import box_ended, witness_lock
 from inventory.models import ReservationState
@@ -84,7 +84,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
         }
         text = f"{gpr.name} waits again, for the {duration_exact(gpr.remaining_s)} that are left of its time."
         gpr_transition(gpr=gpr, to=S.QUEUED, now=now, reason=gpr.end_reason, message=text, changes=changes)
-        promise_drop(gpr)  # it was kept, and scored; the next tick makes another
+        promises_drop([gpr])  # it was kept, and scored; the next tick makes another
     else:
         to = ENDS_AS[gpr.end_reason]
         text = f"{gpr.name} has ended: {S(to).label.lower()}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,8 +16,8 @@ from accounts.models import User
 from egs.errors import BookingDoesNotFit, CanNeverStart, EgsError, IllegalTransition, InvalidInput, NotAllowed, StaleState
 from egs.groups import Group
 from egs.words import duration_exact, plural, utc
-from gpr.forecasts import forecast_drop
-from gpr.lifecycle import gpr_transition
+from gpr.forecasts import forecasts_drop
+from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState, Promise
 from gpr.planner.bookings import nearest
 from gpr.planner.limits import most_that_fits
@@ -24,7 +25,7 @@ from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
-from gpr.witness import filing_lock, replan, shadow_cut, witness_lock
+from gpr.witness import filing_lock, replan, shadows_drop, witness_lock
 from journal.hints import TICK, hint
 from journal.services import event_record
 from slices.models import Role
@@ -195,12 +196,21 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     return gpr
 
 
-@transaction.atomic
 def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
     """Withdraw a request that holds no nodes yet. `actor` is None when EGS itself does it. Raises IllegalTransition or StaleState."""
-    gpr_transition(gpr=gpr, to=GprState.CANCELED, now=now, actor=actor, message=f"{gpr.name} was canceled. {why}".strip())
-    promise_drop(gpr)
-    hint(TICK)  # those behind it may start earlier
+    gprs_cancel([(gpr, why)], actor=actor, now=now)
+
+
+@transaction.atomic
+def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now: datetime) -> None:
+    """`gpr_cancel` for each, with its reason; all or none."""
+    of_state: dict[str, list[tuple[Gpr, str]]] = defaultdict(list)
+    for gpr, why in canceled:
+        of_state[gpr.state].append((gpr, f"{gpr.name} was canceled. {why}".strip()))
+    for messages in of_state.values():
+        gprs_transition(messages=messages, to=GprState.CANCELED, now=now, actor=actor)
+    promises_drop([gpr for gpr, _ in canceled])
+    hint(TICK)  # those behind them may start earlier
 
 
 def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
@@ -223,7 +233,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
     Raises CanNeverStart.
     """
     if reasons and gpr.state == GprState.QUEUED:
-        promise_drop(gpr)
+        promises_drop([gpr])
         text = f"{gpr.name} needs approval: {' '.join(reasons)}"
         gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
     elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
@@ -232,7 +242,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
     if gpr.state == GprState.QUEUED:
         if gpr.is_booking:
-            promise_drop(gpr)  # its time is new: it is met, or the change is refused
+            promises_drop([gpr])  # its time is new: it is met, or the change is refused
         promise_make(gpr, now=now)
         _promise_tighten(gpr, now)
     else:
@@ -383,13 +393,14 @@ def _promise_tighten(gpr: Gpr, now: datetime) -> None:
     rows.update(promised_start_at=F("slot_start_at"), first_promised_start_at=F("slot_start_at"), made_at=now)
 
 
-def promise_drop(gpr: Gpr) -> None:
-    """It waits no longer: its slot is free for others."""
-    Promise.objects.filter(gpr=gpr).delete()
-    forecast_drop(gpr)
-    shadow_cut(gpr, ran_s=0)
-    Gpr.objects.filter(pk=gpr.pk).update(planned_start_at=None, explanation={})
-    gpr.planned_start_at, gpr.explanation = None, {}
+def promises_drop(gprs: Sequence[Gpr]) -> None:
+    """They wait no longer: their slots are free for others."""
+    Promise.objects.filter(gpr__in=gprs).delete()
+    forecasts_drop(gprs)
+    shadows_drop(gprs)
+    Gpr.objects.filter(pk__in=[gpr.pk for gpr in gprs]).update(planned_start_at=None, explanation={})
+    for gpr in gprs:
+        gpr.planned_start_at, gpr.explanation = None, {}
 
 
 def never_fits(placement: Placement) -> CanNeverStart:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from gpr.allocator import advance
 from gpr.endings import ending
 from gpr.models import Claim as ClaimRow
-from gpr.models import Gpr, GprState
+from gpr.models import Gpr, GprState, Promise
 from gpr.services.decisions import gpr_evict, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_edit, spec_of
@@ -391,3 +393,30 @@ def test_what_an_object_ended_is_nobody_s_doing_whom_the_hub_knows(stage: ClaimS
         event = Event.objects.get(kind="gpr.transition", gpr_id=gpr.pk, new=to)
         assert event.actor is None
         assert ending(Gpr.objects.get(pk=gpr.pk), event).endswith(f"train/{gpr.name} of cluster {stage.cluster.name}.")
+
+
+def test_many_that_are_gone_end_together_each_as_it_stands(stage: ClaimStage) -> None:
+    """One runs, one has ended, one is another workspace's by now, of one nobody has heard."""
+    running, *waiting = (stage.filed(f"job-{number}") for number in range(4))
+    stage.open(running)
+    ended = stage.filed("ended")
+    stage.claims(gone("ended"))
+    answers = stage.claims(gone("never-was"), *(gone(f"job-{number}") for number in range(4)), gone("ended"), gone("job-2"))
+
+    assert {answer.verdict for answer in answers} == {TAKEN}
+    assert [answer.uid for answer in answers][1:3] == ["uid-job-0", "uid-job-1"]
+    assert [fresh(gpr).state for gpr in (running, *waiting, ended)] == [S.EXITING, *[S.CANCELED] * 4]
+    assert Event.objects.filter(kind="gpr.object_gone").count() == 5
+    assert not Promise.objects.filter(gpr__in=waiting).exists()
+
+
+def test_that_many_are_gone_costs_little_more_than_that_few_are(stage: ClaimStage) -> None:
+    def query_count(*names: str) -> int:
+        stage.claims(*map(claim, names))
+        with CaptureQueriesContext(connection) as made:
+            stage.claims(*map(gone, names))
+        assert ClaimRow.objects.filter(name__in=names, gpr__state=S.CANCELED).count() == len(names)
+        return len(made)
+
+    few_count = query_count("a", "b", "c")
+    assert query_count(*(f"job-{number}" for number in range(15))) <= few_count + 2
