@@ -10,8 +10,10 @@ import os
 import random
 import ssl
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -24,7 +26,7 @@ from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import GpuRecord, NodeState, StepCall, StepResult, StepStatus, Throttled, Unavailable
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.core import Core
-from worker_agent.kube.client import JSON, Access, Api, Forbidden, Params, access_by_kubeconfig
+from worker_agent.kube.client import JSON, Access, Api, Forbidden, Lines, Params, access_by_kubeconfig
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.protocol import Assignment, Desired, Drain, Observed, Phase, StepEvent, SyncReply, set_digest
 
@@ -68,6 +70,69 @@ class FaultyApi(Api):
         return answer
 
 
+class PartedApi(Api):
+    """Now and then it is cut off for a second or two: from everything, or from what it watches alone, and then it acts on what was."""
+
+    def __init__(self, access: Access, rng: random.Random) -> None:
+        super().__init__(access)
+        self._rng, self._lock = rng, threading.Lock()
+        self._lost, self._until_mono = "", 0.0
+
+    @property
+    def lost(self) -> str:
+        with self._lock:
+            if time.monotonic() > self._until_mono:
+                self._lost = self._rng.choice(["", "", "all", "watches"])
+                self._until_mono = time.monotonic() + self._rng.uniform(0.3, 2.0)
+            return self._lost
+
+    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
+        if self.lost == "all":
+            raise Unavailable("cut off before it was asked: injected")
+        answer = super()._call(method, path, params=params, body=body, kind=kind)
+        if self.lost == "all":
+            raise Unavailable("cut off before the answer came: injected")
+        return answer
+
+    @contextmanager
+    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[Lines]:
+        with super().stream(path, params, silence_s=silence_s) as lines:
+            yield _HeldLines(lines, self)
+
+
+class _HeldLines(Lines):
+    """They come when it is no longer cut off."""
+
+    def __init__(self, lines: Lines, api: PartedApi) -> None:
+        self._lines, self._api = lines, api
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            while self._api.lost:
+                time.sleep(0.02)
+            yield line
+
+    def cut(self) -> None:
+        self._lines.cut()
+
+
+class SetClock(SystemClock):
+    """Somebody sets it, by up to half a minute, every few looks; and right again."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng, self._off_s = rng, 0.0
+
+    def wall(self) -> float:
+        if self._rng.random() < 0.02:
+            self._off_s = self._rng.choice([0.0, self._rng.uniform(-4.0, 4.0), self._rng.uniform(-30.0, 30.0)])
+        return super().wall() + self._off_s
+
+
+# What an agent speaks to the API server by, by what is wrong with it.
+APIS: dict[str, Callable[[Access, random.Random], Api]] = {"calls fail": FaultyApi, "it is cut off": PartedApi}
+CLOCK_IS_SET = "its clock is set"
+
+
 class Site:
     """Some nodes of 8 GPUs in one cluster, which nobody else uses; `pass_` is one pass of the agent."""
 
@@ -77,7 +142,7 @@ class Site:
         self.access = access_as_agent(cluster)
         self.notes: list[tuple[str, dict[str, object]]] = []
         self.steps: dict[str, StepStatus] = {}  # what a check says that is not OK
-        self.faults: random.Random | None = None  # where set, calls of the agents that start afterwards fail at random
+        self.trouble, self.rng = "", random.Random(7)  # of APIS, or CLOCK_IS_SET: what the agents that start afterwards suffer from
         self.session_epoch = 1
         self._gprs = 0
         self._generation = time.time_ns() // 1000  # higher than that of any test before: the cluster keeps what it was
@@ -91,10 +156,11 @@ class Site:
         """A fresh agent: it has only what the cluster keeps."""
         self.driver = KubernetesCluster(self._api(), check=self.check, note=self.note)
         self.driver.start()
-        self.core = Core(cluster=self.driver, clock=SystemClock(), rng=random.Random(7), note=self.note)
+        clock = SetClock(self.rng) if self.trouble == CLOCK_IS_SET else SystemClock()
+        self.core = Core(cluster=self.driver, clock=clock, rng=random.Random(7), note=self.note)
 
     def _api(self) -> Api:
-        return FaultyApi(self.access, self.faults) if self.faults else Api(self.access)
+        return APIS[self.trouble](self.access, self.rng) if self.trouble in APIS else Api(self.access)
 
     def stop(self) -> None:
         self.driver.stop()
