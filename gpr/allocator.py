@@ -17,7 +17,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Prefetch, QuerySet
+from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 from fast_update.fast import fast_update
 
 from egs.clock import db_now
@@ -45,7 +45,7 @@ from inventory.services.supplies import orders_give_up
 from journal.models import Event, Severity
 from journal.services import event_record
 from slices.kubeconfigs import kubeconfigs_expire
-from worker_agent.protocol import Phase
+from worker_agent.protocol import Desired, Phase
 
 log = structlog.get_logger(__name__)
 
@@ -57,8 +57,6 @@ STARTS_AT_ONCE = 50
 MOVES_AT_ONCE = 100
 # The agent gives up an entry by itself at the time-out; only if it says nothing for so long after does the hub say so.
 ENTRY_SILENCE_S = 30
-# A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
-PROMISE_GRACE = timedelta(minutes=1)
 
 
 @dataclass(slots=True)
@@ -141,13 +139,27 @@ def _last_event_id() -> int:
 def advance(*, now: datetime) -> int:
     """Move every provisioned GPR as far as its nodes and the clock allow; how many moves."""
     moved_count = _activate_ready(now)
-    for gpr in _with_rows(Gpr.objects.filter(state__in=PROVISIONED)):
+    for gpr in _with_rows(Gpr.objects.filter(pk__in=_stirring(now))):
         rows = gpr.rows_now
         # After a pause one may be due for several moves.
         while gpr.state in PROVISIONED and _survives(gpr, rows, now):
             moved_count += 1
             rows = list(_rows_now().filter(gpr=gpr))
     return moved_count
+
+
+def _stirring(now: datetime) -> set[UUID]:
+    """Those that may be due for something, by the clock or their nodes: most boxes run undisturbed, and are not read at each tick."""
+    due = set(Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=now)).values_list("pk", flat=True))
+    windows = Gpr.objects.filter(state=S.ACTIVE).values_list("pk", "active_at", "ends_at", "marks_passed")
+    due |= {pk for pk, active_at, ends_at, passed in windows if _marks(active_at, ends_at, now) > passed}
+    leaves = Q(state=ReservationState.RELEASED) | Q(phase__in=[Phase.FAILED, Phase.EXITING, Phase.RELEASED]) | ~Q(desired=Desired.PRESENT)
+    fails = leaves | Q(node__gone_at__isnull=False)
+    is_late = Q(enter_by_at__lt=now - timedelta(seconds=ENTRY_SILENCE_S))
+    enters = fails | is_late | Q(phase=Phase.ACTIVE) | Q(active_at__isnull=False)
+    runs = fails | Q(replaces__isnull=False) | Q(failing_at__isnull=False)
+    rows = Reservation.objects.filter(Q(gpr__state=S.PROVISIONING) & enters | Q(gpr__state=S.ACTIVE) & runs, run=F("gpr__run"))
+    return due.union(rows.values_list("gpr", flat=True))
 
 
 def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
@@ -224,7 +236,7 @@ def _activate_ready(now: datetime) -> int:
             _activate([(gpr, gpr.rows_now) for gpr in some], now)
             count += len(some)
         except Exception as error:
-            log.info("activated_one_by_one", why=str(error))
+            _note_alone("activations", error)
     return count
 
 
@@ -253,12 +265,17 @@ def _activate(boxes: Sequence[tuple[Gpr, Sequence[Reservation]]], now: datetime)
     reservations_set_windows(windows)
 
 
+def _marks(active_at: datetime | None, ends_at: datetime | None, now: datetime) -> int:
+    """How many of MARKS_PERCENT have passed."""
+    if active_at is None or ends_at is None:
+        return 0
+    share = (now - active_at) / (ends_at - active_at) * 100
+    return sum(share >= mark for mark in MARKS_PERCENT)
+
+
 def _tell_marks(gpr: Gpr, now: datetime) -> bool:
     """Events at 25, 50 and 75 %, each once; after a pause only the latest is told."""
-    if gpr.active_at is None or gpr.ends_at is None:
-        return False
-    share = (now - gpr.active_at) / (gpr.ends_at - gpr.active_at) * 100
-    passed = sum(share >= mark for mark in MARKS_PERCENT)
+    passed = _marks(gpr.active_at, gpr.ends_at, now)
     if passed <= gpr.marks_passed:
         return False
     with transaction.atomic():
@@ -305,10 +322,19 @@ def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: 
         if len(starts) == 1:
             _skip(starts[0].gpr, error, report)
             return
+        _note_alone("starts", error)
         fresh = gprs_by_id(str(start.gpr.pk) for start in starts)  # these may have been moved on, before all was undone
         for start in starts:
             if gpr := fresh.get(str(start.gpr.pk)):
                 _try_starts([Start(gpr, start.slot)], loaded, now, report)
+
+
+def _note_alone(what: str, error: Exception) -> None:
+    """Together they failed: each is tried alone."""
+    if isinstance(error, EgsError):
+        log.info("each_alone", what=what, why=error.detail)
+    else:
+        log.exception("each_alone", what=what)
 
 
 def _skip(gpr: Gpr, error: Exception, report: TickReport) -> None:

@@ -241,8 +241,10 @@ def _cancel_each(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> 
         answers = _cancel_waiting(cluster, claims, now)
     except (OperationalError, InterfaceError):
         raise  # the database is away
-    except Exception as error:
-        log.info("claims_one_by_one", why=str(error))
+    except EgsError as error:
+        log.info("claims_each_alone", why=error.detail)
+    except Exception:
+        log.exception("claims_each_alone")
     return [answers.get(claim.uid) or _take(cluster, claim, now) for claim in claims]
 
 

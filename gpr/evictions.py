@@ -35,11 +35,12 @@ def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
     One that is on its way out already needs no notice: its GPUs come back sooner.
     """
     beneficiaries = gprs_by_id(one.id for one in planned)
+    windows: list[Window] = []
     for one in planned:
         beneficiary = beneficiaries[one.id]
         made = Eviction.objects.create(gpr=beneficiary, made_at=now, start_at=at(one.start_s), instead_at=at(one.instead_s))
         for victim in one.victims:
-            _notice(made, victim, now)
+            windows += _notice(made, victim, now)
         event_record(
             kind="gpr.eviction_planned",
             message=f"Others end early for {beneficiary.name}: it can start at {utc(made.start_at)} instead of {utc(made.instead_at)}.",
@@ -48,6 +49,8 @@ def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
             slice_id=beneficiary.slice_id,
         )
         hint(TICK)
+    if windows:
+        reservations_set_windows(windows)  # at once: their nodes are locked in order, and their cluster after all of them
 
 
 def notice_of(gpr: Gpr) -> EvictionVictim | None:
@@ -72,15 +75,15 @@ def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
     EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=outcome, outcome_at=now)
 
 
-def _notice(made: Eviction, victim: Victim, now: datetime) -> None:
+def _notice(made: Eviction, victim: Victim, now: datetime) -> list[Window]:
+    """When it is to end; nothing of one that leaves already."""
     books_end_at = at(victim.frees_s)
     ends_at = end_by_books(books_end_at)
     if not Gpr.objects.filter(pk=victim.id, state=GprState.ACTIVE).update(ends_at=ends_at, version=F("version") + 1):
-        return
+        return []
     gpr = Gpr.objects.get(pk=victim.id)
     kind = VictimKind(victim.kind.value)
     EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
-    reservations_set_windows([Window(gpr.pk, ends_at, books_end_at)])
     notice_s = int((ends_at - now).total_seconds())
     event_record(
         kind="gpr.eviction_noticed",
@@ -92,3 +95,4 @@ def _notice(made: Eviction, victim: Victim, now: datetime) -> None:
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
     )
+    return [Window(gpr.pk, ends_at, books_end_at)]

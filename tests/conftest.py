@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -76,4 +76,6 @@ def _planner_is_compiled() -> None:
 
 @pytest.fixture
 def now() -> datetime:
-    return datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+    from tests.builders import NOW  # not before Django is set up
+
+    return NOW

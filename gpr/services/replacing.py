@@ -24,7 +24,7 @@ from egs.words import are, duration_exact, plural
 from gpr.models import Gpr, GprState
 from gpr.planner.snapshot import Within
 from gpr.planner.spares import NoSpare, Wanted, spare_for
-from gpr.services.starting import entry_steps, namespaces_in, starting_cluster
+from gpr.services.starting import entry_steps, namespaces_of, starting_cluster
 from gpr.snapshot import Loaded, PoolKey, books_end, snapshot_load
 from gpr.witness import witness_lock
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
@@ -257,7 +257,7 @@ def _seek(row: Reservation, now: datetime) -> None:
     answer = spare_for(loaded.snapshot, _wanted(gpr, row, loaded))
     if answer.why is not None:
         raise Conflict(NO_SPARE[answer.why])
-    namespaces = namespaces_in([gpr.slice_id], gpr.cluster)[gpr.slice_id]
+    namespaces = namespaces_of([gpr.slice_id])[gpr.slice_id, gpr.cluster_id]
     (spare,) = reservations_hold(specs=[_spec(gpr, row, UUID(answer.node), gpr.ends_at, namespaces, now)])
     text = f"Node {spare.node.name} is being prepared as a spare for {row.node.name} of {gpr.name}."
     _tell(spare, "gpr.spare_entering", text, now)

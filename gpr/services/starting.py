@@ -27,6 +27,10 @@ from slices.models import Namespace, Slice
 PROMISE_GRACE = timedelta(minutes=1)
 
 
+# Names, by slice and cluster.
+Namespaces = Mapping[tuple[UUID, UUID | None], tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """A GPR, and the nodes that the plan has for it now."""
@@ -40,17 +44,18 @@ def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> Non
     """All of them or none. Raises StaleState or Conflict where one is not as it was planned any more."""
     if any(start.gpr.version != loaded.asks[str(start.gpr.pk)].version for start in starts):
         raise StaleState("It was changed since it was planned.")
-    alike: dict[tuple[str, int], list[Start]] = defaultdict(list)
-    for start in starts:
-        alike[loaded.places.keys[start.slot.pool].cluster, start.gpr.run].append(start)
-    specs = [spec for (name, run), some in alike.items() for spec in _moved(some, starting_cluster(name, now), run + 1, now)]
-    reservations_hold(specs=specs)
-    _promises_settle([start.gpr for start in starts], now)
-
-
-def _moved(starts: Sequence[Start], cluster: Cluster, run: int, now: datetime) -> list[HoldSpec]:
-    """What they take, now that they are being provisioned."""
     gprs = [start.gpr for start in starts]
+    alike: dict[tuple[str, int], list[Gpr]] = defaultdict(list)
+    for start in starts:
+        alike[loaded.places.keys[start.slot.pool].cluster, start.gpr.run].append(start.gpr)
+    for (name, run), some in alike.items():
+        _move(some, starting_cluster(name, now), run + 1, now)
+    namespaces = namespaces_of({gpr.slice_id for gpr in gprs})
+    reservations_hold(specs=[_hold_of(start, namespaces, now) for start in starts])
+    _promises_settle(gprs, now)
+
+
+def _move(gprs: Sequence[Gpr], cluster: Cluster, run: int, now: datetime) -> None:
     texts = (f"{plural(gpr.nodes, 'node')} of cluster {cluster.name} {are(gpr.nodes)} being prepared for {gpr.name}." for gpr in gprs)
     gprs_transition(
         messages=list(zip(gprs, texts, strict=True)),
@@ -58,11 +63,10 @@ def _moved(starts: Sequence[Start], cluster: Cluster, run: int, now: datetime) -
         now=now,
         changes={"cluster": cluster, "provisioning_at": now, "run": run, "explanation": {}, "planned_start_at": None},
     )
-    namespaces = namespaces_in({gpr.slice_id for gpr in gprs}, cluster)
-    return [_hold_of(start, namespaces[start.gpr.slice_id], now) for start in starts]
 
 
-def _hold_of(start: Start, namespaces: tuple[str, ...], now: datetime) -> HoldSpec:
+def _hold_of(start: Start, namespaces: Namespaces, now: datetime) -> HoldSpec:
+    """What it takes, in the cluster that it has been given."""
     gpr, slot = start.gpr, start.slot
     return HoldSpec(
         gpr_id=gpr.pk,
@@ -75,7 +79,7 @@ def _hold_of(start: Start, namespaces: tuple[str, ...], now: datetime) -> HoldSp
         ends_at=at(slot.start_s + length_s(gpr)),
         enter_by_at=now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S),
         duration_s=gpr.remaining_s,
-        namespaces=namespaces,
+        namespaces=namespaces[gpr.slice_id, gpr.cluster_id],
         entry_steps=entry_steps(gpr),
         exit_steps=settings.EGS_EXIT_STEPS,
     )
@@ -101,13 +105,14 @@ def starting_cluster(name: str, now: datetime) -> Cluster:
     return cluster
 
 
-def namespaces_in(slice_ids: Collection[UUID], cluster: Cluster) -> Mapping[UUID, tuple[str, ...]]:
-    """By slice. Who binds or unbinds one meanwhile waits for the start to be over, and tells the agent then."""
+def namespaces_of(slice_ids: Collection[UUID]) -> Namespaces:
+    """Who binds or unbinds one meanwhile waits for the start to be over, and tells the agent then."""
     list(Slice.objects.select_for_update(no_key=True).filter(pk__in=slice_ids).order_by("pk").values_list("pk"))
-    rows = Namespace.objects.filter(slice__in=slice_ids, cluster=cluster).order_by("name")
-    names: defaultdict[UUID, tuple[str, ...]] = defaultdict(tuple)
-    for slice_id, name in rows.values_list("slice_id", "name"):
-        names[slice_id] += (name,)
+    names: defaultdict[tuple[UUID, UUID | None], tuple[str, ...]] = defaultdict(tuple)
+    for slice_id, cluster_id, name in (
+        Namespace.objects.filter(slice__in=slice_ids).order_by("name").values_list("slice", "cluster", "name")
+    ):
+        names[slice_id, cluster_id] += (name,)
     return names
 
 

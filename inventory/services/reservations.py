@@ -187,22 +187,20 @@ class Word:
 
 
 @transaction.atomic
-def reservations_observe(words: Sequence[Word], *, now: datetime) -> int:
-    """Store what is news, and say how much of it was. The caller has locked the agent's session."""
+def reservations_observe(words: Sequence[Word], *, now: datetime) -> None:
+    """Store what is news. The caller has locked the agent's session."""
     # All nodes at once and in order: reservations of others lock them so, too.
     node_ids = {word.reservation.node_id for word in words}
     list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
     locked = Reservation.objects.select_for_update().filter(pk__in={word.reservation.pk for word in words}).order_by("pk")
     rows = {row.pk: row for row in locked}
-    news = [row for word in words if _take(row := rows[word.reservation.pk], word, now)]
-    changed = list({row.pk: row for row in news}.values())
+    changed = list({row.pk: row for word in words if _take(row := rows[word.reservation.pk], word, now)}.values())
     fast_update(Reservation.objects.all(), changed, ["phase", "failure", "active_at", "exit_began_at"], None)
     released = [row for row in changed if row.phase == Phase.RELEASED]
     _release([row for row in released if row.state == ReservationState.HELD], now)
     desired_set_changed(row.cluster_id for row in released)
     for slice_id in {row.slice_id for row in changed}:
         hint(slice_topic(slice_id))
-    return len(news)
 
 
 def _take(row: Reservation, word: Word, now: datetime) -> bool:
@@ -259,6 +257,7 @@ def reservation_force_release(*, reservation: Reservation, actor: User, why: str
         cluster_id=node.cluster_id,
     )
     _release([row], now)
+    desired_set_changed([row.cluster_id])
     hint(TICK)
 
 
@@ -391,4 +390,3 @@ def _release(rows: Sequence[Reservation], now: datetime) -> None:
         gpu.state, gpu.ends_at = ReservationState.RELEASED, ends[gpu.reservation_id]
     fast_update(ReservedGpu.objects.all(), gpus, ["state", "ends_at"], None)
     fast_update(Reservation.objects.all(), rows, ["state", "released_at", "ends_at"], None)
-    desired_set_changed(row.cluster_id for row in rows)

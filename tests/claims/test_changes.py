@@ -396,14 +396,21 @@ def test_what_an_object_ended_is_nobody_s_doing_whom_the_hub_knows(stage: ClaimS
 
 
 def test_many_that_are_gone_end_together_each_as_it_stands(stage: ClaimStage) -> None:
-    """One runs, one has ended, one is another workspace's by now, of one nobody has heard."""
+    """One runs, one has ended, of one the namespace is another workspace's by now, of one nobody has heard."""
     running, *waiting = (stage.filed(f"job-{number}") for number in range(4))
     stage.open(running)
     ended = stage.filed("ended")
     stage.claims(gone("ended"))
-    answers = stage.claims(gone("never-was"), *(gone(f"job-{number}") for number in range(4)), gone("ended"), gone("job-2"))
+    taken_over = stage.filed("taken-over")
+    theirs, _ = neighbor(stage)
+    ClaimRow.objects.filter(name="taken-over").update(namespace="theirs")
+    assert Namespace.objects.get(name="theirs").slice == theirs
+    told = ("never-was", *(f"job-{number}" for number in range(4)), "taken-over", "ended", "job-2")
+    answers = stage.claims(*map(gone, told))
 
     assert {answer.verdict for answer in answers} == {TAKEN}
+    assert [bool(answer.gpr_id) for answer in answers] == [False, True, True, True, True, False, True, True]
+    assert fresh(taken_over).state == S.QUEUED
     assert [answer.uid for answer in answers][1:3] == ["uid-job-0", "uid-job-1"]
     assert [fresh(gpr).state for gpr in (running, *waiting, ended)] == [S.EXITING, *[S.CANCELED] * 4]
     assert Event.objects.filter(kind="gpr.object_gone").count() == 5

@@ -138,7 +138,7 @@ def test_any_window_that_is_asked_for_is_answered(given: str, span: str, admin: 
 
 @pytest.mark.parametrize(("span", "keys"), [("6h", {"-"}), ("24h", {"+", "-"}), ("3d", {"+", "-"}), ("7d", {"+"})])
 def test_the_keys_of_zooming_lead_to_the_next_span_and_keep_the_middle(span: str, keys: set[str], admin: Client) -> None:
-    start = datetime(2026, 11, 30, 8, tzinfo=UTC)
+    start = (NOW + timedelta(days=9)).replace(hour=8)
     shown = text(admin.get(SCHEDULE, {"span": span, "from": start.isoformat()}))
 
     zooms = {key: parse_qs(urlsplit(unescape(url)).query) for url, key in re.findall(r'href="([^"]+)"[^>]* data-key="([+-])"', shown)}

@@ -24,7 +24,7 @@ from gpr.services.requests import gpr_cancel, gpr_submit
 from gpr.services.starting import Start
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState, SupplyOrder
 from inventory.services import events as events_module
-from inventory.services import sync as sync_module
+from inventory.services import reservations as reservations_module
 from inventory.services.agents import AgentIdentity
 from inventory.services.events import events_store
 from inventory.services.reservations import reservations_set_namespaces, reservations_want_absent
@@ -120,7 +120,7 @@ def test_an_agents_word_about_many_and_new_namespaces_for_one_of_them(monkeypatc
     other = Other(
         lambda: reservations_set_namespaces(slice_id=second.slice_id, cluster_id=cluster.pk, namespaces=["team"]),
     )
-    stopped_after(monkeypatch, sync_module, "reservations_observe", other)
+    stopped_after(monkeypatch, reservations_module, "is_news", other)
 
     with transaction.atomic():
         observations_store(cluster_id=cluster.pk, observed=(seen(first, Phase.RELEASED), seen(second, Phase.ENTERING)), now=NOW)
@@ -153,7 +153,7 @@ def test_a_start_and_a_namespace_that_is_bound_meanwhile(monkeypatch: pytest.Mon
     slice_ = make_slice(cluster)
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
     other = Other(lambda: namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW))
-    stopped_after(monkeypatch, starting, "namespaces_in", other)
+    stopped_after(monkeypatch, starting, "namespaces_of", other)
 
     tick(now=NOW)
 
@@ -168,7 +168,7 @@ def test_a_start_and_a_namespace_that_is_unbound_meanwhile(monkeypatch: pytest.M
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
     namespace = namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW)
     other = Other(lambda: namespace_unbind(namespace=namespace, actor=user, now=NOW))
-    stopped_after(monkeypatch, starting, "namespaces_in", other)
+    stopped_after(monkeypatch, starting, "namespaces_of", other)
 
     tick(now=NOW)
 
