@@ -1,7 +1,8 @@
 """The tick: move every GPR along, plan the queue, start what can start.
 
 Woken every second and by every kick, under a lock that nobody waits for. It is right with either alone, when run twice at once, and
-when it did not run for an hour: all it knows stands in the database, and every step is a short guarded transaction of its own.
+when it did not run for an hour: all it knows stands in the database, and every step is a short guarded transaction. Those that many
+GPRs take at once, starts and activations, share one; where it fails each takes its own.
 """
 
 from __future__ import annotations
