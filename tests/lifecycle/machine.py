@@ -216,9 +216,9 @@ class Life(RuleBasedStateMachine):
         slice_, cluster = self.slices[which % 3], self.clusters[which % 2]
         bound = Namespace.objects.filter(slice=slice_, cluster=cluster).first()
         if bound:
-            namespace_unbind(namespace=bound, actor=self.admin, now=self.now)
+            self._try(lambda: namespace_unbind(namespace=bound, actor=self.admin, now=self.now))
         else:
-            namespace_bind(slice_=slice_, cluster=cluster, name=slice_.name, actor=self.admin, now=self.now)
+            self._try(lambda: namespace_bind(slice_=slice_, cluster=cluster, name=slice_.name, actor=self.admin, now=self.now))
 
     # -- agents and nodes ----------------------------------------------------------------------------------------------
 
