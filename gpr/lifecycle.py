@@ -93,13 +93,23 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **move: Unpack[Move]
     if moved != len(gprs):
         raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
 
-    told = {"kind": "gpr.transition", "at": now, "old": old, "new": to, "actor": move.get("actor"), "reason": move.get("reason", "")}
-    told["severity"] = move.get("severity", Severity.INFO)
     cluster = fields.get("cluster")
     events_record(
         [
-            Event(**told, message=text, gpr_id=gpr.pk, slice_id=gpr.slice_id, cluster_id=cluster.pk if cluster else gpr.cluster_id)
-            for gpr, text in messages
+            Event(
+                kind="gpr.transition",
+                message=message,
+                at=now,
+                actor=move.get("actor"),
+                severity=move.get("severity", Severity.INFO),
+                reason=move.get("reason", ""),
+                old=old,
+                new=to,
+                gpr_id=gpr.pk,
+                slice_id=gpr.slice_id,
+                cluster_id=cluster.pk if cluster else gpr.cluster_id,
+            )
+            for gpr, message in messages
         ]
     )
     transaction.on_commit(lambda: _agents_wake([gpr.pk for gpr in gprs]), robust=True)

@@ -109,9 +109,8 @@ def namespaces_of(slice_ids: Collection[UUID]) -> Namespaces:
     """Who binds or unbinds one meanwhile waits for the start to be over, and tells the agent then."""
     list(Slice.objects.select_for_update(no_key=True).filter(pk__in=slice_ids).order_by("pk").values_list("pk"))
     names: defaultdict[tuple[UUID, UUID | None], tuple[str, ...]] = defaultdict(tuple)
-    for slice_id, cluster_id, name in (
-        Namespace.objects.filter(slice__in=slice_ids).order_by("name").values_list("slice", "cluster", "name")
-    ):
+    rows = Namespace.objects.filter(slice__in=slice_ids).order_by("name")
+    for slice_id, cluster_id, name in rows.values_list("slice", "cluster", "name"):
         names[slice_id, cluster_id] += (name,)
     return names
 

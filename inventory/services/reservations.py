@@ -64,10 +64,10 @@ def reservations_hold(*, specs: Sequence[HoldSpec]) -> list[Reservation]:
     Node rows are locked in order of id first: two inserts that meet in the exclusion constraint would otherwise wait for each other.
     """
     nodes = _lock_nodes(specs)
-    wanted = {node_id for spec in specs for node_id in spec.node_ids}
-    if any(node_id not in nodes or not is_usable(nodes[node_id]) for node_id in wanted):
+    usable = {node_id for node_id, node in nodes.items() if is_usable(node)}
+    if any(len(usable.intersection(spec.node_ids)) != len(spec.node_ids) for spec in specs):
         raise Conflict("A node of the plan is no longer usable.")
-    taken = [nodes[node_id] for node_id in sorted(wanted)]
+    taken = [nodes[node_id] for node_id in sorted({node_id for spec in specs for node_id in spec.node_ids})]
     _refuse_closed(specs, taken)
     free, skipped = _free_gpus(taken, min(spec.starts_at for spec in specs)), steps_skipped(cluster_ids={node.cluster_id for node in taken})
     reservations, reserved = [], []
@@ -159,14 +159,10 @@ def reservations_set_windows(windows: Sequence[Window]) -> None:
     rows = [row for row in _lock_held(gpr__in=list(of_gpr)) if row.desired == Desired.PRESENT]
     for row in rows:
         row.not_after_at, row.ends_at = of_gpr[row.gpr_id].not_after_at, of_gpr[row.gpr_id].ends_at
-    ends = {row.pk: row.ends_at for row in rows}
-    gpus = list(ReservedGpu.objects.filter(reservation__in=ends).order_by("pk"))
-    for gpu in gpus:
-        gpu.ends_at = ends[gpu.reservation_id]
     try:
         with transaction.atomic():
             fast_update(Reservation.objects.all(), rows, ["not_after_at", "ends_at"], None)
-            fast_update(ReservedGpu.objects.all(), gpus, ["ends_at"], None)
+            _repeat(rows, ["ends_at"])
     except IntegrityError:
         raise Conflict("The GPUs are reserved for another from then on.") from None
     desired_set_changed(row.cluster_id for row in rows)
@@ -384,9 +380,15 @@ def _release(rows: Sequence[Reservation], now: datetime) -> None:
     for row in rows:
         row.state, row.released_at = ReservationState.RELEASED, now
         row.ends_at = max(now, row.starts_at + timedelta(microseconds=1))
-    ends = {row.pk: row.ends_at for row in rows}
-    gpus = list(ReservedGpu.objects.filter(reservation__in=ends).order_by("pk"))
-    for gpu in gpus:
-        gpu.state, gpu.ends_at = ReservationState.RELEASED, ends[gpu.reservation_id]
-    fast_update(ReservedGpu.objects.all(), gpus, ["state", "ends_at"], None)
+    _repeat(rows, ["state", "ends_at"])
     fast_update(Reservation.objects.all(), rows, ["state", "released_at", "ends_at"], None)
+
+
+def _repeat(rows: Sequence[Reservation], fields: Sequence[str]) -> None:
+    """In the rows of their GPUs, what those repeat of them; see ReservedGpu."""
+    of_id = {row.pk: row for row in rows}
+    gpus = list(ReservedGpu.objects.filter(reservation__in=of_id).order_by("pk"))
+    for gpu in gpus:
+        for name in fields:
+            setattr(gpu, name, getattr(of_id[gpu.reservation_id], name))
+    fast_update(ReservedGpu.objects.all(), gpus, fields, None)
