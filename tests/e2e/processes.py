@@ -50,9 +50,12 @@ def wait_for(what: str, look: Callable[[], T | Literal[False] | None], *, within
 
 
 def is_alive(process: int) -> bool:
-    """A process whose end nobody has taken note of is not."""
-    status = Path(f"/proc/{process}/status")
-    return status.exists() and "State:\tZ" not in status.read_text()
+    """One whose end nobody has taken note of is not. While its last threads end it is: their files and ports are theirs until then."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return "State:\tZ" not in status or "\nThreads:\t1\n" not in status
 
 
 def is_ready(url: str) -> bool:

@@ -19,12 +19,12 @@ def without(cluster: Cluster, *programs: str) -> Iterator[None]:
     """They are killed, and started with the same arguments afterwards, in the order of `programs`. The API server answers then."""
     folder = cluster.kubeconfig.parent
     commands = {name: _command(folder, name) for name in programs}
-    _processes(folder, "stop", "KILL", *programs)
+    processes(folder, "stop", "KILL", *programs)
     try:
         yield
     finally:
         for name, command in commands.items():
-            _processes(folder, "start", name, *command)
+            processes(folder, "start", name, *command)
         wait_for("the API server", lambda: _is_ready(cluster), within_s=SOON_S)
 
 
@@ -33,8 +33,10 @@ def _command(folder: Path, program: str) -> Sequence[str]:
     return Path(f"/proc/{number}/cmdline").read_text().rstrip("\0").split("\0")
 
 
-def _processes(folder: Path, *call: str) -> None:
-    subprocess.run(["bash", "-c", SCRIPT, "bash", str(folder), *call], cwd=ROOT, check=True)
+def processes(folder: Path, *call: str) -> str:
+    """What a function of deploy/processes prints, whose pid files and logs lie in `folder`. Raises CalledProcessError where it fails."""
+    done = subprocess.run(["bash", "-c", SCRIPT, "bash", str(folder), *call], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
 
 
 def _is_ready(cluster: Cluster) -> bool:

@@ -7,15 +7,23 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import ROOT, is_alive
-from tests.kube.cluster import Cluster, KubeError, clusters, deploy_kube, started
+from tests.e2e.processes import ROOT, is_alive, wait_for
+from tests.kube import outage
+from tests.kube.cluster import SOON_S, Cluster, KubeError, clusters, deploy_kube, started
 
+# Its main thread ends and another goes on, as those of the API server do for some milliseconds after it is killed.
+LASTING = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=[600]).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
 
 
@@ -96,6 +104,20 @@ def test_one_that_lost_a_process_begins_anew_and_the_rest_of_it_has_ended(pair: 
 
     assert not any(is_alive(process) for process in before)
     assert anew.get("configmap", "lost") is None
+
+
+def test_a_process_has_ended_only_once_its_last_thread_has(tmp_path: Path) -> None:
+    """Until then its ports are taken: what is started in its place would end at once."""
+    outage.processes(tmp_path, "start", "lasting", sys.executable, "-c", LASTING)
+    number = int((tmp_path / "lasting.pid").read_text().split()[0])
+    try:
+        wait_for("the end of its main thread", lambda: "State:\tZ" in Path(f"/proc/{number}/status").read_text(), within_s=SOON_S)
+
+        assert outage.processes(tmp_path, "pid_of", "lasting").split() == [str(number)]
+        assert is_alive(number)
+    finally:
+        outage.processes(tmp_path, "stop", "KILL", "lasting")
+    assert not is_alive(number)
 
 
 def test_ending_all_leaves_no_process_and_no_file(tmp_path: Path) -> None:
