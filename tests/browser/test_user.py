@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.chromium import DESK, PHONE, Theme, Watch, axe_violations, visitor
 from tests.browser.people import LIVE_MS, goes_through, sign_in
@@ -157,6 +157,24 @@ def test_everything_works_without_script(browser: Browser, demo: dict[str, str])
         page.wait_for_url(re.compile("/gprs/[^/]+/$"))
         expect(page.locator("#toasts")).to_contain_text("is released")
         assert [fault for fault in watch.faults if not fault.startswith("console")] == []
+
+
+def test_what_is_typed_while_an_older_answer_comes_is_asked_too(ada: tuple[Page, Watch]) -> None:
+    page, _ = ada
+    page.goto(CREATE)
+    page.get_by_label("Name", exact=True).fill("late")
+    expect(page.locator("#as-api")).to_contain_text('"late"')
+    duration = page.get_by_label("Duration", exact=True)
+
+    def answer_late(route: Route) -> None:
+        answer = route.fetch()
+        duration.evaluate("(field) => { field.value = '3 h'; field.dispatchEvent(new Event('input', { bubbles: true })); }")
+        route.fulfill(response=answer)
+
+    page.route("**/offers/", answer_late, times=1)
+    page.evaluate("htmx.trigger(document.body, 'egs:plan')")
+
+    expect(page.locator("#as-api")).to_contain_text('"duration_s": 10800')
 
 
 def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(ada: tuple[Page, Watch]) -> None:
