@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import F
 
 from accounts.models import User
@@ -23,11 +23,13 @@ from gpr.planner.bookings import nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request
+from gpr.rows import told_waiting
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
 from gpr.witness import filing_lock, replan, shadows_drop, witness_lock
 from journal.hints import TICK, hint
-from journal.services import event_record
+from journal.models import Event
+from journal.services import event_record, events_record
 from slices.models import Role
 from slices.selectors import has_role
 
@@ -45,12 +47,12 @@ PLANNED_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """A request on its way in. `also` is done in the same transaction, with the new GPR's id."""
+    """A request on its way in, which has been checked. `also` is done in the same transaction, with the new GPR's id."""
 
     actor: User
     spec: GprSpec
     now: datetime
-    also: Callable[[UUID], None]
+    also: Callable[[UUID], None] = lambda _: None
 
 
 def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, also: Callable[[UUID], None] = lambda _: None) -> Gpr:
@@ -60,72 +62,9 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, also: Callable[[UUI
     Raises InvalidInput, OverPolicy, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit with the
     nearest times; nothing is stored then. What `also` raises is raised, too.
     """
+    _check(actor, spec, now)  # whoever is refused has waited for nobody
     filing = Filing(actor, spec, now, also)
     return _submit_alone(filing) if connection.in_atomic_block else _submits.do(filing)
-
-
-@transaction.atomic
-def _submit_alone(filing: Filing) -> Gpr:
-    _check(filing.actor, filing.spec, filing.now)  # whoever is refused has waited for nobody
-    filing_lock()
-    gpr = _filed(filing)
-    if refused := _place([gpr], filing.now):
-        raise refused[gpr.pk]
-    gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
-    hint(TICK)
-    return gpr
-
-
-class _CannotStart(Exception):
-    """Some of a batch cannot, by their places in it: the others are to be filed without them."""
-
-    def __init__(self, errors: Mapping[int, EgsError]) -> None:
-        super().__init__()
-        self.errors = errors
-
-
-def _submit_together(filings: Sequence[Filing]) -> list[Gpr | Exception]:
-    """What fails for reasons of one request is told to that one. Other faults are for each to find out alone, but for a commit of which
-    the database did not say what became of it.
-    """
-    answers: dict[int, Gpr | Exception] = {}
-    while left := {place: filing for place, filing in enumerate(filings) if place not in answers}:
-        is_done = False
-        try:
-            with transaction.atomic():
-                filed = _file_together(left)
-                is_done = True
-            answers |= filed
-        except _CannotStart as some:
-            answers |= some.errors
-        except (OperationalError, InterfaceError) as error:
-            if not is_done:
-                raise
-            answers |= dict.fromkeys(left, error)
-    return [answers[place] for place in range(len(filings))]
-
-
-def _file_together(filings: Mapping[int, Filing]) -> dict[int, Gpr | Exception]:
-    """All of them with one plan. Raises _CannotStart: then nothing may be stored."""
-    answers: dict[int, Gpr | Exception] = {}
-    filing_lock()
-    for place, filing in filings.items():
-        try:
-            _check(filing.actor, filing.spec, filing.now)
-            with transaction.atomic():
-                answers[place] = _filed(filing)
-        except (EgsError, IntegrityError) as error:
-            answers[place] = error
-    places = {answer.pk: place for place, answer in answers.items() if isinstance(answer, Gpr)}
-    made = [answer for answer in answers.values() if isinstance(answer, Gpr)]
-    if refused := _place(made, max(filing.now for filing in filings.values())):
-        raise _CannotStart({places[pk]: error for pk, error in refused.items()})
-    planned = Gpr.objects.in_bulk(list(places))
-    hint(TICK)
-    return answers | {place: planned[pk] for pk, place in places.items()}
-
-
-_submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_alone, most=SUBMITS_AT_ONCE)
 
 
 @transaction.atomic
@@ -134,25 +73,44 @@ def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, forgive
 
     What `forgives` names is answered in the place of the GPR that it refuses, of which nothing is stored, and the others stand.
     """
-    answers: list[Gpr | EgsError] = []
-    filing_lock()
-    for spec in specs:
+    answers: dict[int, Gpr | EgsError] = {}
+    for place, spec in enumerate(specs):
         try:
             _check(actor, spec, now)
-            answers.append(_file(actor, spec, now))
         except forgives as error:
-            answers.append(error)
-    refused = _place([gpr for gpr in answers if isinstance(gpr, Gpr)], now)
-    for why in refused.values():
-        if not isinstance(why, forgives):
-            raise why
-    Gpr.objects.filter(pk__in=refused).delete()
-    answers = [refused.get(answer.pk, answer) if isinstance(answer, Gpr) else answer for answer in answers]
-    for spec, answer in zip(specs, answers, strict=True):
-        if isinstance(answer, Gpr):
-            _tell_filed(answer, spec, now)
-    hint(TICK)
+            answers[place] = error
+    checked = [place for place in range(len(specs)) if place not in answers]
+    filed = _file([Filing(actor, specs[place], now) for place in checked], now)
+    for answer in filed:
+        if isinstance(answer, EgsError) and not isinstance(answer, forgives):
+            raise answer
+    answers |= zip(checked, filed, strict=True)
+    return [answers[place] for place in range(len(specs))]
+
+
+@transaction.atomic
+def _submit_alone(filing: Filing) -> Gpr:
+    (answer,) = _file([filing], filing.now)
+    if isinstance(answer, EgsError):
+        raise answer
+    return answer
+
+
+def _submit_together(filings: Sequence[Filing]) -> Sequence[Gpr | Exception]:
+    """A fault is for each to find out alone, but for a commit of which the database did not say what became of it."""
+    is_done = False
+    try:
+        with transaction.atomic():
+            answers = _file(filings, max(filing.now for filing in filings))
+            is_done = True
+    except (OperationalError, InterfaceError) as error:
+        if not is_done:
+            raise
+        return [error] * len(filings)
     return answers
+
+
+_submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_alone, most=SUBMITS_AT_ONCE)
 
 
 @transaction.atomic
@@ -314,7 +272,6 @@ def promise_make(gpr: Gpr, *, now: datetime) -> None:
     """
     if refused := _promises_make([gpr], now):
         raise refused[gpr.pk]
-    gpr.refresh_from_db(fields=["planned_start_at", "explanation"])
 
 
 def _check(actor: User, spec: GprSpec, now: datetime) -> None:
@@ -323,31 +280,39 @@ def _check(actor: User, spec: GprSpec, now: datetime) -> None:
     spec_check(spec, now=now)
 
 
-def _file(actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Into the queue, or to approval. It is not planned yet, nor told of. The caller has checked it, and holds the witness."""
-    reasons = approval_reasons(spec)
-    gpr = _gpr_of(spec)
-    gpr.owner, gpr.created_at, gpr.state_changed_at = actor, now, now
+def _file(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError]:
+    """All of them, with one plan. What has no place in it is answered by why, and of that nothing is stored."""
+    gprs = [_made(filing) for filing in filings]
+    filing_lock()
+    Gpr.objects.bulk_create(gprs)
+    named = [(gpr, cluster) for gpr, filing in zip(gprs, filings, strict=True) for cluster in set(filing.spec.clusters)]
+    Gpr.clusters.through.objects.bulk_create(Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, cluster in named)
+    refused = _place(gprs, now)
+    Gpr.objects.filter(pk__in=refused).delete()
+    kept = [(gpr, filing) for gpr, filing in zip(gprs, filings, strict=True) if gpr.pk not in refused]
+    events_record([_filed(gpr, filing) for gpr, filing in kept])
+    for gpr, filing in kept:
+        filing.also(gpr.pk)
+    hint(TICK)
+    return [refused.get(gpr.pk, gpr) for gpr in gprs]
+
+
+def _made(filing: Filing) -> Gpr:
+    """For the queue, or for approval. It is not stored yet."""
+    reasons = approval_reasons(filing.spec)
+    gpr = _gpr_of(filing.spec)
+    gpr.owner, gpr.created_at, gpr.state_changed_at = filing.actor, filing.now, filing.now
     gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
-    gpr.queued_at = gpr.turn_at = None if reasons else now
-    gpr.save(force_insert=True)
-    gpr.clusters.add(*spec.clusters)
+    gpr.queued_at = gpr.turn_at = None if reasons else filing.now
     return gpr
 
 
-def _filed(filing: Filing) -> Gpr:
-    gpr = _file(filing.actor, filing.spec, filing.now)
-    _tell_filed(gpr, filing.spec, filing.now)
-    filing.also(gpr.pk)
-    return gpr
-
-
-def _tell_filed(gpr: Gpr, spec: GprSpec, now: datetime) -> None:
-    event_record(
+def _filed(gpr: Gpr, filing: Filing) -> Event:
+    return Event(
         kind="gpr.created",
-        message=f"{gpr.name} was requested: {_ask(spec)}.",
-        at=now,
-        actor=gpr.owner,
+        message=f"{gpr.name} was requested: {_ask(filing.spec)}.",
+        at=filing.now,
+        actor=filing.actor,
         new=gpr.state,
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
@@ -368,7 +333,7 @@ def _place(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
 
 
 def _promises_make(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
-    """One plan with all of these in the queue, stored; those that it has no place for, and why.
+    """One plan with all of these in the queue, stored, also in the objects given; those that it has no place for, and why.
 
     The nearest times of a booking without one are looked for beside those that have theirs now.
     """
@@ -384,6 +349,10 @@ def _promises_make(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
             loaded = loaded or snapshot_load(now=now)
             if error := _misfit(loaded.candidate(gpr, gpr.clusters.all()), loaded):
                 refused[gpr.pk] = error
+    told = told_waiting(gpr.pk for gpr in gprs)
+    for gpr in gprs:
+        for name, value in told[str(gpr.pk)]._asdict().items():
+            setattr(gpr, name, value)
     return refused
 
 
