@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+COMES_S: Final = 0.02
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
@@ -21,6 +22,9 @@ class _Turn(Generic[Asked, Answer]):
 class Group(Generic[Asked, Answer]):
     """`together` does up to `most` in one go: for each an answer, or the error that is its own. When it raises, none of it was done, and
     each is done `alone`, by who asked.
+
+    After many come many: whoever is done asks again, or others like him do. So the next go waits for as many as the last one had, while
+    one follows another within COMES_S. Else it would begin with the first who comes, and the rest would wait behind that one.
     """
 
     def __init__(
@@ -29,13 +33,16 @@ class Group(Generic[Asked, Answer]):
         self._together, self._alone, self._most = together, alone, most
         self._waiting: deque[_Turn[Asked, Answer]] = deque()
         self._is_led = False
-        self._changed = threading.Condition()
+        self._last_count = 1
+        lock = threading.Lock()
+        self._changed, self._came = threading.Condition(lock), threading.Condition(lock)
 
     def do(self, asked: Asked) -> Answer:
         """Raises what the work raises for this one."""
         turn: _Turn[Asked, Answer] = _Turn(asked)
         with self._changed:
             self._waiting.append(turn)
+            self._came.notify()
         while batch := self._lead(turn):
             self._do(batch)
         if turn.answer is None:
@@ -51,7 +58,10 @@ class Group(Generic[Asked, Answer]):
             if turn.is_done:
                 return []
             self._is_led = True
-            return [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+            while len(self._waiting) < self._last_count and self._came.wait(COMES_S):
+                pass
+            self._last_count = min(self._most, len(self._waiting))
+            return [self._waiting.popleft() for _ in range(self._last_count)]
 
     def _do(self, batch: Sequence[_Turn[Asked, Answer]]) -> None:
         answers: Sequence[Answer | Exception | None] = [None] * len(batch)

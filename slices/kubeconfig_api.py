@@ -38,7 +38,7 @@ class KubeconfigSerializer(serializers.ModelSerializer[Kubeconfig]):
     class Meta:
         model = Kubeconfig
         fields = ["id", "name", "cluster", "cluster_id", "namespace", "user", "user_id", "state", "detail", "duration_s"]
-        fields += ["asked_at", "expires_at", "ended_at"]
+        fields += ["asked_at", "expires_at", "ended_at", "closed_at"]
         read_only_fields = fields
 
 

@@ -176,6 +176,21 @@ def _expire(ids: Sequence[UUID], now: datetime) -> None:
             _end(row, S.FAILED, f"The agent of cluster {row.cluster.name} did not make it in time.", now, severity=Severity.WARNING)
 
 
+def kubeconfigs_open(cluster: Cluster) -> list[UUID]:
+    """Those that have ended, and whose accounts the cluster may still have."""
+    return list(Kubeconfig.objects.filter(cluster=cluster, ended_at__isnull=False, closed_at=None).values_list("pk", flat=True))
+
+
+@transaction.atomic
+def kubeconfigs_close(ids: Sequence[UUID], *, now: datetime) -> None:
+    """The cluster has their accounts no more."""
+    rows = list(_locked().filter(pk__in=ids, closed_at=None).order_by("pk"))
+    Kubeconfig.objects.filter(pk__in=[row.pk for row in rows]).update(closed_at=now)
+    for row in rows:
+        if row.state == S.REVOKED:
+            _tell(row, "closed", f"In cluster {row.cluster.name} the kubeconfig of {row.user.name} opens nothing any more.", now)
+
+
 def kubeconfig_text(*, cluster: str, user: str, server: str, ca: str, token: str, namespaces: Sequence[str]) -> str:
     """YAML for kubectl: a context for each namespace, the first one current."""
     reach = {"server": server, **({"certificate-authority-data": base64.b64encode(ca.encode()).decode()} if ca else {})}

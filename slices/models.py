@@ -213,6 +213,7 @@ class Kubeconfig(models.Model):
     due_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    closed_at = models.DateTimeField(null=True, blank=True, help_text="Its cluster had no account of it from then on.")
     ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     token = models.TextField(blank=True)
     server = models.CharField(max_length=253, blank=True)
@@ -226,6 +227,7 @@ class Kubeconfig(models.Model):
         ]
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["due_at"], condition=Q(state__in=LIVE_STATES), name="kubeconfig_live"),
+            models.Index(fields=["cluster"], condition=Q(ended_at__isnull=False, closed_at=None), name="kubeconfig_open"),
         ]
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.models import Severity
 from journal.services import event_record
-from slices.kubeconfigs import kubeconfig_take
+from slices.kubeconfigs import kubeconfig_take, kubeconfigs_close, kubeconfigs_open
 from slices.models import (
     DETAIL_MAX_CHARS,
     LIVE_STATES,
@@ -26,7 +26,7 @@ from slices.models import (
     Slice,
     Unbinding,
 )
-from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, SyncRequest, Workspace
+from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, SyncRequest, Workspace, set_digest
 
 ACCESS_OF = {Role.OWNER: AccessRole.USER, Role.EDITOR: AccessRole.USER, Role.VIEWER: AccessRole.VIEWER}
 
@@ -61,6 +61,14 @@ class SliceTenants:
             binding_observe(cluster=cluster, seen=seen, now=now)
         for issued in message.tokens:
             kubeconfig_take(cluster=cluster, issued=issued, now=now)
+        if message.is_swept:
+            self._close(cluster, message.have_workspaces, now)
+
+    def _close(self, cluster: Cluster, digest: str, now: datetime) -> None:
+        """Read before the list: one that ends between the two is not closed by a list that still has it."""
+        ended = kubeconfigs_open(cluster)
+        if ended and digest == set_digest(self.told(cluster.pk)):
+            kubeconfigs_close(ended, now=now)
 
 
 @transaction.atomic

@@ -88,6 +88,7 @@ class Core:
             agent_version=VERSION,
             observed=told.observed,
             have_workspaces=self.link.board.digest,
+            is_swept=self.link.board.is_swept,
             have_claims=self.link.desk.digest,
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,

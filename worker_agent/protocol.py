@@ -196,6 +196,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     agent_version: str = ""
     observed: tuple[Observed, ...] = ()
     have_workspaces: str = ""  # the digest of the list that the agent has
+    is_swept: bool = False  # in the cluster there is no account that this list does not have
     have_claims: str = ""  # likewise
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()

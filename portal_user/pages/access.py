@@ -27,6 +27,7 @@ STATE_WORDS = {BindingState.READY: "Ready", BindingState.WAITING: "Waiting", Bin
 STATE_CSS = {BindingState.READY: "good", BindingState.CONFLICT: "late"}
 NOT_HEARD = "The cluster's agent has not said anything of it yet."
 NEEDS_MEMBER = "Only members get a kubeconfig. Ask an owner to take you in."
+BEING_REVOKED = "The cluster's agent has not said yet that it opens nothing any more."
 NEEDS_READY = "A kubeconfig needs a namespace that is ready."
 
 
@@ -70,13 +71,14 @@ class KubeconfigRow:
         state = KubeconfigState(row.state)
         css = {KubeconfigState.GIVEN: "good", KubeconfigState.FAILED: "late"}.get(state, "soft")
         may_revoke = row.is_live and is_writable
+        may_open = state is KubeconfigState.REVOKED and row.closed_at is None
         return cls(
             id=row.pk,
             user=row.user.name,
             cluster=row.cluster.name,
-            word=str(state.label),
-            css=css,
-            why=row.detail,
+            word="Being revoked" if may_open else str(state.label),
+            css="late" if may_open else css,
+            why=f"{row.detail} {BEING_REVOKED}" if may_open else row.detail,
             asked_at=row.asked_at,
             expires_at=row.expires_at,
             revoke_url=reverse("kubeconfig-revoke", args=[row.slice.name, row.pk]) if may_revoke else "",

@@ -158,6 +158,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         clock_offset_s=-0.125,
         agent_version="1.0.0",
         have_workspaces="w" * 64,
+        is_swept=True,
         have_claims="c" * 64,
         bindings=(
             BindingSeen(

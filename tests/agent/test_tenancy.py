@@ -72,6 +72,24 @@ def test_what_it_finds_is_told_until_the_hub_has_taken_it_and_once() -> None:
     assert not board(stage).has_news
 
 
+def test_that_no_other_account_is_left_is_told_of_each_list_and_only_once_it_is_so() -> None:
+    stage = Stage()
+    tell(stage, workspace(ACCOUNT))
+    board(stage).report(board(stage).wanted, Found(bindings=(READY,)))
+    assert not tell(stage, is_known=True).is_swept
+
+    board(stage).report(board(stage).wanted, Found(is_swept=True, bindings=(READY,)))
+    assert board(stage).has_news
+    said = tell(stage, is_known=True)
+    assert (said.is_swept, said.have_workspaces) == (True, board(stage).digest)
+    assert not board(stage).has_news
+
+    worked_on = board(stage).wanted
+    tell(stage, workspace())
+    board(stage).report(worked_on, Found(is_swept=True))
+    assert not tell(stage, is_known=True).is_swept
+
+
 def test_a_list_that_came_anew_is_answered_anew() -> None:
     """The hub may be an older copy of itself."""
     stage = Stage()

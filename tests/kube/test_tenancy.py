@@ -17,6 +17,7 @@ from slices.kubeconfigs import kubeconfig_text
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError
 from tests.kube.site import access_as_agent
+from worker_agent.cluster.base import Throttled
 from worker_agent.kube.client import Access, Api, access_by_kubeconfig
 from worker_agent.kube.tenancy import KubernetesTenancy
 from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
@@ -481,6 +482,21 @@ def test_a_kubeconfig_ends_when_the_hub_lists_it_no_more_and_the_others_go_on(ho
         of_lost("get", "configmaps")
     assert house.get("serviceaccount", f"egs-{lost.id}") is None
     of_kept("get", "configmaps")
+
+
+def test_that_accounts_are_gone_is_said_once_all_of_them_are(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.let_in(AccessRole.USER)
+    assert house.found().is_swept
+
+    def throttled(self: Api, path: str) -> None:
+        raise Throttled
+
+    house.change(accounts=())
+    with monkeypatch.context() as faulty:
+        faulty.setattr(Api, "delete", throttled)
+        assert not house.found().is_swept
+
+    assert house.found().is_swept
 
 
 def test_a_change_of_role_changes_what_the_same_kubeconfig_may_do(house: House, tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Scope
 from egs.clock import db_now
 from inventory.models import AgentSession
+from slices.kubeconfigs import kubeconfig_revoke
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Unbinding
 from slices.services import namespace_bind, namespace_unbind
 from tests.pages.user_world import HTMX, World, make_world, text
-from tests.slices.kubeconfigs import SECRET, answer, asked, made, ready_namespace
+from tests.slices.kubeconfigs import SECRET, answer, asked, list_digest, made, ready_namespace, swept
 from worker_agent.protocol import BindingState
 
 pytestmark = pytest.mark.django_db
@@ -132,6 +133,18 @@ def test_a_question_about_one_that_has_ended_says_so(world: World, owner: Client
     owner.post(f"{PATH}{row.pk}/revoke/")
 
     assert "ended already" in text(owner.post(f"{PATH}{row.pk}/revoke/"), 409)
+
+
+def test_one_that_is_revoked_is_shown_as_being_so_until_the_cluster_has_done_it(world: World, owner: Client, namespace: Namespace) -> None:
+    made(world.slice, world.cluster, world.people.owner, at=db_now())
+    kubeconfig_revoke(kubeconfig=Kubeconfig.objects.get(), actor=world.people.owner, now=db_now())
+    assert "Being revoked" in text(owner.get(PATH))
+
+    swept(world.cluster, digest=list_digest(world.cluster), at=db_now())
+
+    shown = text(owner.get(PATH))
+    assert "Revoked" in shown
+    assert "Being revoked" not in shown
 
 
 def test_why_there_is_no_button_is_said(world: World, owner: Client) -> None:

@@ -9,7 +9,8 @@ from inventory.models import Cluster
 from slices.kubeconfigs import kubeconfig_ask, kubeconfig_take
 from slices.models import Kubeconfig, Namespace, Slice
 from slices.services import namespace_bind
-from worker_agent.protocol import BindingState, IssuedToken
+from slices.tenancy import SliceTenants
+from worker_agent.protocol import BindingState, IssuedToken, SyncRequest, set_digest
 
 SECRET = "token-that-nobody-else-may-see"
 SERVER = "https://10.0.0.1:6443"
@@ -32,6 +33,15 @@ def answer(row: Kubeconfig, *, at: datetime, secret: str = SECRET) -> None:
     issued = IssuedToken(account=str(row.pk), token=secret, expires_s=expires_s, server=SERVER, ca="PEM")
     kubeconfig_take(cluster=row.cluster, issued=issued, now=at)
     row.refresh_from_db()
+
+
+def swept(cluster: Cluster, *, digest: str, at: datetime) -> None:
+    """Its agent says that no account is left but those of the list with this digest."""
+    SliceTenants().heard(cluster, SyncRequest(session_epoch=1, boot_id="b", have_workspaces=digest, is_swept=True), at)
+
+
+def list_digest(cluster: Cluster) -> str:
+    return set_digest(SliceTenants().told(cluster.pk))
 
 
 def made(slice_: Slice, cluster: Cluster, by: User, *, at: datetime) -> Kubeconfig:

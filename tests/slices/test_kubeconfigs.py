@@ -31,7 +31,7 @@ from slices.models import Kubeconfig, KubeconfigState, Namespace, Role, Slice
 from slices.services import SlicePolicy, member_remove, member_set, namespace_bind, namespace_unbind, slice_set_policy
 from slices.tenancy import SliceTenants
 from tests.builders import HOUR, NOW, agent_heard, make_cluster, make_slice, make_user
-from tests.slices.kubeconfigs import SECRET, SERVER, answer, asked, made, ready_namespace
+from tests.slices.kubeconfigs import SECRET, SERVER, answer, asked, list_digest, made, ready_namespace, swept
 from worker_agent.protocol import Account, IssuedToken
 
 pytestmark = pytest.mark.django_db
@@ -215,6 +215,43 @@ def test_one_that_is_revoked_has_no_account_and_no_secret_and_is_not_revoked_twi
         kubeconfig_revoke(kubeconfig=row, actor=owner, now=NOW)
     with pytest.raises(IllegalTransition, match="Revoked"):
         kubeconfig_read(kubeconfig=row, actor=owner, now=NOW)
+
+
+def test_one_that_is_revoked_is_closed_once_the_agent_has_done_away_with_it(slice_: Slice, cluster: Cluster, owner: User) -> None:
+    row, later = made(slice_, cluster, owner, at=NOW), made(slice_, cluster, owner, at=NOW)
+    older, closed = list_digest(cluster), Kubeconfig.objects.values_list("closed_at", flat=True)
+    kubeconfig_revoke(kubeconfig=row, actor=owner, now=NOW)
+
+    swept(cluster, digest=older, at=NOW)
+    assert set(closed) == {None}
+
+    for minutes in (1, 2):
+        swept(cluster, digest=list_digest(cluster), at=NOW + timedelta(minutes=minutes))
+    assert dict(closed.values_list("pk", "closed_at")) == {row.pk: NOW + timedelta(minutes=1), later.pk: None}
+    (told,) = Event.objects.filter(kind="slice.kubeconfig_closed")
+    assert told.message == "In cluster aurora the kubeconfig of ada opens nothing any more."
+
+
+def test_one_that_ended_by_itself_is_closed_without_a_word(slice_: Slice, cluster: Cluster, owner: User) -> None:
+    row = made(slice_, cluster, owner, at=NOW)
+    kubeconfigs_expire(now=NOW + READ_WITHIN)
+
+    swept(cluster, digest=list_digest(cluster), at=NOW + HOUR)
+
+    row.refresh_from_db()
+    assert (row.state, row.closed_at) == (S.FAILED, NOW + HOUR)
+    assert not Event.objects.filter(kind="slice.kubeconfig_closed").exists()
+
+
+def test_what_another_cluster_has_done_away_with_closes_nothing_here(slice_: Slice, cluster: Cluster, owner: User) -> None:
+    row = made(slice_, cluster, owner, at=NOW)
+    kubeconfig_revoke(kubeconfig=row, actor=owner, now=NOW)
+    other = make_cluster("borealis")
+
+    swept(other, digest=list_digest(other), at=NOW)
+
+    row.refresh_from_db()
+    assert row.closed_at is None
 
 
 def test_who_leaves_loses_it_and_who_gets_another_role_has_that(slice_: Slice, cluster: Cluster, owner: User, viewer: User) -> None:

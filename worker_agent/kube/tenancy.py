@@ -79,13 +79,13 @@ class KubernetesTenancy:
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         drifts = self._installed.look()
         if not workspaces:
-            return Found(drifts=drifts)
+            return Found(is_swept=True, drifts=drifts)
         try:
             scene = self._look(repairs=repairs)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
             return Found(drifts=drifts)
-        self._revoke(workspaces, scene)
+        is_swept = self._revoke(workspaces, scene)
         # What one workspace gives up another may take in the same pass.
         listed = [(workspace, binding) for workspace in workspaces for binding in workspace.bindings]
         listed.sort(key=lambda pair: pair[1].desired != Desired.ABSENT)
@@ -97,7 +97,7 @@ class KubernetesTenancy:
             for account in workspace.accounts
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
         ]
-        return Found(bindings=tuple(seen), tokens=tuple(token for token in tokens if token is not None), drifts=drifts)
+        return Found(is_swept, bindings=tuple(seen), tokens=tuple(token for token in tokens if token is not None), drifts=drifts)
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
@@ -121,8 +121,12 @@ class KubernetesTenancy:
 
     # -- revoke --------------------------------------------------------------------------------------------------------
 
-    def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> None:
-        """Before all else. RoleBindings first: their end holds within a millisecond, that of a ServiceAccount after ten seconds."""
+    def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> bool:
+        """Before all else. RoleBindings first: their end holds within a millisecond, that of a ServiceAccount after ten seconds.
+
+        False where something is left.
+        """
+        is_swept = True
         accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
         for kind in ("rolebindings", "serviceaccounts"):
             for place, thing in list(scene.objects.items()):
@@ -131,13 +135,16 @@ class KubernetesTenancy:
                     continue
                 account = accounts[slice_].get(id_)
                 if account is None or (kind == "serviceaccounts" and account.namespace != place[1]):
-                    self._try_delete(place, scene)
+                    is_swept = self._try_delete(place, scene) and is_swept
+        return is_swept
 
-    def _try_delete(self, place: Place, scene: Scene) -> None:
+    def _try_delete(self, place: Place, scene: Scene) -> bool:
         try:
             self._delete(place, scene)
         except ClusterError as error:
             self._note("tenancy_delete_failed", {"object": "/".join(place), "why": str(error)})
+            return False
+        return True
 
     def _delete(self, place: Place, scene: Scene) -> None:
         with suppress(Missing):
