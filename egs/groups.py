@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-COMES_S: Final = 0.02
+COMES_S: Final = 0.05
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
@@ -23,8 +23,8 @@ class Group(Generic[Asked, Answer]):
     """`together` does up to `most` in one go: for each an answer, or the error that is its own. When it raises, none of it was done, and
     each is done `alone`, by who asked.
 
-    After many come many: whoever is done asks again, or others like him do. So the next go waits for as many as the last one had, while
-    one follows another within COMES_S. Else it would begin with the first who comes, and the rest would wait behind that one.
+    After many come many: whoever has been served asks again, or others like him do. So the next go waits for a moment, for as many as the
+    last one served and left waiting. Else it would begin with who waits already, and the others would be a go of their own, for ever.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Group(Generic[Asked, Answer]):
         self._together, self._alone, self._most = together, alone, most
         self._waiting: deque[_Turn[Asked, Answer]] = deque()
         self._is_led = False
-        self._last_count = 1
+        self._expected = 1
         lock = threading.Lock()
         self._changed, self._came = threading.Condition(lock), threading.Condition(lock)
 
@@ -58,10 +58,8 @@ class Group(Generic[Asked, Answer]):
             if turn.is_done:
                 return []
             self._is_led = True
-            while len(self._waiting) < self._last_count and self._came.wait(COMES_S):
-                pass
-            self._last_count = min(self._most, len(self._waiting))
-            return [self._waiting.popleft() for _ in range(self._last_count)]
+            self._came.wait_for(lambda: len(self._waiting) >= min(self._most, self._expected), COMES_S)
+            return [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
 
     def _do(self, batch: Sequence[_Turn[Asked, Answer]]) -> None:
         answers: Sequence[Answer | Exception | None] = [None] * len(batch)
@@ -75,4 +73,5 @@ class Group(Generic[Asked, Answer]):
                 for turn, answer in zip(batch, answers, strict=True):
                     turn.answer, turn.is_done = answer, True
                 self._is_led = False
+                self._expected = len(batch) + len(self._waiting)
                 self._changed.notify_all()

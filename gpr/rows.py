@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import BigIntegerField, Count, Func, Min, Q, QuerySet
 
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow
 from inventory.models import Reservation, ReservationState
@@ -74,31 +74,34 @@ class Stood(NamedTuple):
 
 
 class Shade(NamedTuple):
-    """Where a GPR stands in the two queues that nobody overtakes."""
+    """Where a GPR stands in the two queues that nobody overtakes; seconds since 1970."""
 
     gpr_id: UUID
     gpus_per_node: int
     patient: dict[str, Any]
-    patient_starts_at: datetime
-    patient_ends_at: datetime
+    patient_start_s: int
+    patient_end_s: int
     strict: dict[str, Any]
-    strict_starts_at: datetime
-    strict_ends_at: datetime
+    strict_start_s: int
+    strict_end_s: int
 
 
 class Held(NamedTuple):
-    """A node that a GPR holds. `replaces_id`: the reservation in whose place it is, or is to be."""
+    """A node that a GPR holds. `replaces_id`: the reservation in whose place it is, or is to be.
+
+    Seconds since 1970; the end is rounded up.
+    """
 
     pk: UUID
     replaces_id: UUID | None
     gpr_id: UUID
     node_id: UUID
-    ends_at: datetime
+    end_s: int
     slice_id: UUID
     gpr__slice__project_id: UUID
     gpr__priority: int
     gpr__gpus_per_node: int | None
-    gpr__provisioning_at: datetime | None
+    started_s: int | None
     gpr__evictable: bool
     gpr__state: str
     gpr__requeue_on_failure: bool
@@ -133,7 +136,8 @@ def shades_standing(now: datetime) -> list[Shade]:
     """Those that are not over in both queues, in the order in which they came."""
     stands = Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)
     rows = Shadow.objects.filter(stands, strict_ends_at__isnull=False, patient_ends_at__isnull=False).order_by("made_at", "pk")
-    return [Shade._make(row) for row in rows.values_list(*Shade._fields)]
+    times = {f"{queue}_{end}_s": _Second(f"{queue}_{end}s_at") for queue in ("patient", "strict") for end in ("start", "end")}
+    return [Shade._make(row) for row in rows.annotate(**times).values_list(*Shade._fields)]
 
 
 def arrivals_since(since: datetime) -> QuerySet[Shadow, tuple[int, int, datetime, int]]:
@@ -155,7 +159,31 @@ def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
 
 
 def held_of(rows: QuerySet[Reservation]) -> list[Held]:
-    return [Held._make(row) for row in rows.order_by("gpr", "node").values_list(*Held._fields)]
+    timed = rows.annotate(end_s=_SecondUp("ends_at"), started_s=_Second("gpr__provisioning_at"))
+    return [Held._make(row) for row in timed.order_by("gpr", "node").values_list(*Held._fields)]
+
+
+class _Second(Func):
+    """Of a time, since 1970, rounded down. A database counts it out in less time than it takes to read a time into an object."""
+
+    output_field = BigIntegerField()
+    postgresql, sqlite = (
+        "FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint",
+        "CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER)",
+    )
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, template=self.postgresql, **context)
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, template=self.sqlite, **context)
+
+
+class _SecondUp(_Second):
+    """Rounded up. As text a time without a fraction has 19 characters."""
+
+    postgresql = "CEIL(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
+    sqlite = f"{_Second.sqlite} + (length(%(expressions)s) > 19)"
 
 
 def _sets(pairs: Iterable[tuple[UUID, UUID]]) -> dict[UUID, set[UUID]]:

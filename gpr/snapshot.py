@@ -203,15 +203,15 @@ def _shadow_of(row: Shade) -> PlannerShadow:
     return PlannerShadow(
         str(row.gpr_id),
         row.gpus_per_node,
-        _slot(row.patient, row.patient_starts_at),
-        _second(row.patient_ends_at),
-        _slot(row.strict, row.strict_starts_at),
-        _second(row.strict_ends_at),
+        _slot(row.patient, row.patient_start_s),
+        row.patient_end_s,
+        _slot(row.strict, row.strict_start_s),
+        row.strict_end_s,
     )
 
 
-def _slot(data: dict[str, Any], starts_at: datetime) -> Slot:
-    return Slot(data["pool"], _second(starts_at), tuple(data["nodes"]))
+def _slot(data: dict[str, Any], start_s: int) -> Slot:
+    return Slot(data["pool"], start_s, tuple(data["nodes"]))
 
 
 def _second(moment: datetime | None) -> int:
@@ -349,8 +349,8 @@ def _running_box(rows: list[Held], pool_of_node: Mapping[UUID, str]) -> Running:
         pool=next((pool_of_node[each.node_id] for each in rows if each.node_id in pool_of_node), ""),
         nodes=tuple(str(each.node_id) for each in rows),
         gpus_per_node=row.gpr__gpus_per_node or 0,
-        end_s=math.ceil(max(each.ends_at for each in rows).timestamp()),
-        started_s=_second(row.gpr__provisioning_at),
+        end_s=max(each.end_s for each in rows),
+        started_s=row.started_s or 0,
         evictable=row.gpr__evictable,
         is_open=row.gpr__state == GprState.ACTIVE,
         is_movable=row.gpr__requeue_on_failure and not row.gpr__is_booking and not stand_ins,

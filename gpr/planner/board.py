@@ -184,8 +184,8 @@ class Board:
 
     @property
     def nobody_waits(self) -> bool:
-        """No slot is on the ground."""
-        return not bool((self._table.state == WAITING).any())
+        """Whoever has a slot has it at once."""
+        return not bool(((self._table.state == WAITING) & (self._table.slot_s > self.now_s)).any())
 
     def has_slot(self, waiting: Waiting) -> bool:
         return bool(self._table.state[waiting.row] == WAITING)

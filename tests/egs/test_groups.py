@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from egs import groups
 from egs.groups import Group
 from tests.e2e.processes import START_S, wait_for
 
@@ -61,6 +62,35 @@ def test_no_more_at_once_than_are_allowed() -> None:
     desk.ask(*range(MANY))
 
     assert [len(batch) for batch in desk.batches] == [8, 8, 3]
+
+
+def test_those_who_are_served_and_come_again_go_together_with_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in two halves by turns, one of which begins while the other is on its way back."""
+    monkeypatch.setattr(groups, "COMES_S", START_S)
+    desk, rounds, asking = Desk(), 4, 6
+
+    def ask(again: int) -> None:
+        for number in range(again):
+            desk.group.do(number)
+
+    with ThreadPoolExecutor(asking) as pool:
+        asked = [pool.submit(ask, rounds + 1)]
+        wait_for("the first", lambda: desk.alone, within_s=START_S)
+        asked += [pool.submit(ask, rounds) for _ in range(asking - 1)]
+        wait_for("the others", lambda: len(desk.group._waiting) == asking - 1, within_s=START_S)
+        desk.may_go.set()
+        for each in asked:
+            each.result()
+
+    assert [len(batch) for batch in desk.batches] == [asking] * rounds
+
+
+def test_who_asks_alone_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "COMES_S", float("inf"))
+    desk = Desk()
+    desk.may_go.set()
+
+    assert [desk.group.do(number) for number in range(3)] == [0, 2, 4]
 
 
 def test_an_error_is_told_to_the_one_whose_it_is() -> None:

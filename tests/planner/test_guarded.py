@@ -225,6 +225,17 @@ def test_the_plan_tells_what_to_remember_only_where_somebody_is_new() -> None:
     assert plan(replace(snapshot, queue=stored(snapshot, plan(snapshot))[:2])).remembered is None
 
 
+def test_of_those_who_all_start_at_once_nothing_is_to_be_remembered_but_their_work() -> None:
+    """Else each of thousands that fill an empty cluster would be looked at for as long as it runs."""
+    queue = (request("a1"), request("b2", gpus=2), request("c3", count=2))
+
+    remembered = plan(Snapshot(1000, (pool(4),), queue=queue, policy=HALF, memory=GENEROUS)).remembered
+
+    assert remembered is not None
+    assert {id_ for id_, _ in remembered.arrivals} == {"a1", "b2", "c3"}
+    assert remembered.shadows == ()
+
+
 def test_who_asks_for_a_later_start_does_not_make_the_patient_queue_forget_the_present() -> None:
     queue = (request("a1", length=50), request("b2", earliest=1400), request("c3", length=500))
 
