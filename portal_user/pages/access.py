@@ -27,7 +27,7 @@ STATE_WORDS = {BindingState.READY: "Ready", BindingState.WAITING: "Waiting", Bin
 STATE_CSS = {BindingState.READY: "good", BindingState.CONFLICT: "late"}
 NOT_HEARD = "The cluster's agent has not said anything of it yet."
 NEEDS_MEMBER = "Only members get a kubeconfig. Ask an owner to take you in."
-BEING_REVOKED = "The cluster's agent has not said yet that it opens nothing any more."
+BEING_REVOKED = "The agent of its cluster has not said yet that it opens nothing any more."
 NEEDS_READY = "A kubeconfig needs a namespace that is ready."
 
 
