@@ -254,8 +254,9 @@ def _cpu_s(submitter: subprocess.Popen[str]) -> float:
 
 
 def _submit(first: int, count: int, threads: int) -> None:
-    """One GPU for each of these workspaces."""
+    """One GPU for each of these workspaces. The threads are connected to the database before it begins, as a web process's are."""
     from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
 
     import django
 
@@ -269,16 +270,22 @@ def _submit(first: int, count: int, threads: int) -> None:
     actor = User.objects.get(name="root")
     slices = list(Slice.objects.order_by("name")[first : first + count])
     _warm_up()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
-    began_s = time.process_time()
+    all_are_there = Barrier(threads)
+
+    def connect(_: int) -> None:
+        db_now()
+        all_are_there.wait()
 
     def submit(slice_: Slice) -> None:
         spec = GprSpec(name="box", slice=slice_, nodes=1, gpus_per_node=1, duration_s=86_400, shape=SHAPE)
         gpr_submit(actor=actor, spec=spec, now=db_now())
 
     with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(connect, range(threads)))
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.readline()
+        began_s = time.process_time()
         list(pool.map(submit, slices))
     sys.stdout.write(f"{time.process_time() - began_s}\n")
 
