@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 COMES_S: Final = 0.05
+MANY: Final = 8
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
@@ -33,45 +36,62 @@ class Group(Generic[Asked, Answer]):
         self._together, self._alone, self._most = together, alone, most
         self._waiting: deque[_Turn[Asked, Answer]] = deque()
         self._is_led = False
-        self._expected = 1
-        lock = threading.Lock()
-        self._changed, self._came = threading.Condition(lock), threading.Condition(lock)
+        self._expected, self._until_mono = 0, -math.inf
+        self._lock = threading.Lock()
+        self._changed, self._came = threading.Condition(self._lock), threading.Condition(self._lock)
 
     def do(self, asked: Asked) -> Answer:
         """Raises what the work raises for this one."""
         turn: _Turn[Asked, Answer] = _Turn(asked)
-        with self._changed:
+        with self._lock:
             self._waiting.append(turn)
             self._came.notify()
-        while batch := self._lead(turn):
-            self._do(batch)
+        try:
+            while self._is_to_lead(turn):
+                self._go()
+        except BaseException:
+            self._forget(turn)
+            raise
         if turn.answer is None:
             return self._alone(asked)
         if isinstance(turn.answer, Exception):
             raise turn.answer
         return turn.answer
 
-    def _lead(self, turn: _Turn[Asked, Answer]) -> list[_Turn[Asked, Answer]]:
-        """Wait until another has done it (nothing is left to do then), or until it is this thread's turn to do it for all who wait."""
-        with self._changed:
+    def _is_to_lead(self, turn: _Turn[Asked, Answer]) -> bool:
+        """Wait until another has done it, or until it is this thread's turn to do it for all who wait."""
+        with self._lock:
             self._changed.wait_for(lambda: turn.is_done or not self._is_led)
-            if turn.is_done:
-                return []
-            self._is_led = True
-            self._came.wait_for(lambda: len(self._waiting) >= min(self._most, self._expected), COMES_S)
-            return [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+            self._is_led = self._is_led or not turn.is_done
+            return not turn.is_done
 
-    def _do(self, batch: Sequence[_Turn[Asked, Answer]]) -> None:
-        answers: Sequence[Answer | Exception | None] = [None] * len(batch)
+    def _go(self) -> None:
+        batch: list[_Turn[Asked, Answer]] = []
+        answers: Sequence[Answer | Exception | None] = []
         try:
+            batch = self._gather()
+            answers = [None] * len(batch)
             answers = self._together([turn.asked for turn in batch]) if len(batch) > 1 else [self._alone(batch[0].asked)]
         except Exception as error:
             if len(batch) == 1:
                 answers = [error]
         finally:
-            with self._changed:
+            with self._lock:
                 for turn, answer in zip(batch, answers, strict=True):
                     turn.answer, turn.is_done = answer, True
                 self._is_led = False
-                self._expected = len(batch) + len(self._waiting)
+                if len(batch) >= MANY:
+                    self._expected, self._until_mono = len(batch) + len(self._waiting), time.monotonic() + COMES_S
                 self._changed.notify_all()
+
+    def _gather(self) -> list[_Turn[Asked, Answer]]:
+        with self._lock:
+            expected = min(self._most, self._expected)
+            self._came.wait_for(lambda: len(self._waiting) >= expected, max(self._until_mono - time.monotonic(), 0))
+            return [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+
+    def _forget(self, turn: _Turn[Asked, Answer]) -> None:
+        """Whoever asked does not wait any more."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)

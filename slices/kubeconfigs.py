@@ -176,9 +176,10 @@ def _expire(ids: Sequence[UUID], now: datetime) -> None:
             _end(row, S.FAILED, f"The agent of cluster {row.cluster.name} did not make it in time.", now, severity=Severity.WARNING)
 
 
-def kubeconfigs_open(cluster: Cluster) -> list[UUID]:
-    """Those that have ended, and whose accounts the cluster may still have."""
-    return list(Kubeconfig.objects.filter(cluster=cluster, ended_at__isnull=False, closed_at=None).values_list("pk", flat=True))
+def kubeconfigs_open(cluster: Cluster, *, generation: int) -> list[UUID]:
+    """Those that had ended by then, and whose accounts the cluster may still have."""
+    rows = Kubeconfig.objects.filter(cluster=cluster, ended_at__isnull=False, closed_at=None, ended_generation__lte=generation)
+    return list(rows.values_list("pk", flat=True))
 
 
 @transaction.atomic
@@ -245,10 +246,11 @@ def _end(
 ) -> None:
     row.state, row.detail, row.token = state, why[:DETAIL_MAX_CHARS], ""
     row.ended_at, row.ended_by = now, actor
-    row.save(update_fields=["state", "detail", "token", "ended_at", "ended_by"])
+    desired_set_changed([row.cluster_id])
+    row.ended_generation = Cluster.objects.values_list("generation", flat=True).get(pk=row.cluster_id)
+    row.save(update_fields=["state", "detail", "token", "ended_at", "ended_by", "ended_generation"])
     message = f"The kubeconfig of {row.user.name} for workspace {row.slice.name} has ended. {why}"
     _tell(row, state.value, message, now, actor=actor, severity=severity)
-    desired_set_changed([row.cluster_id])
 
 
 def _tell(

@@ -213,6 +213,7 @@ class Kubeconfig(models.Model):
     due_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    ended_generation = models.PositiveBigIntegerField(null=True, blank=True, help_text="Of its cluster; from then on it was not listed.")
     closed_at = models.DateTimeField(null=True, blank=True, help_text="Its cluster had no account of it from then on.")
     ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     token = models.TextField(blank=True)

@@ -61,13 +61,16 @@ class SliceTenants:
             binding_observe(cluster=cluster, seen=seen, now=now)
         for issued in message.tokens:
             kubeconfig_take(cluster=cluster, issued=issued, now=now)
-        if message.is_swept:
-            self._close(cluster, message.have_workspaces, now)
+        if message.accounts_left is not None:
+            self._close(cluster, message, frozenset(message.accounts_left), now)
 
-    def _close(self, cluster: Cluster, digest: str, now: datetime) -> None:
-        """Read before the list: one that ends between the two is not closed by a list that still has it."""
-        ended = kubeconfigs_open(cluster)
-        if ended and digest == set_digest(self.told(cluster.pk)):
+    def _close(self, cluster: Cluster, message: SyncRequest, left: frozenset[str], now: datetime) -> None:
+        """Only what had ended when the agent's list was told: the same list may have been told before the account was made, too.
+
+        Read before the list is made again: what ends between the two is not closed by a list that still has it.
+        """
+        ended = [pk for pk in kubeconfigs_open(cluster, generation=message.known_generation) if str(pk) not in left]
+        if ended and message.have_workspaces == set_digest(self.told(cluster.pk)):
             kubeconfigs_close(ended, now=now)
 
 

@@ -88,7 +88,7 @@ class Core:
             agent_version=VERSION,
             observed=told.observed,
             have_workspaces=self.link.board.digest,
-            is_swept=self.link.board.is_swept,
+            accounts_left=self.link.board.accounts_left,
             have_claims=self.link.desk.digest,
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,

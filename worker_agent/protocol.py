@@ -196,7 +196,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     agent_version: str = ""
     observed: tuple[Observed, ...] = ()
     have_workspaces: str = ""  # the digest of the list that the agent has
-    is_swept: bool = False  # in the cluster there is no account that this list does not have
+    accounts_left: tuple[Id, ...] | None = None  # those in the cluster that are not on this list; None: it has not been looked at yet
     have_claims: str = ""  # likewise
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()

@@ -28,9 +28,9 @@ SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kube
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """After one pass. Of what it could not look at it says nothing. `is_swept`: no account is left that is not wanted."""
+    """After one pass. Of what it could not look at it says nothing. `accounts_left`: those that are not wanted, and are there still."""
 
-    is_swept: bool = False
+    accounts_left: tuple[str, ...] | None = None
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
     drifts: tuple[Drift, ...] = ()  # of what is in no namespace of a workspace
@@ -51,7 +51,7 @@ class SimulatedTenancy:
 
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         return Found(
-            is_swept=True,
+            accounts_left=(),
             bindings=tuple(
                 BindingSeen(
                     slice=workspace.id,
@@ -76,15 +76,15 @@ class Board:
         self.wanted: tuple[Workspace, ...] = ()
         self.digest = ""
         self.is_seen = False  # the namespaces of `wanted` have been looked at
-        self.is_swept = False  # the accounts in the cluster are those of `wanted`
-        self._is_swept_told = False
+        self.accounts_left: tuple[str, ...] | None = None  # see Found; None: `wanted` has not been worked on
+        self._left_told: tuple[str, ...] | None = None
         self._bindings: dict[tuple[str, str], BindingSeen] = {}
         self._tokens: dict[str, IssuedToken] = {}
         self._told: set[BindingSeen | IssuedToken] = set()
 
     @property
     def has_news(self) -> bool:
-        return bool(self.bindings_untold or self.tokens_untold) or self.is_swept != self._is_swept_told
+        return bool(self.bindings_untold or self.tokens_untold) or self.accounts_left != self._left_told
 
     @property
     def bindings_untold(self) -> tuple[BindingSeen, ...]:
@@ -101,12 +101,12 @@ class Board:
     def take(self, asked: SyncRequest, reply: SyncReply) -> None:
         """An answer of the hub that counts: what it was asked with is told; a new list is told all anew."""
         self._told.update(asked.bindings, asked.tokens)
-        self._is_swept_told = asked.is_swept
+        self._left_told = asked.accounts_left
         if reply.workspaces is None:
             return
         before, now = _bindings_of(self.wanted), _bindings_of(reply.workspaces)
         self.wanted, self.digest, self.is_seen = reply.workspaces, reply.workspaces_digest, not now
-        self.is_swept = self._is_swept_told = False
+        self.accounts_left = self._left_told = None
         self._told.clear()
         # What was seen of another wish is no answer to this one.
         self._bindings = {key: seen for key, seen in self._bindings.items() if key in now and now[key] == before.get(key)}
@@ -119,7 +119,7 @@ class Board:
         if workspaces is not self.wanted:
             return
         self.is_seen = self.is_seen or bool(found.bindings)
-        self.is_swept = found.is_swept
+        self.accounts_left = found.accounts_left
         self._bindings.update({(seen.slice, seen.namespace): seen for seen in found.bindings})
         self._tokens.update({token.account: token for token in found.tokens})
         self._told &= {*self._bindings.values(), *self._tokens.values()}

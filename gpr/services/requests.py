@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import F
 
 from accounts.models import User
@@ -52,13 +52,14 @@ class Filing:
     actor: User
     spec: GprSpec
     now: datetime
-    also: Callable[[UUID], None] = lambda _: None
+    also: Callable[[UUID], None] | None = None
 
 
-def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, also: Callable[[UUID], None] = lambda _: None) -> Gpr:
+def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, also: Callable[[UUID], None] | None = None) -> Gpr:
     """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
 
-    Those who file at once share one transaction and one plan, unless the caller is in a transaction of his own.
+    Those who file at once share one transaction and one plan, unless the caller is in a transaction of his own. What one may ask for is
+    as it was when he came, not when it was his turn.
     Raises InvalidInput, OverPolicy, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit with the
     nearest times; nothing is stored then. What `also` raises is raised, too.
     """
@@ -81,23 +82,25 @@ def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, forgive
             answers[place] = error
     checked = [place for place in range(len(specs)) if place not in answers]
     filed = _file([Filing(actor, specs[place], now) for place in checked], now)
-    for answer in filed:
-        if isinstance(answer, EgsError) and not isinstance(answer, forgives):
+    for place, answer in zip(checked, filed, strict=True):
+        if isinstance(answer, Exception) and not isinstance(answer, forgives):
             raise answer
-    answers |= zip(checked, filed, strict=True)
+        answers[place] = answer
     return [answers[place] for place in range(len(specs))]
 
 
 @transaction.atomic
 def _submit_alone(filing: Filing) -> Gpr:
     (answer,) = _file([filing], filing.now)
-    if isinstance(answer, EgsError):
+    if isinstance(answer, Exception):
         raise answer
     return answer
 
 
 def _submit_together(filings: Sequence[Filing]) -> Sequence[Gpr | Exception]:
-    """A fault is for each to find out alone, but for a commit of which the database did not say what became of it."""
+    """What fails for reasons of one request is told to that one. Other faults are for each to find out alone, but for a commit of which
+    the database did not say what became of it.
+    """
     is_done = False
     try:
         with transaction.atomic():
@@ -280,21 +283,52 @@ def _check(actor: User, spec: GprSpec, now: datetime) -> None:
     spec_check(spec, now=now)
 
 
-def _file(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError]:
-    """All of them, with one plan. What has no place in it is answered by why, and of that nothing is stored."""
-    gprs = [_made(filing) for filing in filings]
+class _CannotStart(Exception):
+    """Some cannot, by their places among those that were filed: the others are to be filed without them."""
+
+    def __init__(self, errors: Mapping[int, EgsError]) -> None:
+        super().__init__()
+        self.errors = errors
+
+
+def _file(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError | IntegrityError]:
+    """All of them, with one plan. What has no place in it, or what `also` refuses, is answered by why; of that nothing is stored."""
+    answers: dict[int, Gpr | EgsError | IntegrityError] = {}
     filing_lock()
-    Gpr.objects.bulk_create(gprs)
-    named = [(gpr, cluster) for gpr, filing in zip(gprs, filings, strict=True) for cluster in set(filing.spec.clusters)]
-    Gpr.clusters.through.objects.bulk_create(Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, cluster in named)
-    refused = _place(gprs, now)
-    Gpr.objects.filter(pk__in=refused).delete()
-    kept = [(gpr, filing) for gpr, filing in zip(gprs, filings, strict=True) if gpr.pk not in refused]
-    events_record([_filed(gpr, filing) for gpr, filing in kept])
-    for gpr, filing in kept:
-        filing.also(gpr.pk)
+    while left := {place: filing for place, filing in enumerate(filings) if place not in answers}:
+        try:
+            with transaction.atomic():
+                answers |= _store(left, now)
+        except _CannotStart as some:
+            answers |= some.errors
     hint(TICK)
-    return [refused.get(gpr.pk, gpr) for gpr in gprs]
+    return [answers[place] for place in range(len(filings))]
+
+
+def _store(filings: Mapping[int, Filing], now: datetime) -> dict[int, Gpr | EgsError | IntegrityError]:
+    """Raises _CannotStart: then nothing may be stored."""
+    gprs = {place: _made(filing) for place, filing in filings.items()}
+    Gpr.objects.bulk_create(gprs.values())
+    refused = {place: error for place, filing in filings.items() if (error := _refusal(filing, gprs[place]))}
+    Gpr.objects.filter(pk__in=[gprs.pop(place).pk for place in refused]).delete()
+    named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for place, gpr in gprs.items() for cluster in set(filings[place].spec.clusters)]
+    Gpr.clusters.through.objects.bulk_create(named)
+    events_record([_filed(gpr, filings[place]) for place, gpr in gprs.items()])
+    if cannot := _place(list(gprs.values()), now):
+        raise _CannotStart({place: cannot[gpr.pk] for place, gpr in gprs.items() if gpr.pk in cannot})
+    return {**gprs, **refused}
+
+
+def _refusal(filing: Filing, gpr: Gpr) -> EgsError | IntegrityError | None:
+    """Of what is to be done beside it."""
+    if filing.also is None:
+        return None
+    try:
+        with transaction.atomic():
+            filing.also(gpr.pk)
+    except (EgsError, IntegrityError) as error:
+        return error
+    return None
 
 
 def _made(filing: Filing) -> Gpr:

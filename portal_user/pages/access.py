@@ -67,11 +67,12 @@ class KubeconfigRow:
     revoke_url: str  # empty: over, or not the reader's to end
 
     @classmethod
-    def of(cls, row: Kubeconfig, *, is_writable: bool) -> KubeconfigRow:
+    def of(cls, row: Kubeconfig, *, now: datetime, is_writable: bool) -> KubeconfigRow:
         state = KubeconfigState(row.state)
         css = {KubeconfigState.GIVEN: "good", KubeconfigState.FAILED: "late"}.get(state, "soft")
         may_revoke = row.is_live and is_writable
-        may_open = state is KubeconfigState.REVOKED and row.closed_at is None
+        ends_at = row.expires_at or row.asked_at + timedelta(seconds=row.duration_s)
+        may_open = state is KubeconfigState.REVOKED and row.closed_at is None and now < ends_at
         return cls(
             id=row.pk,
             user=row.user.name,
@@ -219,4 +220,4 @@ def _kubeconfigs(request: PageRequest, slice_: Slice) -> Iterator[KubeconfigRow]
     is_owner = has_role(request.user, slice_, Role.OWNER)
     rows = slice_.kubeconfigs.filter(Q(state__in=LIVE_STATES) | Q(ended_at__gt=request.now - OVER_SHOWN))
     for row in rows.select_related("slice", "cluster", "user")[:ROWS_MAX]:
-        yield KubeconfigRow.of(row, is_writable=request.may_write and (is_owner or row.user_id == request.user.pk))
+        yield KubeconfigRow.of(row, now=request.now, is_writable=request.may_write and (is_owner or row.user_id == request.user.pk))

@@ -158,7 +158,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         clock_offset_s=-0.125,
         agent_version="1.0.0",
         have_workspaces="w" * 64,
-        is_swept=True,
+        accounts_left=("0e9d8c7b-6a5f-4e3d-9c2b-1a0f9e8d7c6b",),
         have_claims="c" * 64,
         bindings=(
             BindingSeen(

@@ -72,22 +72,23 @@ def test_what_it_finds_is_told_until_the_hub_has_taken_it_and_once() -> None:
     assert not board(stage).has_news
 
 
-def test_that_no_other_account_is_left_is_told_of_each_list_and_only_once_it_is_so() -> None:
+def test_which_accounts_are_left_is_told_of_each_list_once_it_was_worked_on() -> None:
     stage = Stage()
     tell(stage, workspace(ACCOUNT))
     board(stage).report(board(stage).wanted, Found(bindings=(READY,)))
-    assert not tell(stage, is_known=True).is_swept
+    assert tell(stage, is_known=True).accounts_left is None
 
-    board(stage).report(board(stage).wanted, Found(is_swept=True, bindings=(READY,)))
-    assert board(stage).has_news
-    said = tell(stage, is_known=True)
-    assert (said.is_swept, said.have_workspaces) == (True, board(stage).digest)
-    assert not board(stage).has_news
+    for left in (("k0",), ()):
+        board(stage).report(board(stage).wanted, Found(left, (READY,)))
+        assert board(stage).has_news
+        said = tell(stage, is_known=True)
+        assert (said.accounts_left, said.have_workspaces) == (left, board(stage).digest)
+        assert not board(stage).has_news
 
     worked_on = board(stage).wanted
     tell(stage, workspace())
-    board(stage).report(worked_on, Found(is_swept=True))
-    assert not tell(stage, is_known=True).is_swept
+    board(stage).report(worked_on, Found(()))
+    assert tell(stage, is_known=True).accounts_left is None
 
 
 def test_a_list_that_came_anew_is_answered_anew() -> None:

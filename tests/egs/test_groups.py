@@ -67,7 +67,7 @@ def test_no_more_at_once_than_are_allowed() -> None:
 def test_those_who_are_served_and_come_again_go_together_with_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in two halves by turns, one of which begins while the other is on its way back."""
     monkeypatch.setattr(groups, "COMES_S", START_S)
-    desk, rounds, asking = Desk(), 4, 6
+    desk, rounds, asking = Desk(most=MANY), 4, groups.MANY + 2
 
     def ask(again: int) -> None:
         for number in range(again):
@@ -85,12 +85,37 @@ def test_those_who_are_served_and_come_again_go_together_with_those_who_wait(mon
     assert [len(batch) for batch in desk.batches] == [asking] * rounds
 
 
-def test_who_asks_alone_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("others", [0, 1, groups.MANY - 1])
+def test_after_few_nobody_is_waited_for(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "COMES_S", float("inf"))
     desk = Desk()
-    desk.may_go.set()
+    desk.ask(*range(others + 1))
 
     assert [desk.group.do(number) for number in range(3)] == [0, 2, 4]
+
+
+def test_after_many_the_next_is_waited_for_no_longer_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "COMES_S", 0.01)
+    desk = Desk(most=MANY)
+    desk.ask(*range(groups.MANY + 1))
+
+    assert desk.group.do(7) == 14
+
+
+def test_who_is_interrupted_while_he_waits_for_others_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(most=MANY)
+    desk.ask(*range(groups.MANY + 1))
+
+    def interrupt(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(desk.group._came, "wait_for", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            desk.group.do(7)
+
+    assert desk.group.do(8) == 16
+    assert all(7 not in batch for batch in desk.batches[1:])
 
 
 def test_an_error_is_told_to_the_one_whose_it_is() -> None:

@@ -69,6 +69,13 @@ def test_the_owner_has_notice_and_the_other_a_start(stage: Stage, other: Slice) 
     assert eviction.instead_at > start_at + timedelta(hours=23)
 
 
+def test_its_story_begins_with_the_request(stage: Stage, other: Slice) -> None:
+    _, beneficiary = noticed(stage, other)
+
+    told = Event.objects.filter(gpr_id=beneficiary.pk).order_by("pk").values_list("kind", flat=True)
+    assert list(told)[:2] == ["gpr.created", "gpr.eviction_planned"]
+
+
 def test_neither_side_learns_who_the_other_is(stage: Stage, other: Slice) -> None:
     victim, beneficiary = noticed(stage, other)
 

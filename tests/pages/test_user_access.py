@@ -17,7 +17,7 @@ from slices.kubeconfigs import kubeconfig_revoke
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Unbinding
 from slices.services import namespace_bind, namespace_unbind
 from tests.pages.user_world import HTMX, World, make_world, text
-from tests.slices.kubeconfigs import SECRET, answer, asked, list_digest, made, ready_namespace, swept
+from tests.slices.kubeconfigs import SECRET, answer, asked, list_digest, made, ready_namespace, says_left
 from worker_agent.protocol import BindingState
 
 pytestmark = pytest.mark.django_db
@@ -140,7 +140,7 @@ def test_one_that_is_revoked_is_shown_as_being_so_until_the_cluster_has_done_it(
     kubeconfig_revoke(kubeconfig=Kubeconfig.objects.get(), actor=world.people.owner, now=db_now())
     assert "Being revoked" in text(owner.get(PATH))
 
-    swept(world.cluster, digest=list_digest(world.cluster), at=db_now())
+    says_left(world.cluster, digest=list_digest(world.cluster), at=db_now())
 
     shown = text(owner.get(PATH))
     assert "Revoked" in shown

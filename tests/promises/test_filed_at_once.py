@@ -113,7 +113,7 @@ def test_what_can_never_start_is_refused_and_the_others_are_filed(crowd: Crowd, 
 
     filed = crowd.file(*(filing(slice_, user, nodes=3 if slice_ is slices[2] else 1) for slice_ in slices))
 
-    assert crowd.plan_count == 2
+    assert crowd.plan_count == 3  # the first, the others, the others without it
     with pytest.raises(CanNeverStart):
         filed[2].result()
     assert {each.result().slice for each in filed if each is not filed[2]} == {slices[0], slices[1], slices[3]}
@@ -122,7 +122,7 @@ def test_what_can_never_start_is_refused_and_the_others_are_filed(crowd: Crowd, 
 
 
 def test_one_key_files_once_however_many_bring_it_at_once(crowd: Crowd, cluster: Cluster, user: User) -> None:
-    slice_ = make_slice(cluster)
+    slice_, *slices = [make_slice(cluster, name=f"s{number}") for number in range(4)]
 
     def once() -> tuple[UUID, bool]:
         def create(remember: Callable[[UUID], None]) -> UUID:
@@ -130,11 +130,15 @@ def test_one_key_files_once_however_many_bring_it_at_once(crowd: Crowd, cluster:
 
         return create_once(user=user, route=CREATION_ROUTE, key="k", digest="d", now=NOW, create=create)
 
-    found = [filed.result() for filed in crowd.file(*[once] * 5)]
+    filed = crowd.file(*[once] * 5, *(filing(other, user) for other in slices))
 
-    assert {pk for pk, _ in found} == set(Gpr.objects.values_list("pk", flat=True))
+    found = [each.result() for each in filed[:5]]
+    assert {pk for pk, _ in found} == set(Gpr.objects.filter(slice=slice_).values_list("pk", flat=True))
     assert sorted(is_old for _, is_old in found) == [False, True, True, True, True]
-    assert Gpr.objects.count() == Event.objects.filter(kind="gpr.created").count() == 1
+    # Whoever brings it again spoils nothing for the others.
+    assert {each.result().slice for each in filed[5:]} == set(slices)
+    assert Gpr.objects.count() == Event.objects.filter(kind="gpr.created").count() == 4
+    assert crowd.plan_count == 2
 
 
 def test_where_the_database_does_not_say_what_became_of_a_commit_nothing_is_filed_twice(

@@ -10,6 +10,7 @@ from slices.kubeconfigs import kubeconfig_ask, kubeconfig_take
 from slices.models import Kubeconfig, Namespace, Slice
 from slices.services import namespace_bind
 from slices.tenancy import SliceTenants
+from tests.builders import generation_of
 from worker_agent.protocol import BindingState, IssuedToken, SyncRequest, set_digest
 
 SECRET = "token-that-nobody-else-may-see"
@@ -35,9 +36,13 @@ def answer(row: Kubeconfig, *, at: datetime, secret: str = SECRET) -> None:
     row.refresh_from_db()
 
 
-def swept(cluster: Cluster, *, digest: str, at: datetime) -> None:
-    """Its agent says that no account is left but those of the list with this digest."""
-    SliceTenants().heard(cluster, SyncRequest(session_epoch=1, boot_id="b", have_workspaces=digest, is_swept=True), at)
+def says_left(cluster: Cluster, *left: Kubeconfig, digest: str, generation: int | None = None, at: datetime) -> None:
+    """Its agent says that no accounts are left but these, and those of the list with this digest."""
+    known = generation_of(cluster) if generation is None else generation
+    said = SyncRequest(
+        session_epoch=1, boot_id="b", known_generation=known, have_workspaces=digest, accounts_left=tuple(str(row.pk) for row in left)
+    )
+    SliceTenants().heard(cluster, said, at)
 
 
 def list_digest(cluster: Cluster) -> str:

@@ -30,8 +30,8 @@ from slices.kubeconfigs import (
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Role, Slice
 from slices.services import SlicePolicy, member_remove, member_set, namespace_bind, namespace_unbind, slice_set_policy
 from slices.tenancy import SliceTenants
-from tests.builders import HOUR, NOW, agent_heard, make_cluster, make_slice, make_user
-from tests.slices.kubeconfigs import SECRET, SERVER, answer, asked, list_digest, made, ready_namespace, swept
+from tests.builders import HOUR, NOW, agent_heard, generation_of, make_cluster, make_slice, make_user
+from tests.slices.kubeconfigs import SECRET, SERVER, answer, asked, list_digest, made, ready_namespace, says_left
 from worker_agent.protocol import Account, IssuedToken
 
 pytestmark = pytest.mark.django_db
@@ -222,21 +222,43 @@ def test_one_that_is_revoked_is_closed_once_the_agent_has_done_away_with_it(slic
     older, closed = list_digest(cluster), Kubeconfig.objects.values_list("closed_at", flat=True)
     kubeconfig_revoke(kubeconfig=row, actor=owner, now=NOW)
 
-    swept(cluster, digest=older, at=NOW)
+    says_left(cluster, digest=older, at=NOW)
     assert set(closed) == {None}
 
     for minutes in (1, 2):
-        swept(cluster, digest=list_digest(cluster), at=NOW + timedelta(minutes=minutes))
+        says_left(cluster, digest=list_digest(cluster), at=NOW + timedelta(minutes=minutes))
     assert dict(closed.values_list("pk", "closed_at")) == {row.pk: NOW + timedelta(minutes=1), later.pk: None}
     (told,) = Event.objects.filter(kind="slice.kubeconfig_closed")
     assert told.message == "In cluster aurora the kubeconfig of ada opens nothing any more."
+
+
+def test_one_whose_account_is_left_in_the_cluster_stays_open(slice_: Slice, cluster: Cluster, owner: User) -> None:
+    rows = [made(slice_, cluster, owner, at=NOW) for _ in range(2)]
+    for row in rows:
+        kubeconfig_revoke(kubeconfig=row, actor=owner, now=NOW)
+
+    says_left(cluster, rows[0], digest=list_digest(cluster), at=NOW)
+
+    assert dict(Kubeconfig.objects.values_list("pk", "closed_at")) == {rows[0].pk: None, rows[1].pk: NOW}
+
+
+def test_a_word_from_before_it_was_made_closes_nothing_though_the_list_is_the_same(slice_: Slice, cluster: Cluster, owner: User) -> None:
+    digest, generation = list_digest(cluster), generation_of(cluster)
+    row = made(slice_, cluster, owner, at=NOW)
+    kubeconfig_revoke(kubeconfig=row, actor=owner, now=NOW)
+    assert list_digest(cluster) == digest
+
+    says_left(cluster, digest=digest, generation=generation, at=NOW)  # a message that was held up on its way
+
+    row.refresh_from_db()
+    assert row.closed_at is None
 
 
 def test_one_that_ended_by_itself_is_closed_without_a_word(slice_: Slice, cluster: Cluster, owner: User) -> None:
     row = made(slice_, cluster, owner, at=NOW)
     kubeconfigs_expire(now=NOW + READ_WITHIN)
 
-    swept(cluster, digest=list_digest(cluster), at=NOW + HOUR)
+    says_left(cluster, digest=list_digest(cluster), at=NOW + HOUR)
 
     row.refresh_from_db()
     assert (row.state, row.closed_at) == (S.FAILED, NOW + HOUR)
@@ -248,7 +270,7 @@ def test_what_another_cluster_has_done_away_with_closes_nothing_here(slice_: Sli
     kubeconfig_revoke(kubeconfig=row, actor=owner, now=NOW)
     other = make_cluster("borealis")
 
-    swept(other, digest=list_digest(other), at=NOW)
+    says_left(other, digest=list_digest(other), at=NOW)
 
     row.refresh_from_db()
     assert row.closed_at is None

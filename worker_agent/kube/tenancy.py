@@ -78,14 +78,12 @@ class KubernetesTenancy:
 
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         drifts = self._installed.look()
-        if not workspaces:
-            return Found(is_swept=True, drifts=drifts)
         try:
             scene = self._look(repairs=repairs)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
             return Found(drifts=drifts)
-        is_swept = self._revoke(workspaces, scene)
+        left = self._revoke(workspaces, scene)
         # What one workspace gives up another may take in the same pass.
         listed = [(workspace, binding) for workspace in workspaces for binding in workspace.bindings]
         listed.sort(key=lambda pair: pair[1].desired != Desired.ABSENT)
@@ -97,7 +95,7 @@ class KubernetesTenancy:
             for account in workspace.accounts
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
         ]
-        return Found(is_swept, bindings=tuple(seen), tokens=tuple(token for token in tokens if token is not None), drifts=drifts)
+        return Found(left, tuple(seen), tuple(token for token in tokens if token is not None), drifts)
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
@@ -121,22 +119,24 @@ class KubernetesTenancy:
 
     # -- revoke --------------------------------------------------------------------------------------------------------
 
-    def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> bool:
+    def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> tuple[str, ...]:
         """Before all else. RoleBindings first: their end holds within a millisecond, that of a ServiceAccount after ten seconds.
 
-        False where something is left.
+        Those that are left: of workspaces that are not listed, which are not touched, or since the cluster did not delete them.
         """
-        is_swept = True
         accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
+        left = set()
         for kind in ("rolebindings", "serviceaccounts"):
             for place, thing in list(scene.objects.items()):
                 id_, slice_ = thing.metadata.label(ACCOUNT), thing.metadata.label(SLICE)
-                if place[0] != kind or not id_ or slice_ not in accounts:
+                if place[0] != kind or not id_:
                     continue
-                account = accounts[slice_].get(id_)
-                if account is None or (kind == "serviceaccounts" and account.namespace != place[1]):
-                    is_swept = self._try_delete(place, scene) and is_swept
-        return is_swept
+                account = accounts.get(slice_, {}).get(id_)
+                if account is not None and (kind == "rolebindings" or account.namespace == place[1]):
+                    continue
+                if slice_ not in accounts or not self._try_delete(place, scene):
+                    left.add(id_)
+        return tuple(sorted(left))
 
     def _try_delete(self, place: Place, scene: Scene) -> bool:
         try:
