@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 COMES_S: Final = 0.05
+RECENT_S: Final = 1.0
 MANY: Final = 8
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -26,8 +27,8 @@ class Group(Generic[Asked, Answer]):
     """`together` does up to `most` in one go: for each an answer, or the error that is its own. When it raises, none of it was done, and
     each is done `alone`, by who asked.
 
-    After many come many: whoever has been served asks again, or others like him do. So the next go waits for a moment, for as many as the
-    last one served and left waiting. Else it would begin with who waits already, and the others would be a go of their own, for ever.
+    Soon after many come many: whoever has been served asks again, or others like him do. So the next go waits for a moment, for as many as
+    the last one served and left waiting. Else it would begin with who waits already, and the others would be a go of their own, for ever.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Group(Generic[Asked, Answer]):
         self._together, self._alone, self._most = together, alone, most
         self._waiting: deque[_Turn[Asked, Answer]] = deque()
         self._is_led = False
-        self._expected, self._until_mono = 0, -math.inf
+        self._expected, self._ended_mono = 0, -math.inf
         self._lock = threading.Lock()
         self._changed, self._came = threading.Condition(self._lock), threading.Condition(self._lock)
 
@@ -80,14 +81,15 @@ class Group(Generic[Asked, Answer]):
                 for turn, answer in zip(batch, answers, strict=True):
                     turn.answer, turn.is_done = answer, True
                 self._is_led = False
-                if len(batch) >= MANY:
-                    self._expected, self._until_mono = len(batch) + len(self._waiting), time.monotonic() + COMES_S
+                self._expected = len(batch) + len(self._waiting) if len(batch) >= MANY else 0
+                self._ended_mono = time.monotonic()
                 self._changed.notify_all()
 
     def _gather(self) -> list[_Turn[Asked, Answer]]:
         with self._lock:
-            expected = min(self._most, self._expected)
-            self._came.wait_for(lambda: len(self._waiting) >= expected, max(self._until_mono - time.monotonic(), 0))
+            is_recent = time.monotonic() < self._ended_mono + RECENT_S
+            expected = min(self._most, self._expected) if is_recent else 0
+            self._came.wait_for(lambda: len(self._waiting) >= expected, COMES_S)
             return [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
 
     def _forget(self, turn: _Turn[Asked, Answer]) -> None:

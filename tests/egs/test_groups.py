@@ -102,6 +102,15 @@ def test_after_many_the_next_is_waited_for_no_longer_than_a_moment(monkeypatch: 
     assert desk.group.do(7) == 14
 
 
+def test_a_while_after_many_nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "COMES_S", float("inf"))
+    monkeypatch.setattr(groups, "RECENT_S", 0)
+    desk = Desk(most=MANY)
+    desk.ask(*range(groups.MANY + 1))
+
+    assert desk.group.do(7) == 14
+
+
 def test_who_is_interrupted_while_he_waits_for_others_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(most=MANY)
     desk.ask(*range(groups.MANY + 1))
