@@ -80,12 +80,17 @@ def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, forgive
             _check(actor, spec, now)
         except forgives as error:
             answers[place] = error
-    checked = [place for place in range(len(specs)) if place not in answers]
-    filed = _file([Filing(actor, specs[place], now) for place in checked], now)
-    for place, answer in zip(checked, filed, strict=True):
-        if isinstance(answer, Exception) and not isinstance(answer, forgives):
-            raise answer
-        answers[place] = answer
+    filings = {place: Filing(actor, spec, now) for place, spec in enumerate(specs) if place not in answers}
+    filing_lock()
+    gprs = _insert(filings)
+    refused = _place(list(gprs.values()), now)
+    for why in refused.values():
+        if not isinstance(why, forgives):
+            raise why
+    Gpr.objects.filter(pk__in=refused).delete()
+    events_record([_filed(gpr, filings[place]) for place, gpr in gprs.items() if gpr.pk not in refused])
+    hint(TICK)
+    answers |= {place: refused.get(gpr.pk, gpr) for place, gpr in gprs.items()}
     return [answers[place] for place in range(len(specs))]
 
 
@@ -292,7 +297,7 @@ class _CannotStart(Exception):
 
 
 def _file(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError | IntegrityError]:
-    """All of them, with one plan. What has no place in it, or what `also` refuses, is answered by why; of that nothing is stored."""
+    """All of them, with one plan, and another one where some have no place. What cannot be, or what `also` refuses, is answered by why."""
     answers: dict[int, Gpr | EgsError | IntegrityError] = {}
     filing_lock()
     while left := {place: filing for place, filing in enumerate(filings) if place not in answers}:
@@ -307,16 +312,22 @@ def _file(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError | Int
 
 def _store(filings: Mapping[int, Filing], now: datetime) -> dict[int, Gpr | EgsError | IntegrityError]:
     """Raises _CannotStart: then nothing may be stored."""
-    gprs = {place: _made(filing) for place, filing in filings.items()}
-    Gpr.objects.bulk_create(gprs.values())
+    gprs = _insert(filings)
     refused = {place: error for place, filing in filings.items() if (error := _refusal(filing, gprs[place]))}
     Gpr.objects.filter(pk__in=[gprs.pop(place).pk for place in refused]).delete()
-    named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for place, gpr in gprs.items() for cluster in set(filings[place].spec.clusters)]
-    Gpr.clusters.through.objects.bulk_create(named)
     events_record([_filed(gpr, filings[place]) for place, gpr in gprs.items()])
     if cannot := _place(list(gprs.values()), now):
         raise _CannotStart({place: cannot[gpr.pk] for place, gpr in gprs.items() if gpr.pk in cannot})
     return {**gprs, **refused}
+
+
+def _insert(filings: Mapping[int, Filing]) -> dict[int, Gpr]:
+    """They are not planned yet, nor told of. The caller has checked them, and holds the witness."""
+    gprs = {place: _made(filing) for place, filing in filings.items()}
+    Gpr.objects.bulk_create(gprs.values())
+    named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for place, gpr in gprs.items() for cluster in set(filings[place].spec.clusters)]
+    Gpr.clusters.through.objects.bulk_create(named)
+    return gprs
 
 
 def _refusal(filing: Filing, gpr: Gpr) -> EgsError | IntegrityError | None:
