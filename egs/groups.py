@@ -63,8 +63,10 @@ class Group(Generic[Asked, Answer]):
         """Wait until another has done it, or until it is this thread's turn to do it for all who wait."""
         with self._lock:
             self._changed.wait_for(lambda: turn.is_done or not self._is_led)
-            self._is_led = self._is_led or not turn.is_done
-            return not turn.is_done
+            if turn.is_done:
+                return False
+            self._is_led = True
+            return True
 
     def _go(self) -> None:
         batch: list[_Turn[Asked, Answer]] = []

@@ -167,10 +167,8 @@ class _Second(Func):
     """Of a time, since 1970, rounded down. A database counts it out in less time than it takes to read a time into an object."""
 
     output_field = BigIntegerField()
-    postgresql, sqlite = (
-        "FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint",
-        "CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER)",
-    )
+    postgresql = "FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
+    sqlite = "CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER)"
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
         return self.as_sql(compiler, connection, template=self.postgresql, **context)

@@ -95,7 +95,8 @@ class KubernetesTenancy:
             for account in workspace.accounts
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
         ]
-        return Found(left, tuple(seen), tuple(token for token in tokens if token is not None), drifts)
+        issued = tuple(token for token in tokens if token is not None)
+        return Found(accounts_left=left, bindings=tuple(seen), tokens=issued, drifts=drifts)
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
