@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.kube.cluster import Cluster, Object
+from tests.e2e.processes import wait_for
+from tests.kube.cluster import SOON_S, Cluster, Object
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.kube.marks import read_records
+
+
+KINDS = "pods", "nodes"
 
 
 @dataclass(slots=True)
@@ -23,21 +27,35 @@ class Recording:
 
     def events(self) -> list[tuple[int, str, Object]]:
         """(version, type, object), oldest first."""
-        found = []
-        for file in self.files:
-            for line in file.read_text().splitlines():
-                event = json.loads(line)
-                if event["type"] != "BOOKMARK":
-                    found.append((int(event["object"]["metadata"]["resourceVersion"]), str(event["type"]), event["object"]))
-        return sorted(found, key=lambda each: each[0])
+        return sorted((event for file in self.files for event in _events(file)), key=lambda each: each[0])
+
+    def has_come_to(self, newest: dict[str, int]) -> bool:
+        """`newest`: versions by kind."""
+        return all(max((each[0] for each in _events(file)), default=0) >= newest[file.stem] for file in self.files)
+
+
+def _events(file: Path) -> list[tuple[int, str, Object]]:
+    """Of whole lines; kubectl may be in the middle of one, or was ended there."""
+    lines = file.read_text().split("\n")[:-1]
+    told = (json.loads(line) for line in lines)
+    return [(_version(event["object"]), str(event["type"]), event["object"]) for event in told if event["type"] != "BOOKMARK"]
+
+
+def _newest(cluster: Cluster, kind: str) -> int:
+    versions = cluster.kubectl("get", kind, "--all-namespaces", "--output", "jsonpath={.items[*].metadata.resourceVersion}")
+    return max(map(int, versions.split()), default=0)
+
+
+def _version(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
 
 
 @contextmanager
 def recording(cluster: Cluster, folder: Path) -> Iterator[Recording]:
-    """By kubectl, which knows nothing of us."""
+    """By kubectl, which knows nothing of us: all that has happened when the block ends without a fault."""
     made = Recording()
     children = []
-    for kind in ("pods", "nodes"):
+    for kind in KINDS:
         file = folder / f"{kind}.json"
         path = f"/api/v1/{kind}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
         command = [str(cluster.programs / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "get", "--raw", path]
@@ -46,6 +64,8 @@ def recording(cluster: Cluster, folder: Path) -> Iterator[Recording]:
         made.files.append(file)
     try:
         yield made
+        newest = {kind: _newest(cluster, kind) for kind in KINDS}
+        wait_for("the last of the record", lambda: made.has_come_to(newest), within_s=SOON_S)
     finally:
         for child in children:
             child.terminate()

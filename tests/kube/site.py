@@ -28,7 +28,7 @@ from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.core import Core
 from worker_agent.kube.client import JSON, Access, Api, Forbidden, Lines, Params, access_by_kubeconfig
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.protocol import Assignment, Desired, Drain, Observed, Phase, StepEvent, SyncReply, set_digest
+from worker_agent.protocol import Assignment, Desired, Drain, Drift, Observed, Phase, StepEvent, SyncReply, set_digest
 
 HUB_ID = "hub-1"
 AGENT = "system:serviceaccount:egs-system:egs-agent"
@@ -144,6 +144,7 @@ class Site:
         self.steps: dict[str, StepStatus] = {}  # what a check says that is not OK
         self.trouble, self.rng = "", random.Random(7)  # of APIS, or CLOCK_IS_SET: what the agents that start afterwards suffer from
         self.session_epoch = 1
+        self._heard_drifts: tuple[Drift, ...] = ()
         self._gprs = 0
         self._generation = time.time_ns() // 1000  # higher than that of any test before: the cluster keeps what it was
         self._slices: list[str] = []
@@ -336,7 +337,14 @@ class Site:
             assignments=assignments,
             repairs_drift=repairs_drift,
         )
-        self.core.on_reply(self.core.sync_request(0.0), reply)
+        sent = self.core.sync_request(0.0)
+        self._heard_drifts += sent.request.drifts
+        self.core.on_reply(sent, reply)
+
+    @property
+    def drifts(self) -> tuple[Drift, ...]:
+        """All that the hub was told, and what it is to be told."""
+        return (*self._heard_drifts, *self.core.link.drifts.untold)
 
     def observed(self, assignment: Assignment) -> Observed | None:
         return next((seen for seen in self.core.observed if seen.assignment_id == assignment.id), None)

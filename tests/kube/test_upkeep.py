@@ -57,7 +57,7 @@ def test_a_taint_that_is_taken_off_comes_back(site: Site, red: str) -> None:
 
     assert ("marks_repaired", {"node": box.node}) in site.notes
     assert site.is_in(Phase.ACTIVE, box)
-    (told,) = site.core.link.drifts.untold
+    (told,) = site.drifts
     assert (told.what, told.node, told.is_repaired) == (f"node {box.node}", box.node, True)
     assert told.detail == f"The taint egs.io/box was gone instead of {box.gpr_id}.1:NoSchedule."
 
@@ -98,14 +98,14 @@ def test_where_the_policy_says_so_a_mark_that_was_changed_is_told_and_left_until
         "patch", "bindguard", "nodes", "--type", "merge", "--patch", f'{{"spec": {{"nodes": {{"{box.node}": "@0,{red},x"}}}}}}'
     )
 
-    site.until("told", lambda: len(site.core.link.drifts.untold) == 2)
+    site.until("told", lambda: len(site.drifts) == 2)
     for _ in range(3):
         time.sleep(tending.EVERY_S)
         site.pass_()
 
-    found = {(told.what, told.is_repaired) for told in site.core.link.drifts.untold}
+    found = {(told.what, told.is_repaired) for told in site.drifts}
     assert found == {(f"node {box.node}", False), (f"bind guard of node {box.node}", False)}
-    assert len(site.core.link.drifts.untold) == 2
+    assert len(site.drifts) == 2
     assert site.node()["metadata"]["labels"]["node-restriction.kubernetes.io/egs-slice"] == "somebody"
     assert "x" in site.guard()
 
@@ -137,7 +137,7 @@ def test_records_that_nobody_can_read_are_not_written_over(site: Site, red: str)
     assert site.node()["metadata"]["annotations"]["egs.io/records"] == "of a newer version"
     assert not site.is_in(Phase.RELEASED, box)
     assert any("cannot be read" in str(fields) for event, fields in site.notes if event == "write_failed")
-    site.until("told", lambda: any("cannot be read" in told.detail for told in site.core.link.drifts.untold if not told.is_repaired))
+    site.until("told", lambda: any("cannot be read" in told.detail for told in site.drifts if not told.is_repaired))
 
 
 def test_a_node_that_is_deleted_and_made_anew_is_another_node(site: Site, red: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -52,8 +53,9 @@ def test_the_page_says_when_why_and_when_the_rest_would_start(world: World, owne
     for markup in (text(owner.get(f"/gprs/{victim.pk}/")), text(owner.get(f"/gprs/{victim.pk}/?part=now"))):
         assert 'id="gpr-notice"' in markup
         assert "Will be evicted" in markup
-        assert "in 10 min" in markup
-        assert "a request of higher priority that may evict needs its GPUs. Save its work. The 23 h 50 min that are left would" in markup
+        assert re.search(r"in (10|9) min", markup)
+        assert "a request of higher priority that may evict needs its GPUs. Save its work." in markup
+        assert re.search(r"The 23 h (50|49) min that are left would start about", markup)
         assert "Extend" not in markup  # it would be refused
         assert not [name for name in FOREIGN if name in markup]
 
@@ -64,7 +66,7 @@ def test_the_list_says_it_as_well(world: World, owner: Client) -> None:
     markup = text(owner.get(WORKSPACE))
 
     assert '<div class="late why clip" title="Will be evicted at ' in markup
-    assert "(in 10 min): a request of higher priority that may evict needs its GPUs." in markup
+    assert re.search(r"\(in (10|9) min\): a request of higher priority that may evict needs its GPUs\.", markup)
     assert not [name for name in FOREIGN if name in markup]
 
 
