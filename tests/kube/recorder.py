@@ -17,7 +17,6 @@ from tests.kube.cluster import SOON_S, Cluster, Object
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.kube.marks import read_records
 
-
 KINDS = "pods", "nodes"
 
 
