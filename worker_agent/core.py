@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from worker_agent import VERSION, fences
 from worker_agent.clock import Clock, HubTime, Instant
 from worker_agent.cluster.base import Cluster, GpuPhase
-from worker_agent.entering import Entering, Member
+from worker_agent.entering import Box, Entering
 from worker_agent.hands import Hands
 from worker_agent.leaving import Leaving, exit_steps
 from worker_agent.link import Link, Note, Sent, observed_of
@@ -61,7 +61,7 @@ class Core:
         self._time = HubTime(clock, state.offset_s)
         self.link = Link(clock=clock, time=self._time, state=state, note=note)
         self._hands = Hands(cluster=cluster, clock=clock, time=self._time, memory=self._memory, rng=rng, note=note)
-        self._entering = Entering(hands=self._hands, link=self.link, time=self._time)
+        self._entering = Entering(hands=self._hands, link=self.link, clock=clock, time=self._time)
         self._leaving = Leaving(hands=self._hands, clock=clock, time=self._time)
         self._outbox = Outbox()
         self._rng = rng
@@ -196,13 +196,13 @@ class Core:
         self._take_over()
         self._decide_ends()
         is_durable = self._memory.save()
-        self._fence()
-        for assignment, progress in self._memory.state.held():
-            if progress.is_leaving:
-                self._leaving.advance(assignment, progress)
-            elif is_durable and self._clock.mono() < until_mono:
-                self._entering.advance(assignment, progress)
-        self._run_boxes()
+        held = self._memory.state.held()
+        leaving = [each for each in held if each[1].is_leaving]
+        self._hands.fence(self._leaving.to_close(leaving))
+        self._leaving.advance(leaving)
+        if is_durable:
+            self._entering.advance([each for each in held if not each[1].is_leaving], until_mono=until_mono)
+        self._run_boxes(until_mono)
         self._order_nodes()
         self._tend()
         self._publish(self._memory.save())
@@ -214,11 +214,6 @@ class Core:
         found = self._hands.tend(repairs=self.repairs_drift)
         if found is not None:
             self.link.drifts.see("nodes", found, self._clock.mono())
-
-    def _fence(self) -> None:
-        leaving = (self._leaving.to_close(assignment, progress) for assignment, progress in self._memory.state.held())
-        if closing := [each for each in leaving if each]:
-            self._hands.fence(closing)
 
     def _prune(self) -> None:
         held = {assignment.id for assignment, _ in self._memory.state.held()}
@@ -257,23 +252,21 @@ class Core:
         elif end_s is not None and now_s >= end_s:
             progress.fail("the window ended before the entry was complete")
 
-    def _boxes(self) -> Iterator[list[Member]]:
+    def _boxes(self) -> Iterator[Box]:
         """The assignments of each run of each GPR that hub and agent still want."""
-        boxes: dict[tuple[str, int], list[Member]] = {}
+        boxes: dict[tuple[str, int], Box] = {}
         for assignment, progress in self._memory.state.held():
             if not progress.absent and not progress.failure:
                 boxes.setdefault((assignment.gpr_id, assignment.run), []).append((assignment, progress))
         return iter(boxes.values())
 
-    def _run_boxes(self) -> None:
+    def _run_boxes(self, until_mono: float) -> None:
         boxes = [box for box in self._boxes() if not any(progress.ending for _, progress in box)]
         for box in boxes:
             self._entering.mark_active(box)
         if self._memory.save():
-            for box in boxes:
-                self._entering.open(box)
-        for box in boxes:
-            self._entering.serve(box)
+            self._entering.open(boxes, until_mono=until_mono)
+        self._entering.serve(boxes)
 
     def _order_nodes(self) -> None:
         """As with entries nothing is begun without a hub, and nothing that was begun is taken back."""

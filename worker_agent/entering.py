@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from worker_agent.clock import HubTime
-from worker_agent.cluster.base import GpuPhase, StepStatus
+from collections.abc import Iterator, Sequence
+
+from worker_agent.clock import Clock, HubTime
+from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
 from worker_agent.fences import claim_refusal, is_lost, new_records
-from worker_agent.hands import Hands
+from worker_agent.hands import Hands, Write
 from worker_agent.link import Link
 from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Desired, Phase
-from worker_agent.state import Progress
+from worker_agent.state import Member, Progress
 from worker_agent.steps import EntryStep
 
-Member = tuple[Assignment, Progress]
+Box = list[Member]
 
 
 class Entering:
-    def __init__(self, *, hands: Hands, link: Link, time: HubTime) -> None:
-        self._hands, self._link, self._time = hands, link, time
+    def __init__(self, *, hands: Hands, link: Link, clock: Clock, time: HubTime) -> None:
+        self._hands, self._link, self._clock, self._time = hands, link, clock, time
 
     def block(self, assignment: Assignment, progress: Progress) -> str:
         """Why this assignment may not begin or open now, as a sentence, or ""."""
@@ -36,24 +38,32 @@ class Entering:
             return why
         return claim_refusal(self._hands.nodes.get(assignment.node), assignment)
 
-    def advance(self, assignment: Assignment, progress: Progress) -> None:
-        record = self._hands.own(assignment)
-        if record is None:
-            self._claim(assignment, progress)
+    def advance(self, members: Sequence[Member], *, until_mono: float) -> None:
+        """Claims for all of them, then the checks of each."""
+        self._hands.write(Verb.CLAIM, self._claims(members), until_mono=until_mono)
+        for assignment, progress in members:
+            if self._clock.mono() >= until_mono:
+                return
             record = self._hands.own(assignment)
-        if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
-            self._check(assignment, progress)
+            if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
+                self._check(assignment, progress)
 
-    def _claim(self, assignment: Assignment, progress: Progress) -> None:
+    def _claims(self, members: Sequence[Member]) -> Iterator[Write]:
+        for assignment, progress in members:
+            if self._hands.own(assignment) is None and self._may_claim(assignment, progress):
+                yield Write(assignment, progress, new_records(assignment, GpuPhase.CLAIMED))
+
+    def _may_claim(self, assignment: Assignment, progress: Progress) -> bool:
         node = self._hands.nodes.get(assignment.node)
         if progress.phase is not Phase.PENDING and is_lost(node, assignment):
             progress.fail(f"node {assignment.node} went on to a higher epoch")
         elif self.block(assignment, progress):
-            return
+            return False
         elif unknown := [step for step in assignment.entry_steps if step not in list(EntryStep)]:
             self._refuse(assignment, progress, unknown)
-        elif not claim_refusal(node, assignment):
-            self._hands.write("claim", assignment, progress, new_records(assignment, GpuPhase.CLAIMED))
+        else:
+            return not claim_refusal(node, assignment)
+        return False
 
     def _refuse(self, assignment: Assignment, progress: Progress, unknown: list[str]) -> None:
         """A check that this version does not know is never skipped."""
@@ -75,7 +85,7 @@ class Entering:
 
     # -- the box -------------------------------------------------------------------------------------------------------
 
-    def mark_active(self, box: list[Member]) -> None:
+    def mark_active(self, box: Box) -> None:
         """All nodes ready: the window starts now. Written down before anything is opened, so that it starts once."""
         if any(progress.phase not in (Phase.ENTERED, Phase.ACTIVE) for _, progress in box) or not self._is_whole(box):
             return
@@ -89,19 +99,20 @@ class Entering:
             progress.active_s = active_s
 
     @staticmethod
-    def _is_whole(box: list[Member]) -> bool:
+    def _is_whole(box: Box) -> bool:
         return len(box) == box[0][0].gang_count
 
-    def open(self, box: list[Member]) -> None:
+    def open(self, boxes: Sequence[Box], *, until_mono: float) -> None:
+        self._hands.write(Verb.OPEN, (write for box in boxes for write in self._opens(box)), until_mono=until_mono)
+
+    def _opens(self, box: Box) -> Iterator[Write]:
         for assignment, progress in box:
             record = self._hands.own(assignment)
             if record is None or record.phase is not GpuPhase.CLAIMED or progress.active_s is None:
                 continue
             if not self.block(assignment, progress):
-                records = new_records(assignment, GpuPhase.OPEN, active_s=progress.active_s)
-                self._hands.write("open", assignment, progress, records)
+                yield Write(assignment, progress, new_records(assignment, GpuPhase.OPEN, active_s=progress.active_s))
 
-    def serve(self, box: list[Member]) -> None:
-        opened = [a for a, _ in box if (record := self._hands.own(a)) and record.phase is GpuPhase.OPEN]
-        if opened:
-            self._hands.serve(opened)
+    def serve(self, boxes: Sequence[Box]) -> None:
+        opened = ([a for a, _ in box if (record := self._hands.own(a)) and record.phase is GpuPhase.OPEN] for box in boxes)
+        self._hands.serve([box for box in opened if box])

@@ -6,8 +6,8 @@ Lives here: what to do when the cluster says no. Must not live here: which assig
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import (
@@ -15,12 +15,14 @@ from worker_agent.cluster.base import (
     ClusterError,
     GpuPhase,
     GpuRecord,
+    NodeChange,
     NodeState,
     Records,
     StepCall,
     StepResult,
     StepStatus,
     Throttled,
+    Verb,
 )
 from worker_agent.fences import own_record
 from worker_agent.link import Note
@@ -28,10 +30,9 @@ from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, NodeOrder, Out
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
 
-Verb = Literal["claim", "open", "close", "release"]
-
 LOG_MAX = 4000
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 30.0
+NODES_AT_ONCE = 64  # written before the clock is asked again
 THROTTLE_MAX_S = 1.0  # an exit may not wait longer for an API server under load
 
 _MILESTONES = {
@@ -40,6 +41,15 @@ _MILESTONES = {
     GpuPhase.CLOSED: (Milestone.CLOSE, Phase.EXITING),
     GpuPhase.FREE: (Milestone.RELEASE, Phase.RELEASED),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What one assignment wants on record on its node."""
+
+    assignment: Assignment
+    progress: Progress
+    records: Records
 
 
 class Hands:
@@ -88,26 +98,43 @@ class Hands:
 
     # -- act -----------------------------------------------------------------------------------------------------------
 
-    def write(self, verb: Verb, assignment: Assignment, progress: Progress, records: Records) -> bool:
-        """One conditional write. False: it had no effect, or nobody knows; the next pass sees."""
-        if self._clock.mono() < self._quiet_until_mono:
-            return False
-        seen = self.nodes[assignment.node]
-        try:
-            self.nodes[assignment.node] = getattr(self._cluster, verb)(seen, records)
-        except ClusterError as error:
-            if isinstance(error, Throttled):
-                self._quiet_until_mono = self._clock.mono() + min(error.retry_after_s, THROTTLE_MAX_S)
-            self._note("write_failed", {"write": verb, "assignment": assignment.id, "error": str(error)})
-            return False
-        self.reflect(assignment, progress)
-        return True
+    def write(self, verb: Verb, writes: Iterable[Write], *, until_mono: float = float("inf")) -> None:
+        """One conditional write for each node, whatever boxes share it; none is begun after `until_mono`.
 
-    def fence(self, closing: list[tuple[NodeState, Records]]) -> None:
+        What had no effect, what nobody knows of, and what was not begun, the next pass sees.
+        """
+        by_node = list(_by_node(writes).items())
+        for begin in range(0, len(by_node), NODES_AT_ONCE):
+            some = by_node[begin : begin + NODES_AT_ONCE]
+            now_mono = self._clock.mono()
+            if now_mono < self._quiet_until_mono or now_mono >= until_mono:
+                return
+            answers = self._cluster.write(verb, [self._change(node, together) for node, together in some])
+            for (node, together), answer in zip(some, answers, strict=True):
+                self._take(verb, node, together, answer)
+
+    def _change(self, node: str, together: Sequence[Write]) -> NodeChange:
+        return self.nodes[node], {gpu: record for write in together for gpu, record in write.records.items()}
+
+    def _take(self, verb: Verb, node: str, together: Sequence[Write], answer: NodeState | ClusterError) -> None:
+        if isinstance(answer, Throttled):
+            self._quiet_until_mono = self._clock.mono() + min(answer.retry_after_s, THROTTLE_MAX_S)
+        if isinstance(answer, ClusterError):
+            for write in together:
+                self._note("write_failed", {"write": verb, "assignment": write.assignment.id, "error": str(answer)})
+            return
+        self.nodes[node] = answer
+        for write in together:
+            self.reflect(write.assignment, write.progress)
+
+    def fence(self, closing: Iterable[Write]) -> None:
+        changes = [self._change(node, together) for node, together in _by_node(closing).items()]
+        if not changes:
+            return
         try:
-            self._cluster.fence(closing)
+            self._cluster.fence(changes)
         except ClusterError as error:
-            self._note("fence_failed", {"nodes": len(closing), "error": str(error)})
+            self._note("fence_failed", {"nodes": len(changes), "error": str(error)})
 
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         try:
@@ -116,11 +143,11 @@ class Hands:
             self._note("tend_failed", {"error": str(error)})
             return None
 
-    def serve(self, box: list[Assignment]) -> None:
+    def serve(self, boxes: list[list[Assignment]]) -> None:
         try:
-            self._cluster.serve(box)
+            self._cluster.serve(boxes)
         except ClusterError as error:
-            self._note("serve_failed", {"gpr": box[0].gpr_id, "error": str(error)})
+            self._note("serve_failed", {"error": str(error)})
 
     def provide(self, orders: list[NodeOrder]) -> None:
         try:
@@ -207,3 +234,14 @@ class Hands:
             Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older claim has no effect",
         }[milestone]
         self._report(assignment, milestone, Outcome.OK, StepResult(status=StepStatus.OK, log=log, evidence={"epoch": record.epoch}))
+
+
+def _by_node(writes: Iterable[Write]) -> dict[str, list[Write]]:
+    """Of two for the same GPU the first; the other sees at the next pass what came of it."""
+    found: dict[str, list[Write]] = {}
+    taken: set[str] = set()
+    for write in writes:
+        if taken.isdisjoint(write.records):
+            found.setdefault(write.assignment.node, []).append(write)
+            taken.update(write.records)
+    return found

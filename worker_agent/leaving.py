@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from worker_agent.clock import Clock, HubTime
-from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records, StepStatus
+from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
 from worker_agent.fences import fence_records, is_lost, new_records
-from worker_agent.hands import Hands
+from worker_agent.hands import Hands, Write
 from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Outcome, Phase
-from worker_agent.state import Progress
+from worker_agent.state import Member, Progress
 from worker_agent.steps import EXIT_CHECKS, ExitStep, Milestone
 
 NODE_GONE_S = 60.0  # a node that is not in the cluster for so long holds nothing of a slice any more
@@ -18,27 +20,27 @@ class Leaving:
         self._hands, self._clock, self._time = hands, clock, time
         self._gone_since_mono: dict[str, float] = {}
 
-    def advance(self, assignment: Assignment, progress: Progress) -> None:
-        if not self._is_there(assignment):
-            self._without_node(assignment, progress)
-            return
-        self._gone_since_mono.pop(assignment.id, None)
-        record = self._hands.own(assignment)
-        if record is None and Milestone.CLAIM not in progress.reported:
-            self._fence(assignment, progress)
-            return
-        if record is None or record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN):
-            self._close(assignment, progress)
-        record = self._hands.own(assignment)
-        if record and record.phase is GpuPhase.CLOSED:
-            self._clear(assignment, progress, record)
+    def advance(self, members: Sequence[Member]) -> None:
+        """Each as far as it goes now."""
+        there = [each for each in members if self._is_there(*each)]
+        self._hands.write(Verb.CLOSE, _some(self._close(*each) for each in there))
+        self._hands.write(Verb.RELEASE, _some(self._release(*each) for each in there))
+
+    def to_close(self, members: Sequence[Member]) -> list[Write]:
+        """Those of what `advance` closes next that are on record."""
+        there = (each for each in members if self._hands.own(each[0]) is not None)
+        return list(_some(self._close(*each) for each in there))
 
     def prune(self, held: set[str]) -> None:
         self._gone_since_mono = {known: mono for known, mono in self._gone_since_mono.items() if known in held}
 
-    def _is_there(self, assignment: Assignment) -> bool:
+    def _is_there(self, assignment: Assignment, progress: Progress) -> bool:
         node = self._hands.nodes.get(assignment.node)
-        return node is not None and node.view.uid == assignment.node_uid
+        if node is None or node.view.uid != assignment.node_uid:
+            self._without_node(assignment, progress)
+            return False
+        self._gone_since_mono.pop(assignment.id, None)
+        return True
 
     def _without_node(self, assignment: Assignment, progress: Progress) -> None:
         since = self._gone_since_mono.setdefault(assignment.id, self._clock.mono())
@@ -47,38 +49,41 @@ class Leaving:
             log = f"node {assignment.node} is not in the cluster any more: nothing of the workspace can be on it"
             self._finish(assignment, progress, log)
 
-    def _fence(self, assignment: Assignment, progress: Progress) -> None:
+    def _fence(self, assignment: Assignment, progress: Progress) -> Write | None:
         """Never claimed, so over at once; but its epoch must be on record, or a delayed PRESENT could still claim."""
-        records = fence_records(self._hands.nodes[assignment.node], assignment)
-        if not records:
-            self._finish(assignment, progress, "nothing was claimed, and later epochs are on record already")
-        elif self._hands.write("release", assignment, progress, records):
-            progress.advance(Phase.RELEASED)
+        if records := fence_records(self._hands.nodes[assignment.node], assignment):
+            return Write(assignment, progress, records)
+        self._finish(assignment, progress, "nothing was claimed, and later epochs are on record already")
+        return None
 
     def _finish(self, assignment: Assignment, progress: Progress, log: str) -> None:
         progress.advance(Phase.RELEASED)
         if progress.first(Milestone.RELEASE):
             self._hands.report(assignment, Milestone.RELEASE, Outcome.OK, log)
 
-    def _close(self, assignment: Assignment, progress: Progress) -> None:
+    def _close(self, assignment: Assignment, progress: Progress) -> Write | None:
         """Also when its records were wiped off the node: what may still run there must be drained."""
+        record = self._hands.own(assignment)
+        if record is None and Milestone.CLAIM not in progress.reported:
+            return None
+        if record is not None and record.phase not in (GpuPhase.CLAIMED, GpuPhase.OPEN):
+            return None
         if is_lost(self._hands.nodes.get(assignment.node), assignment):
             self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
-            return
-        self._hands.write("close", assignment, progress, self._closed(assignment, progress))
-
-    def to_close(self, assignment: Assignment, progress: Progress) -> tuple[NodeState, Records] | None:
-        """What `advance` closes next, None where that is nothing."""
-        record = self._hands.own(assignment)
-        if not progress.is_leaving or record is None or record.phase not in (GpuPhase.CLAIMED, GpuPhase.OPEN):
             return None
-        return self._hands.nodes[assignment.node], self._closed(assignment, progress)
-
-    def _closed(self, assignment: Assignment, progress: Progress) -> Records:
         active_s = progress.active_s if progress.phase in (Phase.ACTIVE, Phase.EXITING) else None
-        return new_records(assignment, GpuPhase.CLOSED, active_s=active_s, closed_s=self._time.now())
+        return Write(assignment, progress, new_records(assignment, GpuPhase.CLOSED, active_s=active_s, closed_s=self._time.now()))
 
-    def _clear(self, assignment: Assignment, progress: Progress, record: GpuRecord) -> None:
+    def _release(self, assignment: Assignment, progress: Progress) -> Write | None:
+        record = self._hands.own(assignment)
+        if record is None:
+            return self._fence(assignment, progress) if Milestone.CLAIM not in progress.reported else None
+        if record.phase is not GpuPhase.CLOSED or not self._is_clear(assignment, progress):
+            return None
+        records = new_records(assignment, GpuPhase.FREE, active_s=record.active_s, closed_s=record.closed_s)
+        return Write(assignment, progress, records)
+
+    def _is_clear(self, assignment: Assignment, progress: Progress) -> bool:
         for step in exit_steps(assignment):
             if step in progress.exit_done:
                 continue
@@ -88,9 +93,8 @@ class Leaving:
             elif self._is_done(assignment, progress, step):
                 progress.exit_done.append(step)
             else:
-                return
-        records = new_records(assignment, GpuPhase.FREE, active_s=record.active_s, closed_s=record.closed_s)
-        self._hands.write("release", assignment, progress, records)
+                return False
+        return True
 
     def _is_done(self, assignment: Assignment, progress: Progress, step: str) -> bool:
         """Running, or failed: tried again until it succeeds; but how the node is does not hold up the exit."""
@@ -98,6 +102,10 @@ class Leaving:
         if status is StepStatus.FAILED and step in EXIT_CHECKS:
             return progress.attempts[step] >= ENTRY_ATTEMPTS
         return status is StepStatus.OK
+
+
+def _some(writes: Iterable[Write | None]) -> Iterable[Write]:
+    return (write for write in writes if write is not None)
 
 
 def exit_steps(assignment: Assignment) -> tuple[str, ...]:

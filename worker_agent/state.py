@@ -59,6 +59,9 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.phase is Phase.RELEASED
 
 
+Member = tuple[Assignment, Progress]  # of a box
+
+
 class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     format: int = FORMAT
     install_id: str = ""
@@ -75,7 +78,7 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     progress: dict[str, Progress] = {}
     events: list[StepEvent] = []  # not yet stored by the hub
 
-    def held(self) -> list[tuple[Assignment, Progress]]:
+    def held(self) -> list[Member]:
         """Every assignment that is not over, in a fixed order."""
         return [(a, self.progress[i]) for i, a in sorted(self.assignments.items()) if not self.progress[i].is_over]
 

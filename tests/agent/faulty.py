@@ -8,20 +8,22 @@ from typing import TypeVar
 
 from worker_agent.cluster.base import (
     Cluster,
+    ClusterError,
     Conflict,
+    NodeChange,
     NodeState,
-    Records,
     StateDoc,
     StepCall,
     StepResult,
     Throttled,
     Unavailable,
+    Verb,
 )
 from worker_agent.protocol import Assignment, Drift, NodeOrder
 
 Answer = TypeVar("Answer")
 
-WRITES = ("save_state", "claim", "open", "close", "release", "serve")
+WRITES = ("save_state", *Verb, "serve")
 
 
 class Fault(StrEnum):
@@ -60,11 +62,18 @@ class FaultyCluster:
         self._last_view = self._inner.observe()
         return dict(self._last_view)
 
-    def claim(self, seen: NodeState, records: Records) -> NodeState:
-        return self._faulty("claim", lambda: self._inner.claim(seen, records))
-
-    def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
+    def fence(self, closing: Sequence[NodeChange]) -> None:
         self._inner.fence(closing)
+
+    def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        """One after the other, each with its own fault."""
+        return [self._written(verb, change) for change in changes]
+
+    def _written(self, verb: Verb, change: NodeChange) -> NodeState | ClusterError:
+        try:
+            return self._faulty(verb, lambda: self._inner.write(verb, [change])[0])
+        except ClusterError as error:
+            return error
 
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         return self._inner.tend(repairs=repairs)
@@ -72,17 +81,8 @@ class FaultyCluster:
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         self._inner.tell(assignment, what, message, is_bad=is_bad)
 
-    def open(self, seen: NodeState, records: Records) -> NodeState:
-        return self._faulty("open", lambda: self._inner.open(seen, records))
-
-    def close(self, seen: NodeState, records: Records) -> NodeState:
-        return self._faulty("close", lambda: self._inner.close(seen, records))
-
-    def release(self, seen: NodeState, records: Records) -> NodeState:
-        return self._faulty("release", lambda: self._inner.release(seen, records))
-
-    def serve(self, box: Sequence[Assignment]) -> None:
-        return self._faulty("serve", lambda: self._inner.serve(box))
+    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+        return self._faulty("serve", lambda: self._inner.serve(boxes)) if boxes else self._inner.serve(boxes)
 
     def provide(self, orders: Sequence[NodeOrder]) -> None:
         return self._faulty("provide", lambda: self._inner.provide(orders)) if orders else self._inner.provide(orders)

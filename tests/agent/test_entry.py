@@ -6,7 +6,7 @@ import pytest
 
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, FakeClock, Stage, absent, small_fleet
-from worker_agent.cluster.base import GpuPhase, GpuRecord
+from worker_agent.cluster.base import GpuPhase, GpuRecord, Verb
 from worker_agent.cluster.fleet import Failure
 from worker_agent.protocol import Outcome, Phase
 
@@ -16,7 +16,7 @@ def put_record(stage: Stage, epoch: int, phase: GpuPhase, assignment_id: str = "
     node = stage.cluster.world.nodes[stage.views[0].name]
     gpu = stage.views[0].gpus[0].uuid
     record = GpuRecord(epoch=epoch, assignment_id=assignment_id, gpr_id="g", slice="blue", phase=phase)
-    stage.cluster.release(node, {gpu: record})
+    stage.cluster.write(Verb.RELEASE, [(node, {gpu: record})])
 
 
 def test_a_box_goes_through_claim_checks_and_opening_and_tells_each_step_once() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.agent.stage import FakeClock, Stage, small_fleet
-from worker_agent.cluster.base import Conflict, GpuPhase
+from worker_agent.cluster.base import Conflict, GpuPhase, NodeState, Verb
 from worker_agent.cluster.fleet import Fleet, FleetError, NodeGroup, Trouble, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
@@ -120,9 +120,11 @@ def test_a_write_to_a_node_that_changed_since_it_was_read_has_no_effect() -> Non
     stage = Stage()
     seen = cluster.observe()[stage.views[0].name]
     records = new_records(stage.assignment(), GpuPhase.CLAIMED)
-    cluster.claim(seen, records)
-    with pytest.raises(Conflict):
-        cluster.claim(seen, records)
+    (first,) = cluster.write(Verb.CLAIM, [(seen, records)])
+    (second,) = cluster.write(Verb.CLAIM, [(seen, records)])
+
+    assert isinstance(first, NodeState)
+    assert isinstance(second, Conflict)
 
 
 def test_a_state_document_that_changed_since_it_was_read_is_not_overwritten() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.kube.cluster import Cluster
 from tests.kube.recorder import Replay, recording
 from tests.kube.site import APIS, CLOCK_IS_SET, Site, ended
-from worker_agent.cluster.base import Conflict, GpuPhase
+from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, Records, Verb
 from worker_agent.fences import new_records
 from worker_agent.kube.client import Api
 from worker_agent.kube.driver import KubernetesCluster
@@ -99,10 +99,18 @@ def test_the_replay_sees_an_overlap_where_a_node_is_freed_without_draining(site:
     assert Replay().run(record.events()).overlaps
 
 
+def written(driver: KubernetesCluster, verb: Verb, seen: NodeState, records: Records) -> NodeState:
+    """Raises what it answers where it fails."""
+    (answer,) = driver.write(verb, [(seen, records)])
+    if isinstance(answer, ClusterError):
+        raise answer
+    return answer
+
+
 def release_undrained(site: Site, box: Assignment) -> None:
     state = site.states[box.node]
-    site.driver.close(state, new_records(box, GpuPhase.CLOSED))
-    site.driver.release(site.states[box.node], new_records(box, GpuPhase.FREE))
+    written(site.driver, Verb.CLOSE, state, new_records(box, GpuPhase.CLOSED))
+    written(site.driver, Verb.RELEASE, site.states[box.node], new_records(box, GpuPhase.FREE))
     site.tell(*ended(box))
     site.pass_()
 
@@ -112,8 +120,8 @@ def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(sit
     (box,) = site.box(red)
     sleeper = KubernetesCluster(Api(site.access), check=site.check, note=site.note)
     sleeper.start()
-    claimed = sleeper.claim(sleeper.observe()[box.node], new_records(box, GpuPhase.CLAIMED))
-    sleeper.open(claimed, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))
+    claimed = written(sleeper, Verb.CLAIM, sleeper.observe()[box.node], new_records(box, GpuPhase.CLAIMED))
+    written(sleeper, Verb.OPEN, claimed, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))
 
     # It sleeps. Another one ends this box, and gives the node to the next.
     site.tell(*ended(box))
@@ -123,9 +131,9 @@ def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(sit
     site.until("active", lambda: site.guard() == f"@1,{blue}")
 
     with pytest.raises(Conflict):
-        sleeper.serve([box])
+        sleeper.serve([[box]])
     with pytest.raises(Conflict):
-        sleeper.close(claimed, new_records(box, GpuPhase.CLOSED))
+        written(sleeper, Verb.CLOSE, claimed, new_records(box, GpuPhase.CLOSED))
     assert slices_in(site.guard()) == {blue}
     assert site.box_taint() == [f"{next_box.gpr_id}.1"]
     sleeper.stop()

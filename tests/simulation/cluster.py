@@ -10,7 +10,18 @@ import msgspec
 from inventory.models import Cluster, Reservation, ReservationState
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import Loop, TrueClock
-from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import (
+    ClusterError,
+    GpuPhase,
+    GpuRecord,
+    NodeChange,
+    NodeState,
+    Records,
+    StepCall,
+    StepResult,
+    StepStatus,
+    Verb,
+)
 from worker_agent.cluster.fleet import Fleet
 from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
@@ -61,25 +72,28 @@ class WatchedCluster(SimulatedCluster):
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
-    def claim(self, seen: NodeState, records: Records) -> NodeState:
-        new = super().claim(seen, records)
-        self._judge_begin(records, "claimed")
-        return new
+    def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        return [self._judged(verb, change) for change in changes]
 
-    def open(self, seen: NodeState, records: Records) -> NodeState:
-        new = super().open(seen, records)
-        self._judge_begin(records, "opened")
-        self._judge_durable(records)
-        return new
+    def _judged(self, verb: Verb, change: NodeChange) -> NodeState | ClusterError:
+        seen, records = change
+        (answer,) = super().write(verb, [change])
+        if isinstance(answer, NodeState):
+            match verb:
+                case Verb.CLAIM:
+                    self._judge_begin(records, "claimed")
+                case Verb.OPEN:
+                    self._judge_begin(records, "opened")
+                    self._judge_durable(records)
+                case Verb.CLOSE:
+                    self._judge_close(seen, records)
+        return answer
 
-    def close(self, seen: NodeState, records: Records) -> NodeState:
-        new = super().close(seen, records)
-        self._judge_close(seen, records)
-        return new
-
-    def _write(self, seen: NodeState, records: Records) -> NodeState:
+    def _write(self, seen: NodeState, records: Records) -> NodeState | ClusterError:
         before = self.world.nodes[seen.view.name].records
         new = super()._write(seen, records)
+        if isinstance(new, ClusterError):
+            return new
         for gpu, record in records.items():
             self._judge_order(gpu, before.get(gpu), record)
         self._judge_pods()
@@ -88,8 +102,8 @@ class WatchedCluster(SimulatedCluster):
         self._loop.note(f"{name} wrote {seen.view.name} {len(records)} GPUs {sorted(what)}")
         return new
 
-    def serve(self, box: Sequence[Assignment]) -> None:
-        super().serve(box)
+    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+        super().serve(boxes)
         self._judge_pods()
 
     def run(self, call: StepCall) -> StepResult:

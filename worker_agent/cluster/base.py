@@ -110,6 +110,23 @@ class Unavailable(ClusterError):
     """An error or no answer. It may have been applied."""
 
 
+class Verb(StrEnum):
+    """What a write of records is for.
+
+    CLAIM: isolate these GPUs for the records' slice, by taint and labels; nothing is lifted yet. OPEN: the guard lists the slice for the
+    node from the next `serve` on, which does it for all boxes at once. CLOSE: guard and taint closed and labels gone, nothing new of the
+    slice can start here from now on. RELEASE: free; the records stay, with their epochs, until a higher epoch replaces them.
+    """
+
+    CLAIM = "claim"
+    OPEN = "open"
+    CLOSE = "close"
+    RELEASE = "release"
+
+
+NodeChange = tuple[NodeState, Records]  # the node as it was seen, and what is to be written of its GPUs
+
+
 class Cluster(Protocol):
     """Calls return soon (a driver sets short timeouts) and raise nothing but ClusterError."""
 
@@ -124,23 +141,14 @@ class Cluster(Protocol):
     def observe(self) -> dict[str, NodeState]:
         """All managed GPU nodes by name. It may lag behind (a watch): the writes are what is tested."""
 
-    def claim(self, seen: NodeState, records: Records) -> NodeState:
-        """Isolate these GPUs for the records' slice: taint, labels, records. Nothing is lifted yet."""
+    def fence(self, closing: Sequence[NodeChange]) -> None:
+        """These are closed next: what is cheaper for all of them at once. It may do nothing."""
 
-    def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
-        """These are closed next, each by its own `close`: what is cheaper for all of them at once. It may do nothing."""
+    def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        """One conditional write for each of these nodes, which differ. The answers in their order: one that fails hurts no other."""
 
-    def open(self, seen: NodeState, records: Records) -> NodeState:
-        """Records to OPEN. The guard lists the slice for the node from the next `serve` on, which does it for the whole box at once."""
-
-    def close(self, seen: NodeState, records: Records) -> NodeState:
-        """Guard and taint closed and labels gone: nothing new of the slice can start here from now on."""
-
-    def release(self, seen: NodeState, records: Records) -> NodeState:
-        """Records to FREE. They stay, with their epochs, until a higher epoch replaces them."""
-
-    def serve(self, box: Sequence[Assignment]) -> None:
-        """Lift the slice's waiting pods while they fit. Called at each pass of an open box: cheap when none waits."""
+    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+        """Lift the waiting pods of each box's slice while they fit. Called at each pass, with all open boxes: cheap when none waits."""
 
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         """What needs care besides assignments: nodes that came or went, and what somebody else changed of ours. Cheap when nothing did.

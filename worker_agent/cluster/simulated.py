@@ -16,14 +16,17 @@ import msgspec
 
 from worker_agent.clock import Clock
 from worker_agent.cluster.base import (
+    ClusterError,
     Conflict,
     GpuPhase,
+    NodeChange,
     NodeState,
     Records,
     StateDoc,
     StepCall,
     StepResult,
     StepStatus,
+    Verb,
 )
 from worker_agent.cluster.fleet import Fleet, Trouble
 from worker_agent.cluster.store import Store
@@ -140,11 +143,8 @@ class SimulatedCluster:
         if name not in world.nodes:
             world.pods = {key: pod for key, pod in world.pods.items() if pod.node != name}
 
-    def claim(self, seen: NodeState, records: Records) -> NodeState:
-        return self._write(seen, records)
-
-    def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
-        """Each `close` is one write as it is."""
+    def fence(self, closing: Sequence[NodeChange]) -> None:
+        """To close is one write as it is."""
 
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         """Nobody else changes anything here."""
@@ -153,19 +153,13 @@ class SimulatedCluster:
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """Nobody looks at it but through the hub."""
 
-    def open(self, seen: NodeState, records: Records) -> NodeState:
-        return self._write(seen, records)
+    def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        return [self._write(seen, records) for seen, records in changes]
 
-    def close(self, seen: NodeState, records: Records) -> NodeState:
-        return self._write(seen, records)
-
-    def release(self, seen: NodeState, records: Records) -> NodeState:
-        return self._write(seen, records)
-
-    def _write(self, seen: NodeState, records: Records) -> NodeState:
+    def _write(self, seen: NodeState, records: Records) -> NodeState | ClusterError:
         node = self.world.nodes.get(seen.view.name)
         if node is None or node.version != seen.version:
-            raise Conflict(f"node {seen.view.name} was written in between")
+            return Conflict(f"node {seen.view.name} was written in between")
         merged = {**node.records, **records}
         self.world.nodes[seen.view.name] = new = NodeState(view=node.view, version=str(int(node.version) + 1), records=merged)
         self._add_pods(new, records)
@@ -193,12 +187,12 @@ class SimulatedCluster:
                 pod = Pod(slice=slice_, node=node.view.name)
                 self.world.pods.setdefault(f"{slice_}/{node.view.name}-{number}", pod)
 
-    def serve(self, box: Sequence[Assignment]) -> None:
+    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         waiting: dict[tuple[str, str], list[Pod]] = {}
         for pod in self.world.pods.values():
             if pod.phase is PodPhase.WAITING:
                 waiting.setdefault((pod.slice, pod.node), []).append(pod)
-        lifted = [a for a in box if (pods := waiting.get((a.slice_key, a.node))) and self._lift(a, pods)]
+        lifted = [a for box in boxes for a in box if (pods := waiting.get((a.slice_key, a.node))) and self._lift(a, pods)]
         if lifted:
             self._save_world()
 

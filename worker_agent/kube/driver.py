@@ -11,8 +11,9 @@ import base64
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from threading import Event
 from typing import Final
 
@@ -22,12 +23,13 @@ from worker_agent.cluster.base import (
     ClusterError,
     Conflict,
     GpuPhase,
+    NodeChange,
     NodeState,
-    Records,
     StateDoc,
     StepCall,
     StepResult,
     Unavailable,
+    Verb,
 )
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
@@ -46,7 +48,7 @@ from worker_agent.steps import ExitStep
 
 STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
 LOOK_EVERY_S: Final = 1.0
-CALLS_AT_ONCE: Final = 8  # to lift pods, and to send them away
+CALLS_AT_ONCE: Final = 8  # to lift pods, and to send them away; and as many to nodes
 TOLD_AT_ONCE: Final = 2
 BOXES_TOLD_KEPT: Final = 1000
 LIFTS_AT_ONCE: Final = 128  # in one pass, so that an exit need not wait longer than a second
@@ -73,9 +75,9 @@ class KubernetesCluster:
         self._sight = Sight(self._nodes, self._pods, self._namespaces)
         self._guard = GuardBook(api)
         self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="egs-pods")
+        self._writers = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="egs-nodes")  # who waits for nobody's pods
         self._draining = Draining(api, self._pool)
         self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
-        self._lifts_left = LIFTS_AT_ONCE
         self._observed_mono = float("-inf")
         self._fenced: dict[str, str] = {}  # by node that is to be closed: as what it was seen when the guard was
         self._tellers = ThreadPoolExecutor(TOLD_AT_ONCE, thread_name_prefix="egs-tell")
@@ -116,6 +118,7 @@ class KubernetesCluster:
         for mirror in (self._nodes, self._pods, self._namespaces):
             mirror.stop()
         self._pool.shutdown(cancel_futures=True)
+        self._writers.shutdown(cancel_futures=True)
         self._tellers.shutdown(cancel_futures=True)
         self._api.close()
 
@@ -152,22 +155,59 @@ class KubernetesCluster:
         if not self._sight.is_whole:
             raise Unavailable("nodes, pods and namespaces have not been read yet")
         self._observed_mono = time.monotonic()
-        self._lifts_left = LIFTS_AT_ONCE
         self._sight.look()
         self._draining.begin_pass()
         return self._sight.states()
 
-    def claim(self, seen: NodeState, records: Records) -> NodeState:
-        return self._write(seen, records)
+    def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        match verb:
+            case Verb.OPEN:
+                return self._open(changes)
+            case Verb.CLOSE:
+                return self._close(changes)
+            case _:
+                return self._write(changes)
 
-    def open(self, seen: NodeState, records: Records) -> NodeState:
-        """The guard follows in `serve`, in one patch for all nodes of the box: it tests what it was before the node was written."""
-        before = self._guard.value(seen.view.name)
-        new = self._write(seen, records)
-        self._opening[seen.view.name] = before
-        return new
+    def _open(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        """The guard follows in `serve`, in one patch for all nodes: it tests what it was before they were written."""
+        try:
+            before = {seen.view.name: self._guard.value(seen.view.name) for seen, _ in changes}
+        except ClusterError as error:
+            return [error for _ in changes]
+        answers = self._write(changes)
+        self._opening |= {name: before[name] for name in _names_written(answers)}
+        return answers
 
-    def fence(self, closing: Sequence[tuple[NodeState, Records]]) -> None:
+    def _close(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        """Guard first: where it fails its node is left as it is."""
+        faults: dict[str, ClusterError] = {}
+        for seen, records in changes:
+            self._opening.pop(seen.view.name, None)
+            try:
+                self.fence([(seen, records)])
+            except ClusterError as error:
+                faults[seen.view.name] = error
+        written = iter(self._write([change for change in changes if change[0].view.name not in faults]))
+        answers = [faults.get(seen.view.name) or next(written) for seen, _ in changes]
+        for name in _names_written(answers):
+            del self._fenced[name]
+        return answers
+
+    def _write(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        answers = list(self._writers.map(self._try_write, changes))
+        return [self._sight.learn_node(answer) if isinstance(answer, Node) else answer for answer in answers]
+
+    def _try_write(self, change: NodeChange) -> Node | ClusterError:
+        seen, records = change
+        node = self._sight.node(seen.view.name)
+        if node is None or node.metadata.uid != seen.view.uid or node.metadata.annotation(names.RECORDS) != seen.version:
+            return Conflict(f"node {seen.view.name} was written in between")
+        try:
+            return write_node(self._api, node, seen, {**read_records(seen.version), **records})
+        except ClusterError as error:
+            return error
+
+    def fence(self, closing: Sequence[NodeChange]) -> None:
         """Once for what was seen: a node whose own write fails again and again needs no more than that."""
         due = [(seen, records) for seen, records in closing if self._fenced.get(seen.view.name) != seen.version]
         try:
@@ -179,48 +219,29 @@ class KubernetesCluster:
             self._close_guard(due)  # by what it says now, in one patch still
         self._fenced |= {seen.view.name: seen.version for seen, _ in due}
 
-    def _close_guard(self, due: Sequence[tuple[NodeState, Records]]) -> None:
+    def _close_guard(self, due: Sequence[NodeChange]) -> None:
         changes: dict[str, tuple[str, str | None]] = {}
         for seen, records in due:
             value = self._guard.value(seen.view.name)
             changes[seen.view.name] = (value, closed_to(value, {record.slice for record in records.values()}))
         self._guard.write(changes)
 
-    def close(self, seen: NodeState, records: Records) -> NodeState:
-        self._opening.pop(seen.view.name, None)
-        self.fence([(seen, records)])
-        closed = self._write(seen, records)
-        del self._fenced[seen.view.name]
-        return closed
-
-    def release(self, seen: NodeState, records: Records) -> NodeState:
-        return self._write(seen, records)
-
-    def _write(self, seen: NodeState, records: Records) -> NodeState:
-        node = self._sight.node(seen.view.name)
-        if node is None or node.metadata.uid != seen.view.uid or node.metadata.annotation(names.RECORDS) != seen.version:
-            raise Conflict(f"node {seen.view.name} was written in between")
-        return self._sight.learn_node(write_node(self._api, node, seen, {**read_records(seen.version), **records}))
-
     # -- pods ----------------------------------------------------------------------------------------------------------
 
-    def serve(self, box: Sequence[Assignment]) -> None:
-        self._open_guard(box)
-        if self._lifts_left <= 0:
-            return
-        waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if not why_never(pod)]
-        if not waiting:
-            return
-        inside = self.lifted(box[0].gpr_id)
-        chosen = list(lifts(self._rooms(box), waiting, inside))[: self._lifts_left]
-        self._lifts_left -= len(chosen)
-        answers = list(self._pool.map(lambda each: self._lift(each, box[0]), chosen))
+    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+        self._open_guard([each for box in boxes for each in box])
+        chosen = list(islice(((lift, box[0]) for box in boxes for lift in self._lifts(box)), LIFTS_AT_ONCE))
+        answers = list(self._pool.map(lambda each: self._lift(*each), chosen))
         for answer in answers:
             if isinstance(answer, Pod):
                 self._sight.learn_lifted(answer)
         for answer in answers:
             if isinstance(answer, ClusterError):
                 raise answer
+
+    def _lifts(self, box: Sequence[Assignment]) -> Iterator[Lift]:
+        waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if not why_never(pod)]
+        return lifts(self._rooms(box), waiting, self.lifted(box[0].gpr_id)) if waiting else iter(())
 
     def lifted(self, gpr_id: str) -> list[Pod]:
         """Pods that were let into boxes of the GPR, and may run."""
@@ -248,24 +269,22 @@ class KubernetesCluster:
         except ClusterError as error:
             return error
 
-    def _open_guard(self, box: Sequence[Assignment]) -> None:
-        """One patch for all nodes of the box whose slice it does not list yet."""
-        closed = [each for each in box if each.slice_key not in slices_in(self._guard.value(each.node))]
-        if not closed:
-            return
+    def _open_guard(self, opened: Iterable[Assignment]) -> None:
+        """One patch for all nodes that do not list the slices of their open boxes yet."""
+        closed = [each for each in opened if each.slice_key not in slices_in(self._guard.value(each.node))]
         unsure = [each for each in closed if each.node not in self._opening]
-        if unsure:
-            self._look_again(unsure)
-        changes = {}
-        for each in closed:
-            before = self._opening.pop(each.node, None)
-            if before is not None:
-                changes[each.node] = (before, with_slices(before, slices_in(before) | {each.slice_key}))
-        self._guard.write(changes)
+        sure = [each for each in closed if each.node in self._opening]
+        slices: dict[str, set[str]] = {}
+        for each in (*sure, *self._looked_again(unsure)):
+            slices.setdefault(each.node, set()).add(each.slice_key)
+        before = {node: self._opening.pop(node) for node in slices}
+        self._guard.write({node: (before[node], with_slices(before[node], slices_in(before[node]) | slices[node])) for node in slices})
 
-    def _look_again(self, unsure: Iterable[Assignment]) -> None:
-        """After a restart, or a guard that was not as expected: first the guard, then the nodes as they are now."""
-        self._guard.forget()
+    def _looked_again(self, unsure: Sequence[Assignment]) -> list[Assignment]:
+        """After a restart, or a guard that was not as expected: first the guard, then the nodes as they are now. Those that are open."""
+        if unsure:
+            self._guard.forget()
+        found = []
         for each in unsure:
             before = self._guard.value(each.node)
             node = self._api.get(names.node_path(each.node), Node)
@@ -274,6 +293,8 @@ class KubernetesCluster:
             is_open = all(record and record.phase is GpuPhase.OPEN and record.assignment_id == each.id for record in own)
             if node.metadata.uid == each.node_uid and is_open:
                 self._opening[each.node] = before
+                found.append(each)
+        return found
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -319,3 +340,7 @@ class KubernetesCluster:
         self._boxes_told.append(box)
         for about in self._sight.about_namespaces(assignment.slice_key):
             self._telling.tell("Namespace", about, reason, told, is_bad=is_bad)
+
+
+def _names_written(answers: Iterable[NodeState | ClusterError]) -> list[str]:
+    return [answer.view.name for answer in answers if isinstance(answer, NodeState)]
