@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 
 import msgspec
 
@@ -20,7 +20,10 @@ from worker_agent.steps import DrainStage, drain_stage
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
 PATIENCE_S = 10.0  # after the force: what is left then is told, with what holds it
-SENDS_AT_ONCE = 128  # in one pass, so that an end that comes meanwhile is not kept waiting
+SENDS_AT_ONCE = 128  # on their way
+LOOKS_WITHIN_S = 0.3  # in one pass, so that an end that comes meanwhile is not kept waiting
+LOOK_AGAIN_S = 2.0  # where the watch still shows pods, which it may do for long after they are gone
+LOOKED_KEPT_S = 60.0
 TRIES_KEPT = 1000
 NAMED = 5  # pods, in what is told
 
@@ -32,25 +35,37 @@ class Draining:
         self._api, self._pool = api, pool
         self._tried_mono: dict[tuple[str, DrainStage], float] = {}
         self._refused: dict[str, str] = {}  # by pod UID: what the API server said last
+        self._sent: list[Future[None]] = []
         self._listed: dict[str, tuple[Pod, ...]] = {}
+        self._looked_mono: dict[str, float] = {}  # by GPR; before the first look, since when it is drained
+        self._looks_s = 0.0
         self._sends_left = SENDS_AT_ONCE
 
     def begin_pass(self) -> None:
-        self._listed, self._sends_left = {}, SENDS_AT_ONCE
+        self._sent = [sent for sent in self._sent if not sent.done()]
+        self._listed, self._looks_s, self._sends_left = {}, 0.0, SENDS_AT_ONCE - len(self._sent)
+        now = time.monotonic()
+        self._looked_mono = {gpr_id: at for gpr_id, at in self._looked_mono.items() if now - at < LOOKED_KEPT_S}
         if len(self._tried_mono) > TRIES_KEPT:
-            now = time.monotonic()
             self._tried_mono = {key: at for key, at in self._tried_mono.items() if now - at < AGAIN_S}
             tried = {uid for uid, _ in self._tried_mono}
             self._refused = {uid: said for uid, said in self._refused.items() if uid in tried}
 
-    def run(self, call: StepCall, strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
-        """`strays`: pods of the slice on the node that no lift brought there. `is_last`: no other node has the box any more."""
-        left = [*self._of_box(call, is_last=is_last), *strays]
+    def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
+        """`lifted`: pods of the GPR as the watch has them. `strays`: those of the slice on the node that no lift brought there.
+        `is_last`: no other node has the box any more.
+        """
+        gpr_id, here = call.assignment.gpr_id, (call.node.view.name, "") if is_last else (call.node.view.name,)
+        if not _inside(lifted, here) or self._is_long_ago(gpr_id):
+            self._look(gpr_id)
+        left = [*_inside(self._listed.get(gpr_id, lifted), here), *strays]
         stage = drain_stage(call.assignment.drain, call.since_closed_s)
         if left:
             due = [pod for pod in left if self._is_due(pod, stage)]
-            list(self._pool.map(lambda pod: self._send_away(pod, stage, call), due))
+            self._sent += [self._pool.submit(self._send_away, pod, stage, call) for pod in due]
             return self._unfinished(call, left)
+        if gpr_id not in self._listed:
+            return StepResult(status=StepStatus.RUNNING)
         if stage is DrainStage.FORCE and not is_ready:
             log = f"node {call.node.view.name} does not answer: whether processes of the workspace still run there is not known"
             return StepResult(status=StepStatus.FAILED, log=log, evidence={"node_ready": False})
@@ -62,13 +77,20 @@ class Draining:
         if not pod.is_leaving and self._is_due(pod, DrainStage.EVICT):
             self._evict(pod, grace_s)
 
-    def _of_box(self, call: StepCall, *, is_last: bool) -> list[Pod]:
-        gpr_id = call.assignment.gpr_id
-        if gpr_id not in self._listed:
-            # Without a resourceVersion the answer is as of now, which no watch can promise.
+    def _is_long_ago(self, gpr_id: str) -> bool:
+        now = time.monotonic()
+        return now - self._looked_mono.setdefault(gpr_id, now) >= LOOK_AGAIN_S
+
+    def _look(self, gpr_id: str) -> None:
+        """While there is time for it. Without a resourceVersion the answer is as of now, which no watch can promise."""
+        if gpr_id in self._listed or self._looks_s >= LOOKS_WITHIN_S:
+            return
+        began_mono = time.monotonic()
+        try:
             self._listed[gpr_id] = self._api.get("/api/v1/pods", Pods, labelSelector=f"{names.POD_GPR}={gpr_id}").items
-        here = (call.node.view.name, "") if is_last else (call.node.view.name,)
-        return [pod for pod in self._listed[gpr_id] if pod.holds and pod.spec.nodeName in here]
+        finally:
+            self._looked_mono[gpr_id] = time.monotonic()
+            self._looks_s += self._looked_mono[gpr_id] - began_mono
 
     def _unfinished(self, call: StepCall, left: Sequence[Pod]) -> StepResult:
         if call.since_closed_s < call.assignment.drain.force_after_s + PATIENCE_S:
@@ -121,6 +143,10 @@ class Draining:
             ]
             with _Refusals(self._refused, pod):
                 self._api.patch(pod.path, ops, msgspec.Raw)
+
+
+def _inside(pods: Sequence[Pod], here: Sequence[str]) -> list[Pod]:
+    return [pod for pod in pods if pod.holds and pod.spec.nodeName in here]
 
 
 class _Refusals:

@@ -13,7 +13,6 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from threading import Event
 from typing import Final
 
@@ -51,7 +50,8 @@ LOOK_EVERY_S: Final = 1.0
 CALLS_AT_ONCE: Final = 8  # to lift pods, and to send them away; and as many to nodes
 TOLD_AT_ONCE: Final = 2
 BOXES_TOLD_KEPT: Final = 1000
-LIFTS_AT_ONCE: Final = 128  # in one pass, so that an exit need not wait longer than a second
+LIFTS_WITHIN_S: Final = 1.0  # in one pass, so that an exit need not wait longer
+LIFTS_AT_ONCE: Final = 32  # before the clock is asked again
 
 Step = Callable[[StepCall], StepResult]
 
@@ -230,7 +230,14 @@ class KubernetesCluster:
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         self._open_guard([each for box in boxes for each in box])
-        chosen = list(islice(((lift, box[0]) for box in boxes for lift in self._lifts(box)), LIFTS_AT_ONCE))
+        chosen = [(lift, box[0]) for box in boxes for lift in self._lifts(box)]
+        until_mono = time.monotonic() + LIFTS_WITHIN_S
+        for begin in range(0, len(chosen), LIFTS_AT_ONCE):
+            self._lift_some(chosen[begin : begin + LIFTS_AT_ONCE])
+            if time.monotonic() >= until_mono:
+                return
+
+    def _lift_some(self, chosen: Iterable[tuple[Lift, Assignment]]) -> None:
         answers = list(self._pool.map(lambda each: self._lift(*each), chosen))
         for answer in answers:
             if isinstance(answer, Pod):
@@ -305,6 +312,7 @@ class KubernetesCluster:
         node = self._sight.node(view.name)
         return self._draining.run(
             call,
+            self._sight.pods.lifted.get(assignment.gpr_id, ()),
             self._sight.strays(view.name, assignment.slice_key),
             is_last=not self._sight.has_box(assignment.gpr_id, assignment.run),
             is_ready=node is not None and node.status.is_ready,

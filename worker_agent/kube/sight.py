@@ -6,7 +6,7 @@ Built from the mirrors, and anew only where these changed. Must not live here: a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -71,6 +71,8 @@ class Sight:
         self.pods, self._index_serial = PodIndex(), -1
         self._bound: dict[str, tuple[str, ...]] = {}
         self._bound_serial = -1
+        self._labels: set[tuple[str, str]] = set()
+        self._labels_serial = -1
         self._states: dict[str, tuple[Node, bool, NodeState]] = {}
 
     @property
@@ -127,12 +129,17 @@ class Sight:
         unplaced = [pod for pods in self.pods.lifted.values() for pod in pods if not pod.spec.nodeName and pod.holds]
         if not unplaced:
             return []
-        boxes = {key for node in self.nodes() for key in (node.metadata.labels or {}).items()}
-        return [pod for pod in unplaced if _box_of(pod) not in boxes]
+        return [pod for pod in unplaced if _box_of(pod) not in self._all_labels()]
 
     def has_box(self, gpr_id: str, run: int) -> bool:
-        key, value = names.box_label(gpr_id), str(run)
-        return any(node.metadata.label(key) == value for node in self.nodes())
+        return (names.box_label(gpr_id), str(run)) in self._all_labels()
+
+    def _all_labels(self) -> Set[tuple[str, str]]:
+        """Of all nodes."""
+        if self._labels_serial != self._nodes.serial:
+            self._labels_serial = self._nodes.serial
+            self._labels = {label for node in self.nodes() for label in (node.metadata.labels or {}).items()}
+        return self._labels
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
