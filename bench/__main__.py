@@ -14,6 +14,7 @@ from bench import (
     fragmentation,
     hub,
     kube_box,
+    kube_fill,
     kube_view,
     kueue,
     live,
@@ -39,6 +40,7 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "hub": hub.run,
     "kube-view": kube_view.run,
     "kube-box": kube_box.run,
+    "kube-fill": kube_fill.run,
     "queue-page": queue_page.run,
     "live": live.run,
 }

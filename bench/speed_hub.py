@@ -113,9 +113,9 @@ def _rate(processes: int, threads: int) -> list[Figure]:
     world = _world(nodes=RATE_NODES, slices=RATE_SUBMITS + 1)
     _whole(world, world.slices[-1], RATE_NODES)
     _tick(world)
-    submitters = _submitters(RATE_SUBMITS, processes, threads)
+    submitters = ready_submitters(RATE_SUBMITS, processes, threads)
     began = time.perf_counter()
-    _go(submitters)
+    go(submitters)
     cpu_s = sum(_cpu_s(each) for each in submitters)
     rate = RATE_SUBMITS / (time.perf_counter() - began)
     case = f"{END_TO_END}: submits, {processes} x {threads} at once, up to {RATE_SUBMITS} queued"
@@ -188,9 +188,9 @@ def _fill() -> list[Figure]:
 
     count = FILL_NODES * GPUS
     world = _world(nodes=FILL_NODES, slices=count)
-    submitters = _submitters(count, 2, FILL_THREADS)
+    submitters = ready_submitters(count, 2, FILL_THREADS)
     began = time.perf_counter()
-    _go(submitters)
+    go(submitters)
     while (held := _count(GprState.PROVISIONING)) < count and time.perf_counter() - began < FILL_WITHIN_S:
         _tick(world)
     held_s = time.perf_counter() - began
@@ -224,7 +224,7 @@ CASES: Final[dict[str, Callable[..., list[Figure]]]] = {"rate": _rate, "gang": _
 # Those who submit.
 
 
-def _submitters(count: int, processes: int, threads: int) -> list[subprocess.Popen[str]]:
+def ready_submitters(count: int, processes: int, threads: int) -> list[subprocess.Popen[str]]:
     """Ready, and waiting for the word."""
     share = count // processes
     command = [sys.executable, "-m", "bench.speed_hub", "submit"]
@@ -238,7 +238,7 @@ def _submitters(count: int, processes: int, threads: int) -> list[subprocess.Pop
     return submitters
 
 
-def _go(submitters: list[subprocess.Popen[str]]) -> None:
+def go(submitters: list[subprocess.Popen[str]]) -> None:
     for each in submitters:
         if each.stdin is not None:
             each.stdin.write("go\n")

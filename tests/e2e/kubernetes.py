@@ -24,15 +24,19 @@ NODE_GPUS = 8
 class KubernetesStage(Stage):
     def join_cluster(self, api: Api, name: str, cluster: Cluster, *, nodes: int) -> Running:
         """Install EGS in it, add it to the hub, and start its agent, which takes the nodes in."""
+        self.installed_cluster(api, name, cluster)
+        cluster.apply(*managed_nodes(name, nodes), *volumes())
+        agent = self.start_replica(name, name)
+        wait_for("the nodes", lambda: len(api.get(f"/nodes/?cluster={name}")["results"]) == nodes, within_s=2 * START_S)
+        return agent
+
+    def installed_cluster(self, api: Api, name: str, cluster: Cluster) -> None:
+        """It is on the hub, and all is there for an agent of it."""
         install(cluster)
         api.post("/clusters/", {"name": name})
         token = self.folder / f"{name}.token"
         token.write_text(api.post(f"/clusters/{name}/join-token/")["token"])
-        cluster.apply(*managed_nodes(name, nodes), *volumes())
         self._kubeconfig(name, cluster)
-        agent = self.start_replica(name, name)
-        wait_for("the nodes", lambda: len(api.get(f"/nodes/?cluster={name}")["results"]) == nodes, within_s=2 * START_S)
-        return agent
 
     def start_replica(self, cluster_name: str, name: str) -> Running:
         """One more agent of a cluster that was joined."""

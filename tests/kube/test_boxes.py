@@ -66,3 +66,21 @@ def test_two_boxes_on_one_node_keep_to_their_counts(site: Site) -> None:
     assert len(site.running(blue)) == 4
     assert site.box_taint() == ["shared"]
     assert site.guard() == f"@1,{blue}"
+
+
+def test_two_boxes_of_one_node_that_end_at_once_leave_nothing_in_the_guard(site: Site) -> None:
+    red, blue = site.make_slice("red"), site.make_slice("blue")
+    for slice_ in (red, blue):
+        site.deploy(slice_, replicas=1, gpus=1)
+    (first,) = site.box(red, gpus=range(4))
+    (second,) = site.box(blue, gpus=range(4, NODE_GPUS))
+    site.tell(first, second)
+    site.until("pods running", lambda: site.running(red) and site.running(blue))
+
+    site.tell(*ended(first, second))
+    site.pass_()
+    closed = site.guard()
+    site.until("released", lambda: site.is_in(Phase.RELEASED, first, second))
+
+    assert closed == site.guard() == "@1"  # once, to both
+    assert site.drifts == ()  # nothing had to be mended

@@ -1,0 +1,231 @@
+"""A cluster filled by requests for one GPU each, on a real API server: from the first to the last pod on a node.
+
+Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods. `python -m bench.kube_fill KUBECONFIG` is
+the half that has a hub: web processes, workers and an agent of its own, on PostgreSQL and Redis.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bench.figures import Figure, NotRun
+from bench.own_hub import figures_from, migrated_database, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.processes import Api
+    from tests.kube.cluster import Cluster
+    from worker_agent.kube.client import Api as KubeApi
+
+NODES, GPUS = int(os.environ.get("NN", "500")), 8
+COUNT: Final = NODES * GPUS
+WRITERS: Final = 8
+LOOK_S: Final = 0.5
+WITHIN_S: Final = 1_800.0
+SHAPE: Final = "H100-80GB"
+CLUSTER: Final = "filled"
+NAMESPACE: Final = "bench"
+GOAL_S: Final = 60
+KAI_S: Final = 143.7  # on two cores, on another run
+
+
+def run(traces: Path | None) -> list[Figure]:
+    from tests.kube.cluster import KubeError, clusters
+
+    try:
+        with clusters("bench") as (cluster,):
+            alone_s = _scheduler_alone(cluster)
+        with clusters("bench") as (cluster,):
+            figures = figures_from("bench.kube_fill", str(cluster.kubeconfig), with_redis=True)
+    except KubeError as error:
+        raise NotRun(str(error)) from error
+    bound_s = figures[0].ours
+    what = "from the first request until all pods have a node"
+    return [
+        _figure(what, "s", bound_s, "kube-scheduler alone, same run", alone_s, f"<= {GOAL_S} s"),
+        _figure(what, "s", bound_s, "KAI, two cores, another run", KAI_S),
+        *figures[1:],
+    ]
+
+
+def _figure(what: str, unit: str, ours: float, peer: str = "", theirs: float | None = None, goal: str = "") -> Figure:
+    return Figure("kube-fill", f"{NODES} x {GPUS} GPUs, {COUNT:,} requests for one: {what}", unit, ours, peer, theirs, goal)
+
+
+# -- kube-scheduler alone ----------------------------------------------------------------------------------------------
+
+
+def _scheduler_alone(cluster: Cluster) -> float:
+    """Seconds from the first pod made to the last one on a node."""
+    from tests.e2e.kubernetes import managed_nodes
+
+    api = _api(cluster)
+    cluster.make_namespace(NAMESPACE)
+    with ThreadPoolExecutor(WRITERS) as writers:
+        _make_all(writers, api, "/api/v1/nodes", managed_nodes(CLUSTER, NODES))
+        with _bound_pods(api) as bound:
+            _wait("the nodes are ready", lambda: cluster.kubectl("get", "nodes", "--output", "name").count("\n") == NODES)
+            began = time.monotonic()
+            _make_all(writers, api, f"/api/v1/namespaces/{NAMESPACE}/pods", [_pod(f"pod-{number}") for number in range(COUNT)])
+            _wait("all pods have a node", lambda: bound() == COUNT)
+            return time.monotonic() - began
+
+
+# -- the product -------------------------------------------------------------------------------------------------------
+
+
+def main(kubeconfig: str) -> None:
+    from tests.kube.cluster import Cluster, programs
+
+    with migrated_database(), tempfile.TemporaryDirectory() as folder:
+        tell(_filled(Cluster(Path(kubeconfig), programs()), Path(folder)))
+
+
+def _filled(cluster: Cluster, folder: Path) -> list[Figure]:
+    from bench.speed_hub import FILL_THREADS, go, ready_submitters
+    from gpr.models import Gpr, GprState
+
+    stage = _stage(folder)
+    try:
+        root = stage.start()
+        began = time.monotonic()
+        names = _world_made(stage, root, cluster)
+        made_s = time.monotonic() - began
+        who = ready_submitters(COUNT, 2, FILL_THREADS)
+        api = _api(cluster)
+        reserved_s = active_s = None
+        with ThreadPoolExecutor(WRITERS) as writers, _bound_pods(api) as bound:
+            began = time.monotonic()
+            go(who)
+            made = [writers.submit(_make, api, f"/api/v1/namespaces/{name}/pods", _pod("train")) for name in names]
+            while bound() < COUNT or active_s is None:
+                now_s = time.monotonic() - began
+                by_state = _by_state(Gpr)
+                if reserved_s is None and by_state.get(GprState.PROVISIONING, 0) + by_state.get(GprState.ACTIVE, 0) == COUNT:
+                    reserved_s = now_s
+                if active_s is None and by_state.get(GprState.ACTIVE, 0) == COUNT:
+                    active_s = now_s
+                if now_s > WITHIN_S:
+                    raise NotRun(f"{bound()} of {COUNT} pods have a node after {now_s:.0f} s; by state: {by_state}")
+                time.sleep(LOOK_S)
+            bound_s = time.monotonic() - began
+            for each in made:
+                each.result()
+    finally:
+        stage.stop()
+    return [
+        _figure("until all pods have a node", "s", bound_s),
+        _figure("until all are reserved", "s", reserved_s or active_s),
+        _figure("until all are ACTIVE", "s", active_s),
+        _figure(f"beforehand: {NODES} nodes taken in, {COUNT:,} workspaces with a namespace each", "s", made_s),
+    ]
+
+
+def _by_state(gprs: Any) -> dict[str, int]:
+    from django.db.models import Count
+
+    return dict(gprs.objects.values_list("state").annotate(Count("id")).order_by())
+
+
+def _stage(folder: Path) -> Any:
+    from tests.e2e.kubernetes import KubernetesStage
+    from tests.e2e.processes import ProductionStage
+
+    class Stage(ProductionStage, KubernetesStage):
+        """Both."""
+
+    return Stage(folder, database_url=os.environ["EGS_DATABASE_URL"], redis_url=os.environ["EGS_REDIS_URL"])
+
+
+def _world_made(stage: Any, root: Api, cluster: Cluster) -> list[str]:
+    """Nodes that the agent took in, and workspaces with a namespace each, which it made. The names of these."""
+    from bench.hub_world import rooms_made, statistics_renewed
+    from egs.clock import db_now
+    from inventory.models import CheckPolicy, Node
+    from inventory.models import Cluster as ClusterRow
+    from slices.models import Namespace
+    from tests.e2e.kubernetes import managed_nodes
+    from worker_agent.protocol import BindingState
+    from worker_agent.steps import EntryStep
+
+    stage.installed_cluster(root, CLUSTER, cluster)
+    row, now = ClusterRow.objects.get(name=CLUSTER), db_now()
+    CheckPolicy.objects.create(cluster=row, skipped_steps=list(EntryStep), created_at=now)
+    _, rooms = rooms_made("p", COUNT, row, now=now)
+    Namespace.objects.bulk_create(Namespace(slice=room, cluster=row, name=room.name, created_at=now) for room in rooms)
+    with ThreadPoolExecutor(WRITERS) as writers:
+        _make_all(writers, _api(cluster), "/api/v1/nodes", managed_nodes(CLUSTER, NODES))
+    stage.start_replica(CLUSTER, CLUSTER)
+    _wait("the nodes are taken in", lambda: Node.objects.filter(cluster=row).count() == NODES)
+    _wait("the namespaces are bound", lambda: Namespace.objects.filter(state=BindingState.READY).count() == COUNT)
+    statistics_renewed()
+    return [room.name for room in rooms]
+
+
+# -- the cluster -------------------------------------------------------------------------------------------------------
+
+
+def _api(cluster: Cluster) -> KubeApi:
+    """As an administrator."""
+    from bench.kube_view import api_of
+
+    api: KubeApi = api_of(re.findall(r'https://[^"]+', cluster.kubeconfig.read_text())[0], cluster.kubeconfig.parent)
+    return api
+
+
+def _make_all(writers: ThreadPoolExecutor, api: KubeApi, path: str, objects: Iterable[dict[str, Any]]) -> None:
+    list(writers.map(lambda each: _make(api, path, each), objects))
+
+
+def _make(api: KubeApi, path: str, body: dict[str, Any]) -> None:
+    import msgspec
+
+    api.create(path, body, msgspec.Raw)
+
+
+def _pod(name: str) -> dict[str, Any]:
+    """In what Pod Security asks of a tenant."""
+    secure = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "1"}}, "securityContext": secure}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+
+
+@contextmanager
+def _bound_pods(api: KubeApi) -> Iterator[Callable[[], int]]:
+    """How many pods that ask for GPUs are on nodes, by a watch."""
+    from worker_agent.kube.lifting import asks_for_gpus
+    from worker_agent.kube.mirror import Mirror
+    from worker_agent.kube.objects import Pod
+
+    pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=lambda event, fields: None)
+    pods.start()
+    try:
+        yield lambda: sum(bool(pod.spec.nodeName) and asks_for_gpus(pod) for pod in pods.objects().values())
+    finally:
+        pods.stop()
+
+
+def _wait(what: str, holds: Callable[[], bool]) -> None:
+    from tests.e2e.processes import wait_for
+
+    sys.stderr.write(f"kube-fill: waits until {what}\n")
+    wait_for(what, holds, within_s=WITHIN_S)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
