@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from threading import Event
 from typing import Final
 
@@ -230,21 +231,17 @@ class KubernetesCluster:
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         self._open_guard([each for box in boxes for each in box])
-        chosen = [(lift, box[0]) for box in boxes for lift in self._lifts(box)]
+        waiting = ((lift, box[0]) for box in boxes for lift in self._lifts(box))
         until_mono = time.monotonic() + LIFTS_WITHIN_S
-        for begin in range(0, len(chosen), LIFTS_AT_ONCE):
-            self._lift_some(chosen[begin : begin + LIFTS_AT_ONCE])
-            if time.monotonic() >= until_mono:
-                return
-
-    def _lift_some(self, chosen: Iterable[tuple[Lift, Assignment]]) -> None:
-        answers = list(self._pool.map(lambda each: self._lift(*each), chosen))
-        for answer in answers:
-            if isinstance(answer, Pod):
-                self._sight.learn_lifted(answer)
-        for answer in answers:
-            if isinstance(answer, ClusterError):
-                raise answer
+        faults: list[ClusterError] = []
+        while time.monotonic() < until_mono and (some := list(islice(waiting, LIFTS_AT_ONCE))):
+            for answer in list(self._pool.map(lambda each: self._lift(*each), some)):
+                if isinstance(answer, Pod):
+                    self._sight.learn_lifted(answer)
+                elif answer is not None:
+                    faults.append(answer)
+        if faults:
+            self._note("lifts_failed", {"pods": len(faults), "error": str(faults[-1])})
 
     def _lifts(self, box: Sequence[Assignment]) -> Iterator[Lift]:
         waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if not why_never(pod)]
@@ -294,7 +291,10 @@ class KubernetesCluster:
         found = []
         for each in unsure:
             before = self._guard.value(each.node)
-            node = self._api.get(names.node_path(each.node), Node)
+            try:
+                node = self._api.get(names.node_path(each.node), Node)
+            except Missing:
+                continue
             records = read_records(node.metadata.annotation(names.RECORDS))
             own = [records.get(gpu) for gpu in each.gpus]
             is_open = all(record and record.phase is GpuPhase.OPEN and record.assignment_id == each.id for record in own)
