@@ -35,8 +35,6 @@ from worker_agent.protocol import (
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
 
-ENTRIES_WITHIN_S = 1.0  # of one pass: what is left of them goes on in the next, so that an end that comes meanwhile is not kept waiting
-
 
 def _silent(event: str, fields: dict[str, object]) -> None:
     return None
@@ -56,7 +54,7 @@ class Told:
 class Core:
     def __init__(self, *, cluster: Cluster, clock: Clock, rng: random.Random, note: Note = _silent) -> None:
         self._clock = clock
-        self._memory = Memory(cluster)
+        self._memory = Memory(cluster, note)
         state = self._memory.state
         self._time = HubTime(clock, state.offset_s)
         self.link = Link(clock=clock, time=self._time, state=state, note=note)
@@ -192,7 +190,6 @@ class Core:
         """Raises OtherWriter when another agent is at work on this cluster."""
         if not self._hands.observe():
             return
-        until_mono = self._clock.mono() + ENTRIES_WITHIN_S
         self._take_over()
         self._decide_ends()
         is_durable = self._memory.save()
@@ -201,8 +198,8 @@ class Core:
         self._hands.fence(self._leaving.to_close(leaving))
         self._leaving.advance(leaving)
         if is_durable:
-            self._entering.advance([each for each in held if not each[1].is_leaving], until_mono=until_mono)
-        self._run_boxes(until_mono)
+            self._entering.advance([each for each in held if not each[1].is_leaving])
+        self._run_boxes()
         self._order_nodes()
         self._tend()
         self._publish(self._memory.save())
@@ -260,12 +257,12 @@ class Core:
                 boxes.setdefault((assignment.gpr_id, assignment.run), []).append((assignment, progress))
         return iter(boxes.values())
 
-    def _run_boxes(self, until_mono: float) -> None:
+    def _run_boxes(self) -> None:
         boxes = [box for box in self._boxes() if not any(progress.ending for _, progress in box)]
         for box in boxes:
             self._entering.mark_active(box)
         if self._memory.save():
-            self._entering.open(boxes, until_mono=until_mono)
+            self._entering.open(boxes)
         self._entering.serve(boxes)
 
     def _order_nodes(self) -> None:

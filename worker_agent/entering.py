@@ -1,4 +1,4 @@
-"""Entry of one assignment: claim, checks one by one, opening of the whole box."""
+"""Entries: claim, checks one by one, opening of the whole box."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from worker_agent.steps import EntryStep
 
 Box = list[Member]
 
+# Of one pass: what is left goes on in the next, so that an end that comes meanwhile is not kept waiting.
+CLAIMS_WITHIN_S = CHECKS_WITHIN_S = OPENS_WITHIN_S = 0.4
+
 
 class Entering:
     def __init__(self, *, hands: Hands, link: Link, clock: Clock, time: HubTime) -> None:
         self._hands, self._link, self._clock, self._time = hands, link, clock, time
+        self._checked_last = ""  # the id of the assignment after which the next pass goes on
 
     def block(self, assignment: Assignment, progress: Progress) -> str:
         """Why this assignment may not begin or open now, as a sentence, or ""."""
@@ -38,32 +42,30 @@ class Entering:
             return why
         return claim_refusal(self._hands.nodes.get(assignment.node), assignment)
 
-    def advance(self, members: Sequence[Member], *, until_mono: float) -> None:
+    def advance(self, members: Sequence[Member]) -> None:
         """Claims for all of them, then the checks of each."""
-        self._hands.write(Verb.CLAIM, self._claims(members), until_mono=until_mono)
-        for assignment, progress in members:
+        claims = [self._claim(*each) for each in members if self._hands.own(each[0]) is None]
+        self._hands.write(Verb.CLAIM, filter(None, claims), within_s=CLAIMS_WITHIN_S)
+        until_mono = self._clock.mono() + CHECKS_WITHIN_S
+        for assignment, progress in sorted(members, key=lambda each: each[0].id <= self._checked_last):
             if self._clock.mono() >= until_mono:
                 return
+            self._checked_last = assignment.id
             record = self._hands.own(assignment)
             if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
                 self._check(assignment, progress)
 
-    def _claims(self, members: Sequence[Member]) -> Iterator[Write]:
-        for assignment, progress in members:
-            if self._hands.own(assignment) is None and self._may_claim(assignment, progress):
-                yield Write(assignment, progress, new_records(assignment, GpuPhase.CLAIMED))
-
-    def _may_claim(self, assignment: Assignment, progress: Progress) -> bool:
+    def _claim(self, assignment: Assignment, progress: Progress) -> Write | None:
         node = self._hands.nodes.get(assignment.node)
         if progress.phase is not Phase.PENDING and is_lost(node, assignment):
             progress.fail(f"node {assignment.node} went on to a higher epoch")
         elif self.block(assignment, progress):
-            return False
+            return None
         elif unknown := [step for step in assignment.entry_steps if step not in list(EntryStep)]:
             self._refuse(assignment, progress, unknown)
-        else:
-            return not claim_refusal(node, assignment)
-        return False
+        elif not claim_refusal(node, assignment):
+            return Write(assignment, progress, new_records(assignment, GpuPhase.CLAIMED))
+        return None
 
     def _refuse(self, assignment: Assignment, progress: Progress, unknown: list[str]) -> None:
         """A check that this version does not know is never skipped."""
@@ -102,8 +104,8 @@ class Entering:
     def _is_whole(box: Box) -> bool:
         return len(box) == box[0][0].gang_count
 
-    def open(self, boxes: Sequence[Box], *, until_mono: float) -> None:
-        self._hands.write(Verb.OPEN, (write for box in boxes for write in self._opens(box)), until_mono=until_mono)
+    def open(self, boxes: Sequence[Box]) -> None:
+        self._hands.write(Verb.OPEN, (write for box in boxes for write in self._opens(box)), within_s=OPENS_WITHIN_S)
 
     def _opens(self, box: Box) -> Iterator[Write]:
         for assignment, progress in box:

@@ -32,7 +32,7 @@ from worker_agent.steps import Milestone
 
 LOG_MAX = 4000
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 30.0
-NODES_AT_ONCE = 64  # written before the clock is asked again
+NODES_AT_ONCE = 8  # written together; only then the clock is asked again
 THROTTLE_MAX_S = 1.0  # an exit may not wait longer for an API server under load
 
 _MILESTONES = {
@@ -58,6 +58,7 @@ class Hands:
         self._rng, self._note = rng, note
         self.nodes: dict[str, NodeState] = {}
         self._quiet_until_mono = float("-inf")
+        self._failures: dict[str, int] = {}  # by node: how many writes in a row came to nothing
         self._started_s: dict[tuple[str, str], float] = {}
         self._retry_mono: dict[tuple[str, str], float] = {}
 
@@ -73,6 +74,7 @@ class Hands:
 
     def prune(self, held: set[str]) -> None:
         """Forget the timers of what is over."""
+        self._failures = {node: count for node, count in self._failures.items() if node in self.nodes}
         self._started_s = {key: at for key, at in self._started_s.items() if key[0] in held}
         self._retry_mono = {key: at for key, at in self._retry_mono.items() if key[0] in held}
 
@@ -98,20 +100,25 @@ class Hands:
 
     # -- act -----------------------------------------------------------------------------------------------------------
 
-    def write(self, verb: Verb, writes: Iterable[Write], *, until_mono: float = float("inf")) -> None:
-        """One conditional write for each node, whatever boxes share it; none is begun after `until_mono`.
+    def write(self, verb: Verb, writes: Iterable[Write], *, within_s: float = float("inf")) -> None:
+        """One conditional write for each node, whatever boxes share it; the first in any case, none is begun after `within_s`.
 
-        What had no effect, what nobody knows of, and what was not begun, the next pass sees.
+        What had no effect, what nobody knows of, and what was not begun, the next pass sees. Nodes that failed last time come last,
+        with one box at a time: so neither a node nor a box that always fails keeps others waiting for ever.
         """
-        by_node = list(_by_node(writes).items())
+        until_mono = self._clock.mono() + within_s
+        by_node = sorted(_by_node(writes).items(), key=lambda each: each[0] in self._failures)
         for begin in range(0, len(by_node), NODES_AT_ONCE):
-            some = by_node[begin : begin + NODES_AT_ONCE]
-            now_mono = self._clock.mono()
-            if now_mono < self._quiet_until_mono or now_mono >= until_mono:
+            if self._clock.mono() < self._quiet_until_mono or (begin and self._clock.mono() >= until_mono):
                 return
+            some = [(node, self._in_turn(node, together)) for node, together in by_node[begin : begin + NODES_AT_ONCE]]
             answers = self._cluster.write(verb, [self._change(node, together) for node, together in some])
             for (node, together), answer in zip(some, answers, strict=True):
                 self._take(verb, node, together, answer)
+
+    def _in_turn(self, node: str, together: list[Write]) -> list[Write]:
+        failed = self._failures.get(node, 0)
+        return [together[failed % len(together)]] if failed else together
 
     def _change(self, node: str, together: Sequence[Write]) -> NodeChange:
         return self.nodes[node], {gpu: record for write in together for gpu, record in write.records.items()}
@@ -120,9 +127,11 @@ class Hands:
         if isinstance(answer, Throttled):
             self._quiet_until_mono = self._clock.mono() + min(answer.retry_after_s, THROTTLE_MAX_S)
         if isinstance(answer, ClusterError):
+            self._failures[node] = self._failures.get(node, 0) + 1
             for write in together:
                 self._note("write_failed", {"write": verb, "assignment": write.assignment.id, "error": str(answer)})
             return
+        self._failures.pop(node, None)
         self.nodes[node] = answer
         for write in together:
             self.reflect(write.assignment, write.progress)

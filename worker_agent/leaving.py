@@ -1,8 +1,8 @@
-"""Exit of one assignment: close, drain, checks, release. It never asks the hub for leave."""
+"""Exits: close, drain, checks, release. It never asks the hub for leave."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
@@ -22,14 +22,13 @@ class Leaving:
 
     def advance(self, members: Sequence[Member]) -> None:
         """Each as far as it goes now."""
-        there = [each for each in members if self._is_there(*each)]
-        self._hands.write(Verb.CLOSE, _some(self._close(*each) for each in there))
-        self._hands.write(Verb.RELEASE, _some(self._release(*each) for each in there))
+        there = [each for each in members if self._is_there(*each) and not self._is_given_on(*each)]
+        self._hands.write(Verb.CLOSE, [self._close(*each) for each in there if self._is_open(*each)])
+        self._hands.write(Verb.RELEASE, filter(None, [self._release(*each) for each in there]))
 
     def to_close(self, members: Sequence[Member]) -> list[Write]:
         """Those of what `advance` closes next that are on record."""
-        there = (each for each in members if self._hands.own(each[0]) is not None)
-        return list(_some(self._close(*each) for each in there))
+        return [self._close(*each) for each in members if self._hands.own(each[0]) is not None and self._is_open(*each)]
 
     def prune(self, held: set[str]) -> None:
         self._gone_since_mono = {known: mono for known, mono in self._gone_since_mono.items() if known in held}
@@ -61,16 +60,18 @@ class Leaving:
         if progress.first(Milestone.RELEASE):
             self._hands.report(assignment, Milestone.RELEASE, Outcome.OK, log)
 
-    def _close(self, assignment: Assignment, progress: Progress) -> Write | None:
+    def _is_open(self, assignment: Assignment, progress: Progress) -> bool:
         """Also when its records were wiped off the node: what may still run there must be drained."""
         record = self._hands.own(assignment)
-        if record is None and Milestone.CLAIM not in progress.reported:
-            return None
-        if record is not None and record.phase not in (GpuPhase.CLAIMED, GpuPhase.OPEN):
-            return None
-        if is_lost(self._hands.nodes.get(assignment.node), assignment):
-            self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
-            return None
+        return Milestone.CLAIM in progress.reported if record is None else record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN)
+
+    def _is_given_on(self, assignment: Assignment, progress: Progress) -> bool:
+        if not self._is_open(assignment, progress) or not is_lost(self._hands.nodes.get(assignment.node), assignment):
+            return False
+        self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
+        return True
+
+    def _close(self, assignment: Assignment, progress: Progress) -> Write:
         active_s = progress.active_s if progress.phase in (Phase.ACTIVE, Phase.EXITING) else None
         return Write(assignment, progress, new_records(assignment, GpuPhase.CLOSED, active_s=active_s, closed_s=self._time.now()))
 
@@ -102,10 +103,6 @@ class Leaving:
         if status is StepStatus.FAILED and step in EXIT_CHECKS:
             return progress.attempts[step] >= ENTRY_ATTEMPTS
         return status is StepStatus.OK
-
-
-def _some(writes: Iterable[Write | None]) -> Iterable[Write]:
-    return (write for write in writes if write is not None)
 
 
 def exit_steps(assignment: Assignment) -> tuple[str, ...]:

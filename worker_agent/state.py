@@ -7,6 +7,7 @@ only what is durable is told to the hub, so that a crash never takes back a word
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import msgspec
 
@@ -95,8 +96,10 @@ class OtherWriter(Exception):
 
 
 class Memory:
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    """`note`: takes an event and its fields."""
+
+    def __init__(self, cluster: Cluster, note: Callable[[str, dict[str, object]], None]) -> None:
+        self._cluster, self._note = cluster, note
         self._tried: set[str] = set()  # digests of bodies that may have been written though the answer was lost
         doc = cluster.load_state()
         self._body, self._version = (doc.body, doc.version) if doc else (b"", "")
@@ -116,7 +119,8 @@ class Memory:
             version = self._cluster.save_state(body, self._version)
         except Conflict:
             return self._resolve() and (self._body == body or self._write(body))
-        except ClusterError:
+        except ClusterError as error:
+            self._note("state_not_saved", {"why": f"{error}; until it is, nothing new begins"})
             return False
         self._body, self._version, self._tried = body, version, set()
         return True

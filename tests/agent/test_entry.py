@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, FakeClock, Stage, absent, small_fleet
-from worker_agent.cluster.base import GpuPhase, GpuRecord, Verb
+from worker_agent.cluster.base import (
+    ClusterError,
+    GpuPhase,
+    GpuRecord,
+    NodeChange,
+    NodeState,
+    StepCall,
+    StepResult,
+    StepStatus,
+    Unavailable,
+    Verb,
+)
 from worker_agent.cluster.fleet import Failure
 from worker_agent.protocol import Outcome, Phase
 
@@ -244,6 +257,62 @@ def test_nothing_is_claimed_that_could_not_be_remembered() -> None:
     stage.tell(stage.assignment())
     stage.run(3)
     assert stage.gpu_phases() == set()
+    assert "state_not_saved" in stage.notes
+
+
+def test_a_box_is_opened_though_checks_of_another_take_long() -> None:
+    stage = Stage()
+    ready, slow = (stage.assignment(number, gpr_id=f"gpr-{number}", enter_by_s=T0 + 3600) for number in (0, 1))
+    inner = stage.cluster.run
+
+    def run(call: StepCall) -> StepResult:
+        if call.assignment.id != slow.id:
+            return inner(call)
+        stage.advance(1.1)
+        return StepResult(status=StepStatus.RUNNING)
+
+    stage.cluster.run = run  # type: ignore[method-assign]
+    stage.tell(ready, slow)
+    stage.run(3)
+
+    assert stage.open_to(0) == {"red"}
+    assert stage.phase(slow.id) is Phase.ENTERING
+
+
+def test_a_node_whose_writes_hang_keeps_no_other_box_from_entering() -> None:
+    stage = Stage()
+    stuck, box = stage.assignment(0, gpr_id="gpr-0"), stage.assignment(1, gpr_id="gpr-1", enter_by_s=T0 + 3600, duration_s=7200.0)
+    inner = stage.cluster.write
+
+    def write(verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        if changes[0][0].view.name == stuck.node:
+            stage.advance(6.0)
+            return [Unavailable("time-out") for _ in changes]
+        return inner(verb, changes)
+
+    stage.cluster.write = write  # type: ignore[method-assign]
+    for _ in range(4):
+        stage.tell(absent(stuck), box)
+        stage.run(1)
+
+    assert stage.phase(box.id) is Phase.ACTIVE
+
+
+def test_a_box_that_the_cluster_never_takes_keeps_those_that_share_its_node_no_longer_than_a_few_passes() -> None:
+    stage = Stage()
+    gpus = [gpu.uuid for gpu in stage.views[0].gpus]
+    boxes = [stage.assignment(id=f"a{number}", gpr_id=f"gpr-{number}", gpus=(gpu,)) for number, gpu in enumerate(gpus)]
+    inner = stage.cluster.write
+
+    def write(verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        ((_, records),) = changes
+        return [ClusterError("422")] if gpus[0] in records else inner(verb, changes)
+
+    stage.cluster.write = write  # type: ignore[method-assign]
+    stage.tell(*boxes)
+    stage.run(6)
+
+    assert [stage.phase(box.id) for box in boxes] == [Phase.PENDING, *[Phase.ACTIVE] * (len(boxes) - 1)]
 
 
 def test_a_pod_that_comes_late_is_let_in_while_the_box_is_open() -> None:

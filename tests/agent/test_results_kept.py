@@ -39,7 +39,7 @@ def event(seq: int, count: int) -> StepEvent:
 
 def test_the_newest_measurements_survive_a_restart_and_every_event_does() -> None:
     shelf = Shelf()
-    memory = Memory(shelf)  # type: ignore[arg-type]
+    memory = Memory(shelf, note=lambda *_: None)  # type: ignore[arg-type]
     count = RESULTS_KEPT // 2
     memory.state.events = [event(seq, count) for seq in (1, 2, 3)]
 

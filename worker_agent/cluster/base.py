@@ -128,7 +128,7 @@ NodeChange = tuple[NodeState, Records]  # the node as it was seen, and what is t
 
 
 class Cluster(Protocol):
-    """Calls return soon (a driver sets short timeouts) and raise nothing but ClusterError."""
+    """Calls return soon (a driver sets short timeouts) and raise nothing but ClusterError; `write` not even that."""
 
     def uid(self) -> str:
         """UID of the namespace kube-system: what makes this cluster this cluster."""

@@ -6,8 +6,9 @@ finalizers. A disruption budget delays by the grace of the drain, never beyond.
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Executor, Future
 
 import msgspec
@@ -20,52 +21,86 @@ from worker_agent.steps import DrainStage, drain_stage
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
 PATIENCE_S = 10.0  # after the force: what is left then is told, with what holds it
-SENDS_AT_ONCE = 128  # on their way
-LOOKS_WITHIN_S = 0.3  # in one pass, so that an end that comes meanwhile is not kept waiting
+SENDS_AT_ONCE = 128  # waiting for an answer or for their turn
+SENDS_OF_BOX = 32  # of these, so that one whose pods do not go leaves room for others
+CONFIRMED_WITHIN_S = 0.3  # in one pass that no pod is left, so that an end that comes meanwhile is not kept waiting
+KEPT_S = 60.0  # what was refused
 LOOK_AGAIN_S = 2.0  # where the watch still shows pods, which it may do for long after they are gone
-LOOKED_KEPT_S = 60.0
-TRIES_KEPT = 1000
+LOOKS_AGAIN = 2  # so many in one pass: those that have waited longest
 NAMED = 5  # pods, in what is told
+WITHOUT_BOX = ""
+
+
+class Sends:
+    """Calls that send pods away, on their way together. What the API server says no to is kept for people, and tried again."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._going: dict[str, tuple[str, Future[str]]] = {}  # by pod UID: its GPR, and the call
+        self._ended: dict[str, tuple[float, str]] = {}  # by pod UID: when the last call was answered, and what was refused
+
+    def begin_pass(self) -> None:
+        now = time.monotonic()
+        over = {uid: going for uid, (_, going) in self._going.items() if going.done()}
+        self._going = {uid: going for uid, going in self._going.items() if uid not in over}
+        self._ended = {uid: ended for uid, ended in self._ended.items() if now - ended[0] < KEPT_S}
+        self._ended |= {uid: (now, str(going.exception() or going.result())) for uid, going in over.items()}
+
+    def send(self, pod: Pod, gpr_id: str, call: Callable[[], str]) -> None:
+        """Unless it was sent a moment ago, or there is no room. `call` answers with what was refused."""
+        uid = pod.metadata.uid
+        answered_mono, _ = self._ended.get(uid, (float("-inf"), ""))
+        if uid in self._going or time.monotonic() - answered_mono < AGAIN_S or len(self._going) >= SENDS_AT_ONCE:
+            return
+        if sum(of == gpr_id for of, _ in self._going.values()) < SENDS_OF_BOX:
+            self._going[uid] = gpr_id, self._pool.submit(call)
+
+    def said(self, pod: Pod) -> str:
+        """What came of it, for people."""
+        if pod.metadata.uid in self._going:
+            return "no answer yet"
+        return self._ended.get(pod.metadata.uid, (0.0, ""))[1] or "no refusal"
 
 
 class Draining:
-    """Not for several threads at once. `pool`: for calls that may be on their way together."""
+    """Not for several threads at once. `evictions`, `force`: for calls that may be on their way together, each kind apart."""
 
-    def __init__(self, api: Api, pool: Executor) -> None:
-        self._api, self._pool = api, pool
-        self._tried_mono: dict[tuple[str, DrainStage], float] = {}
-        self._refused: dict[str, str] = {}  # by pod UID: what the API server said last
-        self._sent: list[Future[None]] = []
+    def __init__(self, api: Api, *, evictions: Executor, force: Executor) -> None:
+        self._api = api
+        self._evictions, self._force = Sends(evictions), Sends(force)
         self._listed: dict[str, tuple[Pod, ...]] = {}
-        self._looked_mono: dict[str, float] = {}  # by GPR; before the first look, since when it is drained
-        self._looks_s = 0.0
-        self._sends_left = SENDS_AT_ONCE
+        self._confirmed_s = 0.0
+        self._looked_mono: dict[str, float] = {}  # by GPR: its last look, or since when it is drained
+        self._asked: set[str] = set()  # GPRs that this pass drains
+        self._oldest: Set[str] = frozenset()
 
     def begin_pass(self) -> None:
-        self._sent = [sent for sent in self._sent if not sent.done()]
-        self._listed, self._looks_s, self._sends_left = {}, 0.0, SENDS_AT_ONCE - len(self._sent)
+        self._evictions.begin_pass()
+        self._force.begin_pass()
         now = time.monotonic()
-        self._looked_mono = {gpr_id: at for gpr_id, at in self._looked_mono.items() if now - at < LOOKED_KEPT_S}
-        if len(self._tried_mono) > TRIES_KEPT:
-            self._tried_mono = {key: at for key, at in self._tried_mono.items() if now - at < AGAIN_S}
-            tried = {uid for uid, _ in self._tried_mono}
-            self._refused = {uid: said for uid, said in self._refused.items() if uid in tried}
+        self._looked_mono = {gpr_id: self._looked_mono.get(gpr_id, now) for gpr_id in self._asked}
+        due = [gpr_id for gpr_id, mono in self._looked_mono.items() if now - mono >= LOOK_AGAIN_S]
+        self._oldest = frozenset(heapq.nsmallest(LOOKS_AGAIN, due, key=self._looked_mono.__getitem__))
+        self._listed, self._confirmed_s, self._asked = {}, 0.0, set()
 
     def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
         """`lifted`: pods of the GPR as the watch has them. `strays`: those of the slice on the node that no lift brought there.
         `is_last`: no other node has the box any more.
         """
         gpr_id, here = call.assignment.gpr_id, (call.node.view.name, "") if is_last else (call.node.view.name,)
-        if not _inside(lifted, here) or self._is_long_ago(gpr_id):
+        self._asked.add(gpr_id)
+        if gpr_id in self._oldest:
             self._look(gpr_id)
+        elif not _inside(lifted, here):
+            self._confirm(gpr_id)
         left = [*_inside(self._listed.get(gpr_id, lifted), here), *strays]
         stage = drain_stage(call.assignment.drain, call.since_closed_s)
         if left:
-            due = [pod for pod in left if self._is_due(pod, stage)]
-            self._sent += [self._pool.submit(self._send_away, pod, stage, call) for pod in due]
+            for pod in left:
+                self._send_away(pod, stage, call)
             return self._unfinished(call, left)
         if gpr_id not in self._listed:
-            return StepResult(status=StepStatus.RUNNING)
+            return StepResult(status=StepStatus.RUNNING)  # its turn to be looked at comes
         if stage is DrainStage.FORCE and not is_ready:
             log = f"node {call.node.view.name} does not answer: whether processes of the workspace still run there is not known"
             return StepResult(status=StepStatus.FAILED, log=log, evidence={"node_ready": False})
@@ -74,23 +109,23 @@ class Draining:
 
     def send_away(self, pod: Pod, grace_s: float) -> None:
         """A pod that can never be placed any more: its controller makes it anew behind the gate."""
-        if not pod.is_leaving and self._is_due(pod, DrainStage.EVICT):
-            self._evict(pod, grace_s)
+        if not pod.is_leaving:
+            self._evictions.send(pod, WITHOUT_BOX, lambda: self._evict(pod, grace_s))
 
-    def _is_long_ago(self, gpr_id: str) -> bool:
-        now = time.monotonic()
-        return now - self._looked_mono.setdefault(gpr_id, now) >= LOOK_AGAIN_S
+    def _confirm(self, gpr_id: str) -> None:
+        """While there is time for it."""
+        if self._confirmed_s < CONFIRMED_WITHIN_S:
+            began_mono = time.monotonic()
+            try:
+                self._look(gpr_id)
+            finally:
+                self._confirmed_s += time.monotonic() - began_mono
 
     def _look(self, gpr_id: str) -> None:
-        """While there is time for it. Without a resourceVersion the answer is as of now, which no watch can promise."""
-        if gpr_id in self._listed or self._looks_s >= LOOKS_WITHIN_S:
-            return
-        began_mono = time.monotonic()
-        try:
-            self._listed[gpr_id] = self._api.get("/api/v1/pods", Pods, labelSelector=f"{names.POD_GPR}={gpr_id}").items
-        finally:
+        """Without a resourceVersion the answer is as of now, which no watch can promise."""
+        if gpr_id not in self._listed:
             self._looked_mono[gpr_id] = time.monotonic()
-            self._looks_s += self._looked_mono[gpr_id] - began_mono
+            self._listed[gpr_id] = self._api.get("/api/v1/pods", Pods, labelSelector=f"{names.POD_GPR}={gpr_id}").items
 
     def _unfinished(self, call: StepCall, left: Sequence[Pod]) -> StepResult:
         if call.since_closed_s < call.assignment.drain.force_after_s + PATIENCE_S:
@@ -102,66 +137,52 @@ class Draining:
 
     def _said(self, pod: Pod) -> str:
         why = [f"finalizers {', '.join(pod.metadata.finalizers)}"] if pod.metadata.finalizers else []
-        return f"pod {pod.label} ({', '.join([*why, self._refused.get(pod.metadata.uid, 'no refusal')])})"
+        return f"pod {pod.label} ({', '.join([*why, self._force.said(pod)])})"
 
     def _send_away(self, pod: Pod, stage: DrainStage, call: StepCall) -> None:
-        grace_s = max(1.0, call.assignment.drain.force_after_s - call.since_closed_s)
+        gpr_id, grace_s = call.assignment.gpr_id, max(1.0, call.assignment.drain.force_after_s - call.since_closed_s)
         if stage is DrainStage.FORCE:
-            self._delete(pod, 0)
-            self._take_finalizers_off(pod)
+            self._force.send(pod, gpr_id, lambda: self._force_away(pod))
         elif pod.is_leaving:
             return
         elif stage is DrainStage.EVICT:
-            self._evict(pod, grace_s)
+            self._evictions.send(pod, gpr_id, lambda: self._evict(pod, grace_s))
         else:
-            self._delete(pod, int(grace_s))
+            self._evictions.send(pod, gpr_id, lambda: self._delete(pod, int(grace_s)))
 
-    def _is_due(self, pod: Pod, stage: DrainStage) -> bool:
-        key, now = (pod.metadata.uid, stage), time.monotonic()
-        if self._sends_left <= 0 or now - self._tried_mono.get(key, float("-inf")) < AGAIN_S:
-            return False
-        self._sends_left -= 1
-        self._tried_mono[key] = now
-        return True
+    # Each answers with what was refused: by a budget, by two budgets (500), or lost on the way.
 
-    def _evict(self, pod: Pod, grace_s: float) -> None:
+    def _force_away(self, pod: Pod) -> str:
+        return "; ".join(filter(None, [self._delete(pod, 0), self._take_finalizers_off(pod)]))
+
+    def _evict(self, pod: Pod, grace_s: float) -> str:
         meta = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
         options = {"gracePeriodSeconds": int(grace_s), "preconditions": {"uid": pod.metadata.uid}}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
-        with _Refusals(self._refused, pod):
-            self._api.create(f"{pod.path}/eviction", body, msgspec.Raw)
+        return _refusal(lambda: self._api.create(f"{pod.path}/eviction", body, msgspec.Raw))
 
-    def _delete(self, pod: Pod, grace_s: int) -> None:
-        with _Refusals(self._refused, pod):
-            self._api.delete(pod.path, uid=pod.metadata.uid, grace_s=grace_s)
+    def _delete(self, pod: Pod, grace_s: int) -> str:
+        return _refusal(lambda: self._api.delete(pod.path, uid=pod.metadata.uid, grace_s=grace_s))
 
-    def _take_finalizers_off(self, pod: Pod) -> None:
-        if pod.metadata.finalizers:
-            ops = [
-                {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
-                {"op": "remove", "path": "/metadata/finalizers"},
-            ]
-            with _Refusals(self._refused, pod):
-                self._api.patch(pod.path, ops, msgspec.Raw)
+    def _take_finalizers_off(self, pod: Pod) -> str:
+        if not pod.metadata.finalizers:
+            return ""
+        ops = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+            {"op": "remove", "path": "/metadata/finalizers"},
+        ]
+        return _refusal(lambda: self._api.patch(pod.path, ops, msgspec.Raw))
+
+
+def _refusal(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except Conflict:
+        return ""  # gone, or another of the same name: the next list tells
+    except ClusterError as error:
+        return str(error)
+    return ""
 
 
 def _inside(pods: Sequence[Pod], here: Sequence[str]) -> list[Pod]:
     return [pod for pod in pods if pod.holds and pod.spec.nodeName in here]
-
-
-class _Refusals:
-    """What the API server says no to is remembered for people, and tried again: a budget, two budgets (500), a loss."""
-
-    def __init__(self, said: dict[str, str], pod: Pod) -> None:
-        self._said, self._uid = said, pod.metadata.uid
-
-    def __enter__(self) -> None:
-        self._said.pop(self._uid, None)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, Conflict):
-            return True  # gone, or another of the same name: the next list tells
-        if isinstance(error, ClusterError):
-            self._said[self._uid] = str(error)
-            return True
-        return False

@@ -25,6 +25,7 @@ from worker_agent.cluster.base import (
     GpuPhase,
     NodeChange,
     NodeState,
+    Records,
     StateDoc,
     StepCall,
     StepResult,
@@ -48,11 +49,11 @@ from worker_agent.steps import ExitStep
 
 STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
 LOOK_EVERY_S: Final = 1.0
-CALLS_AT_ONCE: Final = 8  # to lift pods, and to send them away; and as many to nodes
+CALLS_AT_ONCE: Final = 8  # of each kind
 TOLD_AT_ONCE: Final = 2
 BOXES_TOLD_KEPT: Final = 1000
-LIFTS_WITHIN_S: Final = 1.0  # in one pass, so that an exit need not wait longer
-LIFTS_AT_ONCE: Final = 32  # before the clock is asked again
+LIFT_AGAIN_S: Final = 2.0  # after one that failed
+LIFTS_WITHIN_S: Final = 0.4  # in one pass, so that an end that comes meanwhile is not kept waiting
 
 Step = Callable[[StepCall], StepResult]
 
@@ -75,14 +76,16 @@ class KubernetesCluster:
         self._namespaces = Mirror(api=api, path="/api/v1/namespaces", type_=Namespace, note=note)
         self._sight = Sight(self._nodes, self._pods, self._namespaces)
         self._guard = GuardBook(api)
-        self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="egs-pods")
-        self._writers = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="egs-nodes")  # who waits for nobody's pods
-        self._draining = Draining(api, self._pool)
+        # Apart, so that none waits for calls of another kind that hang.
+        kinds = {"nodes": CALLS_AT_ONCE, "lifts": CALLS_AT_ONCE, "evictions": CALLS_AT_ONCE, "force": CALLS_AT_ONCE, "tell": TOLD_AT_ONCE}
+        self._pools = [ThreadPoolExecutor(count, thread_name_prefix=f"egs-{kind}") for kind, count in kinds.items()]
+        self._writers, self._lifters, evictions, force, tellers = self._pools
+        self._draining = Draining(api, evictions=evictions, force=force)
         self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
+        self._unlifted: dict[str, float] = {}  # pods by UID: when a lift failed
         self._observed_mono = float("-inf")
-        self._fenced: dict[str, str] = {}  # by node that is to be closed: as what it was seen when the guard was
-        self._tellers = ThreadPoolExecutor(TOLD_AT_ONCE, thread_name_prefix="egs-tell")
-        self._telling = Telling(api, self._tellers)
+        self._fenced: dict[str, tuple[str, frozenset[str]]] = {}  # by node: as it was seen, and to whom the guard is closed since
+        self._telling = Telling(api, tellers)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
         self.waited_for: Callable[[Pod], str] = lambda _: ""  # the request that a pod waits for
         self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
@@ -118,9 +121,8 @@ class KubernetesCluster:
     def stop(self) -> None:
         for mirror in (self._nodes, self._pods, self._namespaces):
             mirror.stop()
-        self._pool.shutdown(cancel_futures=True)
-        self._writers.shutdown(cancel_futures=True)
-        self._tellers.shutdown(cancel_futures=True)
+        for pool in self._pools:
+            pool.shutdown(cancel_futures=True)
         self._api.close()
 
     def uid(self) -> str:
@@ -180,19 +182,27 @@ class KubernetesCluster:
         return answers
 
     def _close(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        """Guard first: where it fails its node is left as it is."""
-        faults: dict[str, ClusterError] = {}
-        for seen, records in changes:
+        """Guard first: where that fails its node is left as it is."""
+        for seen, _ in changes:
             self._opening.pop(seen.view.name, None)
-            try:
-                self.fence([(seen, records)])
-            except ClusterError as error:
-                faults[seen.view.name] = error
+        faults = self._try_fence(changes)
         written = iter(self._write([change for change in changes if change[0].view.name not in faults]))
         answers = [faults.get(seen.view.name) or next(written) for seen, _ in changes]
         for name in _names_written(answers):
             del self._fenced[name]
         return answers
+
+    def _try_fence(self, changes: Sequence[NodeChange]) -> dict[str, ClusterError]:
+        """What went wrong, by node. Where one of them is not as expected, each has a patch of its own."""
+        try:
+            self.fence(changes)
+        except Conflict as error:
+            if len(changes) == 1:
+                return {changes[0][0].view.name: error}
+            return {name: fault for change in changes for name, fault in self._try_fence([change]).items()}
+        except ClusterError as error:
+            return {seen.view.name: error for seen, _ in changes}
+        return {}
 
     def _write(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         answers = list(self._writers.map(self._try_write, changes))
@@ -210,7 +220,7 @@ class KubernetesCluster:
 
     def fence(self, closing: Sequence[NodeChange]) -> None:
         """Once for what was seen: a node whose own write fails again and again needs no more than that."""
-        due = [(seen, records) for seen, records in closing if self._fenced.get(seen.view.name) != seen.version]
+        due = [(seen, records) for seen, records in closing if not self._is_fenced(seen, records)]
         try:
             self._close_guard(due)
         except Missing:
@@ -218,34 +228,57 @@ class KubernetesCluster:
             self._note("guard_missing", {"nodes": len(due)})
         except Conflict:
             self._close_guard(due)  # by what it says now, in one patch still
-        self._fenced |= {seen.view.name: seen.version for seen, _ in due}
+        for seen, records in due:
+            self._fenced[seen.view.name] = (seen.version, self._fenced_slices(seen) | _slices_of(records))
+
+    def _is_fenced(self, seen: NodeState, records: Records) -> bool:
+        return seen.view.name in self._fenced and _slices_of(records) <= self._fenced_slices(seen)
+
+    def _fenced_slices(self, seen: NodeState) -> frozenset[str]:
+        """To these the guard was closed since the node is as it was seen."""
+        version, slices = self._fenced.get(seen.view.name, ("", frozenset()))
+        return slices if version == seen.version else frozenset()
 
     def _close_guard(self, due: Sequence[NodeChange]) -> None:
         changes: dict[str, tuple[str, str | None]] = {}
         for seen, records in due:
             value = self._guard.value(seen.view.name)
-            changes[seen.view.name] = (value, closed_to(value, {record.slice for record in records.values()}))
+            changes[seen.view.name] = (value, closed_to(value, _slices_of(records)))
         self._guard.write(changes)
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
-        self._open_guard([each for box in boxes for each in box])
-        waiting = ((lift, box[0]) for box in boxes for lift in self._lifts(box))
-        until_mono = time.monotonic() + LIFTS_WITHIN_S
-        faults: list[ClusterError] = []
-        while time.monotonic() < until_mono and (some := list(islice(waiting, LIFTS_AT_ONCE))):
-            for answer in list(self._pool.map(lambda each: self._lift(*each), some)):
+        try:
+            self._open_guard([each for box in boxes for each in box])
+        finally:
+            self._lift_into([box for box in boxes if all(self._is_listed(each) for each in box)])
+
+    def _is_listed(self, each: Assignment) -> bool:
+        return each.slice_key in slices_in(self._guard.value(each.node))
+
+    def _lift_into(self, boxes: Iterable[Sequence[Assignment]]) -> None:
+        began_mono = time.monotonic()
+        self._unlifted = {uid: mono for uid, mono in self._unlifted.items() if began_mono - mono < LIFT_AGAIN_S}
+        waiting = self._lifts(boxes)
+        while some := list(islice(waiting, CALLS_AT_ONCE)):
+            for (lift, _), answer in zip(some, list(self._lifters.map(lambda each: self._lift(*each), some)), strict=True):
                 if isinstance(answer, Pod):
                     self._sight.learn_lifted(answer)
                 elif answer is not None:
-                    faults.append(answer)
-        if faults:
-            self._note("lifts_failed", {"pods": len(faults), "error": str(faults[-1])})
+                    self._unlifted[lift.pod.metadata.uid] = time.monotonic()
+                    self._note("lift_failed", {"pod": lift.pod.label, "error": str(answer)})
+            if time.monotonic() - began_mono >= LIFTS_WITHIN_S:
+                return
 
-    def _lifts(self, box: Sequence[Assignment]) -> Iterator[Lift]:
-        waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if not why_never(pod)]
-        return lifts(self._rooms(box), waiting, self.lifted(box[0].gpr_id)) if waiting else iter(())
+    def _lifts(self, boxes: Iterable[Sequence[Assignment]]) -> Iterator[tuple[Lift, Assignment]]:
+        """No pod into two boxes, nor one of which a lift failed a moment ago."""
+        chosen = set(self._unlifted)
+        for box in boxes:
+            waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen and not why_never(pod)]
+            for lift in lifts(self._rooms(box), waiting, self.lifted(box[0].gpr_id)) if waiting else ():
+                chosen.add(lift.pod.metadata.uid)
+                yield lift, box[0]
 
     def lifted(self, gpr_id: str) -> list[Pod]:
         """Pods that were let into boxes of the GPR, and may run."""
@@ -275,7 +308,7 @@ class KubernetesCluster:
 
     def _open_guard(self, opened: Iterable[Assignment]) -> None:
         """One patch for all nodes that do not list the slices of their open boxes yet."""
-        closed = [each for each in opened if each.slice_key not in slices_in(self._guard.value(each.node))]
+        closed = [each for each in opened if not self._is_listed(each)]
         unsure = [each for each in closed if each.node not in self._opening]
         sure = [each for each in closed if each.node in self._opening]
         slices: dict[str, set[str]] = {}
@@ -288,20 +321,22 @@ class KubernetesCluster:
         """After a restart, or a guard that was not as expected: first the guard, then the nodes as they are now. Those that are open."""
         if unsure:
             self._guard.forget()
-        found = []
-        for each in unsure:
-            before = self._guard.value(each.node)
-            try:
-                node = self._api.get(names.node_path(each.node), Node)
-            except Missing:
-                continue
-            records = read_records(node.metadata.annotation(names.RECORDS))
-            own = [records.get(gpu) for gpu in each.gpus]
-            is_open = all(record and record.phase is GpuPhase.OPEN and record.assignment_id == each.id for record in own)
-            if node.metadata.uid == each.node_uid and is_open:
-                self._opening[each.node] = before
-                found.append(each)
+        before = {each.node: self._guard.value(each.node) for each in unsure}
+        is_open = list(self._writers.map(self._is_open_now, unsure))
+        found = [each for each, is_ in zip(unsure, is_open, strict=True) if is_]
+        self._opening |= {each.node: before[each.node] for each in found}
         return found
+
+    def _is_open_now(self, each: Assignment) -> bool:
+        try:
+            node = self._api.get(names.node_path(each.node), Node)
+            records = read_records(node.metadata.annotation(names.RECORDS))
+        except ClusterError as error:
+            self._note("node_unseen", {"node": each.node, "error": str(error)})
+            return False
+        own = [records.get(gpu) for gpu in each.gpus]
+        is_open = all(record and record.phase is GpuPhase.OPEN and record.assignment_id == each.id for record in own)
+        return node.metadata.uid == each.node_uid and is_open
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -352,3 +387,7 @@ class KubernetesCluster:
 
 def _names_written(answers: Iterable[NodeState | ClusterError]) -> list[str]:
     return [answer.view.name for answer in answers if isinstance(answer, NodeState)]
+
+
+def _slices_of(records: Records) -> frozenset[str]:
+    return frozenset(record.slice for record in records.values())
