@@ -25,6 +25,7 @@ WAIT_MAX_S = 20.0  # how long the hub may hold a sync
 ENTRY_ATTEMPTS = 2  # a check that fails so often fails the entry, and the hub sets the node aside
 RESULTS_MAX = 1_000  # of one attempt
 DRIFTS_MAX = 100  # in one message
+BINDINGS_MAX = 200  # likewise: the hub answers in time
 LEASE_TTL_S = 45.0  # how long after a good sync the agent may still begin an entry
 BODY_MAX_BYTES = 8 * 1024 * 1024
 CLOCK_OFFSET_WARN_S, CLOCK_OFFSET_REFUSE_S = 2.0, 5.0

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from worker_agent.protocol import (
+    BINDINGS_MAX,
     Account,
     Binding,
     BindingSeen,
@@ -88,7 +90,8 @@ class Board:
 
     @property
     def bindings_untold(self) -> tuple[BindingSeen, ...]:
-        return tuple(seen for seen in self._bindings.values() if seen not in self._told)
+        """As many as one message holds."""
+        return tuple(islice((seen for seen in self._bindings.values() if seen not in self._told), BINDINGS_MAX))
 
     @property
     def tokens_untold(self) -> tuple[IssuedToken, ...]:

@@ -17,6 +17,7 @@ from worker_agent.dialog import Call, Dialog, Lane
 from worker_agent.log import Log
 from worker_agent.process import Process
 from worker_agent.protocol import (
+    BINDINGS_MAX,
     Account,
     Binding,
     BindingSeen,
@@ -70,6 +71,18 @@ def test_what_it_finds_is_told_until_the_hub_has_taken_it_and_once() -> None:
     assert lost.bindings == told.bindings == (READY,)
     assert tell(stage, is_known=True).bindings == ()
     assert not board(stage).has_news
+
+
+def test_of_many_namespaces_as_many_are_told_at_once_as_the_hub_answers_in_time() -> None:
+    stage = Stage()
+    many = tuple(msgspec.structs.replace(READY, namespace=f"train-{number}") for number in range(BINDINGS_MAX + 5))
+    tell(stage, workspace())
+    board(stage).report(board(stage).wanted, Found(bindings=many))
+
+    told = [tell(stage, is_known=True).bindings for _ in range(3)]
+
+    assert [len(each) for each in told] == [BINDINGS_MAX, 5, 0]
+    assert {*told[0], *told[1]} == set(many)
 
 
 def test_which_accounts_are_left_is_told_of_each_list_once_it_was_worked_on() -> None:
