@@ -45,7 +45,10 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "live": live.run,
 }
 # They take long: only by name.
-BY_NAME: dict[str, Callable[[Path | None], list[Figure]]] = {"kueue-large-scale": kueue.run_large_scale}
+BY_NAME: dict[str, Callable[[Path | None], list[Figure]]] = {
+    "kueue-large-scale": kueue.run_large_scale,
+    "kube-fill-all": kube_fill.run_all_nodes,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

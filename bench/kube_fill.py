@@ -1,7 +1,7 @@
 """A cluster filled by requests for one GPU each, on a real API server: from the first to the last pod on a node.
 
-Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods. `python -m bench.kube_fill KUBECONFIG` is
-the half that has a hub: web processes, workers and an agent of its own, on PostgreSQL and Redis.
+Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods.
+`python -m bench.kube_fill KUBECONFIG NODES` is the half that has a hub: web processes, workers and an agent of its own, on PostgreSQL and Redis.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tests.kube.cluster import Cluster
     from worker_agent.kube.client import Api as KubeApi
 
-NODES, GPUS = int(os.environ.get("NN", "500")), 8
-COUNT: Final = NODES * GPUS
+GPUS: Final = 8
+NODES, ALL_NODES = 125, 500
 WRITERS: Final = 8
 LOOK_S: Final = 0.5
 WITHIN_S: Final = 1_800.0
@@ -40,94 +40,105 @@ KAI_S: Final = 143.7  # on two cores, on another run
 
 
 def run(traces: Path | None) -> list[Figure]:
+    return _run(NODES)
+
+
+def run_all_nodes(traces: Path | None) -> list[Figure]:
+    return _run(ALL_NODES)
+
+
+def _run(nodes: int) -> list[Figure]:
     from tests.kube.cluster import KubeError, clusters
 
     try:
         with clusters("bench") as (cluster,):
-            alone_s = _scheduler_alone(cluster)
+            alone_s = _scheduler_alone(cluster, nodes)
         with clusters("bench") as (cluster,):
-            figures = figures_from("bench.kube_fill", str(cluster.kubeconfig), with_redis=True)
+            figures = figures_from("bench.kube_fill", str(cluster.kubeconfig), str(nodes), with_redis=True)
     except KubeError as error:
         raise NotRun(str(error)) from error
     bound_s = figures[0].ours
     what = "from the first request until all pods have a node"
+    is_all = nodes == ALL_NODES
     return [
-        _figure(what, "s", bound_s, "kube-scheduler alone, same run", alone_s, f"<= {GOAL_S} s"),
-        _figure(what, "s", bound_s, "KAI, two cores, another run", KAI_S),
+        _figure(nodes, what, bound_s, "kube-scheduler alone, same run", alone_s, f"<= {GOAL_S} s" if is_all else ""),
+        *([_figure(nodes, what, bound_s, "KAI, two cores, another run", KAI_S)] if is_all else []),
         *figures[1:],
     ]
 
 
-def _figure(what: str, unit: str, ours: float, peer: str = "", theirs: float | None = None, goal: str = "") -> Figure:
-    return Figure("kube-fill", f"{NODES} x {GPUS} GPUs, {COUNT:,} requests for one: {what}", unit, ours, peer, theirs, goal)
+def _figure(nodes: int, what: str, ours: float, peer: str = "", theirs: float | None = None, goal: str = "") -> Figure:
+    return Figure("kube-fill", f"{nodes} x {GPUS} GPUs, {nodes * GPUS:,} requests for one: {what}", "s", ours, peer, theirs, goal)
 
 
 # -- kube-scheduler alone ----------------------------------------------------------------------------------------------
 
 
-def _scheduler_alone(cluster: Cluster) -> float:
+def _scheduler_alone(cluster: Cluster, nodes: int) -> float:
     """Seconds from the first pod made to the last one on a node."""
     from tests.e2e.kubernetes import managed_nodes
 
     api = _api(cluster)
     cluster.make_namespace(NAMESPACE)
     with ThreadPoolExecutor(WRITERS) as writers:
-        _make_all(writers, api, "/api/v1/nodes", managed_nodes(CLUSTER, NODES))
+        _make_all(writers, api, "/api/v1/nodes", managed_nodes(CLUSTER, nodes))
         with _bound_pods(api) as bound:
-            _wait("the nodes are ready", lambda: cluster.kubectl("get", "nodes", "--output", "name").count("\n") == NODES)
+            _wait("the nodes are ready", lambda: cluster.kubectl("get", "nodes", "--output", "name").count("\n") == nodes)
             began = time.monotonic()
-            _make_all(writers, api, f"/api/v1/namespaces/{NAMESPACE}/pods", [_pod(f"pod-{number}") for number in range(COUNT)])
-            _wait("all pods have a node", lambda: bound() == COUNT)
+            _make_all(writers, api, f"/api/v1/namespaces/{NAMESPACE}/pods", [_pod(f"pod-{number}") for number in range(nodes * GPUS)])
+            _wait("all pods have a node", lambda: bound() == nodes * GPUS)
             return time.monotonic() - began
 
 
 # -- the product -------------------------------------------------------------------------------------------------------
 
 
-def main(kubeconfig: str) -> None:
+def main(kubeconfig: str, nodes: str) -> None:
     from tests.kube.cluster import Cluster, programs
 
     with migrated_database(), tempfile.TemporaryDirectory() as folder:
-        tell(_filled(Cluster(Path(kubeconfig), programs()), Path(folder)))
+        tell(_filled(Cluster(Path(kubeconfig), programs()), Path(folder), int(nodes)))
 
 
-def _filled(cluster: Cluster, folder: Path) -> list[Figure]:
+def _filled(cluster: Cluster, folder: Path, nodes: int) -> list[Figure]:
     from bench.speed_hub import FILL_THREADS, go, ready_submitters
     from gpr.models import Gpr, GprState
 
-    stage = _stage(folder)
+    stage, count, who = _stage(folder), nodes * GPUS, []
     try:
         root = stage.start()
         began = time.monotonic()
-        names = _world_made(stage, root, cluster)
+        names = _world_made(stage, root, cluster, nodes)
         made_s = time.monotonic() - began
-        who = ready_submitters(COUNT, 2, FILL_THREADS)
+        who = ready_submitters(count, 2, FILL_THREADS)
         api = _api(cluster)
         reserved_s = active_s = None
         with ThreadPoolExecutor(WRITERS) as writers, _bound_pods(api) as bound:
             began = time.monotonic()
             go(who)
             made = [writers.submit(_make, api, f"/api/v1/namespaces/{name}/pods", _pod("train")) for name in names]
-            while bound() < COUNT or active_s is None:
+            while bound() < count or active_s is None:
                 now_s = time.monotonic() - began
                 by_state = _by_state(Gpr)
-                if reserved_s is None and by_state.get(GprState.PROVISIONING, 0) + by_state.get(GprState.ACTIVE, 0) == COUNT:
+                if reserved_s is None and by_state.get(GprState.PROVISIONING, 0) + by_state.get(GprState.ACTIVE, 0) == count:
                     reserved_s = now_s
-                if active_s is None and by_state.get(GprState.ACTIVE, 0) == COUNT:
+                if active_s is None and by_state.get(GprState.ACTIVE, 0) == count:
                     active_s = now_s
                 if now_s > WITHIN_S:
-                    raise NotRun(f"{bound()} of {COUNT} pods have a node after {now_s:.0f} s; by state: {by_state}")
+                    raise NotRun(f"{bound()} of {count} pods have a node after {now_s:.0f} s; by state: {by_state}")
                 time.sleep(LOOK_S)
             bound_s = time.monotonic() - began
-            for each in made:
-                each.result()
+            for call in made:
+                call.result()
     finally:
+        for each in who:
+            each.kill()
         stage.stop()
     return [
-        _figure("until all pods have a node", "s", bound_s),
-        _figure("until all are reserved", "s", reserved_s or active_s),
-        _figure("until all are ACTIVE", "s", active_s),
-        _figure(f"beforehand: {NODES} nodes taken in, {COUNT:,} workspaces with a namespace each", "s", made_s),
+        _figure(nodes, "until all pods have a node", bound_s),
+        _figure(nodes, "until all are reserved", reserved_s or active_s),
+        _figure(nodes, "until all are ACTIVE", active_s),
+        _figure(nodes, f"beforehand: {nodes} nodes taken in, {count:,} workspaces with a namespace each", made_s),
     ]
 
 
@@ -147,7 +158,7 @@ def _stage(folder: Path) -> Any:
     return Stage(folder, database_url=os.environ["EGS_DATABASE_URL"], redis_url=os.environ["EGS_REDIS_URL"])
 
 
-def _world_made(stage: Any, root: Api, cluster: Cluster) -> list[str]:
+def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str]:
     """Nodes that the agent took in, and workspaces with a namespace each, which it made. The names of these."""
     from bench.hub_world import rooms_made, statistics_renewed
     from egs.clock import db_now
@@ -161,13 +172,13 @@ def _world_made(stage: Any, root: Api, cluster: Cluster) -> list[str]:
     stage.installed_cluster(root, CLUSTER, cluster)
     row, now = ClusterRow.objects.get(name=CLUSTER), db_now()
     CheckPolicy.objects.create(cluster=row, skipped_steps=list(EntryStep), created_at=now)
-    _, rooms = rooms_made("p", COUNT, row, now=now)
+    _, rooms = rooms_made("p", nodes * GPUS, row, now=now)
     Namespace.objects.bulk_create(Namespace(slice=room, cluster=row, name=room.name, created_at=now) for room in rooms)
     with ThreadPoolExecutor(WRITERS) as writers:
-        _make_all(writers, _api(cluster), "/api/v1/nodes", managed_nodes(CLUSTER, NODES))
+        _make_all(writers, _api(cluster), "/api/v1/nodes", managed_nodes(CLUSTER, nodes))
     stage.start_replica(CLUSTER, CLUSTER)
-    _wait("the nodes are taken in", lambda: Node.objects.filter(cluster=row).count() == NODES)
-    _wait("the namespaces are bound", lambda: Namespace.objects.filter(state=BindingState.READY).count() == COUNT)
+    _wait("the nodes are taken in", lambda: Node.objects.filter(cluster=row).count() == nodes)
+    _wait("the namespaces are bound", lambda: Namespace.objects.filter(state=BindingState.READY).count() == nodes * GPUS)
     statistics_renewed()
     return [room.name for room in rooms]
 
@@ -228,4 +239,4 @@ def _wait(what: str, holds: Callable[[], bool]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

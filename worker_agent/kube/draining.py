@@ -21,8 +21,8 @@ from worker_agent.steps import DrainStage, drain_stage
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
 PATIENCE_S = 10.0  # after the force: what is left then is told, with what holds it
-SENDS_AT_ONCE = 128  # waiting for an answer or for their turn
-SENDS_OF_BOX = 32  # of these, so that one whose pods do not go leaves room for others
+SENDS_AT_ONCE = 256  # waiting for an answer or for their turn
+SENDS_OF_BOX = 64  # of these, so that one whose pods do not go leaves room for others
 CONFIRMED_WITHIN_S = 0.3  # in one pass that no pod is left, so that an end that comes meanwhile is not kept waiting
 KEPT_S = 60.0  # what was refused
 LOOK_AGAIN_S = 2.0  # where the watch still shows pods, which it may do for long after they are gone
