@@ -1,7 +1,8 @@
 """A cluster filled by requests for one GPU each, on a real API server: from the first to the last pod on a node.
 
 Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods.
-`python -m bench.kube_fill KUBECONFIG NODES` is the half that has a hub: web processes, workers and an agent of its own, on PostgreSQL and Redis.
+`python -m bench.kube_fill KUBECONFIG NODES` is the half that has a hub: web
+processes, workers and an agent of its own, on PostgreSQL and Redis.
 """
 
 from __future__ import annotations
