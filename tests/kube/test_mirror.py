@@ -114,9 +114,9 @@ def through_proxy(proxy: Proxy) -> Iterator[Api]:
 def test_it_begins_with_all_that_kubectl_lists(place: Place) -> None:
     for number in range(5):
         place.make(f"thing-{number}")
+    wait_for("what each namespace has", lambda: "kube-root-ca.crt" in place.truth(), within_s=SOON_S)
 
     with place.mirror() as mirror:
-        assert not mirror.objects()
         assert mirror.wait_whole(SOON_S)
 
         assert shown(mirror) == place.truth()

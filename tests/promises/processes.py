@@ -72,7 +72,7 @@ class Race:
         self.barrier.wait(timeout=60)
 
 
-def together(*workers: tuple[str, Sequence[Any]], within_s: float = 180.0) -> list[Tally]:
+def together(*workers: tuple[str, Sequence[Any]], within_s: float = 600.0) -> list[Tally]:
     """Run `module:function(race, *arguments)` for each, all at once: they wait for each other before the first try."""
     context = _forkserver()
     barrier = context.Barrier(len(workers))
