@@ -69,7 +69,7 @@ class Race:
 
     def meet(self) -> None:
         """Go on when all are here."""
-        self.barrier.wait(timeout=60)
+        self.barrier.wait(timeout=300)
 
 
 def together(*workers: tuple[str, Sequence[Any]], within_s: float = 600.0) -> list[Tally]:
