@@ -252,7 +252,8 @@ class KubernetesCluster:
         try:
             self._open_guard([each for box in boxes for each in box])
         finally:
-            self._lift_into([box for box in boxes if all(self._is_listed(each) for each in box)])
+            listed = ([each for each in box if self._is_listed(each)] for box in boxes)
+            self._lift_into([box for box in listed if box])
 
     def _is_listed(self, each: Assignment) -> bool:
         return each.slice_key in slices_in(self._guard.value(each.node))
