@@ -5,11 +5,15 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import setup_logging
+from kombu.transport.redis import Channel
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "egs.settings")
 app = Celery("egs")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+# A wake-up that was taken and not begun when Redis went away is late anyway. kombu 5.7 would give it back over a connection that it has
+# closed, and the worker would end: AttributeError, 'NoneType' object has no attribute 'hostname'.
+Channel.do_restore = False
 
 
 @setup_logging.connect
