@@ -8,7 +8,6 @@ processes, workers and an agent of its own, on PostgreSQL and Redis.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bench.figures import Figure, NotRun
 from bench.own_hub import figures_from, migrated_database, tell
+from bench.speed_hub import FILL_HERE_S, FILL_NODES, FILL_THREADS, GPUS, go, ready_submitters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,16 +28,13 @@ if TYPE_CHECKING:
     from tests.kube.cluster import Cluster
     from worker_agent.kube.client import Api as KubeApi
 
-GPUS: Final = 8
-NODES, ALL_NODES = 125, 500
+NODES = 125
 WRITERS: Final = 8
 LOOK_S: Final = 0.5
 WITHIN_S: Final = 1_800.0
-SHAPE: Final = "H100-80GB"
 CLUSTER: Final = "filled"
 NAMESPACE: Final = "bench"
 GOAL_S: Final = 60
-KAI_S: Final = 143.7  # on two cores, on another run
 
 
 def run(traces: Path | None) -> list[Figure]:
@@ -45,7 +42,7 @@ def run(traces: Path | None) -> list[Figure]:
 
 
 def run_all_nodes(traces: Path | None) -> list[Figure]:
-    return _run(ALL_NODES)
+    return _run(FILL_NODES)
 
 
 def _run(nodes: int) -> list[Figure]:
@@ -60,10 +57,10 @@ def _run(nodes: int) -> list[Figure]:
         raise NotRun(str(error)) from error
     bound_s = figures[0].ours
     what = "from the first request until all pods have a node"
-    is_all = nodes == ALL_NODES
+    is_all = nodes == FILL_NODES
     return [
         _figure(nodes, what, bound_s, "kube-scheduler alone, same run", alone_s, f"<= {GOAL_S} s" if is_all else ""),
-        *([_figure(nodes, what, bound_s, "KAI, two cores, another run", KAI_S)] if is_all else []),
+        *([_figure(nodes, what, bound_s, "KAI, two cores, another run", FILL_HERE_S["KAI"])] if is_all else []),
         *figures[1:],
     ]
 
@@ -102,8 +99,7 @@ def main(kubeconfig: str, nodes: str) -> None:
 
 
 def _filled(cluster: Cluster, folder: Path, nodes: int) -> list[Figure]:
-    from bench.speed_hub import FILL_THREADS, go, ready_submitters
-    from gpr.models import Gpr, GprState
+    from gpr.models import GprState
 
     stage, count, who = _stage(folder), nodes * GPUS, []
     try:
@@ -120,7 +116,7 @@ def _filled(cluster: Cluster, folder: Path, nodes: int) -> list[Figure]:
             made = [writers.submit(_make, api, f"/api/v1/namespaces/{name}/pods", _pod("train")) for name in names]
             while bound() < count or active_s is None:
                 now_s = time.monotonic() - began
-                by_state = _by_state(Gpr)
+                by_state = _by_state()
                 if reserved_s is None and by_state.get(GprState.PROVISIONING, 0) + by_state.get(GprState.ACTIVE, 0) == count:
                     reserved_s = now_s
                 if active_s is None and by_state.get(GprState.ACTIVE, 0) == count:
@@ -143,10 +139,12 @@ def _filled(cluster: Cluster, folder: Path, nodes: int) -> list[Figure]:
     ]
 
 
-def _by_state(gprs: Any) -> dict[str, int]:
+def _by_state() -> dict[str, int]:
     from django.db.models import Count
 
-    return dict(gprs.objects.values_list("state").annotate(Count("id")).order_by())
+    from gpr.models import Gpr
+
+    return dict(Gpr.objects.values_list("state").annotate(Count("id")).order_by())
 
 
 def _stage(folder: Path) -> Any:
@@ -189,10 +187,9 @@ def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str
 
 def _api(cluster: Cluster) -> KubeApi:
     """As an administrator."""
-    from bench.kube_view import api_of
+    from worker_agent.kube.client import Api, access_by_kubeconfig
 
-    api: KubeApi = api_of(re.findall(r'https://[^"]+', cluster.kubeconfig.read_text())[0], cluster.kubeconfig.parent)
-    return api
+    return Api(access_by_kubeconfig(cluster.kubeconfig))
 
 
 def _make_all(writers: ThreadPoolExecutor, api: KubeApi, path: str, objects: Iterable[dict[str, Any]]) -> None:
@@ -206,15 +203,9 @@ def _make(api: KubeApi, path: str, body: dict[str, Any]) -> None:
 
 
 def _pod(name: str) -> dict[str, Any]:
-    """In what Pod Security asks of a tenant."""
-    secure = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "1"}}, "securityContext": secure}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+    from tests.kube.world import pod
+
+    return pod(name, 1, restartPolicy="Never")
 
 
 @contextmanager

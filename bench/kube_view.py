@@ -49,7 +49,7 @@ def _measured(cluster: Any) -> list[Figure]:
     # They would have opinions on nodes that no kubelet speaks for.
     with without(cluster, "kube-controller-manager", "kube-scheduler", "kwok"):
         url = re.findall(r'https://[^"]+', cluster.kubeconfig.read_text())[0]
-        _fill(api_of(url, cluster.kubeconfig.parent))
+        _fill(_api(url, cluster.kubeconfig.parent))
         ours, theirs = (_client(client, url, cluster.kubeconfig.parent) for client in (OURS, PEER))
     return _figures(ours, theirs)
 
@@ -71,7 +71,7 @@ def _figures(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[Fig
 # -- the cluster -------------------------------------------------------------------------------------------------------
 
 
-def api_of(url: str, folder: Path) -> Any:
+def _api(url: str, folder: Path) -> Any:
     from worker_agent.kube.client import Access, Api
 
     tls = ssl.create_default_context(cafile=folder / "ca.crt")
@@ -164,7 +164,7 @@ def _begun(client: str, url: str, folder: Path, *, steady: bool) -> dict[str, fl
         if steady:
             process.stdin.write("begin\n")
             process.stdin.flush()
-            _update(api_of(url, folder), time.monotonic() + STEADY_S)
+            _update(_api(url, folder), time.monotonic() + STEADY_S)
         process.stdin.write("end\n")
         process.stdin.close()
         return figures | _line(process.stdout)
@@ -213,7 +213,7 @@ def _our_view(url: str, folder: Path) -> Callable[[], Callable[[], None]]:
     from worker_agent.kube.view import Unseen, view_of
     from worker_agent.protocol import NodeView
 
-    api = api_of(url, folder)
+    api = _api(url, folder)
     nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=_note)
     pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=_note)
     namespaces = Mirror(api=api, path="/api/v1/namespaces", type_=Namespace, note=_note)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from worker_agent import VERSION, fences
 from worker_agent.clock import Clock, HubTime, Instant
-from worker_agent.cluster.base import Cluster, GpuPhase
+from worker_agent.cluster.base import Cluster, GpuPhase, Note
 from worker_agent.entering import Box, Entering
 from worker_agent.hands import Hands
 from worker_agent.leaving import Leaving, exit_steps
-from worker_agent.link import Link, Note, Sent, observed_of
+from worker_agent.link import Link, Sent, observed_of
 from worker_agent.outbox import Outbox, event_key
 from worker_agent.protocol import (
     AgentEvent,

@@ -16,8 +16,9 @@ import msgspec
 
 from worker_agent import VERSION
 from worker_agent.clock import Clock
+from worker_agent.cluster.base import Note
 from worker_agent.core import Core
-from worker_agent.link import Note, Sent
+from worker_agent.link import Sent
 from worker_agent.protocol import (
     CLAIMS_PATH,
     EVENTS_PATH,

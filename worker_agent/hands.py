@@ -17,6 +17,7 @@ from worker_agent.cluster.base import (
     GpuRecord,
     NodeChange,
     NodeState,
+    Note,
     Records,
     StepCall,
     StepResult,
@@ -25,7 +26,6 @@ from worker_agent.cluster.base import (
     Verb,
 )
 from worker_agent.fences import own_record
-from worker_agent.link import Note
 from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone

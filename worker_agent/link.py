@@ -7,13 +7,13 @@ transport.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
 from worker_agent.claims import Desk
 from worker_agent.clock import Clock, HubTime, Instant
+from worker_agent.cluster.base import Note
 from worker_agent.drift import DriftBook
 from worker_agent.protocol import (
     CLOCK_OFFSET_REFUSE_S,
@@ -29,8 +29,6 @@ from worker_agent.protocol import (
 )
 from worker_agent.state import Progress, State
 from worker_agent.tenancy import Board
-
-Note = Callable[[str, dict[str, object]], None]
 
 # Of an assignment that was begun, these never change: another node or epoch would be another assignment.
 _FIXED = ("gpr_id", "run", "slice", "node", "node_uid", "gpus", "epoch")

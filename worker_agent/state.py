@@ -7,11 +7,10 @@ only what is durable is told to the hub, so that a crash never takes back a word
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 
 import msgspec
 
-from worker_agent.cluster.base import Cluster, ClusterError, Conflict, StateDoc
+from worker_agent.cluster.base import Cluster, ClusterError, Conflict, Note, StateDoc
 from worker_agent.protocol import LEASE_TTL_S, Assignment, Credential, Phase, StepEvent
 
 FORMAT = 1
@@ -96,9 +95,7 @@ class OtherWriter(Exception):
 
 
 class Memory:
-    """`note`: takes an event and its fields."""
-
-    def __init__(self, cluster: Cluster, note: Callable[[str, dict[str, object]], None]) -> None:
+    def __init__(self, cluster: Cluster, note: Note) -> None:
         self._cluster, self._note = cluster, note
         self._tried: set[str] = set()  # digests of bodies that may have been written though the answer was lost
         doc = cluster.load_state()

@@ -19,7 +19,10 @@ from worker_agent.protocol import Assignment, Desired, Drain
 
 Object = dict[str, Any]
 VERSION = 50
-FREE_CALLS: Callable[[str, str], None] = lambda verb, path: None  # noqa: E731
+
+
+def free_calls(verb: str, path: str) -> None:
+    """Nothing goes wrong."""
 
 
 class FakeApi:
@@ -29,7 +32,7 @@ class FakeApi:
         self.objects: dict[str, Object] = {}
         self.pods: Callable[[str], list[Object]] = lambda gpr_id: []
         self.calls: list[tuple[str, str]] = []
-        self.hook = FREE_CALLS
+        self.hook: Callable[[str, str], None] = free_calls
         self._version, self._lock = VERSION, threading.Lock()
 
     def get(self, path: str, type_: Any, **params: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.agent.fake_kube import FREE_CALLS, Object, assignment, made, running_pod, state, waiting_pod
+from tests.agent.fake_kube import Object, assignment, free_calls, made, running_pod, state, waiting_pod
 from worker_agent.cluster.base import GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, Verb
 from worker_agent.fences import new_records
 from worker_agent.kube import names
@@ -52,7 +52,7 @@ def test_a_guard_that_was_closed_to_one_box_is_closed_to_the_other_box_of_its_no
     assert isinstance(answer, Unavailable)
     assert api.guard() == {"n1": "@4,blue"}
 
-    api.hook = FREE_CALLS
+    api.hook = free_calls
     both = {**new_records(red, GpuPhase.CLOSED), **new_records(blue, GpuPhase.CLOSED)}
     (answer,) = driver.write(Verb.CLOSE, [(state(driver, "n1"), both)])
 

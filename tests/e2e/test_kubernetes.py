@@ -15,6 +15,7 @@ from tests.e2e.kubernetes import NODE_GPUS, KubernetesStage, healthy_nodes
 from tests.e2e.processes import START_S, Api, wait_for
 from tests.e2e.terminal import Terminal
 from tests.kube.cluster import Cluster, Object, clusters
+from tests.kube.world import container
 
 pytestmark = pytest.mark.sqlite_only  # as all tests that start a control plane
 
@@ -54,17 +55,11 @@ def bound(cluster: Cluster, name: str) -> bool:
 
 def workload(kind: str, name: str, namespace: str, *, count: int, gpus: int) -> Object:
     """A Deployment or Job of so many pods, in what Pod Security asks of a tenant."""
-    secure = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}, "securityContext": secure}
-    template: Object = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 2}}
+    pod_spec: Object = {"containers": [container(gpus)], "terminationGracePeriodSeconds": 2}
+    template: Object = {"metadata": {"labels": {"app": name}}, "spec": pod_spec}
     spec: Object = {"template": template}
     if kind == "Job":
-        template["spec"]["restartPolicy"] = "Never"
+        pod_spec["restartPolicy"] = "Never"
         spec |= {"parallelism": count, "completions": count, "backoffLimit": 100}
     else:
         spec |= {"replicas": count, "selector": {"matchLabels": {"app": name}}}

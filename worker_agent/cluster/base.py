@@ -14,13 +14,15 @@ slept between the two cannot open a node that went on to somebody else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
 from worker_agent.protocol import Assignment, CheckResult, Drift, NodeOrder, NodeView
+
+Note = Callable[[str, dict[str, object]], None]  # takes an event of the log, and its fields
 
 
 class GpuPhase(StrEnum):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from worker_agent.cluster.base import ClusterError, Conflict
+from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube import names
 from worker_agent.kube.asking import FROM_TEMPLATE
 from worker_agent.kube.client import Api, Op
@@ -25,7 +25,6 @@ from worker_agent.kube.names import pointer
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.standing import ACCEPTED, condition_of
 from worker_agent.kube.workloads import Workload, Workloads, largest, node_of, size_of
-from worker_agent.link import Note
 
 IDLE_S: Final = 60.0  # without a pod of its workload for so long, a request is given back
 AGAIN_S: Final = 30.0  # after a call that the API server did not take

@@ -25,6 +25,7 @@ from worker_agent.cluster.base import (
     GpuPhase,
     NodeChange,
     NodeState,
+    Note,
     Records,
     StateDoc,
     StepCall,
@@ -43,7 +44,6 @@ from worker_agent.kube.objects import Namespace, Node, Pod
 from worker_agent.kube.sight import Sight
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
-from worker_agent.link import Note
 from worker_agent.protocol import Assignment, Drift, NodeOrder
 from worker_agent.steps import ExitStep
 
@@ -189,7 +189,7 @@ class KubernetesCluster:
         written = iter(self._write([change for change in changes if change[0].view.name not in faults]))
         answers = [faults.get(seen.view.name) or next(written) for seen, _ in changes]
         for name in _names_written(answers):
-            del self._fenced[name]
+            self._fenced.pop(name, None)
         return answers
 
     def _try_fence(self, changes: Sequence[NodeChange]) -> dict[str, ClusterError]:
@@ -220,7 +220,7 @@ class KubernetesCluster:
 
     def fence(self, closing: Sequence[NodeChange]) -> None:
         """Once for what was seen: a node whose own write fails again and again needs no more than that."""
-        due = [(seen, records) for seen, records in closing if not self._is_fenced(seen, records)]
+        due = [(seen, records) for seen, records in closing if not _slices_of(records) <= self._fenced_slices(seen)]
         try:
             self._close_guard(due)
         except Missing:
@@ -230,9 +230,6 @@ class KubernetesCluster:
             self._close_guard(due)  # by what it says now, in one patch still
         for seen, records in due:
             self._fenced[seen.view.name] = (seen.version, self._fenced_slices(seen) | _slices_of(records))
-
-    def _is_fenced(self, seen: NodeState, records: Records) -> bool:
-        return seen.view.name in self._fenced and _slices_of(records) <= self._fenced_slices(seen)
 
     def _fenced_slices(self, seen: NodeState) -> frozenset[str]:
         """To these the guard was closed since the node is as it was seen."""
@@ -252,8 +249,7 @@ class KubernetesCluster:
         try:
             self._open_guard([each for box in boxes for each in box])
         finally:
-            listed = ([each for each in box if self._is_listed(each)] for box in boxes)
-            self._lift_into([box for box in listed if box])
+            self._lift_into(boxes)
 
     def _is_listed(self, each: Assignment) -> bool:
         return each.slice_key in slices_in(self._guard.value(each.node))
@@ -277,7 +273,8 @@ class KubernetesCluster:
         chosen = set(self._unlifted)
         for box in boxes:
             waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen and not why_never(pod)]
-            for lift in lifts(self._rooms(box), waiting, self.lifted(box[0].gpr_id)) if waiting else ():
+            listed = [each for each in box if self._is_listed(each)] if waiting else []
+            for lift in lifts(self._rooms(listed), waiting, self.lifted(box[0].gpr_id)) if listed else ():
                 chosen.add(lift.pod.metadata.uid)
                 yield lift, box[0]
 

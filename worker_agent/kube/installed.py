@@ -11,10 +11,9 @@ from typing import Final
 
 import msgspec
 
-from worker_agent.cluster.base import ClusterError
+from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
-from worker_agent.link import Note
 from worker_agent.protocol import Drift
 
 PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-installed"

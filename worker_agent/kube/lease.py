@@ -14,10 +14,9 @@ from typing import Final
 
 import msgspec
 
-from worker_agent.cluster.base import ClusterError, Conflict
+from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube import names
 from worker_agent.kube.client import Api
-from worker_agent.link import Note
 
 PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.AGENT}"
 DURATION_S: Final = 10.0

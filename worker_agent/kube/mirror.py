@@ -20,11 +20,10 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from worker_agent.clock import Instant, SystemClock
-from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable
 from worker_agent.kube.client import Api, Forbidden, Gone, Lines, Missing, Params, Status
 from worker_agent.kube.objects import HasMeta, Meta
 from worker_agent.kube.replica import Key, Replica, Rewound, key_of, version_of
-from worker_agent.link import Note
 
 T = TypeVar("T", bound=HasMeta)
 

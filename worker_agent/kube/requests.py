@@ -19,7 +19,7 @@ from itertools import zip_longest
 from typing import Final
 
 from worker_agent.claims import Answered, Heard
-from worker_agent.cluster.base import ClusterError, Conflict
+from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube.asking import Fault, claim_of, template_words
 from worker_agent.kube.autogpr import AutoGpr, Scene, boxes_in_use
 from worker_agent.kube.client import Api, Missing, Op
@@ -30,7 +30,6 @@ from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.replica import Key
 from worker_agent.kube.standing import LATER_S, Case, claim_due, is_minor, status_of
 from worker_agent.kube.telling import Telling
-from worker_agent.link import Note
 from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired
 
 WRITES_AT_ONCE: Final = 50  # in one look

@@ -16,14 +16,14 @@ serviceaccounts/token; bind of the roles.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from worker_agent.cluster.base import ClusterError, Conflict, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.client import Api, Forbidden, Missing
 from worker_agent.kube.installed import Installed
 from worker_agent.kube.isolation import (
@@ -40,7 +40,6 @@ from worker_agent.kube.scene import Place, Scene, Thing, Things, TokenAnswer, Wr
 from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
-Note = Callable[[str, dict[str, object]], None]
 NAMESPACES: Final = "/api/v1/namespaces"
 ABOUT: Final = "workspaces"  # a kind of ours, which an older install has not
 # Where objects of each kind are, and what it is called when somebody had changed one.

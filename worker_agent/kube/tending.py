@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from worker_agent.cluster.base import ClusterError, GpuPhase, NodeState, Records
+from worker_agent.cluster.base import ClusterError, GpuPhase, NodeState, Note, Records
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
 from worker_agent.kube.guard import NOBODY, GuardBook, closed_to, slices_in
@@ -17,7 +17,6 @@ from worker_agent.kube.marks import Marks, UnreadableRecords, differs, leave_ops
 from worker_agent.kube.names import node_path
 from worker_agent.kube.objects import Node
 from worker_agent.kube.sight import Sight, is_held, is_taken_in, is_wanted
-from worker_agent.link import Note
 from worker_agent.protocol import Drift
 
 EVERY_S: Final = 1.0
