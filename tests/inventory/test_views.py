@@ -39,6 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 Result = TypeVar("Result")
 PATHS = [REGISTER_PATH, RENEW_PATH, SYNC_PATH, EVENTS_PATH, CLAIMS_PATH]
+SELDOM_S = 20.0
 
 
 @pytest.fixture
@@ -157,7 +158,10 @@ async def test_claims_are_answered_over_http(agent: Agent) -> None:
     assert [(answer["uid"], answer["reason"]) for answer in response.json["answers"]] == [("uid-train", "namespace_not_bound")]
 
 
-async def test_a_parked_sync_wakes_within_a_moment_of_a_change(agent: Agent, wakeups: Wakeups) -> None:
+async def test_a_parked_sync_wakes_at_a_change_before_it_would_look(
+    agent: Agent, wakeups: Wakeups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_views, "LOOK_AGAIN_S", SELDOM_S)
     task = asyncio.create_task(sync(agent))
     await parked(wakeups)
     assert not task.done()
@@ -167,7 +171,7 @@ async def test_a_parked_sync_wakes_within_a_moment_of_a_change(agent: Agent, wak
     reply = await task
 
     assert reply.generation == (agent.last.generation if agent.last else 0) + 1
-    assert time.monotonic() - began < agent_views.LOOK_AGAIN_S / 2
+    assert time.monotonic() - began < SELDOM_S / 2
 
 
 async def test_a_change_in_another_cluster_wakes_nobody(agent: Agent, wakeups: Wakeups) -> None:
@@ -182,14 +186,15 @@ async def test_a_change_in_another_cluster_wakes_nobody(agent: Agent, wakeups: W
     assert (await task).assignments is None
 
 
-async def test_what_changed_between_two_syncs_is_told_at_once(agent: Agent) -> None:
+async def test_what_changed_between_two_syncs_is_told_at_once(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_views, "LOOK_AGAIN_S", SELDOM_S)
     await in_thread(bump, agent.cluster)
 
     began = time.monotonic()
     reply = await sync(agent)
 
     assert reply.assignments is not None
-    assert time.monotonic() - began < agent_views.LOOK_AGAIN_S / 2
+    assert time.monotonic() - began < SELDOM_S / 2
 
 
 async def test_a_change_while_it_is_about_to_be_waiting_is_not_missed(
@@ -228,7 +233,7 @@ async def test_without_news_it_is_answered_when_its_time_is_over(agent: Agent) -
     began = time.monotonic()
     reply = await sync(agent, wait_s=0.4)
 
-    assert 0.4 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.4
     assert reply.assignments is None
     assert reply.sent_s - reply.received_s >= 0.4
 

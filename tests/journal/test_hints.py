@@ -107,8 +107,10 @@ def test_a_cluster_hears_of_its_own_changes_only(heard: list[str]) -> None:
 
 # -- by Redis ------------------------------------------------------------------------------------------------------------
 
+SELDOM_S = 20.0
 PARKED = """
 import asyncio, json, sys, time
+from inventory import agent_views
 from inventory.models import Cluster
 from journal import hints
 from tests.inventory.agent import Agent
@@ -118,8 +120,9 @@ agent = Agent(Cluster.objects.get(), given["credential"], boot=given["boot"], se
 
 async def main():
     for line in sys.stdin:
+        known_generation, agent_views.LOOK_AGAIN_S = json.loads(line)
         began = time.monotonic()
-        reply = await sync(agent, known_generation=int(line))
+        reply = await sync(agent, known_generation=known_generation)
         print(json.dumps([reply.generation, time.monotonic() - began]), flush=True)
 
 asyncio.run(main())
@@ -133,8 +136,8 @@ class ParkedAgent:
         self._child: Popen[str] = script(PARKED, env={**child_environment(), "EGS_REDIS_URL": redis_url})
         self._say(json.dumps({"credential": agent.credential, "boot": agent.boot, "session_epoch": agent.session_epoch}))
 
-    def park(self, generation: int) -> None:
-        self._say(str(generation))
+    def park(self, generation: int, *, look_again_s: float) -> None:
+        self._say(json.dumps([generation, look_again_s]))
 
     def answer(self) -> tuple[int, float]:
         """The generation that it was told, and how long it was parked."""
@@ -180,34 +183,33 @@ def test_a_hint_reaches_an_agent_that_is_parked_at_another_process_and_a_dead_re
     agent = Agent.joined(make_cluster("c1", is_heard=False))
     parked = ParkedAgent(agent, own_redis.url)
     try:
-        # Redis works: a moment.
-        parked.park(0)
+        # Redis works: long before it would have looked.
+        parked.park(0, look_again_s=SELDOM_S)
         wait_for(lambda: own_redis.listener_count(CHANNEL) == 1)
         time.sleep(0.5)
         began = time.monotonic()
         bump(agent.cluster)
         assert parked.answer()[0] == 1
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < SELDOM_S / 2
 
-        # Redis is dead: whoever is parked looks again by himself, and the change is not held up by the hint.
-        parked.park(1)
+        # Redis is dead: whoever is parked looks again by himself.
+        parked.park(1, look_again_s=1.0)
         time.sleep(0.5)
         own_redis.kill()
         began = time.monotonic()
         bump(agent.cluster)
-        assert time.monotonic() - began < 2.5
         assert parked.answer()[0] == 2
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < SELDOM_S / 2
 
-        # Redis is back: a moment again.
+        # Redis is back: long before it would have looked.
         own_redis.start()
-        parked.park(2)
+        parked.park(2, look_again_s=SELDOM_S)
         wait_for(lambda: own_redis.listener_count(CHANNEL) == 1)
         time.sleep(0.5)
         began = time.monotonic()
         bump(agent.cluster)
         assert parked.answer()[0] == 3
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < SELDOM_S / 2
     finally:
         parked.end()
 
