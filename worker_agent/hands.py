@@ -121,7 +121,10 @@ class Hands:
         return [together[failed % len(together)]] if failed else together
 
     def _change(self, node: str, together: Sequence[Write]) -> NodeChange:
-        return self.nodes[node], {gpu: record for write in together for gpu, record in write.records.items()}
+        """But for GPUs that went on to a later epoch."""
+        seen = self.nodes[node]
+        new = ((gpu, record) for write in together for gpu, record in write.records.items())
+        return seen, {gpu: record for gpu, record in new if gpu not in seen.records or seen.records[gpu].epoch <= record.epoch}
 
     def _take(self, verb: Verb, node: str, together: Sequence[Write], answer: NodeState | ClusterError) -> None:
         if isinstance(answer, Throttled):

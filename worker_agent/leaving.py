@@ -66,7 +66,10 @@ class Leaving:
         return Milestone.CLAIM in progress.reported if record is None else record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN)
 
     def _is_given_on(self, assignment: Assignment, progress: Progress) -> bool:
-        if not self._is_open(assignment, progress) or not is_lost(self._hands.nodes.get(assignment.node), assignment):
+        """All of them: while one GPU is on record as its own, there is something to close."""
+        if self._hands.own(assignment) is not None or not self._is_open(assignment, progress):
+            return False
+        if not is_lost(self._hands.nodes.get(assignment.node), assignment):
             return False
         self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
         return True

@@ -9,6 +9,7 @@ from tests.agent.faulty import Fault
 from tests.agent.stage import T0, Stage, absent, small_fleet
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.cluster.fleet import Failure, Pods
+from worker_agent.fences import new_records
 from worker_agent.protocol import Assignment, Drain, Outcome, Phase
 from worker_agent.steps import DrainStage, drain_stage
 
@@ -290,6 +291,32 @@ def test_a_box_of_part_of_a_node_leaves_the_other_gpus_alone() -> None:
     stage.run(5)
     assert stage.open_to() == {"blue"}
     assert (stage.phase("a0"), stage.phase("b0")) == (Phase.RELEASED, Phase.ACTIVE)
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_a_gpu_that_was_given_on_by_hand_stays_with_whom_it_was_given_to_and_the_rest_is_let_go(*, is_leaving: bool) -> None:
+    """An admin took one GPU's record off the node while the box ran, or left; the hub gave that GPU on."""
+    stage = Stage(small_fleet(pods=Pods(stop_s=5.0)))
+    red = stage.assignment(epoch=1)
+    active(stage, red)
+    if is_leaving:
+        stage.tell(absent(red))
+        stage.run(1)
+    node = stage.cluster.world.nodes[red.node]
+    blue = stage.assignment(id="b0", gpr_id="gpr-2", slice="blue", gpus=red.gpus[:1], epoch=2)
+    given_on = {**node.records, **new_records(blue, GpuPhase.OPEN, active_s=T0)}
+    stage.cluster.world.nodes[red.node] = msgspec.structs.replace(node, version="99", records=given_on)
+
+    changed_count = len(stage.cluster.history)
+    stage.tell(absent(red), blue)
+    stage.run(15)
+
+    assert red.gpus[0] not in {change.gpu for change in stage.cluster.history[changed_count:]}
+    records = stage.cluster.world.nodes[red.node].records
+    assert (records[red.gpus[0]].slice, records[red.gpus[0]].phase) == ("blue", GpuPhase.OPEN)
+    assert {records[gpu].phase for gpu in red.gpus[1:]} == {GpuPhase.FREE}
+    assert stage.phase("a0") is Phase.RELEASED
+    assert {pod.slice for pod in stage.cluster.world.pods.values() if pod.assignment_id} <= {"blue"}
 
 
 def test_an_exit_that_had_begun_is_finished_though_the_agents_document_is_lost_and_the_hub_away() -> None:
