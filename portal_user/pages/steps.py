@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import tzinfo
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
+from uuid import UUID
 
 from egs.pages import words
 from egs.pages.measures import measures_of
 from egs.pages.parts import StepRow
 from gpr.models import Gpr, GprState
-from inventory.models import Reservation, StepResult
+from gpr.services.replacing import box_of, spares_of
+from inventory.models import Reservation, ReservationState, StepResult
 from worker_agent.protocol import Outcome
 from worker_agent.steps import Milestone
 
@@ -32,47 +34,76 @@ class StepPanel:
 
 
 def step_panels(gpr: Gpr, nodes: Sequence[Reservation], results: Iterable[StepResult], *, zone: tzinfo) -> list[StepPanel]:
-    """Of one run. `results` oldest first."""
-    if not nodes:
-        return []
-    by_step: dict[str, list[StepResult]] = {}
+    """Of one run: those of the box first, then those of spares and of what they replaced. `results` oldest first."""
+    by_node: dict[UUID, list[StepResult]] = {}
     for result in results:
-        by_step.setdefault(result.step, []).append(result)
-    entry = [Milestone.CLAIM, *nodes[0].entry_steps, Milestone.OPEN]
-    leave = [Milestone.CLOSE, *nodes[0].exit_steps, Milestone.RELEASE]
-    on_the_way_in, on_the_way_out = gpr.state == GprState.PROVISIONING, gpr.state == GprState.EXITING
-    made = [
-        _panel("Entry steps", "entry", entry, by_step, nodes, is_running=on_the_way_in, zone=zone),
-        _panel("Exit steps", "exit", leave, by_step, nodes, is_running=on_the_way_out, zone=zone),
+        by_node.setdefault(result.reservation_id, []).append(result)
+    box = box_of(nodes)
+    replaced_ids = {row.replaces_id for row in box}
+    coming = [(row, _Way([row], by_node, zone)) for row in spares_of(nodes)]
+    going = [(row, _Way([row], by_node, zone)) for row in nodes if row.pk in replaced_ids]
+    return [
+        *(_box_panels(gpr, _Way(box, by_node, zone)) if box else ()),
+        *(way.entry(f"Spare {row.node.name}: entry steps", f"spare-{row.pk}", is_running=True) for row, way in coming),
+        *(
+            way.exit(f"Replaced {row.node.name}: exit steps", f"replaced-{row.pk}", is_running=row.state == ReservationState.HELD)
+            for row, way in going
+        ),
     ]
-    return made if on_the_way_out or any(step in by_step for step in leave) else made[:1]
+
+
+def _box_panels(gpr: Gpr, way: _Way) -> Iterator[StepPanel]:
+    yield way.entry("Entry steps", "entry", is_running=gpr.state == GprState.PROVISIONING)
+    is_leaving = gpr.state == GprState.EXITING
+    if is_leaving or way.has_begun_to_leave:
+        yield way.exit("Exit steps", "exit", is_running=is_leaving)
 
 
 def steps_done(panel: StepPanel) -> int:
     return sum(step.state in {"passed", "warned"} for step in panel.steps)
 
 
-def _panel(
-    title: str,
-    key: str,
-    steps: Sequence[str],
-    by_step: dict[str, list[StepResult]],
-    nodes: Sequence[Reservation],
-    *,
-    is_running: bool,
-    zone: tzinfo,
-) -> StepPanel:
-    rows: list[StepRow] = []
-    for step in steps:
-        is_next = is_running and all(row.state in {"passed", "warned"} for row in rows)
-        rows.append(_row(f"step-{key}-{step}", step, by_step.get(step, []), nodes, is_next=is_next, zone=zone))
-    panel = StepPanel(title, key, "", tuple(rows))
-    found = [result for step in steps for result in by_step.get(step, [])]
-    hint = f"{steps_done(panel)} of {len(rows)} done"
-    if found and panel.is_over:
-        took_s = (max(result.ended_at for result in found) - min(result.started_at for result in found)).total_seconds()
-        hint = f"{words.plural(len(nodes), 'node')}, all passed in {words.duration(took_s)}"
-    return StepPanel(title, key, hint, tuple(rows))
+class _Way:
+    """In and out, of nodes that go together."""
+
+    def __init__(self, nodes: Sequence[Reservation], by_node: Mapping[UUID, Sequence[StepResult]], zone: tzinfo) -> None:
+        self._nodes, self._zone = nodes, zone
+        self._by_step: dict[str, list[StepResult]] = {}
+        for result in sorted((each for node in nodes for each in by_node.get(node.pk, ())), key=lambda each: each.started_at):
+            self._by_step.setdefault(result.step, []).append(result)
+        self._entry = [Milestone.CLAIM, *nodes[0].entry_steps, Milestone.OPEN]
+        self._exit = [Milestone.CLOSE, *nodes[0].exit_steps, Milestone.RELEASE]
+
+    @property
+    def has_begun_to_leave(self) -> bool:
+        return any(step in self._by_step for step in self._exit)
+
+    def entry(self, title: str, key: str, *, is_running: bool) -> StepPanel:
+        return self._panel(title, key, self._entry, is_running=is_running)
+
+    def exit(self, title: str, key: str, *, is_running: bool) -> StepPanel:
+        return self._panel(title, key, self._exit, is_running=is_running)
+
+    def _panel(self, title: str, key: str, steps: Sequence[str], *, is_running: bool) -> StepPanel:
+        rows: list[StepRow] = []
+        for step in steps:
+            is_next = is_running and all(row.state in {"passed", "warned"} for row in rows)
+            rows.append(_row(f"step-{key}-{step}", step, self._by_step.get(step, []), self._nodes, is_next=is_next, zone=self._zone))
+        panel = StepPanel(title, key, "", tuple(rows))
+        found = [result for step in steps for result in self._by_step.get(step, [])]
+        hint = f"{steps_done(panel)} of {len(rows)} done"
+        if found and panel.is_over:
+            hint = f"{words.plural(len(self._nodes), 'node')}, all passed in {words.duration(_took_s(found))}"
+        return replace(panel, hint=hint)
+
+
+def _took_s(results: Iterable[StepResult]) -> float:
+    """Of the node that took longest: one that came later, as a spare, is not counted from when the others began."""
+    spans: dict[UUID, tuple[datetime, datetime]] = {}
+    for each in results:
+        began_at, ended_at = spans.get(each.reservation_id, (each.started_at, each.ended_at))
+        spans[each.reservation_id] = min(began_at, each.started_at), max(ended_at, each.ended_at)
+    return max(((ended_at - began_at).total_seconds() for began_at, ended_at in spans.values()), default=0.0)
 
 
 def _row(id_: str, step: str, results: Sequence[StepResult], nodes: Sequence[Reservation], *, is_next: bool, zone: tzinfo) -> StepRow:
@@ -86,7 +117,7 @@ def _row(id_: str, step: str, results: Sequence[StepResult], nodes: Sequence[Res
         state = "warned" if is_repeated else "passed"
     else:
         state = "running" if is_next or passed else "waiting"
-    took_s = (max(r.ended_at for r in results) - min(r.started_at for r in results)).total_seconds() if results else 0
+    took_s = _took_s(results)
     return StepRow(
         id=id_,
         state=state,

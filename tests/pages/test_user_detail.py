@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
@@ -67,6 +67,37 @@ def test_its_nodes_tell_which_took_the_place_of_which_and_who_is_asked(world: Wo
         assert owner.get(f"/gprs/{gpr.pk}/", {"part": part}).status_code == 200
 
 
+def test_steps_of_a_spare_and_of_the_node_it_replaced_are_no_steps_of_the_box(world: World, owner: Client) -> None:
+    gpr = factories.started(world.slice, world.people.owner, name="runs", nodes=2)
+    rows, earlier = factories.held(gpr), db_now() - timedelta(hours=5)
+    for each in rows:
+        for name in ("claim", *each.entry_steps, "open"):
+            step(each, name, at=earlier)
+    factories.observe(gpr, Phase.ACTIVE)
+    replaced = rows[0]
+    factories.add_nodes(replaced.cluster, 1)
+    node_replace(gpr=gpr, node_id=replaced.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
+    spare = Reservation.objects.get(replaces=replaced)
+    step(spare, "claim")
+
+    coming = page(owner, gpr, "steps")
+    assert "2 nodes, all passed in 2 s" in coming
+    assert f"Spare {spare.node.name}: entry steps" in coming
+    assert "1 of 9 done" in coming
+
+    for name in (*spare.entry_steps, "open"):
+        step(spare, name)
+    factories.observe(gpr, Phase.ACTIVE)
+    step(replaced, "close")
+
+    swapped = page(owner, gpr, "steps")
+    assert "2 nodes, all passed in 2 s" in swapped
+    assert "Spare" not in swapped
+    assert f"Replaced {replaced.node.name}: exit steps" in swapped
+    assert "1 of 8 done" in swapped
+    assert ">Exit steps<" not in swapped
+
+
 def test_a_spare_that_failed_is_told_of_and_is_no_trouble_of_the_gpr(world: World, owner: Client) -> None:
     gpr = factories.active(world.slice, world.people.owner, name="runs")
     row = factories.held(gpr)[0]
@@ -81,8 +112,10 @@ def test_a_spare_that_failed_is_told_of_and_is_no_trouble_of_the_gpr(world: Worl
     assert "check nccl failed" not in page(owner, gpr, "now")
 
 
-def step(row: Reservation, name: str, *, outcome: Outcome = Outcome.OK, attempt: int = 1, log: str = "") -> None:
-    now = db_now()
+def step(
+    row: Reservation, name: str, *, outcome: Outcome = Outcome.OK, attempt: int = 1, log: str = "", at: datetime | None = None
+) -> None:
+    now = at or db_now()
     StepResult.objects.create(
         reservation=row, step=name, attempt=attempt, outcome=outcome, started_at=now - timedelta(seconds=2), ended_at=now, log=log
     )
