@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
-from tests.agent.fake_kube import Object, assignment, free_calls, made, running_pod, state, waiting_pod
+from tests.agent.fake_kube import FakeApi, Object, assignment, free_calls, made, running_pod, state, waiting_pod
 from worker_agent.cluster.base import GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, Verb
 from worker_agent.fences import new_records
 from worker_agent.kube import names
-from worker_agent.kube.driver import KubernetesCluster
+from worker_agent.kube.driver import CALLS_AT_ONCE, KubernetesCluster
 from worker_agent.protocol import Assignment
 
 HANG_S = 30.0
@@ -60,6 +61,16 @@ def test_a_guard_that_was_closed_to_one_box_is_closed_to_the_other_box_of_its_no
     assert api.guard() == {"n1": "@5"}
 
 
+def lift_count(api: FakeApi) -> int:
+    return sum(verb == "PATCH" and "/pods/" in path for verb, path in api.calls)
+
+
+def waiting(driver: KubernetesCluster) -> list[str]:
+    """As the next pass sees them."""
+    driver.observe()
+    return sorted(pod.label for pod in driver._sight.all_waiting())
+
+
 def test_boxes_of_one_workspace_do_not_reach_for_the_same_pod() -> None:
     boxes = [[assignment(f"a{number}", f"n{number}", f"GPU-{number}")] for number in range(5)]
     api, driver = made(
@@ -70,9 +81,10 @@ def test_boxes_of_one_workspace_do_not_reach_for_the_same_pod() -> None:
     driver.observe()
 
     driver.serve(boxes)
+    driver.serve(boxes)
 
-    assert len([path for verb, path in api.calls if verb == "PATCH"]) == 5
-    assert list(driver._sight.all_waiting()) == []
+    assert soon(lambda: waiting(driver) == [])
+    assert lift_count(api) == 5
 
 
 def test_a_pod_that_cannot_be_let_in_keeps_no_other_from_its_box() -> None:
@@ -91,7 +103,7 @@ def test_a_pod_that_cannot_be_let_in_keeps_no_other_from_its_box() -> None:
     driver.observe()
     driver.serve(boxes)
 
-    assert [pod.metadata.namespace for pod in driver._sight.all_waiting()] == ["s0"]
+    assert soon(lambda: waiting(driver) == ["s0/train"])
 
 
 def test_a_node_that_went_away_keeps_no_other_from_being_opened() -> None:
@@ -123,7 +135,7 @@ def test_where_the_guard_is_not_as_expected_boxes_that_it_lists_are_served_still
     with pytest.raises(Unavailable):
         driver.serve([[red], [blue]])
 
-    assert list(driver._sight.all_waiting()) == []
+    assert soon(lambda: waiting(driver) == [])
 
 
 def test_pods_are_let_in_while_evictions_of_others_hang(gate: threading.Event) -> None:
@@ -138,7 +150,49 @@ def test_pods_are_let_in_while_evictions_of_others_hang(gate: threading.Event) -
 
     driver.serve([[box]])
 
-    assert list(driver._sight.all_waiting()) == []
+    assert soon(lambda: waiting(driver) == [])
+
+
+def test_a_lift_that_hangs_keeps_nobody_waiting_and_its_box_takes_no_more_than_it_holds(gate: threading.Event) -> None:
+    red, blue = assignment("a", "n1", "GPU-0"), assignment("b", "n2", "GPU-1", slice_="blue")
+    api, driver = made(
+        {"n1": new_records(red, GpuPhase.OPEN), "n2": new_records(blue, GpuPhase.OPEN)},
+        guard={"n1": "@1,red", "n2": "@1,blue"},
+        pods=[waiting_pod("first"), waiting_pod("second"), waiting_pod("train", "blue")],
+    )
+    api.hook = lambda _, path: (gate.wait(HANG_S), None)[1] if "/red/" in path else None
+    driver.observe()
+
+    driver.serve([[red], [blue]])
+    assert soon(lambda: waiting(driver) == ["red/first", "red/second"])
+    driver.serve([[red], [blue]])
+    gate.set()
+
+    assert soon(lambda: waiting(driver) == ["red/second"])
+    driver.serve([[red], [blue]])
+    assert [path for _, path in api.calls if "/red/" in path] == ["/api/v1/namespaces/red/pods/first"]
+
+
+def test_a_box_that_ends_lifts_no_more_and_is_not_over_while_a_lift_is_on_its_way(gate: threading.Event) -> None:
+    gpus = [f"GPU-{number}" for number in range(20)]
+    box = msgspec.structs.replace(assignment("a", "n1", "GPU-0"), gpus=tuple(gpus))
+    pods = [waiting_pod(f"p{number:02}") for number in range(20)]
+    api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=pods)
+    api.hook = lambda verb, path: (gate.wait(HANG_S), None)[1] if verb == "PATCH" and "/pods/" in path else None
+    driver.observe()
+    driver.serve([[box]])
+
+    assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
+    driver.write(Verb.CLOSE, [(state(driver, "n1"), new_records(box, GpuPhase.CLOSED))])
+    assert drain(driver, box).status is StepStatus.RUNNING
+    gate.set()
+
+    assert soon(lambda: len(waiting(driver)) == 20 - CALLS_AT_ONCE)
+    assert drain(driver, box).status is StepStatus.RUNNING  # until those that came in are gone
+    driver._pods._replica.replace({}, 1000)
+    driver.observe()
+    assert drain(driver, box).status is StepStatus.OK
+    assert lift_count(api) == CALLS_AT_ONCE
 
 
 def test_a_box_whose_evictions_hang_leaves_room_for_another(gate: threading.Event) -> None:

@@ -30,6 +30,7 @@ from worker_agent.cluster.base import (
     StateDoc,
     StepCall,
     StepResult,
+    StepStatus,
     Unavailable,
     Verb,
 )
@@ -37,7 +38,8 @@ from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
-from worker_agent.kube.lifting import Lift, Room, lift_ops, lifts, share_of, why_never
+from worker_agent.kube.hoist import Hoist
+from worker_agent.kube.lifting import Lift, Room, lifts, share_of, why_never
 from worker_agent.kube.marks import box_taint, read_records
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Namespace, Node, Pod
@@ -52,8 +54,6 @@ LOOK_EVERY_S: Final = 1.0
 CALLS_AT_ONCE: Final = 8  # of each kind
 TOLD_AT_ONCE: Final = 2
 BOXES_TOLD_KEPT: Final = 1000
-LIFT_AGAIN_S: Final = 2.0  # after one that failed
-LIFTS_WITHIN_S: Final = 0.4  # in one pass, so that an end that comes meanwhile is not kept waiting
 
 Step = Callable[[StepCall], StepResult]
 
@@ -79,10 +79,10 @@ class KubernetesCluster:
         # Apart, so that none waits for calls of another kind that hang.
         kinds = {"nodes": CALLS_AT_ONCE, "lifts": CALLS_AT_ONCE, "evictions": CALLS_AT_ONCE, "force": CALLS_AT_ONCE, "tell": TOLD_AT_ONCE}
         self._pools = [ThreadPoolExecutor(count, thread_name_prefix=f"egs-{kind}") for kind, count in kinds.items()]
-        self._writers, self._lifters, evictions, force, tellers = self._pools
+        self._writers, lifters, evictions, force, tellers = self._pools
+        self._hoist = Hoist(api, lifters, note)
         self._draining = Draining(api, evictions=evictions, force=force)
         self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
-        self._unlifted: dict[str, float] = {}  # pods by UID: when a lift failed
         self._observed_mono = float("-inf")
         self._fenced: dict[str, tuple[str, frozenset[str]]] = {}  # by node: as it was seen, and to whom the guard is closed since
         self._telling = Telling(api, tellers)
@@ -158,6 +158,8 @@ class KubernetesCluster:
         if not self._sight.is_whole:
             raise Unavailable("nodes, pods and namespaces have not been read yet")
         self._observed_mono = time.monotonic()
+        for pod in self._hoist.take():
+            self._sight.learn_pod(pod)
         self._sight.look()
         self._draining.begin_pass()
         return self._sight.states()
@@ -255,23 +257,13 @@ class KubernetesCluster:
         return each.slice_key in slices_in(self._guard.value(each.node))
 
     def _lift_into(self, boxes: Iterable[Sequence[Assignment]]) -> None:
-        began_mono = time.monotonic()
-        self._unlifted = {uid: mono for uid, mono in self._unlifted.items() if began_mono - mono < LIFT_AGAIN_S}
-        waiting = self._lifts(boxes)
-        while some := list(islice(waiting, CALLS_AT_ONCE)):
-            for (lift, _), answer in zip(some, list(self._lifters.map(lambda each: self._lift(*each), some)), strict=True):
-                if isinstance(answer, Pod):
-                    self._sight.learn_lifted(answer)
-                elif answer is not None:
-                    self._unlifted[lift.pod.metadata.uid] = time.monotonic()
-                    self._note("lift_failed", {"pod": lift.pod.label, "error": str(answer)})
-            if time.monotonic() - began_mono >= LIFTS_WITHIN_S:
-                return
+        for lift, box in islice(self._lifts(boxes), self._hoist.room_count):
+            self._hoist.send(lift, box)
 
     def _lifts(self, boxes: Iterable[Sequence[Assignment]]) -> Iterator[tuple[Lift, Assignment]]:
-        """No pod into two boxes, nor one of which a lift failed a moment ago."""
-        chosen = set(self._unlifted)
-        for box in boxes:
+        """No pod into two boxes."""
+        chosen = self._hoist.spoken_for()
+        for box in (box for box in boxes if not self._hoist.is_busy(box[0].gpr_id)):
             waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen and not why_never(pod)]
             listed = [each for each in box if self._is_listed(each)] if waiting else []
             for lift in lifts(self._rooms(listed), waiting, self.lifted(box[0].gpr_id)) if listed else ():
@@ -295,14 +287,6 @@ class KubernetesCluster:
                 share = share_of(node, gpus, len(self._sight.state(node).view.gpus), others)
             rooms.append(Room(node=assignment.node, uid=assignment.node_uid, taint=taint, gpu_count=gpus, share=share))
         return rooms
-
-    def _lift(self, lift: Lift, box: Assignment) -> Pod | ClusterError | None:
-        try:
-            return self._api.patch(lift.pod.path, lift_ops(lift, box.gpr_id, box.run), Pod)
-        except Conflict:
-            return None  # gone or changed: decided again once it is seen
-        except ClusterError as error:
-            return error
 
     def _open_guard(self, opened: Iterable[Assignment]) -> None:
         """One patch for all nodes that do not list the slices of their open boxes yet."""
@@ -343,13 +327,15 @@ class KubernetesCluster:
             return self._check(call)
         assignment, view = call.assignment, call.node.view
         node = self._sight.node(view.name)
-        return self._draining.run(
+        are_lifts_over = self._hoist.end(assignment.gpr_id)
+        result = self._draining.run(
             call,
             self._sight.pods.lifted.get(assignment.gpr_id, ()),
             self._sight.strays(view.name, assignment.slice_key),
             is_last=not self._sight.has_box(assignment.gpr_id, assignment.run),
             is_ready=node is not None and node.status.is_ready,
         )
+        return result if are_lifts_over or result.status is not StepStatus.OK else StepResult(status=StepStatus.RUNNING)
 
     def provide(self, orders: Sequence[NodeOrder]) -> None:
         """Nodes come by whoever runs the cluster: there is nobody to ask yet."""

@@ -54,16 +54,11 @@ class PodIndex:
             waiting.sort(key=lambda pod: (pod.metadata.creationTimestamp or LONG_AGO, pod.metadata.name))
         return index
 
-    def lift(self, pod: Pod) -> None:
-        waiting = self.waiting[pod.metadata.namespace]
-        self.waiting[pod.metadata.namespace] = [each for each in waiting if each.metadata.uid != pod.metadata.uid]
-        self.lifted[pod.metadata.label(names.POD_GPR)].append(pod)
-
 
 class Sight:
     """Not for several threads at once; the mirrors are kept by threads of their own.
 
-    Pods are sorted anew once a pass, by `look`; what the pass itself does to them is entered as it is learned.
+    Pods are sorted anew once a pass, by `look`.
     """
 
     def __init__(self, nodes: Mirror[Node], pods: Mirror[Pod], namespaces: Mirror[Namespace]) -> None:
@@ -91,9 +86,9 @@ class Sight:
             self._index_serial = serial
             self.pods = PodIndex.of(self._pods.objects().values())
 
-    def learn_lifted(self, pod: Pod) -> None:
+    def learn_pod(self, pod: Pod) -> None:
+        """Seen by the next look."""
         self._pods.learn(pod)
-        self.pods.lift(pod)
 
     def namespaces_of(self, slice_key: str) -> Sequence[str]:
         if self._bound_serial != self._namespaces.serial:
