@@ -206,12 +206,12 @@ def test_a_box_opens_within_seconds_and_its_end_is_kept_while_the_sync_is_parked
     start()
     wait_for(lambda: SYNC_PATH in hub.paths)
     hub.set(assignment(tmp_path, duration_s=1.0))
-    wait_for(is_in(hub, Phase.ACTIVE), within_s=5.0)
-    wait_for(is_in(hub, Phase.RELEASED), within_s=5.0)
+    wait_for(is_in(hub, Phase.ACTIVE), within_s=15.0)
+    wait_for(is_in(hub, Phase.RELEASED), within_s=15.0)
     seen = hub.observed["a0"]
     assert seen.active_s is not None
     assert seen.exit_began_s is not None
-    assert 0.0 <= seen.exit_began_s - (seen.active_s + 1.0) <= 0.5
+    assert 0.0 <= seen.exit_began_s - (seen.active_s + 1.0) <= 2.0
 
 
 def test_an_agent_killed_while_a_box_is_open_keeps_its_end_after_the_restart_without_token_or_hub(

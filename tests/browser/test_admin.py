@@ -15,7 +15,7 @@ from tests.e2e.processes import START_S, Api, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
-LIVE_MS = 10_000
+LIVE_MS = 20_000
 QUEUE, INVENTORY, CLUSTERS, SCHEDULE = "/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/schedule/"
 QUOTAS = "/admin/quotas/"
 DEFRAGMENTATION, ROOM = "/admin/defragmentation/", "/admin/defragmentation/booking/"

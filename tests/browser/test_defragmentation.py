@@ -14,7 +14,7 @@ from tests.e2e.processes import START_S, Api, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
-PAGE, LIVE_MS = "/admin/defragmentation/", 10_000
+PAGE, LIVE_MS = "/admin/defragmentation/", 20_000
 # On two nodes of eight GPUs: much of the first, half of the second, and what is left of the first.
 BOXES = {"leaves": ("vision", 6), "stays": ("language", 4), "scattered": ("agents", 2)}
 

@@ -89,7 +89,7 @@ def does_something(page: Page, path: str, keys: str) -> bool:
     was = page.evaluate(STATE)
     press(page, keys)
     try:
-        page.wait_for_function(f"was => ({STATE})() !== was", arg=was, timeout=3_000)
+        page.wait_for_function(f"was => ({STATE})() !== was", arg=was, timeout=10_000)
     except TimeoutError:
         return False
     return True

@@ -19,23 +19,23 @@ class Socket:
     async def open(self) -> int:
         """0 when it was let in, else the code of the refusal."""
         await self._link.send_input({"type": "websocket.connect"})
-        answer: dict[str, Any] = await self._link.receive_output(timeout=5)
+        answer: dict[str, Any] = await self._link.receive_output(timeout=15)
         return 0 if answer["type"] == "websocket.accept" else int(answer.get("code", 1000))
 
     async def say(self, **message: Any) -> None:
         await self._link.send_input({"type": "websocket.receive", **message})
 
     async def heard(self) -> Any:
-        return json.loads((await self._link.receive_output(timeout=5))["text"])
+        return json.loads((await self._link.receive_output(timeout=15))["text"])
 
     async def is_quiet(self, within_s: float) -> bool:
         return bool(await self._link.receive_nothing(timeout=within_s, interval=0.02))
 
     async def closed(self) -> int:
         """The code with which the server ends it, whatever it says before."""
-        answer: dict[str, Any] = await self._link.receive_output(timeout=5)
+        answer: dict[str, Any] = await self._link.receive_output(timeout=15)
         while answer["type"] == "websocket.send":
-            answer = await self._link.receive_output(timeout=5)
+            answer = await self._link.receive_output(timeout=15)
         return int(answer["code"])
 
     async def leave(self) -> None:
