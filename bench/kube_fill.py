@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -115,6 +115,7 @@ def _filled(cluster: Cluster, folder: Path, nodes: int) -> list[Figure]:
             go(who)
             made = [writers.submit(_make, api, f"/api/v1/namespaces/{name}/pods", _pod("train")) for name in names]
             while bound() < count or active_s is None:
+                _raise_faults(made)
                 now_s = time.monotonic() - began
                 by_state = _by_state()
                 if reserved_s is None and by_state.get(GprState.PROVISIONING, 0) + by_state.get(GprState.ACTIVE, 0) == count:
@@ -125,8 +126,6 @@ def _filled(cluster: Cluster, folder: Path, nodes: int) -> list[Figure]:
                     raise NotRun(f"{bound()} of {count} pods have a node after {now_s:.0f} s; by state: {by_state}")
                 time.sleep(LOOK_S)
             bound_s = time.monotonic() - began
-            for call in made:
-                call.result()
     finally:
         for each in who:
             each.kill()
@@ -137,6 +136,13 @@ def _filled(cluster: Cluster, folder: Path, nodes: int) -> list[Figure]:
         _figure(nodes, "until all are ACTIVE", active_s),
         _figure(nodes, f"beforehand: {nodes} nodes taken in, {count:,} workspaces with a namespace each", made_s),
     ]
+
+
+def _raise_faults(calls: Iterable[Future[None]]) -> None:
+    """A pod that could not be made would be waited for in vain."""
+    for call in calls:
+        if call.done():
+            call.result()
 
 
 def _by_state() -> dict[str, int]:
@@ -178,8 +184,10 @@ def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str
     stage.start_replica(CLUSTER, CLUSTER)
     _wait("the nodes are taken in", lambda: Node.objects.filter(cluster=row).count() == nodes)
     _wait("the namespaces are bound", lambda: Namespace.objects.filter(state=BindingState.READY).count() == nodes * GPUS)
+    api, names = _api(cluster), [room.name for room in rooms]
+    _wait("they have service accounts", lambda: all(_has_account(api, name) for name in names))
     statistics_renewed()
-    return [room.name for room in rooms]
+    return names
 
 
 # -- the cluster -------------------------------------------------------------------------------------------------------
@@ -190,6 +198,19 @@ def _api(cluster: Cluster) -> KubeApi:
     from worker_agent.kube.client import Api, access_by_kubeconfig
 
     return Api(access_by_kubeconfig(cluster.kubeconfig))
+
+
+def _has_account(api: KubeApi, namespace: str) -> bool:
+    """Its default one, without which no pod is made there."""
+    import msgspec
+
+    from worker_agent.kube.client import Missing
+
+    try:
+        api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default", msgspec.Raw)
+    except Missing:
+        return False
+    return True
 
 
 def _make_all(writers: ThreadPoolExecutor, api: KubeApi, path: str, objects: Iterable[dict[str, Any]]) -> None:
