@@ -183,9 +183,9 @@ def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
     return list(rows.prefetch_related("gpus__gpu") if with_gpus else rows)
 
 
-def _results(gpr: Gpr) -> Iterable[StepResult]:
+def _results(gpr: Gpr) -> list[StepResult]:
     rows = StepResult.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run).prefetch_related("results")
-    return rows.order_by("started_at", "pk")[:STEPS_READ]
+    return list(rows.order_by("started_at", "pk")[:STEPS_READ])
 
 
 def _told(gpr: Gpr, request: PageRequest) -> Told | None:

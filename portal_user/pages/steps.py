@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from uuid import UUID
@@ -33,17 +33,14 @@ class StepPanel:
         return all(step.state in {"passed", "warned"} for step in self.steps)
 
 
-def step_panels(gpr: Gpr, nodes: Sequence[Reservation], results: Iterable[StepResult], *, zone: tzinfo) -> list[StepPanel]:
+def step_panels(gpr: Gpr, nodes: Sequence[Reservation], results: Sequence[StepResult], *, zone: tzinfo) -> list[StepPanel]:
     """Of one run: those of the box first, then those of spares and of what they replaced. `results` oldest first."""
-    by_node: dict[UUID, list[StepResult]] = {}
-    for result in results:
-        by_node.setdefault(result.reservation_id, []).append(result)
     box = box_of(nodes)
     replaced_ids = {row.replaces_id for row in box}
-    coming = [(row, _Way([row], by_node, zone)) for row in spares_of(nodes)]
-    going = [(row, _Way([row], by_node, zone)) for row in nodes if row.pk in replaced_ids]
+    coming = [(row, _Way([row], results, zone)) for row in spares_of(nodes)]
+    going = [(row, _Way([row], results, zone)) for row in nodes if row.pk in replaced_ids]
     return [
-        *(_box_panels(gpr, _Way(box, by_node, zone)) if box else ()),
+        *(_box_panels(gpr, _Way(box, results, zone)) if box else ()),
         *(way.entry(f"Spare {row.node.name}: entry steps", f"spare-{row.pk}", is_running=True) for row, way in coming),
         *(
             way.exit(f"Replaced {row.node.name}: exit steps", f"replaced-{row.pk}", is_running=row.state == ReservationState.HELD)
@@ -66,11 +63,13 @@ def steps_done(panel: StepPanel) -> int:
 class _Way:
     """In and out, of nodes that go together."""
 
-    def __init__(self, nodes: Sequence[Reservation], by_node: Mapping[UUID, Sequence[StepResult]], zone: tzinfo) -> None:
+    def __init__(self, nodes: Sequence[Reservation], results: Iterable[StepResult], zone: tzinfo) -> None:
         self._nodes, self._zone = nodes, zone
         self._by_step: dict[str, list[StepResult]] = {}
-        for result in sorted((each for node in nodes for each in by_node.get(node.pk, ())), key=lambda each: each.started_at):
-            self._by_step.setdefault(result.step, []).append(result)
+        node_ids = {node.pk for node in nodes}
+        for result in results:
+            if result.reservation_id in node_ids:
+                self._by_step.setdefault(result.step, []).append(result)
         self._entry = [Milestone.CLAIM, *nodes[0].entry_steps, Milestone.OPEN]
         self._exit = [Milestone.CLOSE, *nodes[0].exit_steps, Milestone.RELEASE]
 

@@ -211,7 +211,7 @@ def test_a_box_opens_within_seconds_and_its_end_is_kept_while_the_sync_is_parked
     seen = hub.observed["a0"]
     assert seen.active_s is not None
     assert seen.exit_began_s is not None
-    assert 0.0 <= seen.exit_began_s - (seen.active_s + 1.0) <= 2.0
+    assert 0.0 <= seen.exit_began_s - (seen.active_s + 1.0) <= 0.5
 
 
 def test_an_agent_killed_while_a_box_is_open_keeps_its_end_after_the_restart_without_token_or_hub(
@@ -238,7 +238,7 @@ def test_sigterm_ends_it_at_once_and_leaves_the_nodes_as_they_are(hub: TinyHub, 
     began = time.monotonic()
     agent.process.send_signal(signal.SIGTERM)
     assert agent.end()[0] == 0
-    assert time.monotonic() - began < 10.0  # the hub parks for longer
+    assert time.monotonic() - began < 3.0
     assert state_of(tmp_path) == {"tiny-h-01": {"OPEN"}}
 
 

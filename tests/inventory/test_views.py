@@ -233,7 +233,7 @@ async def test_without_news_it_is_answered_when_its_time_is_over(agent: Agent) -
     began = time.monotonic()
     reply = await sync(agent, wait_s=0.4)
 
-    assert time.monotonic() - began >= 0.4
+    assert 0.4 <= time.monotonic() - began < 5
     assert reply.assignments is None
     assert reply.sent_s - reply.received_s >= 0.4
 
