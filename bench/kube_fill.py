@@ -1,6 +1,6 @@
 """A cluster filled by requests for one GPU each, on a real API server: from the first to the last pod on a node.
 
-Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods.
+Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods, and KAI (bench/kai.py).
 `python -m bench.kube_fill KUBECONFIG NODES` is the half that has a hub: web
 processes, workers and an agent of its own, on PostgreSQL and Redis.
 """
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from bench import kai
 from bench.figures import Figure, NotRun
 from bench.own_hub import figures_from, migrated_database, tell
 from bench.speed_hub import FILL_HERE_S, FILL_NODES, FILL_THREADS, GPUS, go, ready_submitters
@@ -50,17 +51,17 @@ def _run(nodes: int) -> list[Figure]:
 
     try:
         with clusters("bench") as (cluster,):
-            alone_s = _scheduler_alone(cluster, nodes)
+            alone_s = _filled_alone(cluster, nodes)
+        name, kai_s = _kai_filled(nodes)
         with clusters("bench") as (cluster,):
             figures = figures_from("bench.kube_fill", str(cluster.kubeconfig), str(nodes), with_redis=True)
     except KubeError as error:
         raise NotRun(str(error)) from error
     bound_s = figures[0].ours
     what = "from the first request until all pods have a node"
-    is_all = nodes == FILL_NODES
     return [
-        _figure(nodes, what, bound_s, "kube-scheduler alone, same run", alone_s, f"<= {GOAL_S} s" if is_all else ""),
-        *([_figure(nodes, what, bound_s, "KAI, two cores, another run", FILL_HERE_S["KAI"])] if is_all else []),
+        _figure(nodes, what, bound_s, "kube-scheduler alone, same run", alone_s, f"<= {GOAL_S} s" if nodes == FILL_NODES else ""),
+        *([_figure(nodes, what, bound_s, name, kai_s)] if kai_s is not None else []),
         *figures[1:],
     ]
 
@@ -69,21 +70,32 @@ def _figure(nodes: int, what: str, ours: float, peer: str = "", theirs: float | 
     return Figure("kube-fill", f"{nodes} x {GPUS} GPUs, {nodes * GPUS:,} requests for one: {what}", "s", ours, peer, theirs, goal)
 
 
-# -- kube-scheduler alone ----------------------------------------------------------------------------------------------
+# -- the peers ---------------------------------------------------------------------------------------------------------
 
 
-def _scheduler_alone(cluster: Cluster, nodes: int) -> float:
-    """Seconds from the first pod made to the last one on a node."""
+def _kai_filled(nodes: int) -> tuple[str, float | None]:
+    """What it is, and its seconds: of another run, if it was measured there, where `KAI_SRC` names no checkout."""
+    from tests.kube.cluster import clusters
+
+    if not os.environ.get("KAI_SRC"):
+        return "KAI, two cores, another run", FILL_HERE_S["KAI"] if nodes == FILL_NODES else None
+    with clusters("bench") as (cluster,), tempfile.TemporaryDirectory() as folder, kai.running(cluster, Path(folder)):
+        return "KAI, same run", _filled_alone(cluster, nodes, {"labels": kai.LABELS}, schedulerName=kai.SCHEDULER)
+
+
+def _filled_alone(cluster: Cluster, nodes: int, metadata: dict[str, Any] | None = None, **spec: str) -> float:
+    """Seconds from the first pod made to the last one on a node, by a scheduler alone."""
     from tests.e2e.kubernetes import managed_nodes
 
     api = _api(cluster)
     cluster.make_namespace(NAMESPACE)
+    pods = [_pod(f"pod-{number}", metadata, **spec) for number in range(nodes * GPUS)]
     with ThreadPoolExecutor(WRITERS) as writers:
         _make_all(writers, api, "/api/v1/nodes", managed_nodes(CLUSTER, nodes))
         with _bound_pods(api) as bound:
             _wait("the nodes are ready", lambda: cluster.kubectl("get", "nodes", "--output", "name").count("\n") == nodes)
             began = time.monotonic()
-            _make_all(writers, api, f"/api/v1/namespaces/{NAMESPACE}/pods", [_pod(f"pod-{number}") for number in range(nodes * GPUS)])
+            _make_all(writers, api, f"/api/v1/namespaces/{NAMESPACE}/pods", pods)
             _wait("all pods have a node", lambda: bound() == nodes * GPUS)
             return time.monotonic() - began
 
@@ -223,10 +235,10 @@ def _make(api: KubeApi, path: str, body: dict[str, Any]) -> None:
     api.create(path, body, msgspec.Raw)
 
 
-def _pod(name: str) -> dict[str, Any]:
+def _pod(name: str, metadata: dict[str, Any] | None = None, **spec: str) -> dict[str, Any]:
     from tests.kube.world import pod
 
-    return pod(name, 1, restartPolicy="Never")
+    return pod(name, 1, metadata=metadata, restartPolicy="Never", **spec)
 
 
 @contextmanager

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,13 +18,13 @@ from typing import Any, Final
 import yaml
 
 from bench.figures import NotRun
+from bench.peers import built, folder_of, said
 from bench.scenarios import Scenario
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PROGRAMS: Final = ("runner", "minimalkueue")
+PROGRAMS: Final = {name: f"test/performance/scheduler/{name}" for name in ("runner", "minimalkueue")}
 SERVERS: Final = ("etcd", "kube-apiserver")
 CRDS: Final = Path("config/components/crd/bases")
-PACKAGES: Final = Path("test/performance/scheduler")
 # As Kueue's own Makefile and CI run it.
 QPS, BURST = 1000, 2000
 WITHIN_S: Final = 45 * 60
@@ -49,18 +48,18 @@ class Ran:
 
 def run(scenario: Scenario) -> Ran:
     """Raises NotRun, with what is missing or what the runner said last."""
-    source = _folder("KUEUE_SRC", (str(CRDS),))
-    servers = _folder("KUBEBUILDER_ASSETS", SERVERS) if os.environ.get("KUBEBUILDER_ASSETS") else _servers_built()
+    source = folder_of("KUEUE_SRC", (str(CRDS),))
+    servers = folder_of("KUBEBUILDER_ASSETS", SERVERS) if os.environ.get("KUBEBUILDER_ASSETS") else _servers_built()
     with tempfile.TemporaryDirectory() as name:
         out = Path(name)
-        programs = _folder("KUEUE_BIN", PROGRAMS) if os.environ.get("KUEUE_BIN") else _programs_built(source, out)
+        programs = folder_of("KUEUE_BIN", PROGRAMS) if os.environ.get("KUEUE_BIN") else built("Kueue", source, PROGRAMS, out)
         (out / "generator.yaml").write_text(json.dumps(scenario.generator()))  # JSON is YAML, too
         command = [
             *(str(programs / "runner"), "-o", str(out), "-crds", str(source / CRDS)),
             *("-generatorConfig", str(out / "generator.yaml"), "-minimalKueue", str(programs / "minimalkueue")),
             *("-timeout", f"{WITHIN_S}s", "-qps", str(QPS), "-burst", str(BURST)),
         ]
-        _said("Kueue's runner", command, KUBEBUILDER_ASSETS=str(servers))
+        said("Kueue's runner", command, KUBEBUILDER_ASSETS=str(servers))
         return read(out)
 
 
@@ -87,32 +86,4 @@ def _sum(parts: Iterable[Mapping[str, Any]], key: str) -> int:
 
 
 def _servers_built() -> Path:
-    return Path(_said("deploy/kube", [str(ROOT / "deploy/kube"), "build"]).splitlines()[-1])
-
-
-def _programs_built(source: Path, out: Path) -> Path:
-    for name in PROGRAMS:
-        _said("the build of Kueue", ["go", "-C", str(source), "build", "-o", str(out / name), f"./{PACKAGES / name}"])
-    return out
-
-
-def _said(who: str, command: Sequence[str], **settings: str) -> str:
-    """What the command prints. Raises NotRun with its last words where it fails."""
-    try:
-        done = subprocess.run(command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    except OSError as error:
-        raise NotRun(f"{who}: {error}") from error
-    if done.returncode:
-        raise NotRun(f"{who} failed: {done.stdout[-400:].strip()}")
-    return done.stdout
-
-
-def _folder(name: str, wanted: Iterable[str]) -> Path:
-    given = os.environ.get(name)
-    if not given:
-        raise NotRun(f"{name} names no folder")
-    folder = Path(given)
-    missing = [each for each in wanted if not (folder / each).exists()]
-    if missing:
-        raise NotRun(f"{name}: there is no {', '.join(missing)} in {folder}")
-    return folder
+    return Path(said("deploy/kube", [str(ROOT / "deploy/kube"), "build"]).splitlines()[-1])
