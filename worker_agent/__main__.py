@@ -92,8 +92,9 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
         finally:
             requests.stop()
     finally:
-        leadership.give_up()
         cluster.stop()
+        leadership.give_up()  # only now: the next replica begins at once
+        api.close()
     return _complain("another replica took over", EXIT_DEPOSED) if leadership.is_lost else code
 
 

@@ -50,10 +50,19 @@ def _held(gpu: str, record: GpuRecord | None, assignment: Assignment) -> str:
 
 
 def is_lost(node: NodeState | None, assignment: Assignment) -> bool:
-    """A higher epoch is on record: the hub gave these GPUs on, so this assignment has nothing to say there any more."""
+    """A higher epoch is on record: the hub gave GPUs of it on, so this assignment has nothing to say there any more."""
+    return any(_went_on(node, assignment))
+
+
+def is_given_on(node: NodeState | None, assignment: Assignment) -> bool:
+    """All of its GPUs."""
+    return bool(assignment.gpus) and all(_went_on(node, assignment))
+
+
+def _went_on(node: NodeState | None, assignment: Assignment) -> list[bool]:
     if node is None or node.view.uid != assignment.node_uid:
-        return False
-    return any(gpu in node.records and node.records[gpu].epoch > assignment.epoch for gpu in assignment.gpus)
+        return [False]
+    return [gpu in node.records and node.records[gpu].epoch > assignment.epoch for gpu in assignment.gpus]
 
 
 def new_records(

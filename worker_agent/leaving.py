@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
-from worker_agent.fences import fence_records, is_lost, new_records
+from worker_agent.fences import fence_records, is_given_on, new_records
 from worker_agent.hands import Hands, Write
 from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Outcome, Phase
 from worker_agent.state import Member, Progress
@@ -66,10 +66,8 @@ class Leaving:
         return Milestone.CLAIM in progress.reported if record is None else record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN)
 
     def _is_given_on(self, assignment: Assignment, progress: Progress) -> bool:
-        """All of them: while one GPU is on record as its own, there is something to close."""
-        if self._hands.own(assignment) is not None or not self._is_open(assignment, progress):
-            return False
-        if not is_lost(self._hands.nodes.get(assignment.node), assignment):
+        """All of them: of one without a later epoch something may be left to close."""
+        if not self._is_open(assignment, progress) or not is_given_on(self._hands.nodes.get(assignment.node), assignment):
             return False
         self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
         return True

@@ -26,20 +26,25 @@ def free_calls(verb: str, path: str) -> None:
 
 
 class FakeApi:
-    """`hook`: is called with verb and path before each call; it may raise, or hang. Lists of pods are as `pods` says."""
+    """`hook`: is called with verb and path before each call, `after` once it was done; they may raise, or hang. Lists of pods are as
+    `pods` says.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
         self.pods: Callable[[str], list[Object]] = lambda gpr_id: []
         self.calls: list[tuple[str, str]] = []
         self.hook: Callable[[str, str], None] = free_calls
+        self.after: Callable[[str, str], None] = free_calls
         self._version, self._lock = VERSION, threading.Lock()
 
     def get(self, path: str, type_: Any, **params: Any) -> Any:
         self._called("GET", path)
         if path == "/api/v1/pods":
             return msgspec.convert({"items": self.pods(params["labelSelector"].split("=")[1])}, type_)
-        return msgspec.convert(self._there(path), type_)
+        found = msgspec.convert(self._there(path), type_)
+        self.after("GET", path)
+        return found
 
     def create(self, path: str, body: Any, type_: Any, **params: Any) -> Any:
         self._called("POST", path)
@@ -57,7 +62,8 @@ class FakeApi:
             self._version += 1
             new["metadata"]["resourceVersion"] = str(self._version)
             self.objects[path] = new
-            return msgspec.convert(new, type_)
+        self.after("PATCH", path)
+        return msgspec.convert(new, type_)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -148,13 +154,13 @@ def made(
     api.objects |= {msgspec.convert(pod, Pod).path: pod for pod in pods}
     seen = {("", name): msgspec.convert(api.objects[names.node_path(name)], Node) for name in nodes}
     slices = {pod["metadata"]["namespace"] for pod in pods}
-    _fill(driver._nodes, seen)
-    _fill(driver._pods, {(pod["metadata"]["namespace"], pod["metadata"]["name"]): msgspec.convert(pod, Pod) for pod in pods})
-    _fill(driver._namespaces, {("", name): Namespace(metadata=Meta(name=name, labels={names.SLICE: name})) for name in slices})
+    fill(driver._nodes, seen)
+    fill(driver._pods, {(pod["metadata"]["namespace"], pod["metadata"]["name"]): msgspec.convert(pod, Pod) for pod in pods})
+    fill(driver._namespaces, {("", name): Namespace(metadata=Meta(name=name, labels={names.SLICE: name})) for name in slices})
     return api, driver
 
 
-def _fill(mirror: Any, objects: Mapping[tuple[str, str], Any]) -> None:
+def fill(mirror: Any, objects: Mapping[tuple[str, str], Any]) -> None:
     mirror._replica.replace(dict(objects), VERSION)
     mirror._is_whole.set()
 

@@ -293,9 +293,12 @@ def test_a_box_of_part_of_a_node_leaves_the_other_gpus_alone() -> None:
     assert (stage.phase("a0"), stage.phase("b0")) == (Phase.RELEASED, Phase.ACTIVE)
 
 
+@pytest.mark.parametrize("is_wiped", [False, True])
 @pytest.mark.parametrize("is_leaving", [False, True])
-def test_a_gpu_that_was_given_on_by_hand_stays_with_whom_it_was_given_to_and_the_rest_is_let_go(*, is_leaving: bool) -> None:
-    """An admin took one GPU's record off the node while the box ran, or left; the hub gave that GPU on."""
+def test_a_gpu_that_was_given_on_by_hand_stays_with_whom_it_was_given_to_and_the_rest_is_let_go(
+    *, is_leaving: bool, is_wiped: bool
+) -> None:
+    """An admin took one GPU's record off the node, or all of them, while the box ran, or left; the hub gave one GPU on."""
     stage = Stage(small_fleet(pods=Pods(stop_s=5.0)))
     red = stage.assignment(epoch=1)
     active(stage, red)
@@ -304,7 +307,7 @@ def test_a_gpu_that_was_given_on_by_hand_stays_with_whom_it_was_given_to_and_the
         stage.run(1)
     node = stage.cluster.world.nodes[red.node]
     blue = stage.assignment(id="b0", gpr_id="gpr-2", slice="blue", gpus=red.gpus[:1], epoch=2)
-    given_on = {**node.records, **new_records(blue, GpuPhase.OPEN, active_s=T0)}
+    given_on = {**({} if is_wiped else node.records), **new_records(blue, GpuPhase.OPEN, active_s=T0)}
     stage.cluster.world.nodes[red.node] = msgspec.structs.replace(node, version="99", records=given_on)
 
     changed_count = len(stage.cluster.history)

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from tests.agent.fake_kube import FakeApi, Object, assignment, free_calls, made, running_pod, state, waiting_pod
-from worker_agent.cluster.base import GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, Verb
+from tests.agent.fake_kube import VERSION, FakeApi, Object, assignment, fill, free_calls, made, running_pod, state, waiting_pod
+from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, Verb
 from worker_agent.fences import new_records
-from worker_agent.kube import names
+from worker_agent.kube import hoist, names
+from worker_agent.kube.client import Forbidden
 from worker_agent.kube.driver import CALLS_AT_ONCE, KubernetesCluster
+from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.objects import Node
 from worker_agent.protocol import Assignment
 
 HANG_S = 30.0
@@ -71,6 +74,13 @@ def waiting(driver: KubernetesCluster) -> list[str]:
     return sorted(pod.label for pod in driver._sight.all_waiting())
 
 
+def served(driver: KubernetesCluster, box: Assignment) -> list[str]:
+    """Who waits, after a pass."""
+    driver.observe()
+    driver.serve([[box]])
+    return waiting(driver)
+
+
 def test_boxes_of_one_workspace_do_not_reach_for_the_same_pod() -> None:
     boxes = [[assignment(f"a{number}", f"n{number}", f"GPU-{number}")] for number in range(5)]
     api, driver = made(
@@ -104,6 +114,50 @@ def test_a_pod_that_cannot_be_let_in_keeps_no_other_from_its_box() -> None:
     driver.serve(boxes)
 
     assert soon(lambda: waiting(driver) == ["s0/train"])
+
+
+@pytest.mark.parametrize("refusal", [Conflict("422: a policy of the cluster denies it"), Forbidden("403")])
+def test_a_pod_that_is_always_refused_leaves_its_box_to_the_next_and_is_tried_again(refusal: ClusterError) -> None:
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[waiting_pod("p1"), waiting_pod("p2")])
+
+    def refuses(verb: str, path: str) -> None:
+        if verb == "PATCH" and path.endswith("/p1"):
+            raise refusal
+
+    api.hook = refuses
+    driver.observe()
+
+    assert soon(lambda: served(driver, box) == ["red/p1"])
+    api.hook = free_calls
+    left = {key: pod for key, pod in driver._pods.objects().items() if key[1] == "p1"}
+    driver._pods._replica.replace(left, VERSION + 1)  # since p2 was let in, and is over
+    assert soon(lambda: served(driver, box) == [])
+
+
+def test_a_pod_whose_lift_was_not_answered_holds_its_gpus_until_it_was_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was applied, and the watch is late."""
+    monkeypatch.setattr(hoist, "TIMEOUT_S", 0.1)
+    red, blue = assignment("a", "n1", "GPU-0"), assignment("b", "n1", "GPU-1", slice_="blue")
+    api, driver = made(
+        {"n1": {**new_records(red, GpuPhase.OPEN), **new_records(blue, GpuPhase.OPEN)}},
+        guard={"n1": "@1,blue,red"},
+        pods=[waiting_pod("p1"), waiting_pod("p2")],
+    )
+    answers_of_p1: list[str] = []
+
+    def loses(verb: str, path: str) -> None:
+        if path.endswith("/p1") and len(answers_of_p1) < 3:  # the lift, and two looks
+            answers_of_p1.append(verb)
+            raise Unavailable("the connection broke")
+
+    api.after = loses
+    driver.observe()
+
+    assert soon(lambda: served(driver, red) == ["red/p2"])
+    assert answers_of_p1 == ["PATCH", "GET", "GET"]
+    assert [served(driver, red) for _ in range(5)] == [["red/p2"]] * 5
+    assert [path for verb, path in api.calls if verb == "PATCH"] == ["/api/v1/namespaces/red/pods/p1"]
 
 
 def test_a_node_that_went_away_keeps_no_other_from_being_opened() -> None:
@@ -170,6 +224,7 @@ def test_a_lift_that_hangs_keeps_nobody_waiting_and_its_box_takes_no_more_than_i
 
     assert soon(lambda: waiting(driver) == ["red/second"])
     driver.serve([[red], [blue]])
+    driver._hoist._pool.shutdown()  # whatever was begun is over
     assert [path for _, path in api.calls if "/red/" in path] == ["/api/v1/namespaces/red/pods/first"]
 
 
@@ -193,6 +248,147 @@ def test_a_box_that_ends_lifts_no_more_and_is_not_over_while_a_lift_is_on_its_wa
     driver.observe()
     assert drain(driver, box).status is StepStatus.OK
     assert lift_count(api) == CALLS_AT_ONCE
+
+
+def of_gpus(count: int, box: Assignment) -> Assignment:
+    return msgspec.structs.replace(box, gpus=tuple(f"{box.id}-{number}" for number in range(count)))
+
+
+def red_pods(count: int) -> list[Object]:
+    return [waiting_pod(f"p{number:03}") for number in range(count)]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_nothing_is_let_in_after_the_end_though_the_node_cannot_be_written(gate: threading.Event, *, is_closed: bool) -> None:
+    box = of_gpus(100, assignment("a", "n1", "GPU-0"))
+    api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=red_pods(100))
+
+    def hangs(verb: str, path: str) -> None:
+        if verb == "PATCH" and "/pods/" in path:
+            gate.wait(HANG_S)
+        elif verb == "PATCH" and path == names.node_path("n1"):
+            raise Unavailable("500")
+
+    api.hook = hangs
+    driver.observe()
+    driver.serve([[box]])
+    assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
+
+    if is_closed:
+        driver.fence([(state(driver, "n1"), new_records(box, GpuPhase.CLOSED))])
+    else:
+        driver.serve([])
+    gate.set()
+    driver._hoist._pool.shutdown()
+
+    assert lift_count(api) == CALLS_AT_ONCE
+
+
+def test_an_agent_that_stops_lets_nobody_in_while_it_waits_for_other_calls(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = of_gpus(100, assignment("a", "n1", "GPU-0"))
+    api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=red_pods(100))
+    monkeypatch.setattr(Mirror, "stop", lambda _: gate.wait(0.5))  # a stream that takes its time
+    api.hook = lambda _, path: time.sleep(0.02) if "/pods/" in path else None
+    driver.observe()
+    driver.serve([[box]])
+    assert soon(lambda: lift_count(api))
+
+    driver.stop()
+
+    assert lift_count(api) <= 2 * CALLS_AT_ONCE
+
+
+def test_a_box_whose_lifts_hang_leaves_room_for_another() -> None:
+    red, blue = of_gpus(200, assignment("a", "n1", "GPU-0")), assignment("b", "n2", "GPU-1", slice_="blue")
+    api, driver = made(
+        {"n1": new_records(red, GpuPhase.OPEN), "n2": new_records(blue, GpuPhase.OPEN)},
+        guard={"n1": "@1,red", "n2": "@1,blue"},
+        pods=[*red_pods(200), waiting_pod("train", "blue")],
+    )
+    lasts = threading.Semaphore(0)
+    api.hook = lambda _, path: (lasts.acquire(timeout=HANG_S), None)[1] if "/red/" in path else None
+    driver.observe()
+    driver.serve([[red], [blue]])
+
+    lasts.release(hoist.LIFTS_OF_BOX)  # each of those that were sent first is answered, once
+
+    assert soon(lambda: any("/blue/" in path for _, path in api.calls))
+    lasts.release(1000)
+
+
+def test_no_more_lifts_are_on_their_way_than_there_is_room_for(gate: threading.Event) -> None:
+    boxes = [[of_gpus(40, assignment(f"a{number}", f"n{number}", "GPU", slice_=f"s{number}"))] for number in range(6)]
+    pods = [waiting_pod(f"p{number}", box.slice) for (box,) in boxes for number in range(40)]
+    api, driver = made(
+        {box.node: new_records(box, GpuPhase.OPEN) for (box,) in boxes}, guard={box.node: f"@1,{box.slice}" for (box,) in boxes}, pods=pods
+    )
+    api.hook = lambda verb, _: (gate.wait(HANG_S), None)[1] if verb == "PATCH" else None
+    driver.observe()
+    driver.serve(boxes)
+
+    assert driver._hoist.room_count == 0
+    assert len(driver._hoist.spoken_for()) == hoist.LIFTS_AT_ONCE
+
+
+def test_while_one_node_of_a_box_is_drained_pods_are_let_into_the_rest_of_it(gate: threading.Event) -> None:
+    old = assignment("a", "n1", "GPU-0")
+    rest = msgspec.structs.replace(of_gpus(30, assignment("c", "n2", "GPU-1")), gpr_id=old.gpr_id)
+    api, driver = made(
+        {"n1": new_records(old, GpuPhase.CLOSED), "n2": new_records(rest, GpuPhase.OPEN)},
+        guard={"n1": "@2", "n2": "@1,red"},
+        pods=red_pods(30),
+    )
+    api.hook = lambda verb, path: (gate.wait(HANG_S), None)[1] if verb == "PATCH" and "/pods/" in path else None
+    driver.observe()
+    driver.serve([[rest]])
+    assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
+
+    drain(driver, old)
+    gate.set()
+
+    assert soon(lambda: lift_count(api) == 30)
+
+
+def on_shared_nodes(pods: list[Object]) -> tuple[FakeApi, KubernetesCluster, Assignment, Assignment]:
+    """A box of one GPU on n1, and what takes its place on n2; each shares its node with a box of another workspace."""
+    old = assignment("a", "n1", "GPU-0")
+    new = msgspec.structs.replace(assignment("c", "n2", "GPU-2"), gpr_id=old.gpr_id)
+    others = {"n1": assignment("x", "n1", "GPU-1", slice_="blue"), "n2": assignment("y", "n2", "GPU-3", slice_="blue")}
+    records = {box.node: {**new_records(box, GpuPhase.OPEN), **new_records(others[box.node], GpuPhase.OPEN)} for box in (old, new)}
+    api, driver = made(records, guard={"n1": "@1,blue,red", "n2": "@1,blue,red"}, pods=pods)
+    return api, driver, old, new
+
+
+def test_a_pod_that_was_given_a_node_which_its_box_has_left_is_sent_back_behind_the_gate() -> None:
+    api, driver, old, new = on_shared_nodes([waiting_pod("p1")])
+    driver.observe()
+    driver.serve([[old]])
+    assert soon(lambda: waiting(driver) == [])
+
+    driver.write(Verb.CLOSE, [(state(driver, "n1"), new_records(old, GpuPhase.CLOSED))])
+    driver.write(Verb.RELEASE, [(state(driver, "n1"), new_records(old, GpuPhase.FREE))])
+    driver.observe()
+    driver.serve([[new]])
+    driver.tend(repairs=True)
+
+    assert soon(lambda: ("POST", "/api/v1/namespaces/red/pods/p1/eviction") in api.calls)
+
+
+@pytest.mark.parametrize("fault", ["not ready", "cordoned"])
+def test_no_pod_is_given_a_node_that_is_away_though_another_of_the_box_has_room(fault: str) -> None:
+    api, driver, old, new = on_shared_nodes([waiting_pod("p1")])
+    away = api.objects[names.node_path("n1")]
+    if fault == "cordoned":
+        away["spec"]["unschedulable"] = True
+    else:
+        away["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    fill(driver._nodes, {("", name): msgspec.convert(api.objects[names.node_path(name)], Node) for name in ("n1", "n2")})
+    driver.observe()
+
+    driver.serve([[old, new]])
+
+    assert soon(lambda: waiting(driver) == [])
+    assert api.objects["/api/v1/namespaces/red/pods/p1"]["spec"]["nodeSelector"][names.NODE_UID] == "uid-n2"
 
 
 def test_a_box_whose_evictions_hang_leaves_room_for_another(gate: threading.Event) -> None:

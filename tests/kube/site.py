@@ -155,7 +155,8 @@ class Site:
 
     def start(self) -> None:
         """A fresh agent: it has only what the cluster keeps."""
-        self.driver = KubernetesCluster(self._api(), check=self.check, note=self.note)
+        self.agent_api = self._api()
+        self.driver = KubernetesCluster(self.agent_api, check=self.check, note=self.note)
         self.driver.start()
         clock = SetClock(self.rng) if self.trouble == CLOCK_IS_SET else SystemClock()
         self.core = Core(cluster=self.driver, clock=clock, rng=random.Random(7), note=self.note)
@@ -165,6 +166,7 @@ class Site:
 
     def stop(self) -> None:
         self.driver.stop()
+        self.agent_api.close()
 
     def check(self, call: StepCall) -> StepResult:
         return StepResult(status=self.steps.get(call.step, StepStatus.OK), log=call.step)

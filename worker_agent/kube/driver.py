@@ -38,7 +38,7 @@ from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
-from worker_agent.kube.hoist import Hoist
+from worker_agent.kube.hoist import LIFTS_OF_BOX, Hoist
 from worker_agent.kube.lifting import Lift, Room, lifts, share_of, why_never
 from worker_agent.kube.marks import box_taint, read_records
 from worker_agent.kube.mirror import Mirror
@@ -119,11 +119,13 @@ class KubernetesCluster:
         return time.monotonic() - self._observed_mono
 
     def stop(self) -> None:
+        """What has begun is waited for; of the rest nothing is done any more, in no pool while another is waited for."""
+        for pool in self._pools:
+            pool.shutdown(wait=False, cancel_futures=True)
         for mirror in (self._nodes, self._pods, self._namespaces):
             mirror.stop()
         for pool in self._pools:
-            pool.shutdown(cancel_futures=True)
-        self._api.close()
+            pool.shutdown()
 
     def uid(self) -> str:
         return self._api.get("/api/v1/namespaces/kube-system", Namespace).metadata.uid
@@ -223,6 +225,8 @@ class KubernetesCluster:
     def fence(self, closing: Sequence[NodeChange]) -> None:
         """Once for what was seen: a node whose own write fails again and again needs no more than that."""
         due = [(seen, records) for seen, records in closing if not _slices_of(records) <= self._fenced_slices(seen)]
+        for gpr_id in {record.gpr_id for _, records in due for record in records.values()}:
+            self._hoist.end(gpr_id)
         try:
             self._close_guard(due)
         except Missing:
@@ -248,6 +252,7 @@ class KubernetesCluster:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+        self._hoist.keep({box[0].gpr_id for box in boxes})
         try:
             self._open_guard([each for box in boxes for each in box])
         finally:
@@ -266,7 +271,8 @@ class KubernetesCluster:
         for box in (box for box in boxes if not self._hoist.is_busy(box[0].gpr_id)):
             waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen and not why_never(pod)]
             listed = [each for each in box if self._is_listed(each)] if waiting else []
-            for lift in lifts(self._rooms(listed), waiting, self.lifted(box[0].gpr_id)) if listed else ():
+            fitting = lifts(self._rooms(listed), waiting, self.lifted(box[0].gpr_id)) if listed else ()
+            for lift in islice(fitting, LIFTS_OF_BOX):
                 chosen.add(lift.pod.metadata.uid)
                 yield lift, box[0]
 
@@ -275,10 +281,11 @@ class KubernetesCluster:
         return [pod for pod in self._sight.pods.lifted.get(gpr_id, ()) if pod.holds]
 
     def _rooms(self, box: Sequence[Assignment]) -> list[Room]:
+        """On nodes where a pod could begin now: it would wait for one that is away, though another came in its place."""
         rooms = []
         for assignment in box:
             node = self._sight.node(assignment.node)
-            if node is None or node.metadata.uid != assignment.node_uid:
+            if node is None or node.metadata.uid != assignment.node_uid or not node.status.is_ready or node.spec.unschedulable:
                 continue
             taint, gpus = box_taint(node), len(assignment.gpus)
             share = None
@@ -327,12 +334,13 @@ class KubernetesCluster:
             return self._check(call)
         assignment, view = call.assignment, call.node.view
         node = self._sight.node(view.name)
-        are_lifts_over = self._hoist.end(assignment.gpr_id)
+        is_last = not self._sight.has_box(assignment.gpr_id, assignment.run)
+        are_lifts_over = not is_last or self._hoist.end(assignment.gpr_id)
         result = self._draining.run(
             call,
             self._sight.pods.lifted.get(assignment.gpr_id, ()),
             self._sight.strays(view.name, assignment.slice_key),
-            is_last=not self._sight.has_box(assignment.gpr_id, assignment.run),
+            is_last=is_last,
             is_ready=node is not None and node.status.is_ready,
         )
         return result if are_lifts_over or result.status is not StepStatus.OK else StepResult(status=StepStatus.RUNNING)

@@ -1,34 +1,48 @@
 """Lifts on their way: several at once, and answered while the passes go on, since each waits for the API server.
 
-Not for several threads at once. Must not live here: which pod goes into which box (lifting.py).
+A lift that was not answered may have been applied, now or until the server gives up: its box takes no other pod before the pod was read
+again. Not for several threads at once. Must not live here: which pod goes into which box (lifting.py).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from typing import Final
 
-from worker_agent.cluster.base import ClusterError, Conflict, Note
-from worker_agent.kube.client import Api
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Unavailable
+from worker_agent.kube.client import TIMEOUT_S, Api, Missing
 from worker_agent.kube.lifting import Lift, lift_ops
 from worker_agent.kube.objects import Pod
 from worker_agent.protocol import Assignment
 
 LIFTS_AT_ONCE: Final = 128  # waiting for an answer or for their turn
+LIFTS_OF_BOX: Final = 32  # of these, so that one whose pods do not go leaves room for others
 AGAIN_S: Final = 2.0  # after one that failed
+
+
+@dataclass(slots=True)
+class _Going:
+    """`pod`: as it was before. `call`: the lift, or a look at what came of it; None until it is time to look."""
+
+    pod: Pod
+    call: Future[Pod] | None
+    is_look: bool = False
+    look_mono: float = 0.0
 
 
 class Hoist:
     def __init__(self, api: Api, pool: Executor, note: Note) -> None:
         self._api, self._pool, self._note = api, pool, note
-        self._going: dict[str, list[tuple[Pod, Future[Pod]]]] = {}  # by GPR: the pods as they were, and the calls
+        self._going: dict[str, list[_Going]] = {}  # by GPR
         self._failed: dict[str, float] = {}  # by pod UID: when
 
     @property
     def room_count(self) -> int:
         """How many more may be sent."""
-        return LIFTS_AT_ONCE - sum(map(len, self._going.values()))
+        return LIFTS_AT_ONCE - sum(each.call is not None for going in self._going.values() for each in going)
 
     def is_busy(self, gpr_id: str) -> bool:
         """With lifts on their way: how full its boxes are is known once these are answered."""
@@ -36,38 +50,68 @@ class Hoist:
 
     def spoken_for(self) -> set[str]:
         """UIDs of pods that are on their way, or of which a lift failed a moment ago."""
-        return {pod.metadata.uid for going in self._going.values() for pod, _ in going} | self._failed.keys()
+        return {each.pod.metadata.uid for going in self._going.values() for each in going} | self._failed.keys()
 
     def send(self, lift: Lift, box: Assignment) -> None:
         call = self._pool.submit(self._api.patch, lift.pod.path, lift_ops(lift, box.gpr_id, box.run), Pod)
-        self._going.setdefault(box.gpr_id, []).append((lift.pod, call))
+        self._going.setdefault(box.gpr_id, []).append(_Going(lift.pod, call))
 
     def take(self) -> list[Pod]:
-        """As they are now: those of which the lift was answered since the last time."""
+        """As they are now: those of which is known what came of it, since the last time."""
         now = time.monotonic()
         self._failed = {uid: mono for uid, mono in self._failed.items() if now - mono < AGAIN_S}
-        all_going, self._going, answers = self._going, {}, []
-        for gpr_id, going in all_going.items():
-            for pod, call in going:
-                if call.done():
-                    answers.append(self._answer(pod, call))
-                else:
-                    self._going.setdefault(gpr_id, []).append((pod, call))
-        return [pod for pod in answers if pod is not None]
+        known: list[Pod] = []
+        for gpr_id, going in tuple(self._going.items()):
+            left = [each for each in going if not self._is_over(each, known)]
+            self._going[gpr_id] = left
+            if not left:
+                del self._going[gpr_id]
+        return known
 
-    def _answer(self, pod: Pod, call: Future[Pod]) -> Pod | None:
-        try:
-            return call.result()
-        except Conflict:
-            return None  # gone or changed: decided again once it is seen
-        except ClusterError as error:
-            self._failed[pod.metadata.uid] = time.monotonic()
-            self._note("lift_failed", {"pod": pod.label, "error": str(error)})
-            return None
+    def _is_over(self, going: _Going, known: list[Pod]) -> bool:
+        if going.call is None:
+            if time.monotonic() >= going.look_mono:
+                self._look(going)
+            return False
+        if not going.call.done():
+            return False
+        if (error := going.call.exception()) is not None:
+            return self._has_failed(going, error)
+        pod = going.call.result()
+        if going.is_look and pod.metadata.resourceVersion == going.pod.metadata.resourceVersion:
+            self._hold_back(pod, "it was refused, or lost on its way")
+        known.append(pod)
+        return True
+
+    def _has_failed(self, going: _Going, error: BaseException) -> bool:
+        """For good: whatever else went wrong, the pod may be in its box."""
+        if isinstance(error, Missing):
+            return True
+        if isinstance(error, Conflict):
+            self._look(going)  # changed; or let in before, by a lift that was not answered
+            return False
+        if isinstance(error, ClusterError) and not isinstance(error, Unavailable) and not going.is_look:
+            self._hold_back(going.pod, str(error))
+            return True
+        self._note("lift_unanswered", {"pod": going.pod.label, "error": str(error)})
+        going.call, going.look_mono = None, time.monotonic() + (AGAIN_S if going.is_look else TIMEOUT_S)
+        return False
+
+    def _look(self, going: _Going) -> None:
+        going.call, going.is_look = self._pool.submit(self._api.get, going.pod.path, Pod), True
+
+    def _hold_back(self, pod: Pod, why: str) -> None:
+        self._failed[pod.metadata.uid] = time.monotonic()
+        self._note("lift_failed", {"pod": pod.label, "error": why})
+
+    def keep(self, gpr_ids: Collection[str]) -> None:
+        """No more of all others."""
+        for gpr_id in [each for each in self._going if each not in gpr_ids]:
+            self.end(gpr_id)
 
     def end(self, gpr_id: str) -> bool:
         """No more of them: those whose turn has not come are given up. Whether none is on its way."""
-        begun = [each for each in self._going.pop(gpr_id, ()) if not each[1].cancel()]
+        begun = [each for each in self._going.pop(gpr_id, ()) if each.is_look or each.call is None or not each.call.cancel()]
         if begun:
             self._going[gpr_id] = begun
         return not begun

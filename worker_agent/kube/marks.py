@@ -18,7 +18,6 @@ from worker_agent.kube.names import pointer
 from worker_agent.kube.objects import Node, Taint
 
 _ISOLATED = (GpuPhase.CLAIMED, GpuPhase.OPEN)  # while a record is in one of these, the node is marked for its box
-_BOX = names.box_label("")
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,4 +147,4 @@ def _taint(value: str) -> Taint:
 
 def _our_labels(node: Node) -> dict[str, str]:
     exact = (names.NODE_SLICE, names.NODE_UID)
-    return {key: value for key, value in (node.metadata.labels or {}).items() if key in exact or key.startswith(_BOX)}
+    return {key: value for key, value in (node.metadata.labels or {}).items() if key in exact or names.is_box_label(key)}

@@ -23,6 +23,7 @@ TAINT: Final = "egs.io/box"
 TAINT_EFFECT: Final = "NoSchedule"
 FREE, SHARED = "free", "shared"  # values of the taint, besides box_of()
 NODE_PREFIX: Final = "node-restriction.kubernetes.io/"
+BOX_PREFIX: Final = f"{NODE_PREFIX}egs-box-"
 NODE_SLICE: Final = f"{NODE_PREFIX}egs-slice"
 NODE_UID: Final = f"{NODE_PREFIX}egs-node"
 RECORDS: Final = "egs.io/records"  # annotation: the record of each GPU, what every write to the node tests
@@ -56,6 +57,10 @@ GPU: Final = "nvidia.com/gpu"
 GPU_PREFIXES: Final = ("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/", "deviceclass.resource.kubernetes.io/")
 
 
+def is_box_label(key: str) -> bool:
+    return key.startswith(BOX_PREFIX)
+
+
 def box_of(gpr_id: str, run: int) -> str:
     """One run of a GPR: the value of the taint of a whole node, tolerated by the lifted pods."""
     return f"{gpr_id}.{run}"
@@ -63,7 +68,7 @@ def box_of(gpr_id: str, run: int) -> str:
 
 def box_label(gpr_id: str) -> str:
     """The node's label of one GPR, and the key of its pods' nodeSelector; its value is the run."""
-    return f"{NODE_PREFIX}egs-box-{gpr_id}"
+    return f"{BOX_PREFIX}{gpr_id}"
 
 
 def account_of(account_id: str) -> str:

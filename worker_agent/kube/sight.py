@@ -66,8 +66,8 @@ class Sight:
         self.pods, self._index_serial = PodIndex(), -1
         self._bound: dict[str, tuple[str, ...]] = {}
         self._bound_serial = -1
-        self._labels: set[tuple[str, str]] = set()
-        self._labels_serial = -1
+        self._boxes: dict[tuple[str, str], set[str]] = {}  # by their label: UIDs of the nodes that have it
+        self._boxes_serial = -1
         self._states: dict[str, tuple[Node, bool, NodeState]] = {}
 
     @property
@@ -120,21 +120,27 @@ class Sight:
         return [pod for pod in self.pods.others.get(node, ()) if pod.metadata.namespace in bound and pod.holds]
 
     def homeless(self) -> list[Pod]:
-        """Lifted pods without a node, whose box no node has any more."""
+        """Lifted pods without a node, whose box no node has any more, or not the one that they were given."""
         unplaced = [pod for pods in self.pods.lifted.values() for pod in pods if not pod.spec.nodeName and pod.holds]
-        if not unplaced:
-            return []
-        return [pod for pod in unplaced if _box_of(pod) not in self._all_labels()]
+        return [pod for pod in unplaced if not self._has_home(pod)]
+
+    def _has_home(self, pod: Pod) -> bool:
+        selector = pod.spec.nodeSelector or {}
+        key, uid = names.box_label(pod.metadata.label(names.POD_GPR)), selector.get(names.NODE_UID, "")
+        homes = self._nodes_of_boxes().get((key, selector.get(key, "")), ())
+        return uid in homes if uid else bool(homes)
 
     def has_box(self, gpr_id: str, run: int) -> bool:
-        return (names.box_label(gpr_id), str(run)) in self._all_labels()
+        return (names.box_label(gpr_id), str(run)) in self._nodes_of_boxes()
 
-    def _all_labels(self) -> Set[tuple[str, str]]:
-        """Of all nodes."""
-        if self._labels_serial != self._nodes.serial:
-            self._labels_serial = self._nodes.serial
-            self._labels = {label for node in self.nodes() for label in (node.metadata.labels or {}).items()}
-        return self._labels
+    def _nodes_of_boxes(self) -> Mapping[tuple[str, str], Set[str]]:
+        if self._boxes_serial != self._nodes.serial:
+            self._boxes_serial, self._boxes = self._nodes.serial, defaultdict(set)
+            for node in self.nodes():
+                for label in (node.metadata.labels or {}).items():
+                    if names.is_box_label(label[0]):
+                        self._boxes[label].add(node.metadata.uid)
+        return self._boxes
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -174,12 +180,6 @@ def is_wanted(node: Node) -> bool:
 
 def is_held(state: NodeState) -> bool:
     return any(record.phase is not GpuPhase.FREE for record in state.records.values())
-
-
-def _box_of(pod: Pod) -> tuple[str, str]:
-    selector: Mapping[str, str] = pod.spec.nodeSelector or {}
-    key = names.box_label(pod.metadata.label(names.POD_GPR))
-    return key, selector.get(key, "")
 
 
 def _bare(node: Node) -> NodeView:
