@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from worker_agent.protocol import AgentEvent, InventoryEvent, NodeView, StepEvent
+from worker_agent.protocol import BODY_MAX_BYTES, AgentEvent, InventoryEvent, NodeView, StepEvent
 
 INVENTORY_EVERY_S = 600.0
-BATCH = 200
+# Of one message. What is larger alone goes alone.
+BATCH, BATCH_BYTES = 200, BODY_MAX_BYTES // 2
 
 
 def event_key(event: StepEvent) -> tuple[str, int, str, int]:
@@ -16,12 +19,16 @@ def event_key(event: StepEvent) -> tuple[str, int, str, int]:
 
 
 class Outbox:
-    """Step events come here once they are durable; an inventory is made anew after each restart, so it need not be."""
+    """Step events come here once they are durable; an inventory is made anew after each restart, so it need not be.
+
+    What was handed out is handed out again as it was until it is stored, for the hub may know it by its number. Of what was not, only the
+    newest inventory counts: so however long the hub is away, and whatever changes meanwhile, two of them wait at most.
+    """
 
     def __init__(self) -> None:
         self.session_epoch = 0
         self._queue: list[AgentEvent] = []
-        self._last_seq = 0
+        self._last_seq = self._handed_seq = 0
         self._keys: set[tuple[str, int, str, int]] = set()
         self._inventory: tuple[NodeView, ...] | None = None
         self._inventory_due = 0.0
@@ -30,7 +37,7 @@ class Outbox:
         """A new session counts from 1 and begins with what this cluster is."""
         if session_epoch == self.session_epoch:
             return
-        self.session_epoch, self._last_seq = session_epoch, 0
+        self.session_epoch, self._last_seq, self._handed_seq = session_epoch, 0, 0
         steps = [event for event in self._queue if isinstance(event, StepEvent)]
         self._queue = []
         self._inventory_due = mono
@@ -44,13 +51,18 @@ class Outbox:
                 self._append(event)
 
     def see_inventory(self, nodes: tuple[NodeView, ...], mono: float) -> None:
-        if nodes == self._inventory and mono < self._inventory_due:
+        if not self.session_epoch or (nodes == self._inventory and mono < self._inventory_due):
             return
         self._inventory, self._inventory_due = nodes, mono + INVENTORY_EVERY_S
-        self._append(InventoryEvent(seq=0, nodes=nodes))
+        self._replace_or_append(InventoryEvent(seq=0, nodes=nodes))
 
     def pending(self) -> tuple[AgentEvent, ...]:
-        return tuple(self._queue[:BATCH]) if self.session_epoch else ()
+        """The next message."""
+        if not self.session_epoch:
+            return ()
+        if self._queue and self._queue[0].seq > self._handed_seq:
+            self._handed_seq = self._queue[0].seq - 1 + sum(1 for _ in self._batch())
+        return tuple(event for event in self._queue[:BATCH] if event.seq <= self._handed_seq)
 
     def acknowledge(self, stored_seq: int) -> set[tuple[str, int, str, int]]:
         """Returns the keys of the step events that are done with."""
@@ -63,3 +75,19 @@ class Outbox:
     def _append(self, event: AgentEvent) -> None:
         self._last_seq += 1
         self._queue.append(msgspec.structs.replace(event, seq=self._last_seq))
+
+    def _replace_or_append(self, inventory: InventoryEvent) -> None:
+        for place, event in enumerate(self._queue):
+            if isinstance(event, InventoryEvent) and event.seq > self._handed_seq:
+                self._queue[place] = msgspec.structs.replace(inventory, seq=event.seq)
+                return
+        self._append(inventory)
+
+    def _batch(self) -> Iterator[AgentEvent]:
+        """The first of the queue, as many as a message may hold."""
+        size = 0
+        for event in self._queue[:BATCH]:
+            size += len(msgspec.json.encode(event))
+            if size > BATCH_BYTES and event is not self._queue[0]:
+                return
+            yield event

@@ -16,6 +16,7 @@ from worker_agent.core import Core
 from worker_agent.protocol import (
     Assignment,
     Desired,
+    InventoryEvent,
     NodeOrder,
     NodeView,
     Observed,
@@ -59,6 +60,7 @@ class Stage:
     def __init__(self, fleet: Fleet | None = None, *, choose: Callable[[str], Fault | None] | None = None, starts: bool = True) -> None:
         self.fleet = fleet or small_fleet()
         self.views: tuple[NodeView, ...] = self.fleet.nodes()
+        self.inventory: tuple[NodeView, ...] = ()  # as the hub has it
         self.clock, self.hub_clock = FakeClock(), FakeClock()
         self.cluster = SimulatedCluster(fleet=self.fleet, store=MemoryStore(), clock=self.hub_clock)
         self.choose = choose or (lambda _: None)
@@ -120,6 +122,7 @@ class Stage:
         """Store what the agent reports, as the hub would. Returns the new step events."""
         events = self.core.pending_events()
         if events:
+            self.inventory = next((event.nodes for event in reversed(events) if isinstance(event, InventoryEvent)), self.inventory)
             self.core.acknowledge(session_epoch=self.session_epoch, stored_seq=events[-1].seq)
         return [event for event in events if isinstance(event, StepEvent)]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.agent.stage import T0, Stage, small_fleet
 from worker_agent.cluster.fleet import Growth
 from worker_agent.cluster.simulated import SimulatedCluster
-from worker_agent.protocol import LEASE_TTL_S, InventoryEvent, NodeOrder, NodeView
+from worker_agent.protocol import LEASE_TTL_S, NodeOrder, NodeView
 
 LEAD_S = 60.0
 GROWTH = Growth(name="spot", count=2, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4, lead_time_s=LEAD_S)
@@ -36,10 +36,11 @@ def run(stage: Stage, seconds: float) -> None:
 
 
 def came(stage: Stage) -> list[NodeView]:
-    """As the agent reports them."""
+    """As the agent reports them to a hub that stores all it is sent."""
     stage.core.reconcile()
-    reports = [event for event in stage.core.pending_events() if isinstance(event, InventoryEvent)]
-    return [view for view in reports[-1].nodes if view.order]
+    while stage.core.pending_events():
+        stage.take_events()
+    return [view for view in stage.inventory if view.order]
 
 
 def test_a_node_that_is_ordered_comes_after_its_lead_time_and_says_for_which_order() -> None:
