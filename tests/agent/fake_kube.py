@@ -42,9 +42,9 @@ class FakeApi:
         self._called("GET", path)
         if path == "/api/v1/pods":
             return msgspec.convert({"items": self.pods(params["labelSelector"].split("=")[1])}, type_)
-        found = msgspec.convert(self._there(path), type_)
+        found = self._named(path, params["fieldSelector"]) if path.endswith("/pods") else self._there(path)
         self.after("GET", path)
-        return found
+        return msgspec.convert(found, type_)
 
     def create(self, path: str, body: Any, type_: Any, **params: Any) -> Any:
         self._called("POST", path)
@@ -70,6 +70,10 @@ class FakeApi:
 
     def guard(self) -> dict[str, str]:
         return dict(self.objects[names.GUARD_PATH]["spec"]["nodes"])
+
+    def _named(self, path: str, selector: str) -> Object:
+        one = f"{path}/{selector.removeprefix('metadata.name=')}"
+        return {"items": [self.objects[one]] if one in self.objects else []}
 
     def _there(self, path: str) -> Object:
         if path not in self.objects:

@@ -15,7 +15,7 @@ from typing import Final
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Unavailable
 from worker_agent.kube.client import TIMEOUT_S, Api, Missing
 from worker_agent.kube.lifting import Lift, lift_ops
-from worker_agent.kube.objects import Pod
+from worker_agent.kube.objects import Pod, Pods
 from worker_agent.protocol import Assignment
 
 LIFTS_AT_ONCE: Final = 128  # waiting for an answer or for their turn
@@ -98,7 +98,15 @@ class Hoist:
         return False
 
     def _look(self, going: _Going) -> None:
-        going.call, going.is_look = self._pool.submit(self._api.get, going.pod.path, Pod), True
+        going.call, going.is_look = self._pool.submit(self._seen, going.pod), True
+
+    def _seen(self, pod: Pod) -> Pod:
+        """As it is now. Listed, for which the agent has the right."""
+        beside, _, name = pod.path.rpartition("/")
+        found = self._api.get(beside, Pods, fieldSelector=f"metadata.name={name}").items
+        if not found:
+            raise Missing(f"there is no pod {pod.label}")
+        return found[0]
 
     def _hold_back(self, pod: Pod, why: str) -> None:
         self._failed[pod.metadata.uid] = time.monotonic()
