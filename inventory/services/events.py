@@ -2,82 +2,117 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
+from uuid import UUID
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 
 from egs.rest.references import id_of
 from inventory.models import AgentSession, CheckResult, Reservation, StepResult
 from inventory.services.agents import AgentIdentity, session_check
 from inventory.services.nodes import inventory_store, node_set_aside
-from journal.models import Severity
-from journal.services import event_record
+from journal.models import Event, Severity
+from journal.services import events_record
 from worker_agent.limits import sentence
 from worker_agent.protocol import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent, Verdict
 from worker_agent.steps import EXIT_CHECKS
 
+# A value beyond its column or the calendar: the form was right, but no database can hold it.
+UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
 LOG_MAX_CHARS, MESSAGE_MAX_CHARS, WHY_MAX_CHARS = 64_000, 400, 200
 
 
 def events_store(*, agent: AgentIdentity, message: EventsRequest, now: datetime) -> EventsReply:
     """Store what comes next in order; a repeat is skipped, a gap is left for the agent to send again. Raises AgentSuperseded.
 
-    One transaction an event: what is stored stays stored, and no transaction locks nodes for two.
+    Steps that passed are stored together, each other event in a transaction of its own: what is stored stays stored, and no
+    transaction locks nodes for two.
     """
     in_order = sorted(message.events, key=lambda event: event.seq)
-    stale = [event.seq for event in in_order if not _store_next(agent, message.session_epoch, event, now)]
+    stale = [seq for batch in _batches(in_order) for seq in _store_batch(agent, message.session_epoch, batch, now)]
     stored_seq = AgentSession.objects.values_list("stored_seq", flat=True).get(pk=agent.cluster.pk)
     return EventsReply(stored_seq=stored_seq, stale=tuple(stale))
 
 
+def _batches(events: Iterable[AgentEvent]) -> Iterator[list[AgentEvent]]:
+    for has_passed, group in groupby(events, lambda event: isinstance(event, StepEvent) and event.outcome == Outcome.OK):
+        events_of_group = list(group)
+        yield from [events_of_group] if has_passed else [[event] for event in events_of_group]
+
+
+def _store_batch(agent: AgentIdentity, session_epoch: int, batch: Sequence[AgentEvent], now: datetime) -> list[int]:
+    """Together, else each alone: one that cannot be stored keeps none before it. The numbers of those that came too late to count."""
+    try:
+        return _store_next(agent, session_epoch, batch, now)
+    except UNSTORABLE:
+        if len(batch) == 1:
+            raise
+        return [seq for event in batch for seq in _store_next(agent, session_epoch, [event], now)]
+
+
 @transaction.atomic
-def _store_next(agent: AgentIdentity, session_epoch: int, event: AgentEvent, now: datetime) -> bool:
-    """False when it came too late to count."""
+def _store_next(agent: AgentIdentity, session_epoch: int, batch: Sequence[AgentEvent], now: datetime) -> list[int]:
     session = AgentSession.objects.select_for_update().get(pk=agent.cluster.pk)
     session_check(session, session_epoch)
-    if event.seq != session.stored_seq + 1:
-        return True
-    AgentSession.objects.filter(pk=session.pk).update(stored_seq=event.seq)
-    return _store(agent, event, now)
+    unstored = [event for event in batch if event.seq > session.stored_seq]
+    due = [event for seq, event in enumerate(unstored, session.stored_seq + 1) if event.seq == seq]
+    if not due:
+        return []
+    AgentSession.objects.filter(pk=session.pk).update(stored_seq=due[-1].seq)
+    for event in due:
+        if isinstance(event, InventoryEvent):
+            inventory_store(cluster=agent.cluster, nodes=event.nodes, now=now)
+    return _store_steps(agent, [event for event in due if isinstance(event, StepEvent)], now)
 
 
-def _store(agent: AgentIdentity, event: AgentEvent, now: datetime) -> bool:
-    if isinstance(event, InventoryEvent):
-        inventory_store(cluster=agent.cluster, nodes=event.nodes, now=now)
-        return True
-    return _store_step(agent, event, now)
+def _store_steps(agent: AgentIdentity, events: Sequence[StepEvent], now: datetime) -> list[int]:
+    """The numbers of those whose assignment is none of its own, or over."""
+    ids = {event.seq: id_of(event.assignment_id) for event in events}
+    rows = Reservation.objects.select_related("node").filter(cluster=agent.cluster).in_bulk([id_ for id_ in ids.values() if id_])
+    found = {event.seq: row for event in events if (id_ := ids[event.seq]) and (row := rows.get(id_)) and row.epoch == event.epoch}
+    known = set(StepResult.objects.filter(reservation__in=rows).values_list("reservation_id", "step", "attempt"))
+    new: dict[tuple[UUID | None, str, int], StepEvent] = {}
+    for event in events:
+        key = (ids[event.seq], event.step[:63], event.attempt)
+        if event.seq in found and key not in known:
+            new.setdefault(key, event)
+    _store_new([(found[event.seq], event) for event in new.values()], now)
+    return [event.seq for event in events if event.seq not in found]
 
 
-def _store_step(agent: AgentIdentity, event: StepEvent, now: datetime) -> bool:
-    rows = Reservation.objects.select_related("node").filter(cluster=agent.cluster, epoch=event.epoch)
-    assignment_id = id_of(event.assignment_id)
-    row = rows.filter(pk=assignment_id).first() if assignment_id else None
-    if row is None:
-        return False
-    stored, is_new = StepResult.objects.get_or_create(
+def _store_new(told: Sequence[tuple[Reservation, StepEvent]], now: datetime) -> None:
+    # In order of reservations, which their steps lock at the commit.
+    ordered = sorted(told, key=lambda each: each[0].pk)
+    steps = StepResult.objects.bulk_create([_step(row, event) for row, event in ordered])
+    CheckResult.objects.bulk_create(result for step, (_, event) in zip(steps, ordered, strict=True) for result in _results(step, event))
+    events_record([_told(row, event, now) for row, event in told])
+    for row, event in told:
+        if _has_failed_for_good(row, event):
+            stage = "Entry" if event.step in row.entry_steps else "Exit"
+            node_set_aside(node=row.node, why=f"{stage} check {event.step} failed.{_worst(event)}"[:WHY_MAX_CHARS], now=now)
+
+
+def _step(row: Reservation, event: StepEvent) -> StepResult:
+    return StepResult(
         reservation=row,
         step=event.step[:63],
         attempt=event.attempt,
-        defaults={
-            "outcome": event.outcome,
-            "started_at": datetime.fromtimestamp(event.started_s, UTC),
-            "ended_at": datetime.fromtimestamp(event.ended_s, UTC),
-            "log": event.log[:LOG_MAX_CHARS],
-            "evidence": event.evidence,
-            "blames_node": event.blames_node,
-        },
+        outcome=event.outcome,
+        started_at=datetime.fromtimestamp(event.started_s, UTC),
+        ended_at=datetime.fromtimestamp(event.ended_s, UTC),
+        log=event.log[:LOG_MAX_CHARS],
+        evidence=event.evidence,
+        blames_node=event.blames_node,
     )
-    if is_new:
-        _store_results(stored, event)
-        _tell(row, event, now)
-    return True
 
 
-def _store_results(step: StepResult, event: StepEvent) -> None:
+def _results(step: StepResult, event: StepEvent) -> Iterator[CheckResult]:
     """The last of two of one name and GPU counts."""
     by_name = {(result.check, result.gpu): result for result in event.results}
-    CheckResult.objects.bulk_create(
-        CheckResult(
+    for result in by_name.values():
+        yield CheckResult(
             step=step,
             what=result.check,
             gpu_uuid=result.gpu,
@@ -88,13 +123,11 @@ def _store_results(step: StepResult, event: StepEvent) -> None:
             verdict=result.verdict,
             text=result.text,
         )
-        for result in by_name.values()
-    )
 
 
-def _tell(row: Reservation, event: StepEvent, now: datetime) -> None:
+def _told(row: Reservation, event: StepEvent, now: datetime) -> Event:
     failed = event.outcome != Outcome.OK
-    event_record(
+    return Event(
         kind="node.step_failed" if failed else "node.step_passed",
         message=_message(row, event),
         at=now,
@@ -106,9 +139,6 @@ def _tell(row: Reservation, event: StepEvent, now: datetime) -> None:
         cluster_id=row.cluster_id,
         data={"attempt": event.attempt, "outcome": event.outcome, "blames_node": event.blames_node},
     )
-    if _has_failed_for_good(row, event):
-        stage = "Entry" if event.step in row.entry_steps else "Exit"
-        node_set_aside(node=row.node, why=f"{stage} check {event.step} failed.{_worst(event)}"[:WHY_MAX_CHARS], now=now)
 
 
 def _message(row: Reservation, event: StepEvent) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from msgspec import structs
 
 from inventory import models
@@ -116,6 +118,25 @@ def test_an_empty_batch_says_how_far_it_is(agent: Agent, row: Reservation) -> No
     agent.events(step(row, 1))
 
     assert agent.events().stored_seq == 1
+
+
+def test_what_cannot_be_stored_keeps_nothing_before_it(agent: Agent, row: Reservation) -> None:
+    reply = agent.try_events(step(row, 1, name="a"), step(row, 2, name="b", started_s=1e300), step(row, 3, name="c"))
+
+    assert reply.status == 400
+    assert AgentSession.objects.get().stored_seq == 1
+    assert names() == ["a"]
+
+
+def test_fifty_steps_cost_no_more_queries_than_two(agent: Agent, row: Reservation) -> None:
+    counts = []
+    for seqs in (range(1, 3), range(3, 53)):
+        with CaptureQueriesContext(connection) as queries:
+            agent.events(*(step(row, seq, name=f"s{seq}", results=(CheckResult(check="gpus", verdict=Verdict.PASS),)) for seq in seqs))
+        counts.append(len(queries))
+
+    assert counts[1] == counts[0]
+    assert len(names()) == 52
 
 
 # -- of its own cluster and epoch ----------------------------------------------------------------------------------------

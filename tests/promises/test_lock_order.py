@@ -137,7 +137,7 @@ def test_a_failed_step_and_the_release_of_its_gpr(monkeypatch: pytest.MonkeyPatc
     events_store(
         agent=AgentIdentity(cluster, 1), message=EventsRequest(session_epoch=0, events=(step(row, 1, outcome=Outcome.FAILED),)), now=NOW
     )
-    stopped_after(monkeypatch, events_module, "_tell", other, before=True)
+    stopped_after(monkeypatch, events_module, "_told", other, before=True)
     message = EventsRequest(session_epoch=0, events=(step(row, 2, outcome=Outcome.FAILED, attempt=2),))
 
     events_store(agent=AgentIdentity(cluster, 1), message=message, now=NOW)
