@@ -24,6 +24,7 @@ from gpr.replacements import replacements_of
 from gpr.selectors import names_visible_to, queue_positions
 from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Reservation, StepResult, SupplyOrder
+from worker_agent.steps import Milestone
 
 BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
 
@@ -276,7 +277,7 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
 
     @extend_schema_field(serializers.ChoiceField(choices=["entry", "exit"]))
     def get_stage(self, row: StepResult) -> str:
-        return "entry" if row.step in row.reservation.entry_steps else "exit"
+        return "entry" if row.step in {Milestone.CLAIM, *row.reservation.entry_steps, Milestone.OPEN} else "exit"
 
 
 class QueueRowSerializer(serializers.ModelSerializer[Gpr]):

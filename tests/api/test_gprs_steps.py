@@ -10,6 +10,7 @@ from inventory.models import CheckResult, StepResult
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from worker_agent.protocol import Outcome, Verdict
+from worker_agent.steps import Milestone
 
 
 @pytest.fixture
@@ -43,6 +44,16 @@ def test_each_attempt_on_each_node_is_told_with_its_log_oldest_first(owner: Call
         "OK",
         "node_ready",
     )
+
+
+def test_claim_and_open_are_of_the_way_in_and_close_and_release_of_the_way_out(owner: Caller, gpr: Gpr) -> None:
+    row, at = factories.held(gpr)[0], db_now()
+    for step in Milestone:
+        StepResult.objects.create(reservation=row, step=step, attempt=1, outcome=Outcome.OK, started_at=at, ended_at=at)
+
+    told = {each["step"]: each["stage"] for each in owner.get(f"gprs/{gpr.pk}/steps/").json()["results"]}
+
+    assert told | {"claim": "entry", "open": "entry", "close": "exit", "release": "exit"} == told
 
 
 def test_they_come_in_pages(owner: Caller, gpr: Gpr) -> None:
