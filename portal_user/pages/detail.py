@@ -8,6 +8,8 @@ from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
+from django.db.models import Window
+from django.db.models.functions import RowNumber
 from django.urls import reverse
 
 from accounts.models import User
@@ -148,7 +150,7 @@ class GprPage:
         gpr = gpr_for(request.user, pk)
         wanted = frozenset({part} if part else PARTS)
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
-        panels = step_panels(gpr, nodes, _results(gpr), zone=request.zone) if nodes and wanted & {"now", "steps"} else []
+        panels = step_panels(gpr, nodes, _results(gpr), say=says(request)) if nodes and wanted & {"now", "steps"} else []
         told = _told(gpr, request) if "why" in wanted else None
         warning = notice(gpr, now=request.now) if "now" in wanted else None
         is_writable = "now" in wanted and request.may_write and is_writable_by(request.user, gpr)
@@ -184,8 +186,11 @@ def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
 
 
 def _results(gpr: Gpr) -> list[StepResult]:
-    rows = StepResult.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run).prefetch_related("results")
-    return list(rows.order_by("started_at", "pk")[:STEPS_READ])
+    """Oldest first. Of each step of each node the newest attempts: one that fails for hours leaves room for the others."""
+    nth = Window(RowNumber(), partition_by=["reservation", "step"], order_by=["-started_at", "-pk"])
+    rows = StepResult.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run).annotate(nth=nth)
+    newest = rows.order_by("nth", "-started_at", "-pk").prefetch_related("results")[:STEPS_READ]
+    return sorted(newest, key=lambda row: (row.started_at, row.pk))
 
 
 def _told(gpr: Gpr, request: PageRequest) -> Told | None:

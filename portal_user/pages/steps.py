@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, tzinfo
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from egs.pages import words
 from egs.pages.measures import measures_of
 from egs.pages.parts import StepRow
 from gpr.models import Gpr, GprState
-from gpr.services.replacing import box_of, spares_of
+from gpr.services.replacing import box_of
 from inventory.models import Reservation, ReservationState, StepResult
-from worker_agent.protocol import Outcome
+from worker_agent.protocol import Desired, Outcome
 from worker_agent.steps import Milestone
 
 LOG_NODES, LOG_CHARS = 50, 2_000
+DONE = frozenset({"passed", "warned"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +29,17 @@ class StepPanel:
     hint: str
     steps: tuple[StepRow, ...]
 
-    @property
-    def is_over(self) -> bool:
-        return all(step.state in {"passed", "warned"} for step in self.steps)
 
-
-def step_panels(gpr: Gpr, nodes: Sequence[Reservation], results: Sequence[StepResult], *, zone: tzinfo) -> list[StepPanel]:
+def step_panels(
+    gpr: Gpr, nodes: Sequence[Reservation], results: Sequence[StepResult], *, say: Callable[[datetime], str]
+) -> list[StepPanel]:
     """Of one run: those of the box first, then those of spares and of what they replaced. `results` oldest first."""
-    box = box_of(nodes)
-    replaced_ids = {row.replaces_id for row in box}
-    coming = [(row, _Way([row], results, zone)) for row in spares_of(nodes)]
-    going = [(row, _Way([row], results, zone)) for row in nodes if row.pk in replaced_ids]
+    box, replaced_ids = box_of(nodes), {row.replaces_id for row in nodes if row.joined_at is not None}
+    spares = [row for row in nodes if row.replaces_id is not None and row.joined_at is None]
+    going = [(row, _Way([row], results, say)) for row in nodes if row.pk in replaced_ids]
     return [
-        *(_box_panels(gpr, _Way(box, results, zone)) if box else ()),
-        *(way.entry(f"Spare {row.node.name}: entry steps", f"spare-{row.pk}", is_running=True) for row, way in coming),
+        *(_box_panels(gpr, _Way(box, results, say)) if box else ()),
+        *(panel for row in spares for panel in _spare_panels(row, _Way([row], results, say))),
         *(
             way.exit(f"Replaced {row.node.name}: exit steps", f"replaced-{row.pk}", is_running=row.state == ReservationState.HELD)
             for row, way in going
@@ -56,19 +54,29 @@ def _box_panels(gpr: Gpr, way: _Way) -> Iterator[StepPanel]:
         yield way.exit("Exit steps", "exit", is_running=is_leaving)
 
 
+def _spare_panels(row: Reservation, way: _Way) -> Iterator[StepPanel]:
+    """Of one that is no part of the box. On its way out it is told how it came in only if that is why it leaves."""
+    is_leaving = not row.is_coming or way.has_begun_to_leave
+    entry = way.entry(f"Spare {row.node.name}: entry steps", f"spare-{row.pk}", is_running=not is_leaving)
+    if not is_leaving or any(step.state == "failed" for step in entry.steps):
+        yield entry
+    if is_leaving:
+        yield way.exit(f"Spare {row.node.name}: exit steps", f"leaving-{row.pk}", is_running=row.state == ReservationState.HELD)
+
+
 def steps_done(panel: StepPanel) -> int:
-    return sum(step.state in {"passed", "warned"} for step in panel.steps)
+    return sum(step.state in DONE for step in panel.steps)
 
 
 class _Way:
     """In and out, of nodes that go together."""
 
-    def __init__(self, nodes: Sequence[Reservation], results: Iterable[StepResult], zone: tzinfo) -> None:
-        self._nodes, self._zone = nodes, zone
+    def __init__(self, nodes: Sequence[Reservation], results: Iterable[StepResult], say: Callable[[datetime], str]) -> None:
+        self._nodes, self._say = nodes, say
+        self._names = {node.pk: node.node.name for node in nodes}
         self._by_step: dict[str, list[StepResult]] = {}
-        node_ids = {node.pk for node in nodes}
         for result in results:
-            if result.reservation_id in node_ids:
+            if result.reservation_id in self._names:
                 self._by_step.setdefault(result.step, []).append(result)
         self._entry = [Milestone.CLAIM, *nodes[0].entry_steps, Milestone.OPEN]
         self._exit = [Milestone.CLOSE, *nodes[0].exit_steps, Milestone.RELEASE]
@@ -78,65 +86,74 @@ class _Way:
         return any(step in self._by_step for step in self._exit)
 
     def entry(self, title: str, key: str, *, is_running: bool) -> StepPanel:
-        return self._panel(title, key, self._entry, is_running=is_running)
+        enters_no_more = self.has_begun_to_leave or all(node.desired == Desired.ABSENT for node in self._nodes)
+        late_ids = frozenset(node.pk for node in self._nodes if node.joined_at is not None)
+        return self._panel(title, key, self._entry, is_running=is_running, is_over=enters_no_more or self._is_free, late_ids=late_ids)
 
     def exit(self, title: str, key: str, *, is_running: bool) -> StepPanel:
-        return self._panel(title, key, self._exit, is_running=is_running)
+        return self._panel(title, key, self._exit, is_running=is_running, is_over=self._is_free, late_ids=frozenset())
 
-    def _panel(self, title: str, key: str, steps: Sequence[str], *, is_running: bool) -> StepPanel:
+    @property
+    def _is_free(self) -> bool:
+        return all(node.state == ReservationState.RELEASED for node in self._nodes)
+
+    def _panel(
+        self, title: str, key: str, steps: Sequence[str], *, is_running: bool, is_over: bool, late_ids: frozenset[UUID]
+    ) -> StepPanel:
+        """`is_over`: what is not done by now never will be. `late_ids`: nodes that began after the others."""
         rows: list[StepRow] = []
         for step in steps:
-            is_next = is_running and all(row.state in {"passed", "warned"} for row in rows)
-            rows.append(_row(f"step-{key}-{step}", step, self._by_step.get(step, []), self._nodes, is_next=is_next, zone=self._zone))
-        panel = StepPanel(title, key, "", tuple(rows))
+            is_next = is_running and all(row.state in DONE for row in rows)
+            rest = "running" if is_next else "skipped" if is_over and not is_running else "waiting"
+            rows.append(self._row(f"step-{key}-{step}", step, rest=rest, late_ids=late_ids))
         found = [result for step in steps for result in self._by_step.get(step, [])]
-        hint = f"{steps_done(panel)} of {len(rows)} done"
-        if found and panel.is_over:
-            hint = f"{words.plural(len(self._nodes), 'node')}, all passed in {words.duration(_took_s(found))}"
-        return replace(panel, hint=hint)
+        return StepPanel(title, key, self._hint(rows, _took_s(found, late_ids)), tuple(rows))
+
+    def _hint(self, rows: Sequence[StepRow], took_s: float) -> str:
+        done, skipped = (sum(row.state in states for row in rows) for states in (DONE, {"skipped"}))
+        if done == len(rows):
+            return f"{words.plural(len(self._nodes), 'node')}, all passed in {words.duration(took_s)}"
+        return f"{done} done, {skipped} skipped" if skipped else f"{done} of {len(rows)} done"
+
+    def _row(self, id_: str, step: str, *, rest: str, late_ids: frozenset[UUID]) -> StepRow:
+        """`rest`: its state while there are nodes that it says nothing of."""
+        results, count = self._by_step.get(step, []), len(self._nodes)
+        last = {result.reservation_id: result for result in results}
+        passed = sum(result.outcome == Outcome.OK for result in last.values())
+        failed = len(last) - passed
+        if failed:
+            state = "failed"
+        elif passed == count:
+            state = "warned" if len(results) > len(last) else "passed"
+        else:
+            state = "running" if passed and rest == "waiting" else rest
+        took_s = _took_s(results, late_ids)
+        return StepRow(
+            id=id_,
+            state=state,
+            name=words.step_name(step),
+            note="passed at another attempt" if state == "warned" else "",
+            figure=f"{passed} of {count}" + (f", {failed} failed" if failed else "") if results or rest == "running" else "",
+            took=(words.duration(took_s) if took_s >= 1 else "under 1 s") if results else "",
+            log=self._log(results),
+            is_open=state == "failed",
+            measures=measures_of(last.values(), self._names),
+        )
+
+    def _log(self, results: Sequence[StepResult]) -> str:
+        lines = [f"… and {len(results) - LOG_NODES} earlier"] if len(results) > LOG_NODES else []
+        for result in results[-LOG_NODES:]:
+            said = result.log.strip()[:LOG_CHARS] or ("passed" if result.outcome == Outcome.OK else result.outcome.lower())
+            head = f"{self._say(result.ended_at)}:{result.ended_at:%S} {self._names[result.reservation_id]}"
+            lines += [f"{head}  {line}" for line in said.splitlines()]
+        return "\n".join(lines)
 
 
-def _took_s(results: Iterable[StepResult]) -> float:
-    """Of the node that took longest: one that came later, as a spare, is not counted from when the others began."""
-    spans: dict[UUID, tuple[datetime, datetime]] = {}
+def _took_s(results: Iterable[StepResult], late_ids: frozenset[UUID]) -> float:
+    """Of those that began together, or of one that came later, as a spare: it is not counted from when the others began."""
+    spans: dict[UUID | None, tuple[datetime, datetime]] = {}
     for each in results:
-        began_at, ended_at = spans.get(each.reservation_id, (each.started_at, each.ended_at))
-        spans[each.reservation_id] = min(began_at, each.started_at), max(ended_at, each.ended_at)
+        whose = each.reservation_id if each.reservation_id in late_ids else None
+        began_at, ended_at = spans.get(whose, (each.started_at, each.ended_at))
+        spans[whose] = min(began_at, each.started_at), max(ended_at, each.ended_at)
     return max(((ended_at - began_at).total_seconds() for began_at, ended_at in spans.values()), default=0.0)
-
-
-def _row(id_: str, step: str, results: Sequence[StepResult], nodes: Sequence[Reservation], *, is_next: bool, zone: tzinfo) -> StepRow:
-    last = {result.reservation_id: result for result in results}
-    passed = sum(result.outcome == Outcome.OK for result in last.values())
-    failed = len(last) - passed
-    is_repeated = len(results) > len(last)
-    if failed:
-        state = "failed"
-    elif passed == len(nodes):
-        state = "warned" if is_repeated else "passed"
-    else:
-        state = "running" if is_next or passed else "waiting"
-    took_s = _took_s(results)
-    return StepRow(
-        id=id_,
-        state=state,
-        name=words.step_name(step),
-        note="passed at another attempt" if state == "warned" else "",
-        figure=f"{passed} of {len(nodes)}" + (f", {failed} failed" if failed else "") if results or is_next else "",
-        took=(words.duration(took_s) if took_s >= 1 else "under 1 s") if results else "",
-        log=_log(results, nodes, zone),
-        is_open=state == "failed",
-        measures=measures_of(last.values(), {node.pk: node.node.name for node in nodes}),
-    )
-
-
-def _log(results: Sequence[StepResult], nodes: Sequence[Reservation], zone: tzinfo) -> str:
-    names = {node.pk: node.node.name for node in nodes}
-    lines = []
-    for result in results[:LOG_NODES]:
-        said = result.log.strip()[:LOG_CHARS] or ("passed" if result.outcome == Outcome.OK else result.outcome.lower())
-        head = f"{result.ended_at.astimezone(zone):%H:%M:%S} {names.get(result.reservation_id, '')}"
-        lines += [f"{head}  {line}" for line in said.splitlines()]
-    if len(results) > LOG_NODES:
-        lines.append(f"… and {len(results) - LOG_NODES} more")
-    return "\n".join(lines)

@@ -18,7 +18,7 @@ from gpr.planner.plan import Cause
 from gpr.services.decisions import gpr_reject
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.replacing import node_replace
-from inventory.models import Reservation, StepResult
+from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_admin.pages import inspector
 from portal_user.pages import stories
@@ -50,9 +50,7 @@ def page(client: Client, gpr: Gpr, part: str = "") -> str:
 def test_its_nodes_tell_which_took_the_place_of_which_and_who_is_asked(world: World, owner: Client) -> None:
     gpr = factories.active(world.slice, world.people.owner, name="runs")
     row = factories.held(gpr)[0]
-    factories.add_nodes(row.cluster, 1)
-    node_replace(gpr=gpr, node_id=row.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
-    spare = Reservation.objects.get(replaces=row)
+    spare = replaced_by(gpr, row, world)
 
     shown = page(owner, gpr, "nodes")
     assert f"{spare.node.name} is being checked, to take the place of {row.node.name}. Its fan is loud." in shown
@@ -75,9 +73,7 @@ def test_steps_of_a_spare_and_of_the_node_it_replaced_are_no_steps_of_the_box(wo
             step(each, name, at=earlier)
     factories.observe(gpr, Phase.ACTIVE)
     replaced = rows[0]
-    factories.add_nodes(replaced.cluster, 1)
-    node_replace(gpr=gpr, node_id=replaced.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
-    spare = Reservation.objects.get(replaces=replaced)
+    spare = replaced_by(gpr, replaced, world)
     step(spare, "claim")
 
     coming = page(owner, gpr, "steps")
@@ -101,15 +97,137 @@ def test_steps_of_a_spare_and_of_the_node_it_replaced_are_no_steps_of_the_box(wo
 def test_a_spare_that_failed_is_told_of_and_is_no_trouble_of_the_gpr(world: World, owner: Client) -> None:
     gpr = factories.active(world.slice, world.people.owner, name="runs")
     row = factories.held(gpr)[0]
-    factories.add_nodes(row.cluster, 1)
-    node_replace(gpr=gpr, node_id=row.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
-    spare = Reservation.objects.get(replaces=row)
+    spare = replaced_by(gpr, row, world)
     for phase in (Phase.FAILED, Phase.RELEASED):
         agent_says(spare, phase, now=db_now(), failure="check nccl failed 2 times")
     advance(now=db_now())
 
     assert f"{spare.node.name} did not take the place of {row.node.name}. check nccl failed 2 times" in page(owner, gpr, "nodes")
     assert "check nccl failed" not in page(owner, gpr, "now")
+
+
+def test_a_node_replaced_by_one_that_was_replaced_in_turn_is_shown_while_it_leaves(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    first = factories.held(gpr)[0]
+    second = replaced_by(gpr, first, world)
+    joined(second)
+    joined(replaced_by(gpr, second, world))
+    step(first, "close")
+
+    shown = page(owner, gpr, "steps")
+
+    for each in (first, second):
+        each.refresh_from_db()
+        assert each.state == ReservationState.HELD
+        assert f"Replaced {each.node.name}: exit steps" in shown
+
+
+def test_the_failed_check_of_a_spare_is_shown_until_its_node_is_free(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    spare = replaced_by(gpr, factories.held(gpr)[0], world)
+    step(spare, "claim")
+    step(spare, spare.entry_steps[0], outcome=Outcome.FAILED, log="ECC errors: 17")
+    assert "ECC errors: 17" in page(owner, gpr, "steps")
+
+    agent_says(spare, Phase.FAILED, now=db_now(), failure="check failed 2 times")
+    advance(now=db_now())
+    leaving = page(owner, gpr, "steps")
+
+    assert f"Spare {spare.node.name}: entry steps" in leaving
+    assert "ECC errors: 17" in leaving
+    assert "1 done, 7 skipped" in leaving
+    assert f"Spare {spare.node.name}: exit steps" in leaving
+
+    agent_says(spare, Phase.RELEASED, now=db_now(), failure="check failed 2 times")
+    assert "Spare" not in page(owner, gpr, "steps")
+
+
+def test_a_spare_of_a_box_that_ended_is_shown_on_its_way_out(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    spare = replaced_by(gpr, factories.held(gpr)[0], world)
+    step(spare, "claim")
+    gpr_release(gpr=gpr, actor=world.people.owner, now=db_now())
+    step(spare, "close")
+
+    shown = page(owner, gpr, "steps")
+
+    assert f"Spare {spare.node.name}: exit steps" in shown
+    assert f"Spare {spare.node.name}: entry steps" not in shown
+    assert "1 of 8 done" in shown
+
+
+def test_nodes_that_were_checked_one_after_the_other_took_as_long_as_both(world: World, owner: Client) -> None:
+    gpr = factories.started(world.slice, world.people.owner, name="runs", nodes=2)
+    began_at = db_now() - timedelta(minutes=30)
+    for number, each in enumerate(factories.held(gpr)):
+        for name in ("claim", *each.entry_steps, "open"):
+            step(each, name, at=began_at + timedelta(minutes=20 * number))
+    factories.observe(gpr, Phase.ACTIVE)
+
+    assert "2 nodes, all passed in 20 min" in page(owner, gpr, "steps")
+
+
+def test_a_step_that_failed_thousands_of_times_hides_neither_what_came_before_nor_after(world: World, owner: Client) -> None:
+    gpr = factories.started(world.slice, world.people.owner, name="runs")
+    row, began_at = factories.held(gpr)[0], db_now() - timedelta(hours=12)
+    for name in ("claim", *row.entry_steps, "open", "close"):
+        step(row, name, at=began_at)
+    factories.observe(gpr, Phase.ACTIVE)
+    gpr_release(gpr=gpr, actor=world.people.owner, now=db_now())
+    StepResult.objects.bulk_create(
+        StepResult(reservation=row, step="drain", attempt=n + 1, outcome=Outcome.FAILED, started_at=at, ended_at=at, log=f"try {n + 1}.")
+        for n in range(2000)
+        for at in [began_at + timedelta(seconds=20 * n)]
+    )
+    step(row, "drain", attempt=2001, log="all gone")
+    step(row, "release")
+
+    shown = page(owner, gpr, "steps")
+
+    assert "1 node, all passed in 2 s" in shown
+    assert "3 of 8 done" in shown
+    assert "1 failed" not in shown
+    assert "try 2000." in shown
+    assert "all gone" in shown
+    assert "try 1." not in shown
+
+
+def test_steps_that_a_node_left_out_on_its_way_out_do_not_wait_once_it_is_free(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs")
+    row = factories.held(gpr)[0]
+    joined(replaced_by(gpr, row, world))
+    step(row, "release", log="node is not in the cluster any more")
+    agent_says(row, Phase.RELEASED, now=db_now())
+
+    (replaced,) = [each for each in page(owner, gpr, "steps").split("panel-head") if "Replaced" in each]
+
+    assert "1 done, 7 skipped" in replaced
+    assert replaced.count("Skipped") == 7
+    assert "Waiting" not in replaced
+
+
+def test_what_was_logged_on_another_day_says_the_day(world: World, owner: Client) -> None:
+    gpr = factories.started(world.slice, world.people.owner, name="starts")
+    row, today_at = factories.held(gpr)[0], db_now()
+    step(row, "claim", at=today_at)
+    step(row, "node_ready", at=today_at - timedelta(days=2))
+
+    shown = page(owner, gpr, "steps")
+
+    assert f">{today_at:%H:%M:%S} aurora-0  passed" in shown
+    assert f">{today_at - timedelta(days=2):%a %H:%M:%S} aurora-0  passed" in shown
+
+
+def replaced_by(gpr: Gpr, row: Reservation, world: World) -> Reservation:
+    """A spare that enters in its place."""
+    factories.add_nodes(row.cluster, 1)
+    node_replace(gpr=gpr, node_id=row.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
+    return Reservation.objects.get(replaces=row)
+
+
+def joined(spare: Reservation) -> None:
+    agent_says(spare, Phase.ACTIVE, now=db_now(), active_at=db_now())
+    advance(now=db_now())
 
 
 def step(
