@@ -15,7 +15,7 @@ from gpr.models import Gpr, GprState
 from gpr.spec import GprSpec
 from inventory.models import AgentSession, Cluster, Node, Reservation
 from inventory.services.clusters import cluster_create
-from inventory.services.nodes import inventory_store
+from inventory.services.inventory import inventory_store
 from inventory.services.reservations import HoldSpec, Word, reservations_hold, reservations_observe
 from slices.models import Project, Role, Slice
 from slices.services import member_set, project_create, slice_create

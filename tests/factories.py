@@ -17,7 +17,7 @@ from gpr.services.requests import gpr_submit
 from gpr.spec import GprSpec
 from inventory.models import CheckPolicy, Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
 from inventory.services.checks import check_policy_create
-from inventory.services.nodes import inventory_store
+from inventory.services.inventory import inventory_store
 from inventory.services.supplies import supply_create
 from slices.models import Project, Slice
 from tests import builders

@@ -12,7 +12,8 @@ from django.db import DataError, IntegrityError, transaction
 from egs.rest.references import id_of
 from inventory.models import AgentSession, CheckResult, Reservation, StepResult
 from inventory.services.agents import AgentIdentity, session_check
-from inventory.services.nodes import inventory_store, node_set_aside
+from inventory.services.inventory import inventory_store
+from inventory.services.nodes import node_set_aside
 from journal.models import Event, Severity
 from journal.services import events_record
 from worker_agent.limits import sentence

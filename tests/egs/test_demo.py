@@ -12,7 +12,7 @@ from egs import demo
 from egs.clock import db_now
 from gpr.quotas import standings
 from inventory.models import Cluster, Supply, SupplyOrder
-from inventory.services.nodes import inventory_store
+from inventory.services.inventory import inventory_store
 from inventory.services.sync import order_told
 from slices.models import Quota, Slice
 from slices.quotas import quota_delete, terms

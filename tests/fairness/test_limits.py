@@ -9,7 +9,7 @@ import pytest
 from egs.errors import OverPolicy
 from gpr.models import Gpr, GprState
 from gpr.services.requests import gpr_edit, spec_of
-from inventory.services.nodes import inventory_store
+from inventory.services.inventory import inventory_store
 from slices.models import Project, Slice
 from slices.quotas import quota_create
 from tests.builders import NOW, SHAPE, make_cluster, node_view

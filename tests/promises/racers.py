@@ -19,7 +19,8 @@ from gpr.services.requests import gpr_cancel, gpr_submit
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
 from inventory.services.agents import AgentIdentity, BadAgentToken, WrongCluster, agent_register
 from inventory.services.events import events_store
-from inventory.services.nodes import inventory_store, node_cordon, node_uncordon
+from inventory.services.inventory import inventory_store
+from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import (
     HoldSpec,
     Window,

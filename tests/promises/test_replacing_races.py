@@ -18,7 +18,7 @@ from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.replacing import node_replace
 from gpr.services.requests import gpr_submit
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
-from inventory.services.nodes import inventory_store
+from inventory.services.inventory import inventory_store
 from inventory.services.sync import observations_store
 from tests.builders import make_slice, node_view, nodes_of, spec
 from tests.inventory.agent import seen

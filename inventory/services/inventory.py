@@ -1,0 +1,187 @@
+"""The inventory as an agent reports it: all nodes of a cluster and their GPUs, whole.
+
+Most reports differ in one node from the one before: what is the same is not written, and what changes alike is written at once. The
+nodes stay locked meanwhile, and whoever starts boxes waits for them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import models, transaction
+from django.db.models import F, Q, Value
+from django.db.models.functions import Cast, Concat
+
+from egs.errors import InvalidInput
+from egs.words import are, plural
+from inventory.models import Cluster, Gpu, Node, SupplyKind
+from inventory.services.supplies import Arrival, orders_fulfil
+from journal.hints import TICK, hint
+from journal.models import Event, Severity
+from journal.services import events_record
+from worker_agent.protocol import GpuView, NodeView
+
+GPU_FIELDS = ("index", "model", "memory_gib", "is_healthy", "gone_at")
+
+
+@transaction.atomic
+def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetime) -> None:
+    """Make the cluster's nodes and GPUs what the agent sees: the whole of it, so whatever is not in it is gone.
+
+    Raises InvalidInput when it names a node, or a GPU of one, twice.
+    """
+    _refuse_twins(nodes)
+    seen = {view.uid for view in nodes}
+    there = Node.objects.select_for_update().filter(Q(gone_at=None) | Q(uid__in=seen), cluster=cluster).order_by("pk")
+    known = {node.uid: node for node in there}
+    gpus = _gpus_of(known.values())
+    # Nodes that left make room for the names of those that came.
+    gone = [node for node in known.values() if node.uid not in seen]
+    Node.objects.filter(pk__in=[node.pk for node in gone]).update(gone_at=now, is_ready=False)
+    reports = [_Report.of(view, known.get(view.uid), gpus, now, cluster) for view in nodes]
+    _nodes_write(reports)
+    _gpus_write(reports, gpus, now)
+    Node.objects.filter(cluster=cluster, gone_at=None).update(seen_at=now)
+    left = (_event(node, "node.gone", f"Node {node.name} is gone from cluster {cluster.name}.", Severity.WARNING, now) for node in gone)
+    events_record([*left, *(event for report in reports for event in report.events(cluster, now))])
+    orders_fulfil(cluster=cluster, arrivals=[arrival for report in reports for arrival in report.arrivals()], now=now)
+    hint(TICK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """A node as it is seen, beside what was known of it."""
+
+    view: NodeView
+    node: Node  # as it is now
+    changes: Mapping[str, Any]  # none for a new one
+    was_here: tuple[bool, datetime | None] | None  # (is_ready, gone_at); None: new
+    was_kind: tuple[str, int]  # shape and count of GPUs
+    had_uuids: frozenset[str]  # of its GPUs, those that are gone included
+    had_healthy_count: int
+
+    @classmethod
+    def of(cls, view: NodeView, old: Node | None, gpus: Mapping[UUID, Mapping[str, Gpu]], now: datetime, cluster: Cluster) -> _Report:
+        node = old or Node(cluster=cluster, uid=view.uid, seen_at=now, shape="", gpu_count=0)
+        was_here = (old.is_ready, old.gone_at) if old else None
+        was_kind = (node.shape, node.gpu_count)
+        changes = {name: value for name, value in _fields_of(view, node, now).items() if value != getattr(node, name)}
+        for name, value in changes.items():
+            setattr(node, name, value)
+        had = gpus.get(node.pk, {})
+        healthy_count = sum(gpu.is_healthy and gpu.gone_at is None for gpu in had.values())
+        return cls(view, node, changes if old else {}, was_here, was_kind, frozenset(had), healthy_count)
+
+    @property
+    def is_new(self) -> bool:
+        return self.was_here is None
+
+    def arrivals(self) -> Iterable[Arrival]:
+        """Its GPUs and labels may come in several reports: until it is used it may still become what was ordered."""
+        was_empty = not self.is_new and self.was_kind[1] == 0
+        has_become = self.node.epoch == 0 and self.was_kind != (self.node.shape, self.node.gpu_count)
+        had = self.had_uuids if was_empty else frozenset[str]()
+        # GPUs that only come back were not ordered; a node may be there before its GPUs are.
+        if self.view.gpus and (self.is_new or was_empty or has_become) and had.isdisjoint(gpu.uuid for gpu in self.view.gpus):
+            kinds = (SupplyKind.ATTACH,) if had else tuple(SupplyKind)
+            yield Arrival(self.node, kinds, self.view.order, self.view.supply)
+
+    def events(self, cluster: Cluster, now: datetime) -> Iterable[Event]:
+        node = self.node
+        if self.is_new:
+            text = f"Node {node.name} joined cluster {cluster.name} with {node.gpu_count} x {node.shape}."
+            yield _event(node, "node.joined", text, Severity.INFO, now)
+        elif self.was_here != (node.is_ready, None):
+            if node.is_ready:
+                yield _event(node, "node.ready", f"Node {node.name} is ready.", Severity.INFO, now)
+            else:
+                yield _event(node, "node.not_ready", f"Node {node.name} is not ready.", Severity.WARNING, now)
+        else:
+            yield from _gpu_events(node, had=self.had_healthy_count, has=sum(gpu.healthy for gpu in self.view.gpus), now=now)
+
+
+def _refuse_twins(nodes: Sequence[NodeView]) -> None:
+    lists = [[view.uid for view in nodes], [view.name for view in nodes], *([gpu.uuid for gpu in view.gpus] for view in nodes)]
+    if any(len(set(names)) < len(names) for names in lists):
+        raise InvalidInput({"nodes": ["Each node is named once, and each GPU of it once."]})
+
+
+def _gpus_of(nodes: Iterable[Node]) -> dict[UUID, dict[str, Gpu]]:
+    """All there ever were in these, by node and UUID."""
+    found: dict[UUID, dict[str, Gpu]] = defaultdict(dict)
+    for gpu in Gpu.objects.filter(node__in=[node.pk for node in nodes]).order_by():
+        found[gpu.node_id][gpu.uuid] = gpu
+    return found
+
+
+def _fields_of(view: NodeView, node: Node, now: datetime) -> dict[str, Any]:
+    """Never the epoch or the cordon: others write those."""
+    is_sick = any(not gpu.healthy for gpu in view.gpus)
+    return {
+        "name": view.name,
+        "shape": view.shape,
+        "node_type": view.node_type,
+        "gpu_count": len(view.gpus),
+        "gpu_memory_gib": min((gpu.memory_gib for gpu in view.gpus), default=0),
+        "rdma": view.rdma,
+        "zone": view.zone,
+        "rack": view.rack,
+        "nvlink_domain": view.nvlink_domain,
+        "is_ready": view.ready,
+        "broken_at": (node.broken_at or now) if view.broken else None,
+        "sick_gpus_at": (node.sick_gpus_at or now) if is_sick else None,
+        "gone_at": None,
+    }
+
+
+def _nodes_write(reports: Sequence[_Report]) -> None:
+    """Nodes may have exchanged names: whoever changes his steps aside first, so that no two bear one for a moment."""
+    alike: dict[tuple[tuple[str, Any], ...], list[UUID]] = defaultdict(list)
+    for report in reports:
+        if report.changes:
+            alike[tuple(report.changes.items())].append(report.node.pk)
+    renamed = [report.node.pk for report in reports if "name" in report.changes]
+    if renamed:
+        aside = Concat(Value("renamed "), Cast(F("pk"), models.CharField()))
+        Node.objects.filter(pk__in=renamed).update(name=aside)
+    for changes, pks in alike.items():
+        Node.objects.filter(pk__in=pks).update(**dict(changes))
+    Node.objects.bulk_create([report.node for report in reports if report.is_new])
+
+
+def _gpus_write(reports: Sequence[_Report], known: Mapping[UUID, Mapping[str, Gpu]], now: datetime) -> None:
+    new, gone = [], []
+    for report in reports:
+        had = known.get(report.node.pk, {})
+        new += [gpu for view in report.view.gpus if _differs(gpu := _gpu(report.node, view), had.get(gpu.uuid))]
+        uuids = {view.uuid for view in report.view.gpus}
+        gone += [gpu.pk for gpu in had.values() if gpu.gone_at is None and gpu.uuid not in uuids]
+    Gpu.objects.filter(pk__in=gone).update(gone_at=now)
+    Gpu.objects.bulk_create(new, update_conflicts=True, unique_fields=["node", "uuid"], update_fields=GPU_FIELDS)
+
+
+def _gpu(node: Node, view: GpuView) -> Gpu:
+    return Gpu(node=node, uuid=view.uuid, index=view.index, model=view.model, memory_gib=view.memory_gib, is_healthy=view.healthy)
+
+
+def _differs(gpu: Gpu, known: Gpu | None) -> bool:
+    return known is None or any(getattr(gpu, name) != getattr(known, name) for name in GPU_FIELDS)
+
+
+def _gpu_events(node: Node, *, had: int, has: int, now: datetime) -> Iterable[Event]:
+    if has < had:
+        lost = had - has
+        text = f"{plural(lost, 'GPU')} of node {node.name} {are(lost)} sick or gone; nothing new starts on it until all are well."
+        yield _event(node, "node.gpus_lost", text, Severity.WARNING, now)
+    elif has > had:
+        text = f"{plural(has - had, 'GPU')} of node {node.name} {are(has - had)} well again."
+        yield _event(node, "node.gpus_back", text, Severity.INFO, now)
+
+
+def _event(node: Node, kind: str, text: str, severity: Severity, now: datetime) -> Event:
+    return Event(kind=kind, message=text, at=now, severity=severity, node_id=node.pk, cluster_id=node.cluster_id)
