@@ -20,7 +20,7 @@ from tests.e2e.balancer import Balancer
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 START_S = 60.0
-WORKER_OPTIONS = ("--queues", "egs,allocator", "--concurrency", "1", "--without-gossip", "--without-mingle")
+WORKER_OPTIONS = ("--queues", "allocator", "--concurrency", "1", "--without-gossip", "--without-mingle")
 
 FLEET = """
 name: {name}

@@ -31,12 +31,11 @@ class _Set(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Workload:
-    """`waiting`: its pods behind our gate that may be let in some day. `has_pods`: also those that are in already."""
+    """`waiting`: its pods behind our gate that may be let in some day; it may have none."""
 
     owner: Owner
     namespace: str
     waiting: list[Pod] = field(default_factory=list)
-    has_pods: bool = False
 
 
 class Workloads:
@@ -56,7 +55,6 @@ class Workloads:
                 continue
             owner = self._owner(pod)
             workload = found.setdefault(owner.uid, Workload(owner, pod.metadata.namespace))
-            workload.has_pods = True
             if is_waiting(pod) and not why_never(pod):
                 workload.waiting.append(pod)
         return found
