@@ -35,7 +35,7 @@ def run(traces: Path | None) -> list[Figure]:
         *_alone(),
         *(figure for size in CROWDS for figure in figures_from("bench.speed_hub", "rate", *map(str, size), with_redis=True)),
     ]
-    for case in ("gang", "deep", "fill"):
+    for case in ("gang", "deep", "fill", "inventory"):
         figures += figures_from("bench.speed_hub", case, with_redis=True)
     return figures
 

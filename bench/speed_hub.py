@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from bench.figures import Figure
 from bench.hub_world import ENTRY, agent_says, cluster_made, rooms_made, statistics_renewed
 from bench.own_hub import migrated_database, tell
+from worker_agent.protocol import GpuView, NodeView
 
 if TYPE_CHECKING:
     from gpr.models import Gpr
@@ -29,6 +32,7 @@ FILL_THREADS = 16
 FILL_NODES = 500
 GANG_NODES = 512
 DEEP_NODES, DEEP_QUEUE = 1_213, 3_000
+INVENTORY_NODES = 1_000
 END_TO_END: Final = "end to end on PostgreSQL"
 FILL_WITHIN_S: Final = 600
 KAI_GANG_S, KAI_FILL_S = 48.7, 397.8
@@ -218,7 +222,36 @@ def _fill() -> list[Figure]:
     ]
 
 
-CASES: Final[dict[str, Callable[..., list[Figure]]]] = {"rate": _rate, "gang": _gang, "deep": _deep, "fill": _fill}
+def _inventory() -> list[Figure]:
+    """As an agent reports it: whole, though one node has changed."""
+    from egs.clock import db_now
+    from inventory.services.clusters import cluster_create
+    from inventory.services.inventory import inventory_store
+
+    cluster = cluster_create(name="aurora", actor=None, now=db_now())
+    views = [_node_view(number) for number in range(INVENTORY_NODES)]
+    changed = [msgspec.structs.replace(views[0], ready=False), *views[1:]]
+    figures = []
+    for what, report in (("all new", views), ("one is not ready any more", changed), ("as before", changed)):
+        began = time.perf_counter()
+        inventory_store(cluster=cluster, nodes=report, now=db_now())
+        seconds = time.perf_counter() - began
+        figures.append(Figure("speed", f"{END_TO_END}: an inventory of {INVENTORY_NODES:,} x {GPUS} GPUs stored, {what}", "s", seconds))
+    return figures
+
+
+def _node_view(number: int) -> NodeView:
+    gpus = tuple(GpuView(uuid=f"GPU-{number}-{index}", index=index, model="H100", memory_gib=80) for index in range(GPUS))
+    return NodeView(name=f"n{number}", uid=f"uid-{number}", shape=SHAPE, node_type="hgx", gpus=gpus)
+
+
+CASES: Final[dict[str, Callable[..., list[Figure]]]] = {
+    "rate": _rate,
+    "gang": _gang,
+    "deep": _deep,
+    "fill": _fill,
+    "inventory": _inventory,
+}
 
 
 # Those who submit.
