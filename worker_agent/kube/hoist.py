@@ -62,40 +62,41 @@ class Hoist:
         self._failed = {uid: mono for uid, mono in self._failed.items() if now - mono < AGAIN_S}
         known: list[Pod] = []
         for gpr_id, going in tuple(self._going.items()):
-            left = [each for each in going if not self._is_over(each, known)]
+            left = [each for each in going if self._goes_on(each, known)]
             self._going[gpr_id] = left
             if not left:
                 del self._going[gpr_id]
         return known
 
-    def _is_over(self, going: _Going, known: list[Pod]) -> bool:
+    def _goes_on(self, going: _Going, known: list[Pod]) -> bool:
+        """Not once it is known what came of it. The pod as it is then is added to `known`."""
         if going.call is None:
             if time.monotonic() >= going.look_mono:
                 self._look(going)
-            return False
+            return True
         if not going.call.done():
-            return False
+            return True
         if (error := going.call.exception()) is not None:
-            return self._has_failed(going, error)
+            return self._goes_on_after(error, going)
         pod = going.call.result()
         if going.is_look and pod.metadata.resourceVersion == going.pod.metadata.resourceVersion:
             self._hold_back(pod, "it was refused, or lost on its way")
         known.append(pod)
-        return True
+        return False
 
-    def _has_failed(self, going: _Going, error: BaseException) -> bool:
-        """For good: whatever else went wrong, the pod may be in its box."""
+    def _goes_on_after(self, error: BaseException, going: _Going) -> bool:
+        """Unless the pod is certainly in no box."""
         if isinstance(error, Missing):
-            return True
+            return False
         if isinstance(error, Conflict):
             self._look(going)  # changed; or let in before, by a lift that was not answered
-            return False
+            return True
         if isinstance(error, ClusterError) and not isinstance(error, Unavailable) and not going.is_look:
             self._hold_back(going.pod, str(error))
-            return True
+            return False
         self._note("lift_unanswered", {"pod": going.pod.label, "error": str(error)})
         going.call, going.look_mono = None, time.monotonic() + (AGAIN_S if going.is_look else TIMEOUT_S)
-        return False
+        return True
 
     def _look(self, going: _Going) -> None:
         going.call, going.is_look = self._pool.submit(self._seen, going.pod), True
