@@ -407,6 +407,7 @@ class Witness(models.Model):
     summed_at = models.DateTimeField(null=True, blank=True)
     ran_sum_s = models.FloatField(default=0, help_text="What boxes used of their time, fading.")
     booked_sum_s = models.FloatField(default=0, help_text="What they had booked of it.")
+    has_freed = models.BooleanField(default=False, help_text="A box has ended before its time since the last plan.")
 
     def __str__(self) -> str:
         return "the witness"

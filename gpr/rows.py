@@ -67,6 +67,7 @@ class Stood(NamedTuple):
     """A promise, and the slot that it rests on."""
 
     gpr_id: UUID
+    made_at: datetime
     promised_start_at: datetime
     slot_pool: str
     slot_start_at: datetime

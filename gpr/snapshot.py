@@ -150,6 +150,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     books = supplies_load(promises.values(), now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
     keys, pools = _pools(clusters, pool_of_node, books, now, now_s)
     running, quotas, places = boxes_of(held_of(HELD), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
+    record = Witness.objects.first() or Witness()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
     snapshot = Snapshot(
         now_s=now_s,
@@ -158,7 +159,8 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         queue=_queue(asks, promises, shares, places),
         quotas=quotas,
         policy=policy(),
-        memory=memory_load(now=now) if with_memory or len(promises) < len(asks) else Memory(),
+        memory=memory_load(record, now=now) if with_memory or len(promises) < len(asks) else Memory(),
+        has_freed=record.has_freed,
     )
     return Loaded(
         snapshot=snapshot,
@@ -184,9 +186,8 @@ def policy() -> Policy:
     )
 
 
-def memory_load(*, now: datetime) -> Memory:
-    """What the pace of newcomers follows from; three queries."""
-    record = Witness.objects.first() or Witness()
+def memory_load(record: Witness, *, now: datetime) -> Memory:
+    """What the pace of newcomers follows from; two queries."""
     since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
         shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
@@ -395,6 +396,7 @@ def _request(ask: Ask, rank: int, pools: tuple[str, ...], promise: Stood | None,
         # What is left of one that has run is a request as any other.
         is_fixed=ask.is_booking and ask.run == 0,
         promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
+        promised_at_s=_second(promise.made_at) if promise else 0,
         slot=slot,
         may_evict=ask.may_evict,
         evictable=ask.evictable,

@@ -97,9 +97,11 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     gprs = [Gpr(pk=pk, **told._asdict()) for pk, told in news.items()]
     fast_update(Gpr.objects.all(), gprs, Told._fields, ROWS_AT_ONCE)
     Promise.objects.bulk_create(new)
-    fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], Stood._fields[1:], ROWS_AT_ONCE)
+    fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], Stood._fields[2:], ROWS_AT_ONCE)
     if made.remembered is not None:
         _remember(made.remembered, now)
+    if loaded.snapshot.has_freed:
+        Witness.objects.update(has_freed=False)
     evictions_store(made.evictions, now=now)
     orders_follow(made, loaded, now=now)
     if news or new or changed:
@@ -136,7 +138,7 @@ def _following(stood: Stood, stand: Placement | Stand) -> Stood:
     promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)
     if slot is None:
         return stood._replace(promised_start_at=promised_at, slot_nodes=[])
-    return Stood(stood.gpr_id, promised_at, slot.pool, at(slot.start_s), list(slot.nodes))
+    return Stood(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes))
 
 
 def _remember(remembered: Remembered, now: datetime) -> None:
@@ -155,7 +157,9 @@ def box_ended(gpr: Gpr, *, now: datetime) -> None:
         return
     ran_s = (now - gpr.provisioning_at).total_seconds()
     booked_s = ran_s + gpr.remaining_s
-    Witness.objects.update(ran_sum_s=F("ran_sum_s") * ENDS_FADING + ran_s, booked_sum_s=F("booked_sum_s") * ENDS_FADING + booked_s)
+    sums = {"ran_sum_s": F("ran_sum_s") * ENDS_FADING + ran_s, "booked_sum_s": F("booked_sum_s") * ENDS_FADING + booked_s}
+    freed = {"has_freed": True} if gpr.remaining_s > 0 else {}
+    Witness.objects.update(**sums, **freed)
     usage_add(gpr, ran_s=ran_s, now=now)
     shadow_cut(gpr, ran_s=ran_s)
 

@@ -286,10 +286,11 @@ class Board:
             rows = rows[: passes.start_due(self._table, order, self.now_s, rows)]
         return [self._started(self._at_row[int(row)]) for row in rows]
 
-    def compress(self) -> None:
-        """Move slots up as far as the others allow, in order."""
+    def compress(self, waitings: Sequence[Waiting] | None = None) -> None:
+        """Move the slots of these up as far as the others allow, in their order. None: of all, in order of turn."""
         self._spare_for_moves()
-        passes.compress(self.ground, self._table, self._order_now(), self.now_s)
+        rows = self._order_now() if waitings is None else np.array([waiting.row for waiting in waitings], np.int64)
+        passes.compress(self.ground, self._table, rows, self.now_s)
 
     def stand(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> list[Waiting]:
         """Put stored slots on the ground, one after the other; answers those for which there was no room."""

@@ -146,11 +146,34 @@ def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
     return Forecast(request.id, board.now_s, request.length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s)
 
 
+def bring_forward(board: Board) -> None:
+    """A box has ended early: gangs that have waited long move up into what room there is, who was queued first before others.
+
+    Else they would wait for booked ends, while smaller boxes took every node that came free sooner. Not before somebody of higher priority.
+    """
+    waits = [waiting for waiting in board.order if board.has_slot(waiting) and not waiting.request.is_fixed]
+    first = [waiting for waiting in waits if waiting.request.priority == waits[0].request.priority]
+    late = [waiting for waiting in first if waiting.request.node_count > 1 and _is_patient(board, waiting)]
+    if late:
+        board.compress(sorted(late, key=lambda waiting: waiting.request.rank))
+
+
+def _is_patient(board: Board, waiting: Waiting) -> bool:
+    """Has it waited for so much of the wait that it was promised?"""
+    request = waiting.request
+    if request.promise_s is None:
+        return False
+    since_s = max(request.promised_at_s, request.earliest_start_s)
+    return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)
+
+
 def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot) -> Remembered | None:
     """Give a slot to all that have none, in order of turn."""
     is_guarded = board.policy.name == PolicyName.GUARDED
     if not is_guarded:
         board.compress()
+    elif snapshot.has_freed:
+        bring_forward(board)
     pace = Pace(board, snapshot.memory) if is_guarded and any(w.promise_s is None for w in newcomers) else None
     shadows: list[Shadow] = []
     arrivals: list[tuple[str, Arrival]] = []

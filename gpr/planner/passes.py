@@ -547,7 +547,7 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int, asked: 
 
 @compiled
 def compress(ground: Ground, table: Table, order: Ints, at_s: int) -> None:
-    """Conservative backfill's answer to early ends: in order, move each slot up as far as the others allow, until none moves."""
+    """An answer to early ends: in order, move each of these slots up as far as all others allow, until none moves."""
     goes_on = True
     while goes_on:
         goes_on = False

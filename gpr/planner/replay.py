@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from gpr.planner.bands import Bands, Forecast
 from gpr.planner.baselines import Easy, Fifo, LeastWork, Sjf
 from gpr.planner.board import Board, Started
-from gpr.planner.engine import admit, claim, forecast_of
+from gpr.planner.engine import admit, bring_forward, claim, forecast_of
 from gpr.planner.estimators import Estimators
 from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
@@ -130,6 +130,8 @@ class Planner:
         self._board.now_s = now_s
         if self._pace is None and (self._has_freed or self._quotas):
             self._board.compress()
+        elif self._pace is not None and self._has_freed:
+            bring_forward(self._board)
         self._has_freed = False
         self._move_promises()
         self._admit()
@@ -139,7 +141,7 @@ class Planner:
                 waiting.promise_s = self._board.start_s(waiting)
             if waiting.promise_s is not None:
                 self._promises[waiting.request.id] = waiting.promise_s
-                waiting.request = replace(waiting.request, promise_s=waiting.promise_s)
+                waiting.request = replace(waiting.request, promise_s=waiting.promise_s, promised_at_s=now_s)
         started = self._board.start()
         for start in started:
             self._bands.started(start.request.id, now_s)

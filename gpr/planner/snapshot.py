@@ -94,7 +94,7 @@ class Request:
     `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
     `handicaps`, in seconds by pool: a start there counts as if it were so much later. So a pool that costs extra, or is far from the data,
     is used only where that saves more time than its handicap. `within`: what all of its nodes must be of. `orders`: those of its pools in
-    which more nodes may be ordered for it.
+    which more nodes may be ordered for it. `promised_at_s`: when it got its promise; 0 while it has none.
     """
 
     id: str
@@ -117,6 +117,7 @@ class Request:
     handicaps: tuple[tuple[str, int], ...] = ()
     within: Within = Within.ANY
     orders: tuple[str, ...] = ()
+    promised_at_s: int = 0
 
     def handicap_s(self, pool: str) -> int:
         """A booking, whose time is fixed, has none."""
@@ -202,7 +203,8 @@ class Policy:
     `promise_tolerance_s`: a slot that is late by no more is no broken promise, so none is moved for it. Ticks are not exact.
     A box that is evicted has `notice_s` from now on, and has run for `least_run_s` then; `exit_s` later its GPUs are free. The window of
     one that starts is open after `entry_s`. Nobody is evicted, and no promise moved, for a gain of less than `claim_gain_s`. `break_from`:
-    from this priority on a newcomer moves promises of lower ones; None: no priority does.
+    from this priority on a newcomer moves promises of lower ones; None: no priority does. `gang_patience`: a gang that has waited for this
+    share of the wait that it was promised is moved up into whatever room there is.
     """
 
     name: PolicyName = PolicyName.GUARDED
@@ -214,6 +216,7 @@ class Policy:
     entry_s: int = 0
     claim_gain_s: int = 600
     break_from: int | None = None
+    gang_patience: float = 0.3
     slack: Slack = field(default_factory=Slack)
 
 
@@ -268,6 +271,8 @@ class Moved:
 class Snapshot:
     """All that the planner may know. `memory` matters only where something new is in the queue.
 
+    `has_freed`: a box has ended before its time since the last plan.
+
     `moved`: the order is changed already; the slots are to follow, once.
     """
 
@@ -279,3 +284,4 @@ class Snapshot:
     memory: Memory = field(default_factory=Memory)
     quotas: tuple[Quota, ...] = ()
     moved: Moved | None = None
+    has_freed: bool = False

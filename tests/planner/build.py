@@ -101,7 +101,10 @@ def moves(snapshot: Snapshot) -> dict[str, PromiseMove]:
 def stored(snapshot: Snapshot, made: Plan) -> tuple[Request, ...]:
     """The queue as the allocator keeps it after the plan, those that start now included."""
     by_id = placements(made)
-    return tuple(replace(r, slot=by_id[r.id].slot, promise_s=by_id[r.id].promise_s) for r in snapshot.queue)
+    return tuple(
+        replace(r, slot=by_id[r.id].slot, promise_s=by_id[r.id].promise_s, promised_at_s=r.promised_at_s or snapshot.now_s)
+        for r in snapshot.queue
+    )
 
 
 def settled(snapshot: Snapshot) -> Snapshot:

@@ -37,6 +37,7 @@ class World:
     memory: Memory = GENEROUS
     lost: list[tuple[str, Node]] = field(default_factory=list)
     count: int = 0
+    has_freed: bool = False
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -70,6 +71,7 @@ class World:
             queue=self.queue,
             policy=self.policy,
             memory=self.memory,
+            has_freed=self.has_freed,
         )
 
     def submit(self) -> Request:
@@ -105,6 +107,7 @@ class World:
             if end_s <= self.now_s:
                 del self.real_end_s[id_]
                 box = self.running.pop(id_)
+                self.has_freed |= box.end_s > self.now_s
                 ran_s, booked_s = self.now_s - self.started_s[id_], box.end_s - self.started_s[id_]
                 self.memory = ended(self.memory, id_, now_s=self.now_s, ran_s=ran_s, booked_s=booked_s)
 
@@ -176,6 +179,7 @@ class World:
         return self.tick()
 
     def _store(self, snapshot: Snapshot, made: Plan) -> None:
+        self.has_freed = False
         self.memory = remembered(snapshot, made)
         waiting = []
         for request, placement in zip(stored(snapshot, made), _in_queue_order(snapshot, made), strict=True):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from gpr.models import Shadow
+from gpr.models import Shadow, Witness
 from gpr.planner.snapshot import Arrival
 from gpr.services.requests import gpr_submit
 from gpr.snapshot import SLACK, memory_load
@@ -22,10 +22,10 @@ def test_alike_arrivals_count_together_from_the_first_on_and_old_ones_not_at_all
     short, _, long = (Shadow.objects.get(gpr=gpr) for gpr in gprs)
     now_s = int(NOW.timestamp())
 
-    assert memory_load(now=asks[-1][1]).arrivals == (
+    assert memory_load(Witness(), now=asks[-1][1]).arrivals == (
         Arrival(now_s, short.priority, short.gpu_s, 2),
         Arrival(now_s + 9, long.priority, long.gpu_s, 1),
     )
 
     later = NOW + timedelta(seconds=SLACK.observed_s + 7)
-    assert memory_load(now=later).arrivals == (Arrival(now_s + 9, long.priority, long.gpu_s, 1),)
+    assert memory_load(Witness(), now=later).arrivals == (Arrival(now_s + 9, long.priority, long.gpu_s, 1),)

@@ -42,16 +42,19 @@ class Stored:
         self.queue: tuple[Request, ...] = ()
         self.running: dict[str, Running] = {}
         self.promises: dict[str, int | None] = {}
+        self.has_freed = False
 
     def submit(self, request: Request, now_s: int) -> None:
         self.queue += (request,)
 
     def release(self, request_id: str, now_s: int) -> None:
         box, start_s = self.running.pop(request_id), self.started_s[request_id]
+        self.has_freed |= box.end_s > now_s
         self.memory = ended(self.memory, request_id, now_s=now_s, ran_s=now_s - start_s, booked_s=box.end_s - start_s)
 
     def close(self, failure: Failure) -> None:
         """Planned anew at the tick."""
+        self.has_freed = True
         window = Window(failure.at_s, failure.until_s)
         self.pools = tuple(
             replace(pool, nodes=tuple(replace(node, closed=(window,)) if node.id == failure.node else node for node in pool.nodes))
@@ -63,7 +66,8 @@ class Stored:
 
     def tick(self, now_s: int) -> list[Started]:
         snapshot = Snapshot(now_s, self.pools, tuple(self.running.values()), self.queue, self.policy, self.memory, self.quotas)
-        made = plan(snapshot)
+        made = plan(replace(snapshot, has_freed=self.has_freed))
+        self.has_freed = False
         self.evictions = made.evictions
         for victim in (victim for eviction in made.evictions for victim in eviction.victims):
             self.running[victim.id] = replace(self.running[victim.id], end_s=victim.frees_s)

@@ -1,0 +1,99 @@
+"""What a box that is given back early does for a gang that has waited long."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpr.models import Gpr, Promise, PromiseMove, Witness
+from gpr.services.ending import gpr_release
+from tests.builders import make_slice
+from tests.lifecycle.stage import EXIT, Stage
+
+pytestmark = pytest.mark.django_db
+HOUR_S = 3600
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Two nodes."""
+    return Stage()
+
+
+def box(stage: Stage, hours: int) -> Gpr:
+    return stage.active(slice_=make_slice(stage.cluster, owner=stage.owner), nodes=1, duration_s=hours * HOUR_S)
+
+
+def gang_behind(stage: Stage, *hours: int) -> tuple[list[Gpr], Gpr]:
+    boxes = [box(stage, each) for each in hours]
+    return boxes, stage.submit(nodes=2, duration_s=HOUR_S)
+
+
+def give_back(stage: Stage, gpr: Gpr) -> None:
+    gpr_release(gpr=gpr, actor=stage.owner, now=stage.now)
+    stage.say(gpr, *EXIT)
+
+
+def slot_hours(stage: Stage, gpr: Gpr) -> int:
+    """From now on, rounded."""
+    return round((Promise.objects.get(gpr=gpr).slot_start_at - stage.now).total_seconds() / HOUR_S)
+
+
+def test_a_gang_that_has_waited_long_is_planned_for_the_end_of_the_box_that_is_left(stage: Stage) -> None:
+    (_, long), gang = gang_behind(stage, 4, 8)
+    promised_at = Promise.objects.get(gpr=gang).promised_start_at
+    stage.after(3 * HOUR_S)
+    assert slot_hours(stage, gang) == 5
+
+    give_back(stage, long)
+    stage.tick()
+
+    assert slot_hours(stage, gang) == 1
+    assert Promise.objects.get(gpr=gang).promised_start_at == promised_at
+    assert not PromiseMove.objects.exists()
+
+
+def test_one_that_has_just_come_keeps_its_slot(stage: Stage) -> None:
+    (_, long), gang = gang_behind(stage, 4, 8)
+    stage.after(HOUR_S)
+
+    give_back(stage, long)
+    stage.tick()
+
+    assert slot_hours(stage, gang) == 7
+
+
+def test_it_is_moved_once_and_not_by_what_comes_later(stage: Stage) -> None:
+    """The room of an hour ago is not looked at again by a gang that has become old since."""
+    (_, long), gang = gang_behind(stage, 4, 8)
+    stage.after(HOUR_S)
+    give_back(stage, long)
+    stage.tick()
+    assert not Witness.objects.filter(has_freed=True).exists()
+
+    stage.after(2 * HOUR_S)
+    stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=1, duration_s=20 * HOUR_S)
+    stage.tick()
+
+    assert slot_hours(stage, gang) == 5
+
+
+def test_it_is_not_forgotten_where_nobody_planned_when_the_box_ended(stage: Stage) -> None:
+    (_, long), gang = gang_behind(stage, 4, 8)
+    stage.after(3 * HOUR_S)
+    give_back(stage, long)
+
+    stage.after(600)
+    stage.tick()
+
+    assert slot_hours(stage, gang) == 1
+
+
+def test_a_box_that_ends_at_its_time_moves_nobody(stage: Stage) -> None:
+    (short, _), gang = gang_behind(stage, 4, 8)
+    stage.after(4 * HOUR_S)
+    stage.tick()
+    stage.say(short, *EXIT)
+    stage.tick()
+
+    assert not Witness.objects.filter(has_freed=True).exists()
+    assert slot_hours(stage, gang) == 4

@@ -1,0 +1,99 @@
+"""When boxes end early, gangs that have waited long are moved up, so that smaller boxes do not take every node before them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpr.planner.engine import offers, plan
+from gpr.planner.snapshot import Policy, PolicyName, Request, Snapshot
+from tests.planner.build import placements, pool, request, running, slots, starts, waiting
+
+# Two nodes; one is busy until 500, as it was booked. The other has just been given back, with half a day still booked.
+BUSY = running("r", "p1", end=500)
+
+
+def gang(id: str = "g", *, promised_at: int, start: int = 1000) -> Request:
+    return replace(waiting(id, start, "p0", "p1", length=400), promised_at_s=promised_at)
+
+
+def world(*queue: Request, now: int = 300, has_freed: bool = True, policy: Policy | None = None) -> Snapshot:
+    return Snapshot(now, (pool(2),), (BUSY,), queue, policy or Policy(), has_freed=has_freed)
+
+
+def test_a_gang_that_has_waited_for_its_share_is_moved_up_to_where_there_is_room() -> None:
+    """Of a thousand seconds promised it has waited three hundred."""
+    made = plan(world(gang(promised_at=0)))
+
+    assert slots(made) == {"g": 500}
+
+
+def test_its_promise_becomes_no_later_and_is_not_called_moved() -> None:
+    told = placements(plan(world(gang(promised_at=0))))["g"]
+
+    assert told.promise_s == 1000
+    assert told.moved is None
+
+
+def test_a_gang_that_has_not_waited_so_long_stays() -> None:
+    assert slots(plan(world(gang(promised_at=1)))) == {"g": 1000}
+
+
+def test_where_a_gang_must_not_start_before_a_time_its_wait_begins_then() -> None:
+    asked = replace(gang(promised_at=0), earliest_start_s=200)
+
+    assert slots(plan(world(asked))) == {"g": 1000}
+    assert slots(plan(world(asked, now=440))) == {"g": 500}
+
+
+def test_while_no_box_ends_early_nothing_moves_so_a_frozen_queue_starts_as_it_was_told() -> None:
+    assert slots(plan(world(gang(promised_at=0), has_freed=False))) == {"g": 1000}
+
+
+def test_boxes_on_one_node_are_not_moved_up() -> None:
+    """They find room by themselves, as soon as a node is free for long enough."""
+    other = running("q", "p0", end=5000)
+    one = replace(waiting("o", 1000, "p1"), promised_at_s=0)
+
+    made = plan(replace(world(one), running=(BUSY, other)))
+
+    assert (slots(made), starts(made)) == ({"o": 1000}, {"o": 500})
+
+
+def test_nobody_is_moved_up_before_somebody_of_higher_priority_who_waits() -> None:
+    higher = replace(waiting("h", 1400, "p0", "p1", length=3000), priority=201)
+
+    assert slots(plan(world(gang(promised_at=0), higher)))["g"] == 1000
+
+
+def test_a_booking_of_higher_priority_waits_for_its_time_and_for_nobody() -> None:
+    booked = replace(waiting("h", 9000, "p0", length=100), priority=201, is_fixed=True, earliest_start_s=9000)
+
+    assert slots(plan(world(gang(promised_at=0), booked)))["g"] == 500
+
+
+def test_of_several_gangs_who_was_queued_first_goes_first() -> None:
+    """Though less work has its turn before."""
+    first = replace(gang("first", promised_at=0, start=1000), rank=1, length_s=450)
+    second = replace(gang("second", promised_at=0, start=1450), rank=2)
+
+    assert slots(plan(world(second, first, now=440))) == {"first": 500, "second": 950}
+
+
+def test_no_other_slot_moves_and_none_is_run_over() -> None:
+    """There is room for the gang from 500 to 850 only: it stays."""
+    between = replace(waiting("b", 850, "p1", length=150), earliest_start_s=850)
+
+    assert slots(plan(world(gang(promised_at=0), between))) == {"b": 850, "g": 1000}
+
+
+def test_a_box_that_asks_what_it_would_get_sees_the_gang_where_it_will_be() -> None:
+    """It would last until 700 and so reach into the gang's new slot."""
+    (offer,) = offers(world(gang(promised_at=0)), request("new", count=1, length=400))
+
+    assert offer.start_s == 900
+
+
+def test_conservative_backfill_moves_everybody_up_as_ever() -> None:
+    made = plan(world(gang(promised_at=299), has_freed=False, policy=Policy(name=PolicyName.CONSERVATIVE)))
+
+    assert slots(made) == {"g": 500}
