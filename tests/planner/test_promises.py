@@ -196,12 +196,13 @@ def test_guarded_whoever_has_a_slot_keeps_it_until_it_starts(seed: int, policy: 
 def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(seed: int, policy: Policy) -> None:
     world = World(seed, policy, frozenset({"cancel", "early"}))
     for _ in range(30):
-        was = {r.id: r for r in world.queue if r.slot}
+        was = {r.id: (r, r.slot) for r in world.queue if r.slot}
         snapshot, made = world.step()
         for told in (p for p in made.placements if p.id in was and not p.starts_now):
-            old = was[told.id]
-            assert told.promise_s == old.promise_s
-            assert told.slot == old.slot or (snapshot.has_freed and old.node_count > 1 and told.slot.start_s < old.slot.start_s)
+            request, slot = was[told.id]
+            assert told.promise_s == request.promise_s
+            assert told.slot is not None
+            assert told.slot == slot or (snapshot.has_freed and request.node_count > 1 and told.slot.start_s < slot.start_s)
 
 
 def without(id_: str, made: Plan) -> dict[str, int | None]:
