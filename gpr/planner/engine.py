@@ -159,9 +159,9 @@ def bring_forward(board: Board) -> None:
 
 
 def _is_patient(board: Board, waiting: Waiting) -> bool:
-    """Has it waited for so much of the wait that it was promised?"""
+    """Has it waited for so much of the wait that it was promised? Not where an administrator said when its turn is."""
     request = waiting.request
-    if request.promise_s is None:
+    if request.promise_s is None or request.place is not None:
         return False
     since_s = max(request.promised_at_s, request.earliest_start_s)
     return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)

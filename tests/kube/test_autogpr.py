@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,6 +94,97 @@ def test_each_workload_has_its_own_and_a_pod_without_an_owner_is_one(counter: Co
     specs = {made["metadata"]["ownerReferences"][0]["kind"]: made["spec"] for made in requests(counter)}
     assert specs["Job"]["nodes"] == 2
     assert (specs["Pod"]["nodes"], specs["Pod"]["gpusPerNode"]) == (1, 3)
+
+
+@pytest.fixture
+def kinds(managed: Cluster) -> Iterator[None]:
+    """Two kinds of others that own what owns pods, as far as that goes."""
+    made = [owner_kind("jobset.x-k8s.io", "JobSet"), owner_kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")]
+    for body in made:
+        managed.kubectl("create", "-f", "-", given=json.dumps(body))
+    for body in made:
+        managed.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{body['metadata']['name']}")
+    yield
+    for body in made:
+        managed.kubectl("delete", "crd", str(body["metadata"]["name"]))
+
+
+def owner_kind(group: str, kind: str) -> Object:
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+def owned(body: Object, by: Object) -> Object:
+    """As its controller has it."""
+    meta = by["metadata"]
+    owner = {"apiVersion": by["apiVersion"], "kind": by["kind"], "name": meta["name"], "uid": meta["uid"], "controller": True}
+    return {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
+
+
+def stateful(name: str, *, replicas: int = 1, gpus: int = 8) -> Object:
+    body = deployment(name, replicas=replicas, gpus=gpus)
+    return {**body, "kind": "StatefulSet", "spec": {**body["spec"], "serviceName": name}}
+
+
+def test_all_jobs_of_a_jobset_are_one_workload(counter: Counter, kinds: None) -> None:
+    """Else its leader would wait for workers that wait for its box to be over."""
+    counter.make(template(**AUTO), {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "metadata": {"name": "llama"}})
+    jobset = counter.found("llama", "jobset")
+
+    counter.make(owned(job("llama-leader-0", pods=1), jobset), owned(job("llama-worker-0", pods=3), jobset))
+
+    made = the_request(counter)
+    assert made["spec"]["nodes"] == 4
+    assert [(owner["kind"], owner["uid"]) for owner in made["metadata"]["ownerReferences"]] == [("JobSet", jobset["metadata"]["uid"])]
+    counter.for_a_while(3.0)
+    assert len(requests(counter)) == 1
+
+
+def test_the_groups_of_a_leaderworkerset_are_one_workload_by_way_of_their_leaders(counter: Counter, kinds: None) -> None:
+    counter.make(template(**AUTO), {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "vllm"}})
+    top = counter.found("vllm", "leaderworkerset")
+
+    counter.make(owned(stateful("vllm"), top))
+    leader = counter.until("the leader", lambda: counter.cluster.get("pod", "vllm-0", namespace=counter.namespace))
+    counter.make(owned(stateful("vllm-0"), {"apiVersion": "v1", "kind": "Pod", **leader}))
+
+    made = the_request(counter)
+    assert made["spec"]["nodes"] == 2
+    assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == [top["metadata"]["uid"]]
+
+
+def test_each_run_of_a_cronjob_is_a_workload_of_its_own(counter: Counter) -> None:
+    counter.make(template(**AUTO))
+    counter.kubectl("create", "-f", "-", given=json.dumps(cronjob("nightly")))
+
+    counter.kubectl("create", "job", "nightly-1", "--from=cronjob/nightly")
+
+    (owner,) = the_request(counter)["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Job", "nightly-1")
+
+
+def cronjob(name: str) -> Object:
+    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job(name)["spec"]}}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
+
+
+def test_an_owner_s_name_is_no_way_out_of_the_path(counter: Counter) -> None:
+    """People may write any name."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "../../../../../api/v1/secrets?x=", "uid": "u", "controller": True}
+    counter.make(template(**AUTO), pod("odd", 1, metadata={"ownerReferences": [owner]}), pod("alone", 1))
+
+    counter.until("the other's", lambda: [made for made in requests(counter) if made["metadata"]["name"].startswith("alone")])
 
 
 def test_pods_that_come_later_get_no_second_one_also_from_an_agent_that_starts_anew(counter: Counter) -> None:

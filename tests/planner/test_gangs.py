@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpr.planner.engine import offers, plan
-from gpr.planner.snapshot import Policy, PolicyName, Request, Snapshot
+from gpr.planner.snapshot import Place, Policy, PolicyName, Request, Snapshot
 from tests.planner.build import placements, pool, request, running, slots, starts, waiting
 
 # Two nodes; one is busy until 500, as it was booked. The other has just been given back, with half a day still booked.
@@ -69,6 +69,11 @@ def test_a_booking_of_higher_priority_waits_for_its_time_and_for_nobody() -> Non
     booked = replace(waiting("h", 9000, "p0", length=100), priority=201, is_fixed=True, earliest_start_s=9000)
 
     assert slots(plan(world(gang(promised_at=0), booked)))["g"] == 500
+
+
+def test_where_an_administrator_put_a_gang_it_stays() -> None:
+    """Else one that was moved down would be up again at the next early end."""
+    assert slots(plan(world(replace(gang(promised_at=0), place=Place(share=0, key=9))))) == {"g": 1000}
 
 
 def test_of_several_gangs_who_was_queued_first_goes_first() -> None:

@@ -1,15 +1,18 @@
 """What GPU pods that wait belong to, and how many nodes all of one workload need.
 
-A pod belongs to its controlling owner, a ReplicaSet's to the Deployment, one without an owner to itself. Must not live here: any write.
+A pod belongs to what controls it, and that to what controls it in turn: a ReplicaSet to its Deployment, the Jobs of a JobSet to that, the
+StatefulSets of a LeaderWorkerSet to that, also by way of the leaders' pods. One without an owner belongs to itself.
+Must not live here: any write.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -22,10 +25,13 @@ from worker_agent.kube.view import Unseen, view_of
 SETTLED_S: Final = 2.0  # no new pod of it for so long
 SETTLED_MOST_S: Final = 10.0  # or so long since the first
 NODES_MAX: Final = 64  # of one request that nobody wrote
-SETS_KEPT: Final = 5_000
+OWNERS_KEPT: Final = 5_000
+OWNERS_MOST: Final = 6  # one above the other
+# What is looked up: others that control pods are the workload themselves.
+OWNED: Final = {("apps/v1", "ReplicaSet"): "replicasets", ("apps/v1", "StatefulSet"): "statefulsets", ("batch/v1", "Job"): "jobs"}
 
 
-class _Set(msgspec.Struct, frozen=True):
+class _Owned(msgspec.Struct, frozen=True):
     metadata: Meta
 
 
@@ -43,17 +49,18 @@ class Workloads:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._owners: dict[str, Owner] = {}  # by uid of the ReplicaSet
+        self._above_of: dict[str, Owner | None] = {}  # by uid of what is controlled
         self._first_mono: dict[str, float] = {}  # by uid of the workload
         self._grown_mono: dict[str, tuple[frozenset[str], float]] = {}
 
     def of(self, pods: Iterable[Pod]) -> dict[str, Workload]:
         """By uid. Raises ClusterError."""
         found: dict[str, Workload] = {}
-        for pod in pods:
+        by_uid = {pod.metadata.uid: pod for pod in pods}
+        for pod in by_uid.values():
             if not pod.holds or not asks_for_gpus(pod):
                 continue
-            owner = self._owner(pod)
+            owner = self._top(pod, by_uid)
             workload = found.setdefault(owner.uid, Workload(owner, pod.metadata.namespace))
             if is_waiting(pod) and not why_never(pod):
                 workload.waiting.append(pod)
@@ -74,24 +81,39 @@ class Workloads:
         self._first_mono = {uid: mono for uid, mono in self._first_mono.items() if uid in kept}
         self._grown_mono = {uid: grown for uid, grown in self._grown_mono.items() if uid in kept}
 
-    def _owner(self, pod: Pod) -> Owner:
-        meta = pod.metadata
-        owner = meta.controller
+    def _top(self, pod: Pod, pods: Mapping[str, Pod]) -> Owner:
+        meta, owner = pod.metadata, pod.metadata.controller
         if owner is None:
             return Owner(apiVersion="v1", kind="Pod", name=meta.name, uid=meta.uid)
-        return self._deployment(owner, meta.namespace) if owner.kind == "ReplicaSet" and owner.apiVersion == "apps/v1" else owner
+        for _ in range(OWNERS_MOST):
+            above = self._above(owner, meta.namespace, pods)
+            if above is None:
+                break
+            owner = above
+        return owner
 
-    def _deployment(self, owner: Owner, namespace: str) -> Owner:
-        """Of a ReplicaSet; it stays the same as long as that lives."""
-        if owner.uid not in self._owners:
-            try:
-                found = self._api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets/{owner.name}", _Set).metadata
-            except Missing:
-                found = Meta(name=owner.name)  # on its way out, and its pods with it
-            if len(self._owners) >= SETS_KEPT:
-                self._owners.clear()
-            self._owners[owner.uid] = (found.controller or owner) if found.uid == owner.uid else owner
-        return self._owners[owner.uid]
+    def _above(self, owner: Owner, namespace: str, pods: Mapping[str, Pod]) -> Owner | None:
+        """What controls it, if that is part of the same workload. It stays the same as long as it lives."""
+        if owner.kind == "Pod":
+            return pods[owner.uid].metadata.controller if owner.uid in pods else None
+        path = OWNED.get((owner.apiVersion, owner.kind))
+        if path is None:
+            return None
+        if owner.uid not in self._above_of:
+            if len(self._above_of) >= OWNERS_KEPT:
+                self._above_of.clear()
+            self._above_of[owner.uid] = self._read(f"/apis/{owner.apiVersion}/namespaces/{namespace}/{path}", owner)
+        return self._above_of[owner.uid]
+
+    def _read(self, path: str, owner: Owner) -> Owner | None:
+        try:
+            # People may write any name of an owner.
+            found = self._api.get(f"{path}/{quote(owner.name, safe='')}", _Owned).metadata
+        except Missing:
+            return None  # on its way out, and its pods with it
+        above = found.controller if found.uid == owner.uid else None
+        # Each run of a CronJob is a workload: it asks for nodes when its time has come, and gives them back at its end.
+        return None if above is None or above.kind == "CronJob" else above
 
 
 def is_waiting(pod: Pod) -> bool:
