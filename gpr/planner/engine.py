@@ -147,21 +147,25 @@ def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
 
 
 def bring_forward(board: Board) -> None:
-    """A box has ended early: gangs that have waited long move up into what room there is, who was queued first before others.
+    """A box has ended early: gangs that waited long move up into what room there is; of equal shares who was queued first before others.
 
-    Else they would wait for booked ends, while smaller boxes took every node that came free sooner. Not before somebody of higher priority.
+    Else they would wait for booked ends, while smaller boxes took every node that came free sooner. None goes before somebody of higher
+    priority, or whom an administrator put before it, and none gives up nodes that were ordered for it.
     """
-    waits = [waiting for waiting in board.order if board.has_slot(waiting) and not waiting.request.is_fixed]
-    first = [waiting for waiting in waits if waiting.request.priority == waits[0].request.priority]
-    late = [waiting for waiting in first if waiting.request.node_count > 1 and _is_patient(board, waiting)]
-    if late:
-        board.compress(sorted(late, key=lambda waiting: waiting.request.rank))
+    waits = [waiting for waiting in board.order if not waiting.request.is_fixed and (board.has_slot(waiting) or waiting.promise_s is None)]
+    late = [waiting for waiting in waits if waiting.request.node_count > 1 and board.has_slot(waiting) and _is_patient(board, waiting)]
+    before = min((waiting.turn for waiting in waits if waiting.request.place is not None), default=None)
+    free = [
+        waiting for waiting in late if waiting.request.priority == waits[0].request.priority and (before is None or waiting.turn < before)
+    ]
+    if free:
+        board.compress(sorted(free, key=lambda waiting: (waiting.turn.share, waiting.request.rank)))
 
 
 def _is_patient(board: Board, waiting: Waiting) -> bool:
-    """Has it waited for so much of the wait that it was promised? Not where an administrator said when its turn is."""
+    """Has it waited for so much of the wait that it was promised? Not where an administrator set its turn, or nodes are ordered for it."""
     request = waiting.request
-    if request.promise_s is None or request.place is not None:
+    if request.promise_s is None or request.place is not None or board.pools[board.pool_of_slot(waiting)].supply is not None:
         return False
     since_s = max(request.promised_at_s, request.earliest_start_s)
     return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpr.planner.engine import offers, plan
-from gpr.planner.snapshot import Place, Policy, PolicyName, Request, Snapshot
-from tests.planner.build import placements, pool, request, running, slots, starts, waiting
+from gpr.planner.snapshot import Node, Place, Policy, PolicyName, Pool, Request, Snapshot, Supply, Window
+from tests.planner.build import placements, pool, request, running, slots, stand, starts, waiting
 
 # Two nodes; one is busy until 500, as it was booked. The other has just been given back, with half a day still booked.
 BUSY = running("r", "p1", end=500)
+SUPPLY = Supply("supply-s", 100, 30, frozenset())
 
 
 def gang(id: str = "g", *, promised_at: int, start: int = 1000) -> Request:
@@ -69,6 +70,42 @@ def test_a_booking_of_higher_priority_waits_for_its_time_and_for_nobody() -> Non
     booked = replace(waiting("h", 9000, "p0", length=100), priority=201, is_fixed=True, earliest_start_s=9000)
 
     assert slots(plan(world(gang(promised_at=0), booked)))["g"] == 500
+
+
+def test_nor_before_one_that_has_just_come() -> None:
+    """As one does that was thrown off a node by the failure that ended its box."""
+    higher = request("h", count=2, length=400, priority=201)
+
+    assert slots(plan(world(gang(promised_at=0), higher))) == {"g": 1000, "h": 500}
+
+
+def test_nor_before_one_that_an_administrator_put_first() -> None:
+    first = replace(waiting("x", 1400, "p0", length=700), place=Place(share=-1000, key=0))
+
+    assert starts(plan(world(gang(promised_at=0), first))) == {"g": 1000, "x": 300}
+
+
+def test_one_that_an_administrator_put_behind_is_in_nobody_s_way() -> None:
+    behind = replace(waiting("x", 1400, "p0", length=700), place=Place(share=1000, key=0))
+
+    assert slots(plan(world(gang(promised_at=0), behind)))["g"] == 500
+
+
+def test_of_two_projects_that_with_less_of_its_share_goes_first() -> None:
+    over = replace(gang("over", promised_at=0, start=1000), share=900, rank=1)
+    under = replace(gang("under", promised_at=0, start=1400), share=-500, rank=5)
+
+    assert slots(plan(world(over, under, now=440))) == {"under": 500, "over": 900}
+
+
+def test_nodes_that_were_ordered_for_it_are_not_given_up_for_a_moment() -> None:
+    ordered = Pool("s", "cluster-p", "shape-p", tuple(Node(f"s{i}", 8, (Window(0, 100, order=f"s{i}"),)) for i in range(2)), SUPPLY)
+    asked = replace(request("g", count=2, pools=("p", "s"), promise=100, slot=stand(100, "s0", "s1", pool="s")), orders=("s",))
+    busy = (running("a", "p0", end=99), running("b", "p1", end=99))
+
+    made = plan(Snapshot(50, (pool(2), ordered), busy, (asked,), has_freed=True))
+
+    assert placements(made)["g"].slot == asked.slot
 
 
 def test_where_an_administrator_put_a_gang_it_stays() -> None:
