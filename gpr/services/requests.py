@@ -209,8 +209,10 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
     if gpr.state == GprState.QUEUED:
         if gpr.is_booking:
             promises_drop([gpr])  # its time is new: it is met, or the change is refused
+        stood_at = Promise.objects.filter(gpr=gpr).values_list("slot_start_at", flat=True).first()
         promise_make(gpr, now=now)
-        _promise_tighten(gpr, now)
+        if stood_at is not None:
+            _promise_tighten(gpr, stood_at, now)
     else:
         loaded = snapshot_load(now=now)
         refuse_what_cannot_be(loaded.candidate(gpr, gpr.clusters.all()), loaded)
@@ -401,9 +403,9 @@ def _promises_make(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
     return refused
 
 
-def _promise_tighten(gpr: Gpr, now: datetime) -> None:
-    """A request that asks for less may start sooner: then that is what it is promised from now on."""
-    rows = Promise.objects.filter(gpr=gpr, slot_start_at__lt=F("promised_start_at"))
+def _promise_tighten(gpr: Gpr, stood_at: datetime, now: datetime) -> None:
+    """A request that asks for less may start sooner than where it stood: then that is what it is promised from now on."""
+    rows = Promise.objects.filter(gpr=gpr, slot_start_at__lt=F("promised_start_at")).filter(slot_start_at__lt=stood_at)
     rows.update(promised_start_at=F("slot_start_at"), first_promised_start_at=F("slot_start_at"), made_at=now)
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from gpr.models import Gpr, Promise, PromiseMove, Witness
 from gpr.services.ending import gpr_release
-from tests.builders import make_slice
-from tests.lifecycle.stage import EXIT, Stage
+from gpr.services.requests import gpr_cancel, gpr_edit
+from tests.builders import make_slice, spec
+from tests.lifecycle.stage import EXIT, Stage, fresh
 
 pytestmark = pytest.mark.django_db
 HOUR_S = 3600
@@ -88,12 +89,32 @@ def test_it_is_not_forgotten_where_nobody_planned_when_the_box_ended(stage: Stag
     assert slot_hours(stage, gang) == 1
 
 
+def test_an_edit_of_one_that_was_moved_up_leaves_its_promise(stage: Stage) -> None:
+    """It was promised no more by that."""
+    (_, long), gang = gang_behind(stage, 4, 8)
+    before = Promise.objects.get(gpr=gang)
+    stage.after(3 * HOUR_S)
+    give_back(stage, long)
+    stage.tick()
+
+    asked = spec(stage.slice, nodes=2, duration_s=2 * HOUR_S)
+    gpr_edit(gpr=fresh(gang), spec=asked, actor=stage.owner, now=stage.now)
+
+    after = Promise.objects.get(gpr=gang)
+    assert slot_hours(stage, gang) == 1
+    assert (after.promised_start_at, after.made_at) == (before.promised_start_at, before.made_at)
+
+
 def test_a_box_that_ends_at_its_time_moves_nobody(stage: Stage) -> None:
-    (short, _), gang = gang_behind(stage, 4, 8)
+    """The other is free by the books before the slot, since a third was withdrawn: there would be room."""
+    (short, _), third = gang_behind(stage, 4, 8)
+    gang = stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=2, duration_s=2 * HOUR_S)
+    gpr_cancel(gpr=third, actor=stage.owner, now=stage.now)
     stage.after(4 * HOUR_S)
     stage.tick()
     stage.say(short, *EXIT)
+    assert not Witness.objects.filter(has_freed=True).exists()
+
     stage.tick()
 
-    assert not Witness.objects.filter(has_freed=True).exists()
-    assert slot_hours(stage, gang) == 4
+    assert slot_hours(stage, gang) == 5
