@@ -1,10 +1,10 @@
 """The planner: guarded shortest-first, or conservative backfill, with stored slots.
 
-Every request owns a slot in one feasible plan; its promise is where that slot first started. A newcomer takes the earliest place that all
-slots leave, after the slack of its pace, so it delays nobody, whatever its priority. Then, guarded, whoever is first in turn may start at any
-moment at which its whole box fits beside everybody else's slot. So every promise is kept by construction; one moves only by what nobody
-could help, with its cause. With slack 0 and slots that move up instead it is conservative backfill (Mu'alem and Feitelson, IEEE TPDS
-2001), with reservations stored instead of made anew.
+Every request owns a slot in one feasible plan; its promise is where that slot first started. A newcomer takes the earliest place that
+all slots leave, after the slack of its pace, so it delays nobody, whatever its priority. Then, guarded, whoever is first in turn may
+start at any moment at which its whole box fits beside everybody else's slot. So every promise is kept by construction; one moves only
+by what nobody could help, with its cause. With slack 0 and slots that move up instead it is conservative backfill (Mu'alem and
+Feitelson, IEEE TPDS 2001), with reservations stored instead of made anew.
 """
 
 from __future__ import annotations
