@@ -197,6 +197,12 @@ class Board:
     def pool_of_slot(self, waiting: Waiting) -> int:
         return int(self.ground.pool_of[places_of(self._table, waiting.row)[0]])
 
+    def rooms_of(self, waitings: Sequence[Waiting]) -> set[int]:
+        """Numbers of all that these may take room of: pools, then limits. What shares none of them is not in their way."""
+        rows = [waiting.row for waiting in waitings]
+        pools, lines = np.unique(self._table.pools[rows]), np.unique(self._table.lines[rows])
+        return {*pools[pools != NONE].tolist(), *(len(self.pools) + lines[lines != NONE]).tolist()}
+
     def slot(self, waiting: Waiting) -> Slot | None:
         return self._slot(waiting) if self.has_slot(waiting) else None
 

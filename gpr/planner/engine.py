@@ -13,6 +13,7 @@ import gc
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from gpr.planner.bands import Forecast
 from gpr.planner.board import Board
@@ -149,17 +150,33 @@ def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
 def bring_forward(board: Board) -> None:
     """A box has ended early: gangs that waited long move up into what room there is; of equal shares who was queued first before others.
 
-    Else they would wait for booked ends, while smaller boxes took every node that came free sooner. None goes before somebody of higher
-    priority, or whom an administrator put before it, and none gives up nodes that were ordered for it.
+    Else they would wait for booked ends, while smaller boxes took every node that came free sooner.
     """
-    waits = [waiting for waiting in board.order if not waiting.request.is_fixed and (board.has_slot(waiting) or waiting.promise_s is None)]
-    late = [waiting for waiting in waits if waiting.request.node_count > 1 and board.has_slot(waiting) and _is_patient(board, waiting)]
-    before = min((waiting.turn for waiting in waits if waiting.request.place is not None), default=None)
-    free = [
-        waiting for waiting in late if waiting.request.priority == waits[0].request.priority and (before is None or waiting.turn < before)
-    ]
+    free = list(_movable(board))
     if free:
         board.compress(sorted(free, key=lambda waiting: (waiting.turn.share, waiting.request.rank)))
+
+
+def _movable(board: Board) -> Iterator[Waiting]:
+    """None takes room that somebody of higher priority, or whom an administrator put before it, could start sooner in."""
+    others = [waiting for waiting in board.order if _could_gain(board, waiting)]
+    higher: set[int] = set()
+    for _, alike in groupby(others, key=lambda waiting: waiting.request.priority):
+        same = list(alike)
+        placed = [waiting for waiting in same if waiting.request.place is not None]
+        for gang in same:
+            if gang.request.node_count > 1 and board.has_slot(gang) and _is_patient(board, gang):
+                before = higher | board.rooms_of([waiting for waiting in placed if waiting.turn < gang.turn])
+                if before.isdisjoint(board.rooms_of([gang])):
+                    yield gang
+        higher |= board.rooms_of(same)
+
+
+def _could_gain(board: Board, waiting: Waiting) -> bool:
+    """Could it start sooner than in its slot? One that has just come has none yet."""
+    if waiting.request.is_fixed:
+        return False
+    return board.start_s(waiting) > board.soonest_s(waiting.request) if board.has_slot(waiting) else waiting.promise_s is None
 
 
 def _is_patient(board: Board, waiting: Waiting) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.e2e.processes import ROOT, wait_for
-from tests.kube.callers import APPLY, Caller
+from tests.kube.callers import APPLY, DONE, JSON_PATCH, Caller
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.nodes import nodes_of
 from worker_agent.cluster.fleet import Fleet, NodeGroup
@@ -97,20 +97,22 @@ class World:
 
     def claim(self, node: str, *, gpr: str, slice_id: str) -> None:
         """Run 1 of the GPR gets the whole node: node first, then guard."""
-        seen = self.admin.get(f"/api/v1/nodes/{node}")
-        labels = {names.NODE_SLICE: slice_id, names.box_label(gpr): "1", names.NODE_UID: seen["metadata"]["uid"]}
-        self.agent.patch(
-            f"/api/v1/nodes/{node}",
-            [
-                {"op": "test", "path": "/metadata/uid", "value": seen["metadata"]["uid"]},
-                *({"op": "add", "path": names.pointer("metadata", "labels", key), "value": value} for key, value in labels.items()),
-                *self._taint(seen, names.box_of(gpr, 1)),
-            ],
-        )
+        # A node that has just joined loses a taint of the control plane's at any moment: then it is read anew.
+        wait_for(f"the box on {node}", lambda: self._is_marked(node, gpr=gpr, slice_id=slice_id), within_s=SOON_S)
         self.guard(node, f"@1,{slice_id}")
 
-    def set_taint(self, node: str, value: str) -> None:
-        self.agent.patch(f"/api/v1/nodes/{node}", self._taint(self.admin.get(f"/api/v1/nodes/{node}"), value))
+    def _is_marked(self, node: str, *, gpr: str, slice_id: str) -> bool:
+        """Marks it, unless its taints have changed since they were read."""
+        seen = self.admin.get(f"/api/v1/nodes/{node}")
+        labels = {names.NODE_SLICE: slice_id, names.box_label(gpr): "1", names.NODE_UID: seen["metadata"]["uid"]}
+        ops = [
+            {"op": "test", "path": "/metadata/uid", "value": seen["metadata"]["uid"]},
+            *({"op": "add", "path": names.pointer("metadata", "labels", key), "value": value} for key, value in labels.items()),
+            *self._taint(seen, names.box_of(gpr, 1)),
+        ]
+        answer = self.agent.call("PATCH", f"/api/v1/nodes/{node}", ops, kind=JSON_PATCH, is_dry=False)
+        assert answer.status in {200, 422}, answer.message
+        return answer.outcome == DONE
 
     def guard(self, node: str, value: str) -> None:
         self.agent.patch(names.GUARD_PATH, [{"op": "add", "path": names.pointer("spec", "nodes", node), "value": value}])

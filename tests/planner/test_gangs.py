@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gpr.planner.engine import offers, plan
-from gpr.planner.snapshot import Node, Place, Policy, PolicyName, Pool, Request, Snapshot, Supply, Window
+from gpr.planner.snapshot import Node, Place, Policy, PolicyName, Pool, Quota, Request, Snapshot, Supply, Window
 from tests.planner.build import placements, pool, request, running, slots, stand, starts, waiting
 
 # Two nodes; one is busy until 500, as it was booked. The other has just been given back, with half a day still booked.
@@ -70,6 +72,34 @@ def test_a_booking_of_higher_priority_waits_for_its_time_and_for_nobody() -> Non
     booked = replace(waiting("h", 9000, "p0", length=100), priority=201, is_fixed=True, earliest_start_s=9000)
 
     assert slots(plan(world(gang(promised_at=0), booked)))["g"] == 500
+
+
+def test_one_of_higher_priority_who_waits_for_other_nodes_is_in_nobody_s_way() -> None:
+    higher = replace(waiting("h", 1400, length=3000), pools=("q",), node_count=1, slot=stand(1400, "q0", pool="q"), priority=201)
+    full = running("f", "q0", end=1400)
+
+    made = plan(replace(world(gang(promised_at=0), higher), pools=(pool(2), pool(1, id="q")), running=(BUSY, full)))
+
+    assert slots(made) == {"g": 500, "h": 1400}
+
+
+@pytest.mark.parametrize(("slice_", "project"), [("slice of g", "y"), ("slice of h", "x")], ids=["workspace", "project"])
+def test_unless_both_count_for_one_limit(slice_: str, project: str) -> None:
+    """A workspace has one box at a time; the project may have no more than the gang's GPUs."""
+    higher = replace(waiting("h", 1400, length=3000), pools=("q",), node_count=1, slot=stand(1400, "q0", pool="q"), priority=201)
+    higher = replace(higher, slice=slice_, project=project)
+    quota, alike = Quota("x", "shape-p", guaranteed=0, most=16), replace(pool(1, id="q"), shape="shape-p")
+
+    made = plan(replace(world(gang(promised_at=0), higher), pools=(pool(2), alike), quotas=(quota,)))
+
+    assert slots(made)["g"] == 1000
+
+
+def test_one_of_higher_priority_that_starts_as_soon_as_it_may_is_in_nobody_s_way() -> None:
+    """Its slot is its own; sooner it will not start."""
+    later = replace(waiting("h", 9000, "p0", length=100), priority=201, earliest_start_s=9000)
+
+    assert slots(plan(world(gang(promised_at=0), later)))["g"] == 500
 
 
 def test_nor_before_one_that_has_just_come() -> None:

@@ -16,18 +16,21 @@ from gpr.planner.snapshot import Policy, Request, Snapshot
 from tests.planner.build import placements, settled, slots, starts, stored
 from tests.planner.draw import CONSERVATIVE, GUARDED, POLICIES, requests, snapshots
 from tests.planner.oracle import problems
-from tests.planner.world import MISHAPS, World
+from tests.planner.world import GANGS, MISHAPS, MIXED, Asks, World
 
 SEEDS = st.integers(0, 10**6)
 OF_ANY = st.sampled_from(POLICIES)
 OF_GUARDED = st.sampled_from(GUARDED)
+ASKS = st.sampled_from([MIXED, GANGS])
 
 
 @settings(max_examples=200, deadline=None)
-@given(SEEDS, OF_ANY, st.sets(st.sampled_from(sorted(MISHAPS))))
-def test_no_start_is_later_than_its_promise_unless_a_recorded_cause_moved_it(seed: int, policy: Policy, mishaps: set[str]) -> None:
-    world = World(seed, policy, frozenset(mishaps))
-    for _ in range(40):
+@given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(sorted(MISHAPS))))
+def test_no_start_is_later_than_its_promise_unless_a_recorded_cause_moved_it(
+    seed: int, policy: Policy, asks: Asks, mishaps: set[str]
+) -> None:
+    world = World(seed, policy, frozenset(mishaps), asks)
+    for _ in range(50):
         world.step()  # which also checks that the plan is feasible and promises change by records only
 
     for id_, start_s in world.started_s.items():
@@ -41,10 +44,10 @@ def test_no_start_is_later_than_its_promise_unless_a_recorded_cause_moved_it(see
 
 
 @settings(max_examples=150, deadline=None)
-@given(SEEDS, OF_ANY, st.sets(st.sampled_from(["cancel", "early"])))
-def test_without_failures_no_promise_ever_moves_and_all_are_kept(seed: int, policy: Policy, mishaps: set[str]) -> None:
-    world = World(seed, policy, frozenset(mishaps))
-    for _ in range(40):
+@given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(["cancel", "early"])))
+def test_without_failures_no_promise_ever_moves_and_all_are_kept(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+    world = World(seed, policy, frozenset(mishaps), asks)
+    for _ in range(50):
         world.step()
 
     assert world.moves == {}
@@ -193,17 +196,46 @@ def test_guarded_whoever_has_a_slot_keeps_it_until_it_starts(seed: int, policy: 
 
 
 @settings(max_examples=100, deadline=None)
-@given(SEEDS, OF_GUARDED)
-def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(seed: int, policy: Policy) -> None:
-    world = World(seed, policy, frozenset({"cancel", "early"}))
-    for _ in range(30):
-        was = {r.id: (r, r.slot) for r in world.queue if r.slot}
-        snapshot, made = world.step()
-        for told in (p for p in made.placements if p.id in was and not p.starts_now):
-            request, slot = was[told.id]
-            assert told.promise_s == request.promise_s
-            assert told.slot is not None
-            assert told.slot == slot or (snapshot.has_freed and request.node_count > 1 and told.slot.start_s < slot.start_s)
+@given(SEEDS, OF_GUARDED, ASKS)
+def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(seed: int, policy: Policy, asks: Asks) -> None:
+    world = World(seed, policy, frozenset({"cancel", "early"}), asks)
+    for _ in range(60):
+        moved_up(world)
+
+
+def test_guarded_such_gangs_there_are() -> None:
+    """Else the tests of worlds with gangs would show nothing of them."""
+    worlds = [World(seed, mishaps=frozenset({"cancel", "early"}), asks=GANGS) for seed in range(20)]
+
+    assert sum(len(moved_up(world)) for world in worlds for _ in range(60)) > 5
+
+
+def moved_up(world: World) -> list[Request]:
+    """Gangs whose slot moves in the next step of this world."""
+    was = {r.id: (r, r.slot) for r in world.queue if r.slot}
+    snapshot, made = world.step()
+    found = []
+    for told in (p for p in made.placements if p.id in was and not p.starts_now):
+        request, slot = was[told.id]
+        assert told.promise_s == request.promise_s
+        assert told.slot is not None
+        if told.slot != slot:
+            assert snapshot.has_freed
+            assert request.node_count > 1
+            assert told.slot.start_s < slot.start_s
+            assert not any(meets(request, other) for other, their in was.values() if their.start_s > soonest_s(snapshot, other))
+            found.append(request)
+    return found
+
+
+def meets(gang: Request, other: Request) -> bool:
+    """Would it go before one of higher priority, on whose nodes or in whose workspace it is?"""
+    shares = set(gang.pools) & set(other.pools) or (gang.slice and gang.slice == other.slice)
+    return other.priority > gang.priority and bool(shares)
+
+
+def soonest_s(snapshot: Snapshot, request: Request) -> int:
+    return max(snapshot.now_s, request.earliest_start_s)
 
 
 def without(id_: str, made: Plan) -> dict[str, int | None]:

@@ -6,6 +6,7 @@ It keeps what the allocator keeps (slots, promises, what is remembered) and know
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gpr.planner.engine import plan
@@ -19,13 +20,28 @@ from tests.planner.oracle import problems
 MISHAPS = frozenset({"late", "close", "lose", "reseat", "cancel", "edit", "overrun", "early"})
 
 
+@dataclass(frozen=True)
+class Asks:
+    """Each is as likely as another."""
+
+    priorities: Sequence[int]
+    node_counts: Sequence[int]
+    lengths_s: Sequence[int]
+
+
+MIXED = Asks(priorities=(50, 101, 201), node_counts=(1, 1, 1, 2), lengths_s=range(2, 15))
+# So many and long that some wait until boxes that end early move them up: in forty worlds of sixty ticks about twenty.
+GANGS = Asks(priorities=(50, 101), node_counts=(1, 2), lengths_s=range(6, 30))
+
+
 @dataclass
 class World:
-    """`policy`: by which the planner goes. `mishaps`: which troubles happen, of MISHAPS."""
+    """`policy`: by which the planner goes. `mishaps`: which troubles happen, of MISHAPS. `asks`: what people ask for."""
 
     seed: int
     policy: Policy = ROOMY
     mishaps: frozenset[str] = frozenset()
+    asks: Asks = MIXED
     now_s: int = 0
     pools: tuple[Pool, ...] = ()
     queue: tuple[Request, ...] = ()
@@ -82,11 +98,11 @@ class World:
             id=id_,
             slice=dice.choice(["a", "b", "", id_]),
             project="x",
-            priority=dice.choice([50, 101, 201]),
+            priority=dice.choice(self.asks.priorities),
             rank=self.count,
-            node_count=dice.choice([1, 1, 1, 2]),
+            node_count=dice.choice(self.asks.node_counts),
             gpus_per_node=dice.choice([0, 1, 2, 3]),
-            length_s=dice.randint(2, 14),
+            length_s=dice.choice(self.asks.lengths_s),
             pools=wanted,
             earliest_start_s=dice.choice([0, 0, 0, self.now_s + 6]),
             handicaps=dice.choice([(), ((wanted[-1], dice.choice([4, 12])),)]),
@@ -199,7 +215,7 @@ class World:
         self.running[request.id] = box
         self.started_s[request.id] = self.now_s
         late_s = self.dice.choice([0, 0, 0, 1, 7]) if "overrun" in self.mishaps else 0
-        early_s = self.dice.choice([0, 0, 1, 6]) if "early" in self.mishaps else 0
+        early_s = self.dice.choice([0, 0, 1, 6, request.length_s * 3 // 4]) if "early" in self.mishaps else 0
         self.real_end_s[request.id] = max(self.now_s + 1, box.end_s + late_s - early_s)
 
 
