@@ -4,22 +4,25 @@ Two kinds of harm, two cures, so that as little as possible moves:
 - A delay (nobody planned for a while, a box is overdue): who cannot start in time is shoved back on its own nodes, by no more than
   the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
 - A loss (a node is gone or closed, the request was edited, a running box was extended): only the broken slots move, best promise first:
-  to the latest place that keeps the promise, else to the earliest place there is.
+  to the latest place that keeps the promise, if need be one that another leaves for a place as early, else to the earliest place there is.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpr.planner.board import Board
-from gpr.planner.ground import is_near
+from gpr.planner.ground import Kind, is_near
 from gpr.planner.kinds import LEVELS
 from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
 from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window
-from gpr.planner.waiting import Waiting
+from gpr.planner.waiting import Turn, Waiting, by_promise
+
+# A failure of many nodes at once breaks many promises: no tick may hang on it.
+EXCHANGES_MOST = 1000
 
 
 def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
@@ -48,20 +51,84 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
         waiting.displaced = _misfit(board, request, slot)
         (standing if waiting.displaced is None else lost).append(_Stored(waiting, slot))
     lost += _stand(board, standing)
-    for stored in sorted(lost, key=lambda stored: stored.by_promise):
-        place_anew(board, stored.waiting)
+    mend(board, [stored.waiting for stored in lost])
     return loose
 
 
+def mend(board: Board, lost: Sequence[Waiting]) -> None:
+    """Requests that were promised and have lost their slots get others, the best promise first."""
+    exchanges = _Exchanges(board, EXCHANGES_MOST)
+    for waiting in sorted(lost, key=by_promise):
+        place_anew(board, waiting)
+        if _is_broken(board, waiting):
+            exchanges.improve(waiting)
+
+
 def place_anew(board: Board, waiting: Waiting) -> None:
-    """A request that was promised, and has lost its slot."""
+    """A request that was promised, and has lost its slot: nobody else moves."""
     kind, since_s = board.kind(waiting.request), board.soonest_s(waiting.request)
-    found = None
-    if board.policy.name == PolicyName.GUARDED and waiting.promise_s is not None:
-        found = board.latest(kind, since_s, waiting.promise_s)
-    found = found or board.earliest(kind, since_s)
+    found = _in_time(board, waiting, kind) or board.earliest(kind, since_s)
     if found is not None:
         board.place_at(waiting, kind, found)
+
+
+def _in_time(board: Board, waiting: Waiting, kind: Kind) -> tuple[int, int] | None:
+    if board.policy.name != PolicyName.GUARDED or waiting.promise_s is None:
+        return None
+    return board.latest(kind, board.soonest_s(waiting.request), waiting.promise_s)
+
+
+def _is_broken(board: Board, waiting: Waiting) -> bool:
+    """Is its slot too late for its promise?"""
+    if board.policy.name != PolicyName.GUARDED or waiting.promise_s is None or not board.has_slot(waiting):
+        return False
+    return board.start_s(waiting) > waiting.promise_s + board.policy.promise_tolerance_s
+
+
+@dataclass(slots=True)
+class _Exchanges:
+    """Ways to keep a promise by moving one other slot, to a place in its pool that is as early. `left`: how many may still be tried."""
+
+    board: Board
+    left: int
+
+    def improve(self, waiting: Waiting) -> None:
+        """Its slot is too late; if nobody can give way it stays there."""
+        board, kind, old = self.board, self.board.kind(waiting.request), self.board.box(waiting)
+        board.lift(waiting)
+        if not any(self._exchange(waiting, kind, other) for other in self._others(waiting)):
+            board.place(waiting, old.start_s, old.places)
+
+    def _others(self, waiting: Waiting) -> Iterator[Waiting]:
+        """Those that might give way, in order of turn. Nobody leaves nodes that were ordered for it."""
+        board, pools = self.board, set(self.board.pools_of(waiting.request))
+        end_s = (waiting.promise_s or 0) + waiting.request.length_s
+        for other in board.order:
+            if self.left == 0:
+                return
+            if other.request.is_fixed or not board.has_slot(other) or board.start_s(other) >= end_s:
+                continue
+            pool = board.pool_of_slot(other)
+            if pool in pools and board.pools[pool].supply is None:
+                self.left -= 1
+                yield other
+
+    def _exchange(self, waiting: Waiting, kind: Kind, other: Waiting) -> bool:
+        """False leaves all as it was."""
+        board, old = self.board, self.board.box(other)
+        pool = board.pool_of_slot(other)
+        board.lift(other)
+        found = _in_time(board, waiting, kind)
+        if found is not None:
+            board.place_at(waiting, kind, found)
+            own_kind = board.kind(other.request, [pool])
+            refuge = board.latest(own_kind, board.soonest_s(other.request), old.start_s)
+            if refuge is not None:
+                board.place_at(other, own_kind, refuge)
+                return True
+            board.lift(waiting)
+        board.place(other, old.start_s, old.places)
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +137,8 @@ class _Stored:
     slot: Slot
 
     @property
-    def by_start(self) -> tuple[int, int, int, int, str]:
-        return self.slot.start_s, *self.by_promise
-
-    @property
-    def by_promise(self) -> tuple[int, int, int, str]:
-        turn, promise_s = self.waiting.turn, self.waiting.promise_s
-        return turn.minus_priority, self.slot.start_s if promise_s is None else promise_s, turn.rank, turn.id
+    def by_start(self) -> tuple[int, int, int, Turn]:
+        return self.slot.start_s, *by_promise(self.waiting)
 
 
 def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:

@@ -20,9 +20,9 @@ from gpr.planner.engine import admit, bring_forward, claim, forecast_of
 from gpr.planner.estimators import Estimators
 from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
-from gpr.planner.moves import Lifted
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Eviction, victims_of
+from gpr.planner.repair import mend
 from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from gpr.planner.waiting import Waiting, turn_of
 
@@ -112,13 +112,15 @@ class Planner:
             self._pace.ended(request_id, now_s - box.start_s, box.end_s - box.start_s)
 
     def close(self, failure: Failure) -> None:
-        """Nobody runs on the node any more. Slots that are hit move: to the latest place that keeps the promise, else to the earliest."""
+        """Nobody runs on the node any more. Slots that are hit move."""
         board = self._board
         board.now_s = failure.at_s
         hit = [waiting for waiting in board.order if _is_hit(board.slot(waiting), failure)]
-        lifted = Lifted(board, hit)
+        for waiting in hit:
+            board.lift(waiting)
+            waiting.displaced = Cause.NODE_FAILURE, failure.node
         board.hold(failure.outage)
-        lifted.put_back(lambda _: (Cause.NODE_FAILURE, failure.node))
+        mend(board, hit)
         self._hit += hit
         self._has_freed = True
 

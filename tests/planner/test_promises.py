@@ -203,6 +203,25 @@ def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(see
         moved_up(world)
 
 
+@settings(max_examples=150, deadline=None)
+@given(SEEDS, OF_GUARDED, ASKS, st.sets(st.sampled_from(["close", "lose", "cancel"])))
+def test_guarded_a_failure_makes_no_slot_later_but_those_on_its_nodes(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+    """Others may give way to them, where that costs them nothing."""
+    world = World(seed, policy, frozenset(mishaps), asks)
+    for _ in range(50):
+        was = {r.id: (r, r.slot) for r in world.queue if r.slot}
+        snapshot, made = world.step()
+        nodes = {node.id: node for pool in snapshot.pools for node in pool.nodes}
+        for told in (p for p in made.placements if p.id in was and p.slot is not None):
+            request, slot = was[told.id]
+            end_s = slot.start_s + request.length_s
+            is_open = all(
+                id_ in nodes and not any(gap.start_s < end_s and gap.end_s > slot.start_s for gap in nodes[id_].closed)
+                for id_ in slot.nodes
+            )
+            assert not is_open or (told.slot is not None and told.slot.start_s <= slot.start_s)
+
+
 def test_guarded_such_gangs_there_are() -> None:
     """Else the tests of worlds with gangs would show nothing of them."""
     worlds = [World(seed, mishaps=frozenset({"cancel", "early"}), asks=GANGS) for seed in range(20)]

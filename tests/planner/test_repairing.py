@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpr.planner import repair
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, PromiseMove
 from gpr.planner.snapshot import Policy, Pool, Request, Running, Snapshot, Window
@@ -288,6 +289,59 @@ def test_a_slot_that_was_lost_and_cannot_be_had_in_time_goes_to_the_earliest_pla
 
     assert placements(made)["a1"].slot == stand(1600, "p1")
     assert placements(made)["a1"].moved == PromiseMove(1500, 1600, Cause.NODE_FAILURE, "p0")
+
+
+def crowded(*, second_free_at: int = 440, other: Request | None = None, policy: Policy = GUARDED, closed: str = "p0") -> Snapshot:
+    """The long one is due at 500 on p0, which is gone until 2000. The short one, due at 450 on p1, would do with the gap on p2.
+
+    All times are free but for what is busy: p1 until 400, p2 until 440 and from 600 on.
+    """
+    short = other or waiting("short", 450, "p1", length=120)
+    long = waiting("long", 500, "p0", length=200)
+    booked = replace(waiting("booked", 600, "p2", length=5000), earliest_start_s=600, is_fixed=True)
+    busy = (running("a", "p1", end=400), running("b", "p2", end=second_free_at))
+    windows = {int(closed[1]): (Window(0, 2000),)}
+    return Snapshot(300, (pool(3, closed=windows),), busy, (short, long, booked), policy)
+
+
+def test_a_promise_that_a_failure_would_break_is_kept_where_one_other_slot_can_be_elsewhere_as_early() -> None:
+    told = placements(plan(crowded()))
+
+    assert (told["long"].slot, told["long"].promise_s, told["long"].moved) == (stand(500, "p1"), 500, None)
+    assert (told["short"].slot, told["short"].promise_s, told["short"].moved) == (stand(450, "p2"), 450, None)
+
+
+def test_nobody_gives_way_who_would_have_to_wait_for_it() -> None:
+    """The gap on p2 begins ten seconds after its slot; its promise would allow that, but what it has is better."""
+    late = crowded(second_free_at=460, other=waiting("short", 450, "p1", length=120, promise=480))
+
+    assert moves(late) == {"long": PromiseMove(500, 570, Cause.NODE_FAILURE, "p0")}
+    assert placements(plan(late))["short"].slot == stand(450, "p1")
+
+
+def test_a_booking_gives_way_to_nobody() -> None:
+    fixed = replace(waiting("short", 450, "p1", length=120), earliest_start_s=450, is_fixed=True)
+
+    assert moves(crowded(other=fixed)) == {"long": PromiseMove(500, 570, Cause.NODE_FAILURE, "p0")}
+
+
+def test_nobody_has_to_give_way_for_a_delay_within_the_tolerance() -> None:
+    told = placements(plan(crowded(policy=replace(GUARDED, promise_tolerance_s=70))))
+
+    assert (told["long"].slot, told["long"].moved) == (stand(570, "p1"), None)
+    assert told["short"].slot == stand(450, "p1")
+
+
+def test_a_failure_of_many_nodes_is_mended_with_a_bounded_number_of_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only try goes to the box that is first in turn, which does not help."""
+    first = waiting("first", 590, "p2", length=10)
+    world = crowded()
+    world = replace(world, queue=(*world.queue, first))
+    assert moves(world) == {}
+
+    monkeypatch.setattr(repair, "EXCHANGES_MOST", 1)
+
+    assert [move.cause for move in moves(world).values()] == [Cause.NODE_FAILURE]
 
 
 @EITHER
