@@ -201,13 +201,15 @@ EGS_SPARE_WAIT_S = env_int("EGS_SPARE_WAIT_S", 60 if EMBEDDED else 300)
 EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl")
 EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")
 EGS_EXIT_STEPS = ("drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "node_clean")
-# No box is longer, whatever a slice's policy says: one year.
 # Whoever is evicted has notice, and has run for a while; nobody is for a smaller gain than this (gpr/planner/claims.py).
 EGS_EVICTION_NOTICE_S = env_int("EGS_EVICTION_NOTICE_S", 60 if EMBEDDED else 600)
 EGS_EVICTION_LEAST_RUN_S = env_int("EGS_EVICTION_LEAST_RUN_S", 120 if EMBEDDED else 1800)
 EGS_EVICTION_GAIN_S = env_int("EGS_EVICTION_GAIN_S", 60 if EMBEDDED else 600)
 # From this priority on a new request moves promises of lower ones, each with its cause; 0: every promise holds.
 EGS_BREAK_PROMISES_FROM = env_int("EGS_BREAK_PROMISES_FROM", 0)
+# A gang that has waited for so much of its promised wait is moved up when a box ends early; 100: none is (gpr/planner/engine.py).
+EGS_GANG_PATIENCE_PERCENT = env_int("EGS_GANG_PATIENCE_PERCENT", 30)
+# No box is longer, whatever a slice's policy says: one year.
 EGS_DURATION_MAX_S = 366 * 86_400
 # What a project has used counts half after so long: among equals in priority who has used less than his share goes first.
 EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 1)

@@ -182,6 +182,7 @@ def policy() -> Policy:
         entry_s=settings.EGS_ENTRY_ALLOWANCE_S,
         claim_gain_s=settings.EGS_EVICTION_GAIN_S,
         break_from=settings.EGS_BREAK_PROMISES_FROM or None,
+        gang_patience=settings.EGS_GANG_PATIENCE_PERCENT / 100,
         slack=SLACK,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.test import override_settings
 
 from gpr.models import Gpr, Promise, PromiseMove, Witness
 from gpr.services.ending import gpr_release
@@ -61,6 +62,17 @@ def test_one_that_has_just_come_keeps_its_slot(stage: Stage) -> None:
     stage.tick()
 
     assert slot_hours(stage, gang) == 7
+
+
+@override_settings(EGS_GANG_PATIENCE_PERCENT=100)
+def test_none_is_moved_up_where_the_settings_say_so(stage: Stage) -> None:
+    (_, long), gang = gang_behind(stage, 4, 8)
+    stage.after(3 * HOUR_S)
+
+    give_back(stage, long)
+    stage.tick()
+
+    assert slot_hours(stage, gang) == 5
 
 
 def test_it_is_moved_once_and_not_by_what_comes_later(stage: Stage) -> None:
