@@ -76,6 +76,7 @@ class Board:
         self.policy = policy
         self.pools = pools
         self._kinds = Kinds(pools, quotas)
+        self._guaranteed = {quota.owner for quota in quotas if quota.guaranteed > 0}
         self.pool_numbers, self.most = self._kinds.pool_numbers, self._kinds.most
         self.node_ids = [node.id for pool in pools for node in pool.nodes]
         self.node_numbers = {id_: number for number, id_ in enumerate(self.node_ids)}
@@ -175,6 +176,10 @@ class Board:
     def gpus_by_shape(self, request: Request) -> Mapping[str, int]:
         """How many GPUs it would hold; of whole nodes the largest count."""
         return self._kinds.alike(request).gpus_by_shape
+
+    def may_claim(self, request: Request) -> bool:
+        """May others have to end for it?"""
+        return request.may_evict or request.project in self._guaranteed or request.slice in self._guaranteed
 
     def withdraw(self, waiting: Waiting) -> None:
         """Out of the queue; its slot is free."""

@@ -152,37 +152,45 @@ def bring_forward(board: Board) -> None:
 
     Else they would wait for booked ends, while smaller boxes took every node that came free sooner.
     """
-    free = list(_movable(board))
+    late = {waiting.request.id for waiting in board.order if waiting.request.node_count > 1 and _is_patient(board, waiting)}
+    free = list(_movable(board, late)) if late else []
     if free:
         board.compress(sorted(free, key=lambda waiting: (waiting.turn.share, waiting.request.rank)))
 
 
-def _movable(board: Board) -> Iterator[Waiting]:
+def _movable(board: Board, late: set[str]) -> Iterator[Waiting]:
     """None takes room that somebody of higher priority, or whom an administrator put before it, could start sooner in."""
-    others = [waiting for waiting in board.order if _could_gain(board, waiting)]
     higher: set[int] = set()
-    for _, alike in groupby(others, key=lambda waiting: waiting.request.priority):
-        same = list(alike)
-        placed = [waiting for waiting in same if waiting.request.place is not None]
-        for gang in same:
-            if gang.request.node_count > 1 and board.has_slot(gang) and _is_patient(board, gang):
-                before = higher | board.rooms_of([waiting for waiting in placed if waiting.turn < gang.turn])
-                if before.isdisjoint(board.rooms_of([gang])):
-                    yield gang
-        higher |= board.rooms_of(same)
+    for _, alike in groupby(board.order, key=lambda waiting: waiting.request.priority):
+        same, before = list(alike), set(higher)
+        for waiting in same:
+            if waiting.request.id in late and before.isdisjoint(board.rooms_of([waiting])):
+                yield waiting
+            elif waiting.request.place is not None and _could_gain(board, waiting):
+                before |= board.rooms_of([waiting])
+        late -= {waiting.request.id for waiting in same}
+        if not late:
+            return
+        higher |= board.rooms_of([waiting for waiting in same if _could_gain(board, waiting)])
 
 
 def _could_gain(board: Board, waiting: Waiting) -> bool:
-    """Could it start sooner than in its slot? One that has just come has none yet."""
-    if waiting.request.is_fixed:
+    """Could it start sooner than in its slot, or has it none yet, but could have one?"""
+    request = waiting.request
+    if request.is_fixed:
         return False
-    return board.start_s(waiting) > board.soonest_s(waiting.request) if board.has_slot(waiting) else waiting.promise_s is None
+    soonest_s = board.soonest_s(request)
+    if board.has_slot(waiting):
+        return board.start_s(waiting) > soonest_s
+    return board.earliest(board.kind(request), soonest_s) is not None
 
 
 def _is_patient(board: Board, waiting: Waiting) -> bool:
     """Has it waited for so much of the wait that it was promised? Not where an administrator set its turn, or nodes are ordered for it."""
     request = waiting.request
-    if request.promise_s is None or request.place is not None or board.pools[board.pool_of_slot(waiting)].supply is not None:
+    if request.promise_s is None or request.place is not None or request.is_fixed or not board.has_slot(waiting):
+        return False
+    if board.pools[board.pool_of_slot(waiting)].supply is not None:
         return False
     since_s = max(request.promised_at_s, request.earliest_start_s)
     return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)

@@ -4,7 +4,7 @@ Two kinds of harm, two cures, so that as little as possible moves:
 - A delay (nobody planned for a while, a box is overdue): who cannot start in time is shoved back on its own nodes, by no more than
   the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
 - A loss (a node is gone or closed, the request was edited, a running box was extended): only the broken slots move, best promise first:
-  to the latest place that keeps the promise, if need be one that another leaves for a place as early, else to the earliest place there is.
+  to the latest place that keeps the promise, else to the earliest place there is. Where a node failed one other may give way.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from gpr.planner.board import Board
 from gpr.planner.ground import Kind, is_near
@@ -21,8 +22,8 @@ from gpr.planner.plan import Cause
 from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window
 from gpr.planner.waiting import Turn, Waiting, by_promise
 
-# A failure of many nodes at once breaks many promises: no tick may hang on it.
-EXCHANGES_MOST = 1000
+# A failure of many nodes at once breaks many promises: no tick may hang on it, and none take all tries from the others.
+EXCHANGES_MOST, EXCHANGES_EACH = 2000, 500
 
 
 def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
@@ -57,11 +58,12 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
 
 def mend(board: Board, lost: Sequence[Waiting]) -> None:
     """Requests that were promised and have lost their slots get others, the best promise first."""
-    exchanges = _Exchanges(board, EXCHANGES_MOST)
-    for waiting in sorted(lost, key=by_promise):
+    late = [waiting for waiting in sorted(lost, key=by_promise) if not _place_in_time(board, waiting)]
+    left = EXCHANGES_MOST
+    for waiting in late:
         place_anew(board, waiting)
-        if _is_broken(board, waiting):
-            exchanges.improve(waiting)
+        if waiting.promise_s is not None and _is_broken_by_failure(board, waiting, waiting.promise_s):
+            left -= _exchange_one(board, waiting, waiting.promise_s, most=min(left, EXCHANGES_EACH))
 
 
 def place_anew(board: Board, waiting: Waiting) -> None:
@@ -72,63 +74,71 @@ def place_anew(board: Board, waiting: Waiting) -> None:
         board.place_at(waiting, kind, found)
 
 
+def _place_in_time(board: Board, waiting: Waiting) -> bool:
+    kind = board.kind(waiting.request)
+    found = _in_time(board, waiting, kind)
+    if found is not None:
+        board.place_at(waiting, kind, found)
+    return found is not None
+
+
 def _in_time(board: Board, waiting: Waiting, kind: Kind) -> tuple[int, int] | None:
     if board.policy.name != PolicyName.GUARDED or waiting.promise_s is None:
         return None
     return board.latest(kind, board.soonest_s(waiting.request), waiting.promise_s)
 
 
-def _is_broken(board: Board, waiting: Waiting) -> bool:
-    """Is its slot too late for its promise?"""
-    if board.policy.name != PolicyName.GUARDED or waiting.promise_s is None or not board.has_slot(waiting):
+def _is_broken_by_failure(board: Board, waiting: Waiting, promise_s: int) -> bool:
+    """Is its slot too late, because a node failed? For what somebody asked for nobody gives way."""
+    if board.policy.name != PolicyName.GUARDED or not board.has_slot(waiting) or waiting.displaced is None:
         return False
-    return board.start_s(waiting) > waiting.promise_s + board.policy.promise_tolerance_s
+    return waiting.displaced[0] == Cause.NODE_FAILURE and board.start_s(waiting) > promise_s + board.policy.promise_tolerance_s
 
 
-@dataclass(slots=True)
-class _Exchanges:
-    """Ways to keep a promise by moving one other slot, to a place in its pool that is as early. `left`: how many may still be tried."""
+def _exchange_one(board: Board, waiting: Waiting, promise_s: int, *, most: int) -> int:
+    """Keep its promise by moving one other slot to a place in its pool that is as early, if that can be. Answers how many were tried."""
+    kind, old = board.kind(waiting.request), board.box(waiting)
+    board.lift(waiting)
+    count = 0
+    for count, other in enumerate(islice(_may_give_way(board, waiting, promise_s), most), start=1):
+        if _exchange(board, waiting, kind, other):
+            return count
+    board.place(waiting, old.start_s, old.places)
+    return count
 
-    board: Board
-    left: int
 
-    def improve(self, waiting: Waiting) -> None:
-        """Its slot is too late; if nobody can give way it stays there."""
-        board, kind, old = self.board, self.board.kind(waiting.request), self.board.box(waiting)
+def _may_give_way(board: Board, waiting: Waiting, promise_s: int) -> Iterator[Waiting]:
+    """Last in turn first, as it may lose a chance to start before its slot. Of no higher priority, and nobody who loses what it was given:
+    a time of its own, nodes side by side or ordered for it, or those on which others end for it.
+    """
+    pools, priority = set(board.pools_of(waiting.request)), waiting.request.priority
+    since_s, until_s = board.soonest_s(waiting.request), promise_s + waiting.request.length_s
+    for other in reversed(board.order):
+        request = other.request
+        if request.priority > priority:
+            return
+        if request.is_fixed or request.node_count > 1 or not board.has_slot(other) or board.may_claim(request):
+            continue
+        pool, start_s = board.pool_of_slot(other), board.start_s(other)
+        if pool in pools and board.pools[pool].supply is None and start_s < until_s and start_s + request.length_s > since_s:
+            yield other
+
+
+def _exchange(board: Board, waiting: Waiting, kind: Kind, other: Waiting) -> bool:
+    """False leaves all as it was."""
+    old, pool = board.box(other), board.pool_of_slot(other)
+    board.lift(other)
+    found = _in_time(board, waiting, kind)
+    if found is not None:
+        board.place_at(waiting, kind, found)
+        own_kind = board.kind(other.request, [pool])
+        refuge = board.latest(own_kind, board.soonest_s(other.request), old.start_s)
+        if refuge is not None:
+            board.place_at(other, own_kind, refuge)
+            return True
         board.lift(waiting)
-        if not any(self._exchange(waiting, kind, other) for other in self._others(waiting)):
-            board.place(waiting, old.start_s, old.places)
-
-    def _others(self, waiting: Waiting) -> Iterator[Waiting]:
-        """Those that might give way, in order of turn. Nobody leaves nodes that were ordered for it."""
-        board, pools = self.board, set(self.board.pools_of(waiting.request))
-        end_s = (waiting.promise_s or 0) + waiting.request.length_s
-        for other in board.order:
-            if self.left == 0:
-                return
-            if other.request.is_fixed or not board.has_slot(other) or board.start_s(other) >= end_s:
-                continue
-            pool = board.pool_of_slot(other)
-            if pool in pools and board.pools[pool].supply is None:
-                self.left -= 1
-                yield other
-
-    def _exchange(self, waiting: Waiting, kind: Kind, other: Waiting) -> bool:
-        """False leaves all as it was."""
-        board, old = self.board, self.board.box(other)
-        pool = board.pool_of_slot(other)
-        board.lift(other)
-        found = _in_time(board, waiting, kind)
-        if found is not None:
-            board.place_at(waiting, kind, found)
-            own_kind = board.kind(other.request, [pool])
-            refuge = board.latest(own_kind, board.soonest_s(other.request), old.start_s)
-            if refuge is not None:
-                board.place_at(other, own_kind, refuge)
-                return True
-            board.lift(waiting)
-        board.place(other, old.start_s, old.places)
-        return False
+    board.place(other, old.start_s, old.places)
+    return False
 
 
 @dataclass(frozen=True, slots=True)

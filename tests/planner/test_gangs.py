@@ -109,6 +109,23 @@ def test_nor_before_one_that_has_just_come() -> None:
     assert slots(plan(world(gang(promised_at=0), higher))) == {"g": 1000, "h": 500}
 
 
+def test_nor_before_one_that_has_just_been_edited_and_gets_its_place_anew() -> None:
+    edited = request("h", count=2, length=400, priority=201, promise=600)
+
+    told = placements(plan(world(gang(promised_at=0), edited)))
+
+    assert (told["h"].slot, told["h"].moved) == (stand(600, "p0", "p1"), None)
+    assert told["g"].slot == stand(1000, "p0", "p1")
+
+
+def test_one_that_can_never_start_is_in_nobody_s_way() -> None:
+    never = replace(request("h", count=3, length=400, priority=201), pools=("p", "q"))
+
+    made = plan(replace(world(gang(promised_at=0), never), pools=(pool(2), pool(2, id="q"))))
+
+    assert slots(made) == {"g": 500, "h": None}
+
+
 def test_nor_before_one_that_an_administrator_put_first() -> None:
     first = replace(waiting("x", 1400, "p0", length=700), place=Place(share=-1000, key=0))
 

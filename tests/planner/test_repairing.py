@@ -9,7 +9,7 @@ import pytest
 from gpr.planner import repair
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, PromiseMove
-from gpr.planner.snapshot import Policy, Pool, Request, Running, Snapshot, Window
+from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot, Supply, Window
 from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
 
 
@@ -319,10 +319,56 @@ def test_nobody_gives_way_who_would_have_to_wait_for_it() -> None:
     assert placements(plan(late))["short"].slot == stand(450, "p1")
 
 
-def test_a_booking_gives_way_to_nobody() -> None:
-    fixed = replace(waiting("short", 450, "p1", length=120), earliest_start_s=450, is_fixed=True)
+SHORT = waiting("short", 450, "p1", length=120)
+KEEPS = {
+    "a booking": replace(SHORT, earliest_start_s=450, is_fixed=True),
+    "who has a higher priority, and would start sooner than its slot": replace(SHORT, priority=201),
+    "for whom others may be evicted": replace(SHORT, may_evict=True),
+    "whose project has a guarantee": replace(SHORT, project="entitled"),
+    "a workspace that has one": replace(SHORT, slice="entitled"),
+    "who would find a place in another pool only": replace(SHORT, pools=("p", "q"), length_s=170),
+}
 
-    assert moves(crowded(other=fixed)) == {"long": PromiseMove(500, 570, Cause.NODE_FAILURE, "p0")}
+
+@pytest.mark.parametrize("other", KEEPS.values(), ids=KEEPS.keys())
+def test_who_gives_way_to_nobody(other: Request) -> None:
+    world = crowded(other=other)
+    world = replace(world, pools=(*world.pools, pool(1, id="q")), running=(*world.running, running("c", "q0", end=440, pool="q")))
+    world = replace(world, quotas=(Quota("entitled", "shape-p", guaranteed=8),))
+
+    told = placements(plan(world))
+
+    assert told["short"].slot == SHORT.slot
+    assert told["long"].moved is not None
+
+
+def test_a_gang_gives_way_to_nobody_so_its_nodes_stay_near_together() -> None:
+    gang = waiting("short", 450, "p1", "p3", length=120)
+    world = replace(crowded(other=gang), pools=(pool(4, closed={0: (Window(0, 2000),)}),))
+
+    assert placements(plan(world))["short"].slot == stand(450, "p1", "p3")
+
+
+def test_nobody_gives_way_for_what_somebody_asked_for() -> None:
+    """As an extension of the box before it, which is refused where it breaks a promise."""
+    world = crowded(closed="p9")
+    world = replace(world, pools=(pool(3),), running=(*world.running, running("extended", "p0", end=2000)))
+
+    assert moves(world) == {"long": PromiseMove(500, 570, Cause.OVERRUN, "extended")}
+
+
+def test_nobody_gives_up_nodes_that_were_ordered_for_it() -> None:
+    ordered = Pool("s", "cluster-p", "shape-p", tuple(Node(f"s{i}", 8) for i in range(2)), Supply("supply", 100, 30, frozenset()))
+    short = replace(request("short", length=120, promise=450, slot=stand(450, "s0", pool="s"), pools=("s",)), orders=("s",))
+    long = replace(waiting("long", 500, "p0", length=200), pools=("p", "s"))
+    booked = replace(request("booked", length=5000, pools=("s",), promise=600, slot=stand(600, "s1", pool="s")), earliest_start_s=600)
+    busy = (running("a", "s0", end=400, pool="s"), running("b", "s1", end=440, pool="s"))
+    closed = pool(1, closed={0: (Window(0, 2000),)})
+
+    made = plan(Snapshot(300, (closed, ordered), busy, (short, long, replace(booked, is_fixed=True)), GUARDED))
+
+    assert placements(made)["short"].slot == short.slot
+    assert placements(made)["long"].moved is not None
 
 
 def test_nobody_has_to_give_way_for_a_delay_within_the_tolerance() -> None:
@@ -332,16 +378,26 @@ def test_nobody_has_to_give_way_for_a_delay_within_the_tolerance() -> None:
     assert told["short"].slot == stand(450, "p1")
 
 
-def test_a_failure_of_many_nodes_is_mended_with_a_bounded_number_of_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The only try goes to the box that is first in turn, which does not help."""
-    first = waiting("first", 590, "p2", length=10)
+@pytest.mark.parametrize("limit", ["EXCHANGES_MOST", "EXCHANGES_EACH"])
+def test_a_failure_of_many_nodes_is_mended_with_a_bounded_number_of_tries(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only try goes to the box that is last in turn, which does not help."""
+    last = replace(waiting("last", 590, "p2", length=10), priority=50)
     world = crowded()
-    world = replace(world, queue=(*world.queue, first))
+    world = replace(world, queue=(*world.queue, last))
     assert moves(world) == {}
 
-    monkeypatch.setattr(repair, "EXCHANGES_MOST", 1)
+    monkeypatch.setattr(repair, limit, 1)
 
     assert [move.cause for move in moves(world).values()] == [Cause.NODE_FAILURE]
+
+
+def test_one_for_whom_nothing_helps_leaves_tries_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    hopeless = replace(waiting("hopeless", 320, "p0", "p1", "p2", length=300), priority=201)
+    world = crowded()
+    world = replace(world, queue=(*world.queue, hopeless))
+    monkeypatch.setattr(repair, "EXCHANGES_EACH", 1)
+
+    assert set(moves(world)) == {"hopeless"}
 
 
 @EITHER

@@ -32,6 +32,8 @@ class Asks:
 MIXED = Asks(priorities=(50, 101, 201), node_counts=(1, 1, 1, 2), lengths_s=range(2, 15))
 # So many and long that some wait until boxes that end early move them up: in forty worlds of sixty ticks about twenty.
 GANGS = Asks(priorities=(50, 101), node_counts=(1, 2), lengths_s=range(6, 30))
+# So many that some give way to others whose node has failed: in forty worlds of fifty ticks about eight.
+SINGLES = Asks(priorities=(101,), node_counts=(1,), lengths_s=range(8, 30))
 
 
 @dataclass
