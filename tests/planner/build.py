@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpr.planner.engine import plan
+from gpr.planner.engine import bring_forward, plan
 from gpr.planner.pace import ENDS_FADING
 from gpr.planner.plan import Placement, Plan, PromiseMove
+from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Memory, Node, Place, Policy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
 
 GUARDED = Policy(name=PolicyName.GUARDED)
@@ -102,7 +103,12 @@ def stored(snapshot: Snapshot, made: Plan) -> tuple[Request, ...]:
     """The queue as the allocator keeps it after the plan, those that start now included."""
     by_id = placements(made)
     return tuple(
-        replace(r, slot=by_id[r.id].slot, promise_s=by_id[r.id].promise_s, promised_at_s=r.promised_at_s or snapshot.now_s)
+        replace(
+            r,
+            slot=by_id[r.id].slot,
+            promise_s=by_id[r.id].promise_s,
+            promised_at_s=snapshot.now_s if r.promise_s is None else r.promised_at_s,
+        )
         for r in snapshot.queue
     )
 
@@ -141,12 +147,20 @@ def remembered(snapshot: Snapshot, made: Plan) -> Memory:
         return snapshot.memory
     return replace(
         snapshot.memory,
-        shadows=(snapshot.memory.shadows if any(r.slot for r in snapshot.queue) else ()) + new.shadows,
+        shadows=(snapshot.memory.shadows if _waits(snapshot) else ()) + new.shadows,
         arrivals=snapshot.memory.arrivals + tuple(arrival for _, arrival in new.arrivals),
         promised_s=new.promised_s,
         patient_s=new.patient_s,
         summed_at_s=new.summed_at_s,
     )
+
+
+def _waits(snapshot: Snapshot) -> bool:
+    """Does anybody wait as newcomers find it? Not a gang that was moved up to now."""
+    board, _ = board_of(snapshot)
+    if snapshot.has_freed and snapshot.policy.name == PolicyName.GUARDED:
+        bring_forward(board)
+    return not board.nobody_waits
 
 
 def ended(memory: Memory, id_: str, *, now_s: int, ran_s: int, booked_s: int) -> Memory:

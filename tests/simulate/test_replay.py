@@ -66,7 +66,8 @@ class Stored:
 
     def tick(self, now_s: int) -> list[Started]:
         snapshot = Snapshot(now_s, self.pools, tuple(self.running.values()), self.queue, self.policy, self.memory, self.quotas)
-        made = plan(replace(snapshot, has_freed=self.has_freed))
+        snapshot = replace(snapshot, has_freed=self.has_freed)
+        made = plan(snapshot)
         self.has_freed = False
         self.evictions = made.evictions
         for victim in (victim for eviction in made.evictions for victim in eviction.victims):
