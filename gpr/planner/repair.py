@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 from gpr.planner.board import Board
 from gpr.planner.ground import Kind, is_near
@@ -57,13 +57,14 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
 
 
 def mend(board: Board, lost: Sequence[Waiting]) -> None:
-    """Requests that were promised and have lost their slots get others, the best promise first."""
-    late = [waiting for waiting in sorted(lost, key=by_promise) if not _place_in_time(board, waiting)]
+    """Requests that were promised and have lost their slots get others, the best promise first; of a priority those that can be in time."""
     left = EXCHANGES_MOST
-    for waiting in late:
-        place_anew(board, waiting)
-        if waiting.promise_s is not None and _is_broken_by_failure(board, waiting, waiting.promise_s):
-            left -= _exchange_one(board, waiting, waiting.promise_s, most=min(left, EXCHANGES_EACH))
+    for _, alike in groupby(sorted(lost, key=by_promise), key=lambda waiting: waiting.request.priority):
+        late = [waiting for waiting in alike if not _place_in_time(board, waiting)]
+        for waiting in late:
+            place_anew(board, waiting)
+            if waiting.promise_s is not None and _is_broken_by_failure(board, waiting, waiting.promise_s):
+                left -= _exchange_one(board, waiting, waiting.promise_s, most=min(left, EXCHANGES_EACH))
 
 
 def place_anew(board: Board, waiting: Waiting) -> None:

@@ -391,6 +391,18 @@ def test_a_failure_of_many_nodes_is_mended_with_a_bounded_number_of_tries(limit:
     assert [move.cause for move in moves(world).values()] == [Cause.NODE_FAILURE]
 
 
+def test_of_several_lost_slots_a_lower_priority_in_time_leaves_the_higher_its_earliest_place() -> None:
+    """Both were on p0, and there is room from 700 to 800: the higher is late there, the lower would be in time."""
+    high = replace(waiting("high", 500, "p0", length=100), priority=201)
+    low = waiting("low", 700, "p0", length=100)
+    busy = (running("a", "p1", end=700),)
+    later = replace(waiting("booked", 800, "p1", length=500), earliest_start_s=800, is_fixed=True)
+
+    told = placements(plan(Snapshot(300, (pool(2, closed={0: (Window(0, 2000),)}),), busy, (high, low, later), GUARDED)))
+
+    assert (told["high"].slot, told["low"].slot) == (stand(700, "p1"), stand(1300, "p1"))
+
+
 def test_one_for_whom_nothing_helps_leaves_tries_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     hopeless = replace(waiting("hopeless", 320, "p0", "p1", "p2", length=300), priority=201)
     world = crowded()
