@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 
 from gpr.planner.board import Board
-from gpr.planner.ground import Kind, is_near
+from gpr.planner.ground import is_near
 from gpr.planner.kinds import LEVELS
 from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
@@ -69,24 +69,23 @@ def mend(board: Board, lost: Sequence[Waiting]) -> None:
 
 def place_anew(board: Board, waiting: Waiting) -> None:
     """A request that was promised, and has lost its slot: nobody else moves."""
-    kind, since_s = board.kind(waiting.request), board.soonest_s(waiting.request)
-    found = _in_time(board, waiting, kind) or board.earliest(kind, since_s)
+    if _place_in_time(board, waiting):
+        return
+    kind = board.kind(waiting.request)
+    found = board.earliest(kind, board.soonest_s(waiting.request))
     if found is not None:
         board.place_at(waiting, kind, found)
 
 
 def _place_in_time(board: Board, waiting: Waiting) -> bool:
+    """At the latest place that keeps its promise, if there is any."""
+    if board.policy.name != PolicyName.GUARDED or waiting.promise_s is None:
+        return False
     kind = board.kind(waiting.request)
-    found = _in_time(board, waiting, kind)
+    found = board.latest(kind, board.soonest_s(waiting.request), waiting.promise_s)
     if found is not None:
         board.place_at(waiting, kind, found)
     return found is not None
-
-
-def _in_time(board: Board, waiting: Waiting, kind: Kind) -> tuple[int, int] | None:
-    if board.policy.name != PolicyName.GUARDED or waiting.promise_s is None:
-        return None
-    return board.latest(kind, board.soonest_s(waiting.request), waiting.promise_s)
 
 
 def _is_broken_by_failure(board: Board, waiting: Waiting, promise_s: int) -> bool:
@@ -98,11 +97,11 @@ def _is_broken_by_failure(board: Board, waiting: Waiting, promise_s: int) -> boo
 
 def _exchange_one(board: Board, waiting: Waiting, promise_s: int, *, most: int) -> int:
     """Keep its promise by moving one other slot to a place in its pool that is as early, if that can be. Answers how many were tried."""
-    kind, old = board.kind(waiting.request), board.box(waiting)
+    old = board.box(waiting)
     board.lift(waiting)
     count = 0
     for count, other in enumerate(islice(_may_give_way(board, waiting, promise_s), most), start=1):
-        if _exchange(board, waiting, kind, other):
+        if _exchange(board, waiting, other):
             return count
     board.place(waiting, old.start_s, old.places)
     return count
@@ -125,17 +124,15 @@ def _may_give_way(board: Board, waiting: Waiting, promise_s: int) -> Iterator[Wa
             yield other
 
 
-def _exchange(board: Board, waiting: Waiting, kind: Kind, other: Waiting) -> bool:
+def _exchange(board: Board, waiting: Waiting, other: Waiting) -> bool:
     """False leaves all as it was."""
     old, pool = board.box(other), board.pool_of_slot(other)
     board.lift(other)
-    found = _in_time(board, waiting, kind)
-    if found is not None:
-        board.place_at(waiting, kind, found)
-        own_kind = board.kind(other.request, [pool])
-        refuge = board.latest(own_kind, board.soonest_s(other.request), old.start_s)
+    if _place_in_time(board, waiting):
+        kind = board.kind(other.request, [pool])
+        refuge = board.latest(kind, board.soonest_s(other.request), old.start_s)
         if refuge is not None:
-            board.place_at(other, own_kind, refuge)
+            board.place_at(other, kind, refuge)
             return True
         board.lift(waiting)
     board.place(other, old.start_s, old.places)

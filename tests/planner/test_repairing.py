@@ -291,7 +291,7 @@ def test_a_slot_that_was_lost_and_cannot_be_had_in_time_goes_to_the_earliest_pla
     assert placements(made)["a1"].moved == PromiseMove(1500, 1600, Cause.NODE_FAILURE, "p0")
 
 
-def crowded(*, second_free_at: int = 440, other: Request | None = None, policy: Policy = GUARDED, closed: str = "p0") -> Snapshot:
+def crowded(*, second_free_at: int = 440, other: Request | None = None, policy: Policy = GUARDED) -> Snapshot:
     """The long one is due at 500 on p0, which is gone until 2000. The short one, due at 450 on p1, would do with the gap on p2.
 
     All times are free but for what is busy: p1 until 400, p2 until 440 and from 600 on.
@@ -300,8 +300,7 @@ def crowded(*, second_free_at: int = 440, other: Request | None = None, policy: 
     long = waiting("long", 500, "p0", length=200)
     booked = replace(waiting("booked", 600, "p2", length=5000), earliest_start_s=600, is_fixed=True)
     busy = (running("a", "p1", end=400), running("b", "p2", end=second_free_at))
-    windows = {int(closed[1]): (Window(0, 2000),)}
-    return Snapshot(300, (pool(3, closed=windows),), busy, (short, long, booked), policy)
+    return Snapshot(300, (pool(3, closed={0: (Window(0, 2000),)}),), busy, (short, long, booked), policy)
 
 
 def test_a_promise_that_a_failure_would_break_is_kept_where_one_other_slot_can_be_elsewhere_as_early() -> None:
@@ -351,7 +350,7 @@ def test_a_gang_gives_way_to_nobody_so_its_nodes_stay_near_together() -> None:
 
 def test_nobody_gives_way_for_what_somebody_asked_for() -> None:
     """As an extension of the box before it, which is refused where it breaks a promise."""
-    world = crowded(closed="p9")
+    world = crowded()
     world = replace(world, pools=(pool(3),), running=(*world.running, running("extended", "p0", end=2000)))
 
     assert moves(world) == {"long": PromiseMove(500, 570, Cause.OVERRUN, "extended")}
