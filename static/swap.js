@@ -153,6 +153,14 @@
     if (fold?.id) fold.dataset.byHand = "";
   });
 
+  /* What asks anew at each input is not told what was asked before the last one: that answer would undo it before it is asked. */
+  const inputs = new WeakMap(); // forms and how often something was put into each
+  const asked = new WeakMap(); // requests and that count of their form
+  const inputsOf = (element) => inputs.get(element.closest("form")) ?? 0;
+  document.addEventListener("input", ({ target: { form } }) => { if (form) inputs.set(form, (inputs.get(form) ?? 0) + 1); }, { capture: true });
+  document.addEventListener("htmx:configRequest", ({ detail }) => asked.set(detail, inputsOf(detail.elt)));
+  const isOutdated = (request) => request.elt.matches("[hx-trigger*='input ']") && asked.get(request) !== inputsOf(request.elt);
+
   document.addEventListener("htmx:beforeSwap", (event) => {
     const { xhr, target } = event.detail;
     if (xhr.status === 401 || new URL(xhr.responseURL || location.href).pathname === LOGIN) {
@@ -161,6 +169,10 @@
       return;
     }
     if (!event.detail.shouldSwap) return;
+    if (isOutdated(event.detail.requestConfig)) {
+      event.detail.shouldSwap = false;
+      return;
+    }
     if (target.matches("[data-ordered]") && !wanted.delete(target.id) && isInHand(target) && isInOtherOrder(ids(target), event.detail.serverResponse)) {
       event.detail.shouldSwap = false;
       offer(target);

@@ -177,6 +177,27 @@ def test_what_is_typed_while_an_older_answer_comes_is_asked_too(ada: tuple[Page,
     expect(page.locator("#as-api")).to_contain_text('"duration_s": 10800')
 
 
+def test_an_offer_chosen_while_an_older_answer_comes_stays_chosen(ada: tuple[Page, Watch]) -> None:
+    page, watch = ada
+    page.goto(CREATE)
+    page.get_by_label("Name", exact=True).fill("late")
+    expect(page.locator("#as-api")).to_contain_text('"late"')
+    other = page.locator("#offers .offer input[type=radio]:not(:checked)").first
+    chosen = other.get_attribute("value") or ""
+
+    def answer_late(route: Route) -> None:
+        answer = route.fetch()
+        other.evaluate("(radio) => radio.click()")
+        route.fulfill(response=answer)
+
+    page.route("**/offers/", answer_late, times=1)
+    page.evaluate("htmx.trigger(document.body, 'egs:plan')")
+
+    expect(page.locator("#as-api")).to_contain_text(f'"clusters": ["{chosen.split("/")[0]}"]')
+    expect(page.locator(f"#offers input[value='{chosen}']")).to_be_checked()
+    assert watch.faults == []
+
+
 def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(ada: tuple[Page, Watch]) -> None:
     page, _ = ada
     page.goto(CREATE)
