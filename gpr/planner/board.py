@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -93,6 +94,17 @@ class Board:
         self._unused = list(range(ROWS_AT_FIRST - 1, -1, -1))
         self._place_count = 0
         self._order: Ints | None = NO_INTS
+
+    def copy(self) -> Board:
+        """Another in the same state: what happens on one does not on the other. What only grows is shared."""
+        twin = copy(self)
+        twin.ground, twin.running, twin.overdue = copy_ground(self.ground), dict(self.running), set(self.overdue)
+        waitings = [copy(waiting) for waiting in self.order]
+        twin.order = SortedKeyList(waitings, key=turn_of)
+        twin.queue = {waiting.request.id: waiting for waiting in waitings}
+        twin._at_row = {waiting.row: waiting for waiting in waitings}
+        twin._table, twin._unused, twin._now = Table._make(column.copy() for column in self._table), list(self._unused), None
+        return twin
 
     # Who runs.
 
@@ -231,9 +243,13 @@ class Board:
 
     def lift(self, waiting: Waiting) -> None:
         """Take its slot away."""
-        self.spare(int(self._table.nodes[waiting.row]))
-        passes.put(self.ground, self._table, waiting.row, -1)
-        self._table.state[waiting.row] = LOOSE
+        self.lift_all([waiting])
+
+    def lift_all(self, waitings: Sequence[Waiting]) -> None:
+        """The same, of all of these."""
+        rows = np.array([waiting.row for waiting in waitings], np.int64)
+        self.spare(int(self._table.nodes[rows].sum()), len(rows))
+        passes.lift(self.ground, self._table, rows)
 
     def box(self, waiting: Waiting) -> Box:
         """What stands in its slot."""
@@ -311,8 +327,13 @@ class Board:
         table.slot_s[rows] = [slot.start_s for slot in slots]
         of_slots = np.repeat(table.first_place[rows] - ends + counts, counts) + np.arange(counts.sum())
         table.places[of_slots] = [self.node_numbers[node] for slot in slots for node in slot.nodes]
+        return self.stand_again(waitings)
+
+    def stand_again(self, waitings: Sequence[Waiting]) -> list[Waiting]:
+        """Put slots that were lifted back where they were, one after the other; answers those for which there is no room any more."""
+        rows = np.array([waiting.row for waiting in waitings], np.int64)
         self._spare_for_moves()
-        return [self._at_row[int(row)] for row in passes.stand(self.ground, table, rows)]
+        return [self._at_row[int(row)] for row in passes.stand(self.ground, self._table, rows)]
 
     def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
         """Where and when each would start if nobody came and every box took its whole length. Nothing here changes.

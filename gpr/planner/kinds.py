@@ -88,15 +88,15 @@ class Kinds:
 
     def groups_now(self) -> Now:
         """Blank, for all that have been met."""
-        levels = {(pool, gpus): 0 for pools, gpus, _ in self._groups for pool in pools}
-        levels = {level: number for number, level in enumerate(levels)}
+        ordered = sorted({(pool, gpus) for pools, gpus, _ in self._groups for pool in pools})
+        levels = {level: number for number, level in enumerate(ordered)}
         of_groups = np.full((len(self._groups), max(len(self._pools), 1)), NONE, np.int64)
         for group, (pools, gpus, _) in enumerate(self._groups):
             of_groups[group, : len(pools)] = [levels[pool, gpus] for pool in pools]
-        pools_of = np.array([pool for pool, _ in levels], np.int64)
-        gpus_of = np.array([gpus for _, gpus in levels], np.int64)
+        first = np.searchsorted([pool for pool, _ in ordered], np.arange(len(self._pools) + 1))
+        gpus_of = np.array([gpus for _, gpus in ordered], np.int64)
         nodes_of = np.array([nodes for _, _, nodes in self._groups], np.int64)
-        return new_now(pools_of, gpus_of, of_groups, nodes_of, node_count=self._node_count)
+        return new_now(first, gpus_of, of_groups, nodes_of, node_count=self._node_count)
 
     @property
     def group_count(self) -> int:

@@ -1,7 +1,7 @@
 """Step functions, compiled: how much of something is free at each second, and where a box fits beneath.
 
 A *line* is the GPUs of a node, or the room of a limit (a slice, a quota). All lines of a kind share flat arrays, in which each line is
-a linked list of steps, so that a box is put in or taken out in place and a whole plan is copied by copying five arrays.
+a linked list of steps, so that a box is put in or taken out in place and a whole plan is copied by copying three arrays.
 
 Compiled, because a tick looks at every node for every box: in plain Python the goals for speed are missed by far (bench/README.md).
 To a reader the functions are ordinary Python, and with NUMBA_DISABLE_JIT=1 they run as such.
@@ -32,8 +32,13 @@ def compiled(function: Function) -> Function:
     return cast("Function", numba.njit(cache=True)(function))
 
 
+# The columns of a step. They lie side by side, as a walk along a line reads all three: that halves its time on large grounds.
+AT_S, FREE, AFTER = 0, 1, 2
+
+
 class Lines(NamedTuple):
-    """Line `i` begins at step `head[i]`; `free[k]` holds over `[at_s[k], at_s[after[k]])`, the last one for ever.
+    """Line `i` begins at step `head[i]`. Of a step `k` what is free, `steps[k, FREE]`, holds from its `AT_S` to that of the step `AFTER` it;
+    of the last one, which has none, for ever.
 
     Times before a line's first step are forgotten: what is taken or given back there is cut off. `free` may fall below zero where the
     books contradict themselves, for example where a closed window covers a running box; nothing fits there.
@@ -41,33 +46,30 @@ class Lines(NamedTuple):
     """
 
     head: Ints
-    at_s: Ints
-    free: Ints
-    after: Ints
+    steps: Ints
     unused: Ints
 
 
 def new_lines(rooms: Ints, *, since_s: int, spare: int) -> Lines:
     """One line each, all of it free; and `spare` unused steps. A box takes two steps of each of its lines at most."""
-    count, steps = len(rooms), len(rooms) + spare
-    after = np.full(steps, NONE, np.int64)
-    after[count : steps - 1] = np.arange(count + 1, steps)
-    free = np.zeros(steps, np.int64)
-    free[:count] = rooms
-    unused = np.array([count if spare else NONE, spare], np.int64)
-    return Lines(np.arange(count, dtype=np.int64), np.full(steps, since_s, np.int64), free, after, unused)
+    count, most = len(rooms), len(rooms) + spare
+    steps = np.zeros((most, 3), np.int64)
+    steps[:, AT_S], steps[:, AFTER] = since_s, NONE
+    steps[:count, FREE] = rooms
+    steps[count : most - 1, AFTER] = np.arange(count + 1, most)
+    return Lines(np.arange(count, dtype=np.int64), steps, np.array([count if spare else NONE, spare], np.int64))
 
 
 def with_spare(lines: Lines, spare: int) -> Lines:
     """The same lines with at least so many unused steps; copied only if need be, and then to twice the size."""
     if lines.unused[1] >= spare:
         return lines
-    old = len(lines.at_s)
+    old = len(lines.steps)
     more = max(spare, old)
-    after = np.concatenate([lines.after, np.arange(old + 1, old + more + 1)])
-    after[-1] = lines.unused[0]
-    at_s, free = (np.concatenate([array, np.zeros(more, np.int64)]) for array in (lines.at_s, lines.free))
-    return Lines(lines.head, at_s, free, after, np.array([old, lines.unused[1] + more], np.int64))
+    steps = np.concatenate([lines.steps, np.zeros((more, 3), np.int64)])
+    steps[old:, AFTER] = np.arange(old + 1, old + more + 1)
+    steps[-1, AFTER] = lines.unused[0]
+    return Lines(lines.head, steps, np.array([old, lines.unused[1] + more], np.int64))
 
 
 def with_lines(lines: Lines, rooms: Sequence[int], since_s: int) -> Lines:
@@ -85,11 +87,11 @@ def take_step(lines: Lines, at_s: int, free: int, after: int) -> int:
     step = int(lines.unused[0])
     if step == NONE:
         raise MemoryError("no unused step")
-    lines.unused[0] = lines.after[step]
+    lines.unused[0] = lines.steps[step, AFTER]
     lines.unused[1] -= 1
-    lines.at_s[step] = at_s
-    lines.free[step] = free
-    lines.after[step] = after
+    lines.steps[step, AT_S] = at_s
+    lines.steps[step, FREE] = free
+    lines.steps[step, AFTER] = after
     return step
 
 
@@ -104,35 +106,35 @@ def take_steps(lines: Lines, at_s: int, free: Ints) -> Ints:
 
 @compiled
 def drop_step(lines: Lines, step: int) -> None:
-    lines.after[step] = lines.unused[0]
+    lines.steps[step, AFTER] = lines.unused[0]
     lines.unused[0] = step
     lines.unused[1] += 1
 
 
 @compiled
 def end_of(lines: Lines, step: int) -> int:
-    after = lines.after[step]
-    return int(lines.at_s[after]) if after != NONE else NEVER_S
+    after = lines.steps[step, AFTER]
+    return int(lines.steps[after, AT_S]) if after != NONE else NEVER_S
 
 
 @compiled
 def change(lines: Lines, line: int, start_s: int, end_s: int, by: int) -> None:
     """Add `by` to what is free over `[start_s, end_s)`. O(steps of the line)."""
     step, before = lines.head[line], NONE
-    start_s, end_s = max(start_s, lines.at_s[step]), min(end_s, FOREVER_S)
+    start_s, end_s = max(start_s, lines.steps[step, AT_S]), min(end_s, FOREVER_S)
     if start_s >= end_s:
         return
     while end_of(lines, step) <= start_s:
-        before, step = step, lines.after[step]
-    if lines.at_s[step] < start_s:
-        lines.after[step] = take_step(lines, start_s, lines.free[step], lines.after[step])
-        before, step = step, lines.after[step]
+        before, step = step, lines.steps[step, AFTER]
+    if lines.steps[step, AT_S] < start_s:
+        lines.steps[step, AFTER] = take_step(lines, start_s, lines.steps[step, FREE], lines.steps[step, AFTER])
+        before, step = step, lines.steps[step, AFTER]
     first, last = step, step
-    while step != NONE and lines.at_s[step] < end_s:
+    while step != NONE and lines.steps[step, AT_S] < end_s:
         if end_of(lines, step) > end_s:
-            lines.after[step] = take_step(lines, end_s, lines.free[step], lines.after[step])
-        lines.free[step] += by
-        last, step = step, lines.after[step]
+            lines.steps[step, AFTER] = take_step(lines, end_s, lines.steps[step, FREE], lines.steps[step, AFTER])
+        lines.steps[step, FREE] += by
+        last, step = step, lines.steps[step, AFTER]
     join(lines, last, step)
     if before != NONE:
         join(lines, before, first)
@@ -141,8 +143,8 @@ def change(lines: Lines, line: int, start_s: int, end_s: int, by: int) -> None:
 @compiled
 def join(lines: Lines, step: int, after: int) -> None:
     """Two neighbors that are equal become one."""
-    if after != NONE and lines.free[step] == lines.free[after]:
-        lines.after[step] = lines.after[after]
+    if after != NONE and lines.steps[step, FREE] == lines.steps[after, FREE]:
+        lines.steps[step, AFTER] = lines.steps[after, AFTER]
         drop_step(lines, after)
 
 
@@ -151,10 +153,10 @@ def forget_before(lines: Lines, line: int, now_s: int) -> None:
     """Drop what is over: keeps a long-lived plan short."""
     step = lines.head[line]
     while end_of(lines, step) <= now_s:
-        lines.head[line] = lines.after[step]
+        lines.head[line] = lines.steps[step, AFTER]
         drop_step(lines, step)
         step = lines.head[line]
-    lines.at_s[step] = max(lines.at_s[step], now_s)
+    lines.steps[step, AT_S] = max(lines.steps[step, AT_S], now_s)
 
 
 @compiled
@@ -162,11 +164,11 @@ def least_free(lines: Lines, line: int, start_s: int, end_s: int) -> int:
     """Free throughout `[start_s, end_s)`."""
     step = lines.head[line]
     while end_of(lines, step) <= start_s:
-        step = lines.after[step]
-    least = int(lines.free[step])
+        step = lines.steps[step, AFTER]
+    least = int(lines.steps[step, FREE])
     while end_of(lines, step) < end_s:
-        step = lines.after[step]
-        least = min(least, lines.free[step])
+        step = lines.steps[step, AFTER]
+        least = min(least, lines.steps[step, FREE])
     return least
 
 
@@ -177,17 +179,17 @@ def first_fit(lines: Lines, line: int, need: int, length_s: int, since_s: int, b
     while step != NONE:
         end_s = end_of(lines, step)
         if end_s > since_s:
-            if lines.free[step] < need:
+            if lines.steps[step, FREE] < need:
                 start_s = NEVER_S
                 if end_s >= before_s:
                     return NEVER_S
             else:
-                start_s = min(start_s, max(lines.at_s[step], since_s))
+                start_s = min(start_s, max(lines.steps[step, AT_S], since_s))
                 if start_s >= before_s:
                     return NEVER_S
                 if end_s - start_s >= length_s:
                     return int(start_s)
-        step = lines.after[step]
+        step = lines.steps[step, AFTER]
     return NEVER_S
 
 
@@ -195,15 +197,15 @@ def first_fit(lines: Lines, line: int, need: int, length_s: int, since_s: int, b
 def last_fit(lines: Lines, line: int, need: int, length_s: int, since_s: int, until_s: int) -> int:
     """The last second in `[since_s, until_s]` from which on `need` is free for `length_s`, or NONE."""
     step, start_s, found_s = lines.head[line], NEVER_S, NONE
-    while step != NONE and (start_s <= until_s or lines.at_s[step] <= until_s):
+    while step != NONE and (start_s <= until_s or lines.steps[step, AT_S] <= until_s):
         end_s = end_of(lines, step)
-        if lines.free[step] < need:
+        if lines.steps[step, FREE] < need:
             start_s = NEVER_S
         elif end_s > since_s:
-            start_s = min(start_s, max(lines.at_s[step], since_s))
+            start_s = min(start_s, max(lines.steps[step, AT_S], since_s))
             if end_s - start_s >= length_s and start_s <= until_s:
                 found_s = min(end_s - length_s, until_s)
-        step = lines.after[step]
+        step = lines.steps[step, AFTER]
     return found_s
 
 
@@ -212,12 +214,12 @@ def free_until(lines: Lines, line: int, need: int, at_s: int) -> int:
     """How long `need` stays free from `at_s` on; NONE when it is not free then."""
     step = lines.head[line]
     while end_of(lines, step) <= at_s:
-        step = lines.after[step]
-    if lines.free[step] < need:
+        step = lines.steps[step, AFTER]
+    if lines.steps[step, FREE] < need:
         return NONE
-    while step != NONE and lines.free[step] >= need:
+    while step != NONE and lines.steps[step, FREE] >= need:
         at_s = end_of(lines, step)
-        step = lines.after[step]
+        step = lines.steps[step, AFTER]
     return at_s
 
 
@@ -225,9 +227,9 @@ def free_until(lines: Lines, line: int, need: int, at_s: int) -> int:
 def free_since(lines: Lines, line: int, need: int, at_s: int) -> int:
     """Since when `need` has been free without a break until `at_s`; `at_s` itself when just before it was not."""
     step, since_s = lines.head[line], NEVER_S
-    while step != NONE and lines.at_s[step] < at_s:
-        since_s = min(since_s, lines.at_s[step]) if lines.free[step] >= need else NEVER_S
-        step = lines.after[step]
+    while step != NONE and lines.steps[step, AT_S] < at_s:
+        since_s = min(since_s, lines.steps[step, AT_S]) if lines.steps[step, FREE] >= need else NEVER_S
+        step = lines.steps[step, AFTER]
     return min(since_s, at_s)
 
 
@@ -235,9 +237,9 @@ def free_since(lines: Lines, line: int, need: int, at_s: int) -> int:
 def next_step_s(lines: Lines, line: int, after_s: int) -> int:
     """When it changes next, after `after_s`; NEVER_S if it does not."""
     step = lines.head[line]
-    while step != NONE and lines.at_s[step] <= after_s:
-        step = lines.after[step]
-    return int(lines.at_s[step]) if step != NONE else NEVER_S
+    while step != NONE and lines.steps[step, AT_S] <= after_s:
+        step = lines.steps[step, AFTER]
+    return int(lines.steps[step, AT_S]) if step != NONE else NEVER_S
 
 
 @compiled
@@ -245,5 +247,5 @@ def rises(lines: Lines, line: int, at_s: int) -> bool:
     """Does more become free just then?"""
     step, before = lines.head[line], NEVER_S
     while end_of(lines, step) <= at_s:
-        before, step = lines.free[step], lines.after[step]
-    return bool(lines.at_s[step] == at_s and lines.free[step] > before)
+        before, step = lines.steps[step, FREE], lines.steps[step, AFTER]
+    return bool(lines.steps[step, AT_S] == at_s and lines.steps[step, FREE] > before)

@@ -21,21 +21,14 @@ class Lifted:
 
     def __init__(self, board: Board, waiting: Iterable[Waiting]) -> None:
         self._board = board
-        self._stood = [(each, board.box(each)) for each in waiting]
-        for each, _ in self._stood:
-            board.lift(each)
+        self._waiting = list(waiting)
+        board.lift_all(self._waiting)
 
     def put_back(self, cause: Callable[[Waiting], tuple[Cause, str]]) -> None:
         """Each where it was if it can be; the others anew, the best promise first. `cause`: why one had to move."""
-        board, moved = self._board, []
-        for each, box in self._stood:
-            if board.has_room(box.places, box.kind, box.start_s):
-                board.place(each, box.start_s, box.places)
-            else:
-                moved.append(each)
-        for each in sorted(moved, key=by_promise):
+        for each in sorted(self._board.stand_again(self._waiting), key=by_promise):
             each.displaced = cause(each)
-            place_anew(board, each)
+            place_anew(self._board, each)
 
 
 def move(board: Board, moved: Moved) -> None:

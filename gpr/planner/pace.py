@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from gpr.planner.blank import ground_of
 from gpr.planner.board import Board
-from gpr.planner.ground import NO_LIMITS, Ground, Kind, anywhere, boxes_of, put_first, take, take_all
+from gpr.planner.ground import NO_LIMITS, Ground, Kind, anywhere, boxes_of, copy_ground, put_first, take, take_all
 from gpr.planner.lines import Ints, with_spare
 from gpr.planner.snapshot import Arrival, Memory, Request, Shadow
 
@@ -52,6 +53,9 @@ class _Queue:
         self._spare(len(stay.places))
         take(self.ground, stay.places, anywhere(len(stay.places), stay.gpus, stay.end_s - since_s), since_s, stay.end_s, -1)
 
+    def copy(self) -> _Queue:
+        return _Queue(copy_ground(self.ground))
+
     def _spare(self, node_count: int) -> None:
         self.ground = self.ground._replace(nodes=with_spare(self.ground.nodes, 2 * node_count + 2))
 
@@ -80,10 +84,22 @@ class Pace:
         self._promised_s, self._patient_s, self._summed_at_s = memory.promised_s, memory.patient_s, memory.summed_at_s
         self._ran_s, self._booked_s = memory.ran_s, memory.booked_s
         self._arrivals: deque[Arrival] = deque()
-        self._work: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        self._work: dict[int, dict[int, int]] = defaultdict(_no_work)
         self._since_s: int | None = None
         for arrival in memory.arrivals:
             self._note(arrival)
+
+    def begin(self) -> None:
+        """Now, instead of when first asked: whoever asks more than once lets all begin from here (`on`)."""
+        self._catch_up()
+
+    def on(self, board: Board) -> Pace:
+        """The same for a copy of its board."""
+        twin = copy(self)
+        twin._board, twin._stays, twin._arrivals = board, dict(self._stays), deque(self._arrivals)
+        twin._work = defaultdict(_no_work, {priority: classes.copy() for priority, classes in self._work.items()})
+        twin._patient, twin._strict = self._patient.copy(), self._strict.copy()
+        return twin
 
     def promise(self, request: Request, kind: Kind, earliest_s: int) -> tuple[int, Shadow | None]:
         """No later than this is the newcomer to start, if there is room then; and what to remember of it.
@@ -232,6 +248,10 @@ class Pace:
         patient, strict = self._stays[request_id]
         slots = [self._board.slot_at(stay.places, stay.start_s) for stay in (patient, strict)]
         return Shadow(request_id, patient.gpus, slots[0], patient.end_s, slots[1], strict.end_s)
+
+
+def _no_work() -> dict[int, int]:
+    return defaultdict(int)
 
 
 def _class_of(gpu_s: int) -> int:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow, members_of, nearest, need_of, room_at, take
-from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, free_until, least_free, next_step_s, rises
+from gpr.planner.lines import AFTER, AT_S, FREE, NEVER_S, NONE, Bools, Ints, compiled, end_of, forget_before, least_free, next_step_s, rises
 
 # What a row of the table is.
 EMPTY: Final = 0
@@ -48,13 +48,15 @@ class Table(NamedTuple):
 class Now(NamedTuple):
     """For each level (a pool and so many GPUs per node): how long each node stays free from now on, NONE where it is not.
 
-    `until_s[k, node]`; `ranked_s[k, :fill[k]]` the same in rising order without the NONEs, `ranked[k, :fill[k]]` whose they are.
+    The levels of pool `p` are `first[p]` to less than `first[p + 1]`; `seen_s[k]` is scratch, for one node.
+    `until_s[node, k]`; `ranked_s[k, :fill[k]]` the same in rising order without the NONEs, `ranked[k, :fill[k]]` whose they are.
     `better_s[k]`: how long at most a node stays free that has become better since the groups were last touched; NONE: none has.
     Group `g` wants `nodes[g]` nodes of one of the levels `levels[g]`, which follow its pools; `reach_s[g]`: until when it would have them.
     """
 
-    pool: Ints
+    first: Ints
     gpus: Ints
+    seen_s: Ints
     until_s: Ints
     ranked_s: Ints
     ranked: Ints
@@ -65,11 +67,12 @@ class Now(NamedTuple):
     reach_s: Ints
 
 
-def new_now(pool: Ints, gpus: Ints, levels: Ints, nodes: Ints, *, node_count: int) -> Now:
-    shape = (len(pool), node_count)
-    until_s, ranked_s, ranked = np.full(shape, NONE, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    fill, better_s = np.zeros(len(pool), np.int64), np.full(len(pool), NONE, np.int64)
-    return Now(pool, gpus, until_s, ranked_s, ranked, fill, better_s, levels, nodes, np.zeros(len(nodes), np.int64))
+def new_now(first: Ints, gpus: Ints, levels: Ints, nodes: Ints, *, node_count: int) -> Now:
+    count = len(gpus)
+    until_s, seen_s = np.full((node_count, count), NONE, np.int64), np.zeros(count, np.int64)
+    ranked_s, ranked = np.zeros((count, node_count), np.int64), np.zeros((count, node_count), np.int64)
+    fill, better_s = np.zeros(count, np.int64), np.full(count, NONE, np.int64)
+    return Now(first, gpus, seen_s, until_s, ranked_s, ranked, fill, better_s, levels, nodes, np.zeros(len(nodes), np.int64))
 
 
 @compiled
@@ -100,52 +103,78 @@ def put(ground: Ground, table: Table, j: int, sign: int) -> None:
 
 
 @compiled
+def look_at(ground: Ground, now: Now, node: int, at_s: int) -> None:
+    """Fill `seen_s` for all levels of the node's pool, in one walk along its line."""
+    first, last = now.first[ground.pool_of[node]], now.first[ground.pool_of[node] + 1]
+    now.seen_s[first:last] = NEVER_S
+    steps, step = ground.nodes.steps, ground.nodes.head[node]
+    while end_of(ground.nodes, step) <= at_s:
+        step = steps[step, AFTER]
+    left, gone_s = last - first, NONE
+    while left > 0 and step != NONE:
+        for k in range(first, last):
+            if now.seen_s[k] == NEVER_S and steps[step, FREE] < need_of(ground, node, now.gpus[k]):
+                now.seen_s[k] = gone_s
+                left -= 1
+        step = steps[step, AFTER]
+        gone_s = steps[step, AT_S]
+
+
+@compiled
 def look(ground: Ground, now: Now, at_s: int) -> None:
     """Fill `now` for all nodes."""
-    for k in range(len(now.pool)):
-        now.fill[k] = 0
-        now.until_s[k, :] = NONE
-        for node in members_of(ground, now.pool[k]):
-            until_s = free_until(ground.nodes, node, need_of(ground, node, now.gpus[k]), at_s)
-            now.until_s[k, node] = until_s
-            if until_s != NONE:
-                now.ranked[k, now.fill[k]] = node
-                now.fill[k] += 1
-        free = now.ranked[k, : now.fill[k]]
-        free[:] = free[np.argsort(now.until_s[k][free])]
-        now.ranked_s[k, : now.fill[k]] = now.until_s[k][free]
+    now.fill[:] = 0
+    for pool in range(len(now.first) - 1):
+        first, last = now.first[pool], now.first[pool + 1]
+        for node in members_of(ground, pool):
+            look_at(ground, now, node, at_s)
+            now.until_s[node, first:last] = now.seen_s[first:last]
+            for k in range(first, last):
+                if now.seen_s[k] != NONE:
+                    now.ranked[k, now.fill[k]] = node
+                    now.fill[k] += 1
+        for k in range(first, last):
+            free = now.ranked[k, : now.fill[k]]
+            until_s = now.until_s[:, k][free]
+            order = np.argsort(until_s)
+            now.ranked_s[k, : now.fill[k]] = until_s[order]
+            free[:] = free[order]
 
 
 @compiled
 def look_again(ground: Ground, now: Now, node: int, at_s: int) -> bool:
     """A node has changed. True when it stays free for longer than it did, so that somebody may fit who did not."""
     is_better = False
-    for k in range(len(now.pool)):
-        if now.pool[k] != ground.pool_of[node]:
-            continue
-        old_s = now.until_s[k, node]
-        new_s = free_until(ground.nodes, node, need_of(ground, node, now.gpus[k]), at_s)
+    look_at(ground, now, node, at_s)
+    for k in range(now.first[ground.pool_of[node]], now.first[ground.pool_of[node] + 1]):
+        old_s, new_s = now.until_s[node, k], now.seen_s[k]
         if new_s == old_s:
             continue
-        now.until_s[k, node] = new_s
+        now.until_s[node, k] = new_s
         if new_s > old_s:
             is_better = True
             now.better_s[k] = max(now.better_s[k], new_s)
-        ranked_s, ranked = now.ranked_s[k], now.ranked[k]
-        if old_s != NONE:
-            i = np.searchsorted(ranked_s[: now.fill[k]], old_s)
-            while ranked[i] != node:
-                i += 1
-            now.fill[k] -= 1
-            for m in range(i, now.fill[k]):
-                ranked_s[m], ranked[m] = ranked_s[m + 1], ranked[m + 1]
-        if new_s != NONE:
-            i = np.searchsorted(ranked_s[: now.fill[k]], new_s)
-            for m in range(now.fill[k], i, -1):
-                ranked_s[m], ranked[m] = ranked_s[m - 1], ranked[m - 1]
-            ranked_s[i], ranked[i] = new_s, node
-            now.fill[k] += 1
+        rank_anew(now, k, node, old_s, new_s)
     return is_better
+
+
+@compiled
+def rank_anew(now: Now, k: int, node: int, old_s: int, new_s: int) -> None:
+    """It stays free until `new_s` instead of `old_s`."""
+    ranked_s, ranked = now.ranked_s[k], now.ranked[k]
+    if old_s != NONE:
+        i = np.searchsorted(ranked_s[: now.fill[k]], old_s)
+        while ranked[i] != node:
+            i += 1
+        now.fill[k] -= 1
+        for m in range(i, now.fill[k]):
+            ranked_s[m], ranked[m] = ranked_s[m + 1], ranked[m + 1]
+    if new_s != NONE:
+        i = np.searchsorted(ranked_s[: now.fill[k]], new_s)
+        for m in range(now.fill[k], i, -1):
+            ranked_s[m], ranked[m] = ranked_s[m - 1], ranked[m - 1]
+        ranked_s[i], ranked[i] = new_s, node
+        now.fill[k] += 1
 
 
 @compiled
@@ -173,7 +202,7 @@ def may_start(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
     for k in levels:
         ready = 0
         for node in places_of(table, j):
-            if slot_s <= now.until_s[k, node] < end_s:
+            if slot_s <= now.until_s[node, k] < end_s:
                 ready += 1
         if ready > 0 and ready + now.fill[k] - np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s) >= table.nodes[j]:
             return True
@@ -187,7 +216,7 @@ def note_near(now: Now, table: Table, watch: Watch, j: int, levels: Ints) -> Non
     first = table.first_place[j]
     for k in levels:
         for i in range(first, first + table.nodes[j]):
-            watch.is_near[j] |= now.until_s[k, table.places[i]] != NONE
+            watch.is_near[j] |= now.until_s[table.places[i], k] != NONE
     if watch.is_near[j] and table.nodes[j] > 1 and not watch.is_gang[j]:
         watch.is_gang[j] = True
         watch.gangs[watch.gang_count[0]] = j
@@ -203,7 +232,7 @@ def choose_now(ground: Ground, now: Now, k: int, kind: Kind, at_s: int) -> Ints:
     left = np.empty(len(free), np.int64)
     for i in range(len(free)):
         left[i] = least_free(ground.nodes, free[i], at_s, end_s) - need_of(ground, free[i], kind.gpus)
-    return nearest(ground, kind, free, left, now.until_s[k][free])
+    return nearest(ground, kind, free, left, now.until_s[:, k][free])
 
 
 @compiled
@@ -484,6 +513,27 @@ def tick(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> Ints
     return started[: due + start_others(ground, now, table, watch, at_s, started[due:])]
 
 
+class Agenda(NamedTuple):
+    """What changes when: nodes and limits, numbered in this order. `due_s[i]`: when `i` is looked at next; other entries of it are void."""
+
+    events: list[tuple[int, int]]
+    due_s: Ints
+
+
+@compiled
+def put_down(ground: Ground, agenda: Agenda, number: int, at_s: int) -> None:
+    """The next change of a node or a limit, if it is not known of."""
+    node_count = len(ground.rooms)
+    if number < node_count:
+        due_s = next_step_s(ground.nodes, number, at_s)
+    else:
+        due_s = next_step_s(ground.limits, number - node_count, at_s)
+    if agenda.due_s[number] != due_s:
+        agenda.due_s[number] = due_s
+        if due_s < NEVER_S:
+            heapq.heappush(agenda.events, (due_s, number))
+
+
 @compiled
 def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int, asked: Bools) -> None:
     """All ticks from now on, if nobody comes and every box takes its whole length; then `slot_s` says when each row starts.
@@ -491,15 +541,13 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int, asked: 
     `asked`, by row: about whom one wants to know; it ends when all of these have started. It ticks when something changes: a box ends, a
     slot is due, a window opens, an earliest start comes. Everything is changed in place, so give it copies.
     """
-    node_count, line_count = len(ground.rooms), len(ground.limits.head)
-    first_row = node_count + line_count  # events are numbered: nodes, limits, rows
-    events = [(next_step_s(ground.nodes, node, at_s), node) for node in range(node_count)]
-    events += [(next_step_s(ground.limits, line, at_s), node_count + line) for line in range(line_count)]
-    for j in order:
-        if table.state[j] == WAITING:
-            events.append((table.slot_s[j], first_row + j))
-            if table.earliest_s[j] > at_s:
-                events.append((table.earliest_s[j], first_row + j))
+    node_count = len(ground.rooms)
+    first_row = node_count + len(ground.limits.head)
+    events = [(table.slot_s[j], first_row + j) for j in order if table.state[j] == WAITING]
+    events += [(table.earliest_s[j], first_row + j) for j in order if table.state[j] == WAITING and table.earliest_s[j] > at_s]
+    agenda = Agenda(events, np.full(first_row, NEVER_S, np.int64))
+    for number in range(first_row):
+        put_down(ground, agenda, number, at_s)
     heapq.heapify(events)
     look(ground, now, at_s)
     started = np.empty(len(order), np.int64)
@@ -508,41 +556,48 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int, asked: 
     left, goes_on = asked[waiting].sum(), True
     while left > 0:
         while len(events) > 0 and events[0][0] <= at_s:
-            _, number = heapq.heappop(events)
-            if number < node_count:
-                forget_before(ground.nodes, number, at_s)
-                if look_again(ground, now, number, at_s):
-                    goes_on = True
-                    touch(watch, table, number)
-                heapq.heappush(events, (next_step_s(ground.nodes, number, at_s), number))
-            elif number < first_row:
-                line = number - node_count
-                if rises(ground.limits, line, at_s):
-                    goes_on = True
-                    touch_limited(watch, table, number)
-                forget_before(ground.limits, line, at_s)
-                heapq.heappush(events, (next_step_s(ground.limits, line, at_s), number))
-            elif table.state[number - first_row] == WAITING:
+            due_s, number = heapq.heappop(events)
+            if number >= first_row:
                 j = number - first_row
-                if table.earliest_s[j] == at_s:
+                if table.state[j] == WAITING and table.earliest_s[j] == at_s:
                     goes_on = True
                     touch_row(watch, table, j)
-                if table.slot_s[j] <= at_s:
+                if table.state[j] == WAITING and table.slot_s[j] <= at_s:
                     table.state[j] = STARTED
                     left -= asked[j]
+            elif agenda.due_s[number] == due_s:
+                goes_on |= follow(ground, now, table, watch, number, at_s)
+                put_down(ground, agenda, number, at_s)
         if goes_on:
             count = start_others(ground, now, table, watch, at_s, started)
             left -= asked[started[:count]].sum()
             for j in started[:count]:
-                first, last = table.first_place[j], table.first_place[j] + table.nodes[j]
-                for node in np.concatenate((table.places[first:last], slots[first:last])):
-                    heapq.heappush(events, (next_step_s(ground.nodes, node, at_s), node))
+                for i in range(table.first_place[j], table.first_place[j] + table.nodes[j]):
+                    put_down(ground, agenda, table.places[i], at_s)
+                    put_down(ground, agenda, slots[i], at_s)
                 for line in used(table.lines[j]):
-                    heapq.heappush(events, (next_step_s(ground.limits, line, at_s), node_count + line))
+                    put_down(ground, agenda, node_count + line, at_s)
         goes_on = False
         if len(events) == 0 or events[0][0] >= NEVER_S:
             break
         at_s = events[0][0]
+
+
+@compiled
+def follow(ground: Ground, now: Now, table: Table, watch: Watch, number: int, at_s: int) -> bool:
+    """A node or a limit changes now. True when somebody may fit who did not."""
+    line = number - len(ground.rooms)
+    if line < 0:
+        forget_before(ground.nodes, number, at_s)
+        is_better = look_again(ground, now, number, at_s)
+        if is_better:
+            touch(watch, table, number)
+        return is_better
+    is_better = rises(ground.limits, line, at_s)
+    if is_better:
+        touch_limited(watch, table, number)
+    forget_before(ground.limits, line, at_s)
+    return is_better
 
 
 @compiled
@@ -563,6 +618,14 @@ def compress(ground: Ground, table: Table, order: Ints, at_s: int) -> None:
                 table.slot_s[j] = start_s
                 goes_on = True
             put(ground, table, j, 1)
+
+
+@compiled
+def lift(ground: Ground, table: Table, rows: Ints) -> None:
+    """Take the slots of these rows off the ground; where they were stays known."""
+    for j in rows:
+        put(ground, table, j, -1)
+        table.state[j] = LOOSE
 
 
 @compiled

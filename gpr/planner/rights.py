@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple
 
 from gpr.planner.board import Board, Box
@@ -175,16 +176,11 @@ class Rights:
         for share, fits in self._fitting(key, [*held, *shares]):
             self._within[share.order[-1], key[1]] = share.rank if fits else Rank.BORROWS
         room = self._guaranteed.get(key, 0)
-        granted: list[_Share] = []
-        ending = _Ending(held)
+        granted, ending = _Granted(share.start_s for share in shares), _Ending(held)
         for share in sorted(shares, key=lambda share: share.order):
-            largest: dict[str, int] = {}
-            for other in granted if share.gpus <= room else ():
-                if other.start_s <= share.start_s and other.slice != share.slice:
-                    largest[other.slice] = max(other.gpus, largest.get(other.slice, 0))
-            since_s = ending.since_s(room - share.gpus - sum(largest.values()))
+            since_s = ending.since_s(room - share.gpus - granted.beside(share))
             if since_s is not None:
-                granted.append(share)
+                granted.add(share)
             self._rank(key, share, Rank.BORROWS if since_s is None else share.rank, since_s or 0)
 
     def _rank(self, key: tuple[str, str], share: _Share, rank: Rank, since_s: int) -> None:
@@ -210,3 +206,58 @@ class _Ending:
             return None
         fitting = bisect_right(self._gpus, room)
         return self._ends_s[fitting] if fitting < len(self._ends_s) else 0
+
+
+class _Granted:
+    """What those that wait were granted, by when they are to start: of each slice the largest, as it runs one at a time.
+
+    Each looks at all that start no later: kept as sums over a binary indexed tree (Fenwick, 1994), so that a look costs O(log n).
+    """
+
+    def __init__(self, starts_s: Iterable[int]) -> None:
+        self._times_s = sorted(set(starts_s))
+        self._sums = [0] * (len(self._times_s) + 1)
+        # By slice: (start, the largest that starts no later), both rising.
+        self._steps: dict[str, list[tuple[int, int]]] = defaultdict(list)
+
+    def beside(self, share: _Share) -> int:
+        """GPUs of other slices, when it is to start."""
+        steps = self._steps[share.slice]
+        return self._sum(share.start_s) - _level(steps, _behind(steps, share.start_s))
+
+    def add(self, share: _Share) -> None:
+        steps = self._steps[share.slice]
+        place = _behind(steps, share.start_s)
+        level = _level(steps, place)
+        if share.gpus <= level:
+            return
+        self._raise(share.start_s, share.gpus - level)
+        # Later steps of the slice rise from the new level on, or no longer.
+        while place < len(steps) and level < share.gpus:
+            at_s, gpus = steps[place]
+            self._raise(at_s, max(gpus, share.gpus) - share.gpus - (gpus - level))
+            level = gpus
+            if gpus <= share.gpus:
+                del steps[place]
+        steps.insert(place, (share.start_s, share.gpus))
+
+    def _raise(self, at_s: int, by: int) -> None:
+        place = bisect_right(self._times_s, at_s)
+        while place < len(self._sums):
+            self._sums[place] += by
+            place += place & -place
+
+    def _sum(self, until_s: int) -> int:
+        total, place = 0, bisect_right(self._times_s, until_s)
+        while place:
+            total += self._sums[place]
+            place -= place & -place
+        return total
+
+
+def _behind(steps: list[tuple[int, int]], at_s: int) -> int:
+    return bisect_right(steps, at_s, key=itemgetter(0))
+
+
+def _level(steps: list[tuple[int, int]], place: int) -> int:
+    return steps[place - 1][1] if place else 0
