@@ -12,7 +12,7 @@ from django.db.models import Count, Max, Q, Sum
 from egs.errors import Conflict
 from egs.words import number
 from gpr.models import Gpr, GprState
-from inventory.models import Node, ReservationState, ReservedGpu
+from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from slices.models import Quota
 from slices.quotas import whose
 
@@ -50,7 +50,7 @@ def refuse_beyond(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) -> N
     """
     rows = Quota.objects.filter(Q(project__in=projects) | Q(slice__project__in=projects), most_gpus__isnull=False)
     limits = [quota for quota in rows.select_related("project", "slice__project").order_by("pk") if (quota.owner.pk, quota.shape) in taken]
-    held = _held(projects) if limits else Counts()
+    held = _booked(projects) if limits else Counts()
     for quota in limits:
         if (gpus := _under(quota, held)) > (quota.most_gpus or 0):
             raise Conflict(f"By the quota of {quota.shape} {whose(quota)} may hold {number(quota.most_gpus or 0)}, not {number(gpus)}.")
@@ -74,6 +74,18 @@ def _held(projects: Set[UUID]) -> Counts:
     rows = rows.exclude(reservation__replaces__state=ReservationState.HELD)  # a spare, while the node that it replaces is there
     kinds = rows.values_list("reservation__slice", "reservation__slice__project", "gpu__node__shape")
     return Counter({(slice_id, project_id, shape): n for slice_id, project_id, shape, n in kinds.annotate(n=Count("pk"))})
+
+
+def _booked(projects: Set[UUID]) -> Counts:
+    """What is held as the planner counts it: by what was asked for, on nodes that are there. Else it would plan what is then refused."""
+    rows = Reservation.objects.filter(state=ReservationState.HELD, slice__project__in=projects, node__gone_at=None)
+    rows = rows.exclude(replaces__state=ReservationState.HELD)
+    counts: Counts = Counter()
+    for slice_id, project_id, shape, gpus_per_node, gpu_count in rows.values_list(
+        "slice", "slice__project", "node__shape", "gpr__gpus_per_node", "node__gpu_count"
+    ):
+        counts[slice_id, project_id, shape] += gpus_per_node or gpu_count
+    return counts
 
 
 def _wanted(projects: set[UUID]) -> Counts:
