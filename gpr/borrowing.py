@@ -27,9 +27,14 @@ def borrowers_among(gprs: Iterable[Gpr], *, now: datetime) -> set[UUID]:
     Three queries, however many there are; none where nobody runs.
     """
     gprs = list(gprs)
-    planned = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED and gpr.explanation.get("borrows")}
+    planned = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED and told_to_borrow(gpr)}
     running = [gpr for gpr in gprs if gpr.state in RUNS]
     return planned | (_running_borrowers({gpr.slice.project_id for gpr in running}, now) & {gpr.pk for gpr in running})
+
+
+def told_to_borrow(gpr: Gpr) -> bool:
+    """By the plan of the last tick, if what is stored of it can be read."""
+    return isinstance(gpr.explanation, dict) and gpr.explanation.get("borrows") is True
 
 
 def borrowing_of(gpr: Gpr, *, now: datetime) -> str:

@@ -84,7 +84,15 @@ def _told_blocker(blocker: Blocker, name: str) -> ToldBlocker:
     return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s))
 
 
-def _stored(data: Mapping[str, Any]) -> Explanation:
-    """The reverse of gpr.witness.explanation_data."""
-    blockers = tuple(Blocker(**b) for b in data["blockers"])
-    return Explanation(Reason(data["reason"]), blockers, data["ahead_count"], data["most_node_count"], data["most_gpus_per_node"])
+def _stored(data: Any) -> Explanation:
+    """The reverse of gpr.witness.explanation_data. What makes no sense, or is of another version, is told anew by the next plan."""
+    try:
+        blockers = tuple(_blocker(**b) for b in data["blockers"])
+        counts = (int(data[name]) for name in ("ahead_count", "most_node_count", "most_gpus_per_node"))
+        return Explanation(Reason(data["reason"]), blockers, *counts)
+    except (TypeError, ValueError, LookupError):
+        return Explanation(Reason.UNREADABLE)
+
+
+def _blocker(*, id: str, is_running: bool, until_s: int, is_overdue: bool) -> Blocker:
+    return Blocker(str(UUID(id)), bool(is_running), int(until_s), bool(is_overdue))

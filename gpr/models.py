@@ -11,6 +11,7 @@ from django.db.models import Q
 from inventory.models import Cluster
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
+GPU_S_MOST = 1e300
 TURN_AT_HELP = "Its age among equals: that in the queue, but for an administrator's move."
 
 
@@ -179,6 +180,7 @@ class BookingSeries(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.CheckConstraint(condition=Q(until_at=None) ^ Q(count=None), name="series_has_one_end"),
             models.CheckConstraint(condition=Q(canceled_at=None) | Q(next_start_at=None), name="series_canceled_books_no_more"),
+            models.CheckConstraint(condition=Q(rule__in=RepeatRule.values), name="series_rule_known"),
         ]
 
     def __str__(self) -> str:
@@ -331,6 +333,8 @@ class EvictionVictim(models.Model):
         ordering: ClassVar[list[str]] = ["ends_at", "id"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["gpr"], condition=Q(outcome="NOTICED"), name="gpr_has_one_notice"),
+            models.CheckConstraint(condition=Q(kind__in=VictimKind.values), name="victim_kind_known"),
+            models.CheckConstraint(condition=Q(outcome__in=VictimOutcome.values), name="victim_outcome_known"),
         ]
 
     def __str__(self) -> str:
@@ -390,6 +394,12 @@ class ProjectUsage(models.Model):
     project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="usage")
     gpu_s = models.FloatField(default=0)
     summed_at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            # Neither infinite nor no number: those are beyond all others.
+            models.CheckConstraint(condition=Q(gpu_s__gte=0, gpu_s__lte=GPU_S_MOST), name="usage_is_a_number"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.project_id} used {self.gpu_s:.0f} GPU-seconds"

@@ -101,7 +101,9 @@ def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
     """Whose promise gives way shows as a later start. Raises as `gpr_move`."""
     spot, loaded = spot_for(gpr, to), snapshot_load(now=now)
     others = tuple(request for request in loaded.snapshot.queue if request.id != str(gpr.pk))
-    own = next(request for request in loaded.snapshot.queue if request.id == str(gpr.pk))
+    own = next((request for request in loaded.snapshot.queue if request.id == str(gpr.pk)), None)
+    if own is None:
+        return _unchanged(gpr)  # what is stored of it cannot be read, so no plan knows it
     joined = _joined(replace(loaded.snapshot, queue=others), loaded, replace(own, place=spot.place), spot.at)
     return _compare(gpr, replace(joined, moved=Moved(str(gpr.pk), spot.moved_behind)))
 

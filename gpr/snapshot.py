@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,17 +20,17 @@ from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.rows import (
     HELD,
+    LAST_S,
     Ask,
     Held,
     Shade,
     Stood,
     arrivals_since,
-    asks_waiting,
     clusters_wanted,
     held_of,
-    promises_standing,
     shades_standing,
 )
+from gpr.sound import Spoiled, Waiting, waiting_load
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, nodes_there
@@ -97,7 +97,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A snapshot and the way back from its ids to rows."""
+    """A snapshot and the way back from its ids to rows; and which rows of those who wait cannot be read."""
 
     snapshot: Snapshot
     asks: Mapping[str, Ask]
@@ -105,6 +105,7 @@ class Loaded:
     cluster_ids: dict[str, UUID]
     shares: dict[str, int]
     places: Places
+    spoiled: tuple[Spoiled, ...] = ()
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
@@ -146,7 +147,8 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     clusters = {c.pk: c for c in Cluster.objects.select_related("agent")}
     names = {cluster.pk: cluster.name for cluster in clusters.values()}
     pool_of_node: dict[UUID, str] = {}
-    asks, promises = asks_waiting(), promises_standing()
+    waiting = waiting_load()
+    asks, promises = waiting.asks, waiting.promises
     books = supplies_load(promises.values(), now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
     keys, pools = _pools(clusters, pool_of_node, books, now, now_s)
     running, quotas, places = boxes_of(held_of(HELD), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
@@ -156,7 +158,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         now_s=now_s,
         pools=pools,
         running=running,
-        queue=_queue(asks, promises, shares, places),
+        queue=_queue(waiting, shares, places),
         quotas=quotas,
         policy=policy(),
         memory=memory_load(record, now=now) if with_memory or len(promises) < len(asks) else Memory(),
@@ -169,6 +171,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         cluster_ids={name: pk for pk, name in names.items()},
         shares=shares,
         places=places,
+        spoiled=waiting.spoiled,
     )
 
 
@@ -193,12 +196,16 @@ def memory_load(record: Witness, *, now: datetime) -> Memory:
     return Memory(
         shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
         arrivals=tuple(Arrival(_second(at), priority, gpu_s, count) for priority, gpu_s, at, count in arrivals_since(since)),
-        promised_s=record.promised_sum_s,
-        patient_s=record.patient_sum_s,
+        promised_s=_finite(record.promised_sum_s),
+        patient_s=_finite(record.patient_sum_s),
         summed_at_s=_second(record.summed_at),
-        ran_s=record.ran_sum_s,
-        booked_s=record.booked_sum_s,
+        ran_s=_finite(record.ran_sum_s),
+        booked_s=_finite(record.booked_sum_s),
     )
+
+
+def _finite(sum_s: float) -> float:
+    return sum_s if math.isfinite(sum_s) else 0.0
 
 
 def _shadow_of(row: Shade) -> PlannerShadow:
@@ -220,14 +227,16 @@ def _second(moment: datetime | None) -> int:
     return math.floor(moment.timestamp()) if moment else 0
 
 
-def _queue(asks: Sequence[Ask], promises: Mapping[str, Stood], shares: Mapping[str, int], places: Places) -> tuple[Request, ...]:
-    own, of_slice = clusters_wanted() if asks else ({}, {})
-    queue = []
-    for rank, ask in enumerate(asks):
+def _queue(waiting: Waiting, shares: Mapping[str, int], places: Places) -> tuple[Request, ...]:
+    own, of_slice = clusters_wanted() if waiting.asks else ({}, {})
+    queue, slotless = [], waiting.slotless
+    for rank, ask in enumerate(waiting.asks):
         wanted = own.get(ask.pk) or of_slice.get(ask.slice_id, set())
         clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
         pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
-        queue.append(_request(ask, rank, pools, promises.get(str(ask.pk)), shares, places))
+        request = _request(ask, rank, pools, waiting.promises.get(str(ask.pk)), shares, places)
+        # A slot of no nodes: it was there, so that nobody's edit took it away.
+        queue.append(replace(request, slot=Slot("", request.promise_s or 0, ())) if ask.pk in slotless else request)
     return tuple(queue)
 
 
@@ -256,8 +265,8 @@ def end_by_books(freed_at: datetime) -> datetime:
 
 
 def at(moment_s: int) -> datetime:
-    """A planner's second as a time."""
-    return datetime.fromtimestamp(moment_s, UTC)
+    """A planner's second as a time, or the last that there is."""
+    return datetime.fromtimestamp(min(moment_s, LAST_S), UTC)
 
 
 def _suits(ask: Ask | Gpr, key: PoolKey) -> bool:
@@ -351,7 +360,8 @@ def _running_box(rows: list[Held], pool_of_node: Mapping[UUID, str]) -> Running:
         pool=next((pool_of_node[each.node_id] for each in rows if each.node_id in pool_of_node), ""),
         nodes=tuple(str(each.node_id) for each in rows),
         gpus_per_node=row.gpr__gpus_per_node or 0,
-        end_s=max(each.end_s for each in rows),
+        # No end that could be read: overdue.
+        end_s=max(each.end_s or 0 for each in rows),
         started_s=row.started_s or 0,
         evictable=row.gpr__evictable,
         is_open=row.gpr__state == GprState.ACTIVE,

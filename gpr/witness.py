@@ -19,12 +19,13 @@ from egs.locks import gate_pass
 from egs.words import utc
 from gpr.evictions import evictions_store
 from gpr.fairness import usage_add
+from gpr.faults import faults_record, spoiled_record
 from gpr.forecasts import Range, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.orders import orders_follow
 from gpr.planner.engine import plan
 from gpr.planner.pace import ENDS_FADING
-from gpr.planner.plan import Explanation, Placement, Plan, Remembered, Stand
+from gpr.planner.plan import Explanation, Placement, Plan, Reason, Remembered, Stand
 from gpr.planner.plan import PromiseMove as Move
 from gpr.planner.snapshot import Arrival, Moved, Slot
 from gpr.planner.snapshot import Shadow as PlannerShadow
@@ -74,16 +75,25 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
+# Of those whose rows cannot be read.
+LEFT_OUT: Final = Told(None, explanation_data(Explanation(Reason.UNREADABLE)) | {"borrows": False}, 0, 0)
+
+
 def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None) -> None:
     """The caller holds the witness, since before he loaded. `tells` as for `replan`."""
     new: list[Promise] = []
     changed: list[Stood] = []
     news: dict[UUID, Told] = {}
     shown = told_waiting(tells)
+    faults_record(made.faults, loaded.asks, now=now)
+    spoiled_record(loaded.spoiled, now=now)
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
         if placement.id in shown and (told := _told(placement)) != shown[placement.id]:
             news[UUID(placement.id)] = told
+    for row in loaded.spoiled:
+        if row.is_left_out and (was := shown.get(str(row.gpr_id))) is not None and was != LEFT_OUT:
+            news[row.gpr_id] = LEFT_OUT
     for stand in made.stands:
         ask, stood = loaded.asks[stand.id], loaded.promises.get(stand.id)
         if stand.moved is not None:
@@ -106,7 +116,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     orders_follow(made, loaded, now=now)
     if news or new or changed:
         hint(PLAN)
-    for slice_id in {loaded.asks[str(pk)].slice_id for pk in news}:
+    for slice_id in {loaded.asks[str(pk)].slice_id for pk in news if str(pk) in loaded.asks}:
         hint(slice_topic(slice_id))
 
 
@@ -155,7 +165,7 @@ def box_ended(gpr: Gpr, *, now: datetime) -> None:
     """Its nodes are back. What it used, and how much of its booked box, is remembered; a request that never started is none."""
     if gpr.provisioning_at is None:
         return
-    ran_s = (now - gpr.provisioning_at).total_seconds()
+    ran_s = max((now - gpr.provisioning_at).total_seconds(), 0.0)  # clocks may be set back
     booked_s = ran_s + gpr.remaining_s
     sums = {"ran_sum_s": F("ran_sum_s") * ENDS_FADING + ran_s, "booked_sum_s": F("booked_sum_s") * ENDS_FADING + booked_s}
     freed = {"has_freed": True} if gpr.remaining_s > 0 else {}

@@ -1,14 +1,16 @@
 """Every write to quotas: how many GPUs of a shape somebody is guaranteed, and how many he may hold at most.
 
 A project's quota is the parent of those of its slices: their guarantees come out of its guarantee, and none may hold more than it may.
-What all projects are guaranteed is there. Each sum is counted under a lock, so that two who write at once cannot both pass.
+What all projects are guaranteed is there. Each sum is counted under a lock, so that two who write at once cannot both pass; a start that
+takes GPUs under a limit takes the same lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Any, TypedDict
+from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet, Sum
@@ -72,6 +74,11 @@ def quota_delete(*, quota: Quota, actor: User, now: datetime, why: str = "") -> 
         raise Conflict(f"{number(given)} of its GPUs {are(given)} guaranteed to workspaces of {whose(found)}. Take those back first.")
     Quota.objects.filter(pk=found.pk).delete()
     _record(found, "deleted", f"{_title(found)} was deleted; it was {terms(found)}.", why, actor, now)
+
+
+def quotas_keep(project_ids: Collection[UUID]) -> None:
+    """None of these projects, or of their slices, is given or loses a quota until the transaction ends. Before any row of a GPR or node."""
+    list(Project.objects.select_for_update(no_key=True).filter(pk__in=project_ids).order_by("pk").values_list("pk"))
 
 
 def terms(quota: Quota) -> str:

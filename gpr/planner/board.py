@@ -18,6 +18,7 @@ from gpr.planner import passes
 from gpr.planner.blank import LIMITS_MOST, ground_of, new_table, within
 from gpr.planner.ground import (
     NO_INTS,
+    Ground,
     Kind,
     boxes_of,
     choose,
@@ -226,6 +227,10 @@ class Board:
     def slots(self) -> dict[str, Slot]:
         """Of all that have one, by id."""
         return self._slots(self._table)
+
+    def witness(self) -> tuple[Ground, Table]:
+        """All slots as they stand, to be looked at."""
+        return self.ground, self._table
 
     def place(self, waiting: Waiting, start_s: int, places: Ints) -> None:
         """Give it this slot, for which there is room."""

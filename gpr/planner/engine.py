@@ -23,6 +23,7 @@ from gpr.planner.lines import NEVER_S
 from gpr.planner.moves import move
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Eviction, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered, Stand
+from gpr.planner.proof import faults_of
 from gpr.planner.reasons import Reasons
 from gpr.planner.repair import board_of, place_anew
 from gpr.planner.rights import Rank, Rights
@@ -65,7 +66,8 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
     waits = ((waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s and not waiting.request.is_fixed)
     forecasts = tuple(forecast_of(board, waiting, start_s) for waiting, start_s in waits)
-    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others)
+    faults = faults_of(board, placements, others)
+    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults)
 
 
 @_no_collection()
@@ -270,7 +272,7 @@ def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | 
     promise_s = waiting.request.promise_s
     if promise_s is None or start_s <= promise_s + tolerance_s:
         return None
-    cause, cause_id = waiting.displaced or (Cause.CHANGED, waiting.request.id)
+    cause, cause_id = waiting.displaced or (Cause.FAULT, "")
     return PromiseMove(promise_s, start_s, cause, cause_id)
 
 

@@ -129,7 +129,8 @@ class Pace:
     def promised(self, request: Request, promise_s: int) -> None:
         """So the newcomer was promised: the budget follows."""
         since_s = self._board.soonest_s(request)
-        fading = math.exp(-(self._board.now_s - self._summed_at_s) / self._slack.remembered_s)
+        # Clocks may be set back: nothing fades by that, and nothing grows.
+        fading = math.exp(-max(self._board.now_s - self._summed_at_s, 0) / self._slack.remembered_s)
         known = self._stays.get(request.id)
         patient_s = since_s if known is None else known[0].start_s
         self._promised_s = self._promised_s * fading + promise_s - since_s

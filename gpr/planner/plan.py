@@ -21,6 +21,7 @@ class Reason(StrEnum):
     WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed, and nobody knows for how long
     WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # nodes are closed, as announced
     WAITS_FOR_ORDER = "waits_for_order"  # nodes that have been ordered, and are to come
+    UNREADABLE = "unreadable"  # not of the plan: what is stored of it makes no sense
     NODES_NOT_BACK = "nodes_not_back"  # not of the plan: its time is over, and its agent has not let all nodes go
     NEVER_FITS = "never_fits"  # no pool could hold it even when empty, or it is above a ceiling
     DOES_NOT_FIT_THEN = "does_not_fit_then"  # a booking whose time is taken
@@ -40,6 +41,7 @@ class Cause(StrEnum):
     PRIORITY = "priority"  # by the policy one of a much higher priority may move it
     SUPPLY = "supply"  # the nodes that were to come did not come
     TOPOLOGY = "topology"  # nodes of its slot are no longer in the one rack or NVLink domain that it needs
+    FAULT = "fault"  # nothing that may move a promise did: the planner itself is at fault
 
 
 class EvictionKind(StrEnum):
@@ -173,12 +175,29 @@ def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:
     return [victim for eviction in evictions for victim in eviction.victims]
 
 
+class Flaw(StrEnum):
+    """What is wrong with a slot that the planner gave. Stable codes."""
+
+    SHAPE = "shape"  # other nodes than it asked for, or not as many, or not for as long
+    EARLY = "early"  # before it may start
+    CROWDED = "crowded"  # beside all others there is no room for it, or more is held than may be
+    LATE = "late"  # after its promise, and no cause is recorded that moved it
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """That the planner went wrong with this request (proof.py)."""
+
+    id: str
+    flaw: Flaw
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One placement a request, in the order in which the planner considered them; or a stand, of whom nothing was to be told.
 
     `remembered`: None when nobody was new. `forecasts`: of the new ones that have to wait, their bounds not known yet. The slots of those
-    for whom `evictions` are made rest on them: the two are to be stored together, or not at all.
+    for whom `evictions` are made rest on them: the two are to be stored together, or not at all. `faults`: empty, or the planner is wrong.
     """
 
     now_s: int
@@ -187,6 +206,7 @@ class Plan:
     forecasts: tuple[Forecast, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     others: tuple[Stand, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @property
     def stands(self) -> tuple[Placement | Stand, ...]:

@@ -152,6 +152,8 @@ class _Stored:
 def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
     """Why the slot is no place for the request, whoever else is there."""
     changed = (Cause.CHANGED, request.id)
+    if not slot.nodes:
+        return Cause.FAULT, ""  # what was stored of it could not be read
     if not 0 < len(slot.nodes) == len(set(slot.nodes)) == request.node_count or slot.start_s > FOREVER_S:
         return changed
     # A pool whose last node is gone is gone from the request's pools as well: that is no edit.

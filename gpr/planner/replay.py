@@ -22,6 +22,7 @@ from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Eviction, victims_of
+from gpr.planner.proof import refuse_faults
 from gpr.planner.repair import mend
 from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from gpr.planner.waiting import Waiting, turn_of
@@ -145,6 +146,7 @@ class Planner:
                 self._promises[waiting.request.id] = waiting.promise_s
                 waiting.request = replace(waiting.request, promise_s=waiting.promise_s, promised_at_s=now_s)
         started = self._board.start()
+        refuse_faults(self._board, started)
         for start in started:
             self._bands.started(start.request.id, now_s)
         self._foretell()

@@ -16,6 +16,7 @@ from django.db.models import F
 from egs.errors import Conflict
 from egs.words import utc
 from gpr.models import EvictionVictim, Gpr, GprState, VictimOutcome
+from gpr.rows import are_ids
 from gpr.services.ending import EXTENSION_ACK_S, refuse_if_it_hurts, refuse_into_maintenance
 from gpr.snapshot import books_end
 from gpr.witness import witness_lock
@@ -54,7 +55,8 @@ def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
     if beneficiary.state != GprState.QUEUED or promise is None:
         return False
     is_later = promise.slot_start_at > victim.eviction.start_at + timedelta(seconds=settings.EGS_EVICTION_GAIN_S)
-    return not is_later and not nodes.isdisjoint(promise.slot_nodes)
+    # A slot that cannot be read is found anew by the next plan.
+    return not is_later and (not are_ids(promise.slot_nodes) or not nodes.isdisjoint(promise.slot_nodes))
 
 
 @transaction.atomic

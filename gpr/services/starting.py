@@ -18,10 +18,12 @@ from gpr.forecasts import forecasts_started
 from gpr.lifecycle import gprs_transition
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise
 from gpr.planner.snapshot import Slot
+from gpr.quotas import refuse_beyond
 from gpr.snapshot import Loaded, at, length_s
 from inventory.models import AgentSession, Cluster, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold
 from slices.models import Namespace, Slice
+from slices.quotas import quotas_keep
 
 # A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
 PROMISE_GRACE = timedelta(minutes=1)
@@ -41,10 +43,12 @@ class Start:
 
 @transaction.atomic
 def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> None:
-    """All of them or none. Raises StaleState or Conflict where one is not as it was planned any more."""
+    """All of them or none. Raises StaleState or Conflict where one is not as it was planned any more, or a quota allows less than then."""
     if any(start.gpr.version != loaded.asks[str(start.gpr.pk)].version for start in starts):
         raise StaleState("It was changed since it was planned.")
     gprs = [start.gpr for start in starts]
+    projects = {gpr.slice.project_id for gpr in gprs}
+    quotas_keep(projects)
     alike: dict[tuple[str, int], list[Gpr]] = defaultdict(list)
     for start in starts:
         alike[loaded.places.keys[start.slot.pool].cluster, start.gpr.run].append(start.gpr)
@@ -52,7 +56,14 @@ def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> Non
         _move(some, starting_cluster(name, now), run + 1, now)
     namespaces = namespaces_of({gpr.slice_id for gpr in gprs})
     reservations_hold(specs=[_hold_of(start, namespaces, now) for start in starts])
+    refuse_beyond({taken for start in starts for taken in _taken(start, loaded)}, projects)
     _promises_settle(gprs, now)
+
+
+def _taken(start: Start, loaded: Loaded) -> tuple[tuple[UUID, str], ...]:
+    """Whose quotas it counts under, and of which shape."""
+    shape = loaded.places.keys[start.slot.pool].shape
+    return (start.gpr.slice.project_id, shape), (start.gpr.slice_id, shape)
 
 
 def _move(gprs: Sequence[Gpr], cluster: Cluster, run: int, now: datetime) -> None:

@@ -40,6 +40,7 @@ CAUSE_WORDS = {
     Cause.ADMIN: "an administrator moved it, or {name} before it",
     Cause.SUPPLY: "nodes that were to come did not come",
     Cause.TOPOLOGY: "nodes of its slot are in different racks or NVLink domains now",
+    Cause.FAULT: "EGS itself made a mistake: see the events",
 }
 # In their words another GPR is named.
 OF_GPRS = frozenset({Cause.OVERRUN, Cause.RECLAIM, Cause.PRIORITY, Cause.ADMIN})

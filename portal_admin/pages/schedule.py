@@ -21,6 +21,7 @@ from egs.pages.paging import url_with
 from egs.pages.parts import Tab
 from egs.pages.shell import Shell
 from gpr.models import GprState, Promise
+from gpr.rows import ids_of
 from gpr.snapshot import length_s
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
 from inventory.selectors import clusters_visible_to
@@ -246,7 +247,7 @@ class _Books:
             ends_at = starts_at + timedelta(seconds=length_s(promise.gpr))
             if ends_at <= self._axis.start:
                 continue
-            for node_id in (known[text] for text in promise.slot_nodes if text in known):
+            for node_id in (known[text] for text in ids_of(promise.slot_nodes) if text in known):
                 kind = "booked" if promise.gpr.is_booking else "planned"
                 self._add(node_id, str(promise.gpr_id), kind, starts_at, ends_at, promise.gpr, promise.gpr.slice)
 

@@ -27,6 +27,7 @@ CAUSE_WORDS = {
     Cause.PRIORITY: "a request of much higher priority came",
     Cause.SUPPLY: "nodes that were ordered for it did not come",
     Cause.TOPOLOGY: "nodes that it was planned on are in different racks or NVLink domains now",
+    Cause.FAULT: "EGS itself made a mistake; its administrators have been told",
 }
 
 

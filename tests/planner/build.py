@@ -82,21 +82,22 @@ def stand(start: int, *nodes: str, pool: str = "p") -> Slot:
 
 
 def placements(made: Plan) -> dict[str, Placement]:
+    assert made.faults == ()
     return {placement.id: placement for placement in made.placements}
 
 
 def starts(made: Plan) -> dict[str, int | None]:
     """When each is expected to start."""
-    return {placement.id: placement.start_s for placement in made.placements}
+    return {id_: placement.start_s for id_, placement in placements(made).items()}
 
 
 def slots(made: Plan) -> dict[str, int | None]:
     """When each starts at the latest."""
-    return {placement.id: placement.slot.start_s if placement.slot else None for placement in made.placements}
+    return {id_: placement.slot.start_s if placement.slot else None for id_, placement in placements(made).items()}
 
 
 def moves(snapshot: Snapshot) -> dict[str, PromiseMove]:
-    return {placement.id: placement.moved for placement in plan(snapshot).placements if placement.moved}
+    return {id_: placement.moved for id_, placement in placements(plan(snapshot)).items() if placement.moved}
 
 
 def stored(snapshot: Snapshot, made: Plan) -> tuple[Request, ...]:

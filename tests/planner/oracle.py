@@ -112,7 +112,7 @@ def problems(snapshot: Snapshot, made: Plan) -> list[str]:
     """What is wrong with the witness that the plan leaves: W1, W2 and the serial slices. Empty when all is well."""
     requests = {request.id: request for request in snapshot.queue}
     oracle = Oracle(snapshot)
-    found = []
+    found = [f"{fault.id}: by the planner's own word it is {fault.flaw}" for fault in made.faults]
     for placement in sorted(made.placements, key=lambda p: p.slot.start_s if p.slot else 0):
         request, slot = requests[placement.id], placement.slot
         if slot is None:

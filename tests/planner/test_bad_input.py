@@ -236,3 +236,14 @@ def test_a_grace_of_nothing_is_a_second(grace_s: int) -> None:
     policy = replace(GUARDED, overrun_grace_s=grace_s)
 
     assert starts(plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=990),), (request("a1"),), policy=policy))) == {"a1": 1001}
+
+
+@pytest.mark.parametrize("summed_at_s", [4_000_000_000, 10**12])
+def test_a_clock_that_is_set_back_by_decades_stops_no_plan(summed_at_s: int) -> None:
+    queue = (request("a1"), request("a2"), request("a3"))
+    memory = Memory(promised_s=100.0, patient_s=200.0, summed_at_s=summed_at_s)
+    made = plan(Snapshot(0, (pool(),), queue=queue, policy=GUARDED, memory=memory))
+
+    assert made.remembered is not None
+    assert starts(made) == {"a1": 0, "a2": 100, "a3": 200}
+    assert made.remembered.patient_s <= 200.0 + 100 + 200

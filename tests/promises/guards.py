@@ -11,6 +11,8 @@ TRIGGERS = {
     "sqlite": {
         ("gpr_gpr", "gpr_legal_birth"),
         ("gpr_gpr", "gpr_legal_move"),
+        ("gpr_gpr", "gpr_within_a_century_born"),
+        ("gpr_gpr", "gpr_within_a_century_changed"),
         ("inventory_cluster", "inventory_cluster_generation_rises"),
         ("inventory_node", "inventory_node_epoch_rises"),
         ("inventory_reservedgpu", "gpu_reserved_once_insert"),

@@ -38,6 +38,8 @@ class Judge:
         self._check_generations()
         self._check_phases()
         self._check_released()
+        if faults := rows("SELECT message FROM journal_event WHERE kind = 'planner.fault'"):
+            raise Violation(f"a plan was not whole: {faults}")
 
     def _check_transitions(self) -> None:
         """I6, I12: each move is legal, has one Event, and the Events tell the whole story."""

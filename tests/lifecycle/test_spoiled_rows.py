@@ -1,0 +1,239 @@
+"""What is stored of one request makes no sense: the others are planned and start, and it says so itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from accounts.models import Scope
+from gpr.allocator import tick
+from gpr.explaining import explain_gprs
+from gpr.fairness import usage_load
+from gpr.models import Gpr, GprState, ProjectUsage, Promise, PromiseMove, Shadow, Witness
+from gpr.planner.plan import Cause
+from inventory.models import Reservation
+from journal.models import Event
+from tests import factories
+from tests.builders import HOUR, make_slice
+from tests.lifecycle.stage import Stage, fresh
+from tests.pages.admin_world import signed_in
+
+pytestmark = pytest.mark.django_db
+
+S = GprState
+Spoil = Callable[[Gpr], object]
+# No calendar has it: PostgreSQL stores one such time, SQLite any text.
+NO_TIME = {"postgresql": "infinity", "sqlite": "2026-99-99 00:00:00"}
+
+
+def gpr(**fields: Any) -> Spoil:
+    return lambda spoiled: Gpr.objects.filter(pk=spoiled.pk).update(**fields)
+
+
+def slot(**fields: Any) -> Spoil:
+    return lambda spoiled: Promise.objects.filter(gpr=spoiled).update(**fields)
+
+
+def shadow(**fields: Any) -> Spoil:
+    def spoil(spoiled: Gpr) -> None:
+        ends_at = timezone.now() + timedelta(days=2)
+        good: dict[str, Any] = {"gpus_per_node": 1}
+        for queue in ("patient", "strict"):
+            good |= {queue: {"pool": "p", "nodes": []}, f"{queue}_starts_at": ends_at - HOUR, f"{queue}_ends_at": ends_at}
+        Shadow.objects.filter(gpr=spoiled).update(**{**good, **fields})
+
+    return spoil
+
+
+def no_time(table: str, column: str, key: str) -> Spoil:
+    def spoil(spoiled: Gpr) -> None:
+        id_ = spoiled.pk if connection.vendor == "postgresql" else spoiled.pk.hex
+        with connection.cursor() as cursor:
+            cursor.execute(f"UPDATE {table} SET {column} = %s WHERE {key} = %s", [NO_TIME[connection.vendor], id_])  # noqa: S608
+
+    return spoil
+
+
+BLOCKER = {"id": "nobody", "is_running": True, "until_s": 5, "is_overdue": False}
+WAITS = {"reason": "waits_for_gpus", "ahead_count": 0, "most_node_count": 0, "most_gpus_per_node": 0}
+LEFT_OUT = {
+    "shapes that are none": gpr(allowed_shapes=5),
+    "shapes by name": gpr(allowed_shapes={"H100-80GB": 1}),
+    "shapes of shapes": gpr(allowed_shapes=[["H100-80GB"]]),
+}
+WITHOUT_SLOT = {
+    "a number for nodes": slot(slot_nodes=5),
+    "nodes by name": slot(slot_nodes={"a": 1}),
+    "a node that is none": slot(slot_nodes=["no node"]),
+    "a node that is null": slot(slot_nodes=[None]),
+    "nodes of nodes": slot(slot_nodes=[["a"]]),
+    "nowhere": slot(slot_nodes=["no node"], slot_pool="nowhere"),
+}
+FORGOTTEN = {
+    "a shadow that is empty": shadow(patient={}),
+    "a shadow without a pool": shadow(patient={"pool": 5, "nodes": []}),
+    "a shadow on no nodes": shadow(strict={"pool": "p", "nodes": 7}),
+    "a shadow without a start": shadow(strict_starts_at=None),
+    "an explanation of another version": gpr(explanation={"reason": "of old", "blockers": []}),
+    "an explanation that is a list": gpr(explanation=["waits"]),
+    "an explanation that is a text": gpr(explanation="waits"),
+    "an explanation that names nobody": gpr(explanation=WAITS | {"blockers": [BLOCKER]}),
+    "an explanation without end": gpr(explanation=WAITS | {"blockers": [BLOCKER | {"id": "9" * 32, "until_s": 10**30}]}),
+}
+NO_TIMES = {
+    "no earliest start": no_time("gpr_gpr", "earliest_start_at", "id"),
+    "no age": no_time("gpr_gpr", "turn_at", "id"),
+    "no promised time": no_time("gpr_promise", "promised_start_at", "gpr_id"),
+    "no time of its slot": no_time("gpr_promise", "slot_start_at", "gpr_id"),
+    "no planned time": no_time("gpr_gpr", "planned_start_at", "id"),
+    "no time of its shadow": no_time("gpr_shadow", "made_at", "gpr_id"),
+}
+
+
+class Queue:
+    """Some that wait for their hour, each with a slot, and are spoiled; and then two others, of whom one starts and one waits for that."""
+
+    def __init__(self, spoils: Mapping[str, Spoil]) -> None:
+        self.stage = stage = Stage(nodes=1)
+        later = stage.now + 2 * HOUR
+        self.spoiled = {name: self.file(name, earliest_start_at=later, duration_s=60) for name in spoils}
+        stage.tick()
+        for name, spoil in spoils.items():
+            spoil(self.spoiled[name])
+        self.starts, self.waits = self.file("starts", duration_s=600), self.file("waits", duration_s=600)
+        self.report = stage.tick()
+
+    def file(self, name: str, **asked: Any) -> Gpr:
+        return self.stage.submit(make_slice(self.stage.cluster, owner=self.stage.owner), name=name, **asked)
+
+    def told(self) -> dict[str, tuple[str, str, UUID | None]]:
+        """By name, what administrators are told, in one event each."""
+        names = {gpr.pk: name for name, gpr in self.spoiled.items()}
+        events = Event.objects.filter(kind="gpr.spoiled")
+        found = {names[event.gpr_id]: (event.severity, event.reason, event.slice_id) for event in events if event.gpr_id is not None}
+        assert len(found) == len(events)
+        return found
+
+    def sentences(self) -> set[str]:
+        told = explain_gprs([fresh(gpr) for gpr in self.spoiled.values()], actor=self.stage.owner, now=self.stage.now)
+        return {each.sentence for each in told.values()}
+
+
+@pytest.mark.parametrize("spoils", [LEFT_OUT, WITHOUT_SLOT, FORGOTTEN, NO_TIMES], ids=["requests", "slots", "what is told", "times"])
+def test_whatever_is_stored_of_some_requests_others_are_filed_promised_and_started(spoils: Mapping[str, Spoil]) -> None:
+    queue = Queue(spoils)
+
+    assert (fresh(queue.starts).state, fresh(queue.waits).state) == (S.PROVISIONING, S.QUEUED)
+    assert queue.report.skipped == {}
+    assert Promise.objects.filter(gpr=queue.waits).exists()
+    assert not Event.objects.filter(kind="planner.fault").exists()
+
+
+def test_a_request_that_cannot_be_read_says_so_and_is_planned_again_once_it_is_mended() -> None:
+    queue = Queue(LEFT_OUT)
+    promises = Promise.objects.filter(gpr__in=queue.spoiled.values()).order_by("gpr")
+    promised = list(promises.values_list("promised_start_at", flat=True))
+    queue.stage.tick()
+
+    assert queue.told() == dict.fromkeys(LEFT_OUT, ("error", "request", None))
+    assert queue.sentences() == {"Something that is stored of it cannot be read, by a fault of EGS. Administrators have been told."}
+
+    for one in queue.spoiled.values():
+        gpr(allowed_shapes=None)(one)
+    queue.stage.tick()
+
+    assert "It waits for the start time that was asked for." in queue.sentences()
+    assert not any("cannot be read" in sentence for sentence in queue.sentences())
+    assert list(promises.values_list("promised_start_at", flat=True)) == promised
+
+
+def test_a_request_whose_slot_cannot_be_read_gets_another_and_keeps_its_promise() -> None:
+    queue = Queue(WITHOUT_SLOT)
+    (node,) = queue.stage.cluster.nodes.all()
+    queue.stage.tick()
+
+    assert queue.told() == dict.fromkeys(WITHOUT_SLOT, ("error", "slot", None))
+    for promise in Promise.objects.filter(gpr__in=queue.spoiled.values()):
+        assert promise.slot_nodes == [str(node.pk)]
+        assert promise.slot_start_at <= promise.promised_start_at == promise.first_promised_start_at
+
+
+def test_where_that_is_too_late_its_owner_is_told_that_it_was_nobodys_edit() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=7200)
+    waits = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="waits", duration_s=7200)
+    stage.tick()
+    Promise.objects.filter(gpr=waits).update(slot_nodes=["no node"], promised_start_at=stage.now + timedelta(minutes=1))
+    stage.tick()
+
+    assert PromiseMove.objects.get(gpr=waits).cause == Cause.FAULT
+
+
+def test_pages_and_lists_show_them_among_the_others() -> None:
+    people, cluster = factories.make_people(), factories.cluster(nodes=1)
+    spoils, later = LEFT_OUT | WITHOUT_SLOT | FORGOTTEN, timezone.now() + 2 * HOUR
+    shared = factories.make_slice(cluster, owner=people.owner)
+    spoiled = [factories.gpr(shared, people.owner, name=f"spoiled-{n}", earliest_start_at=later) for n in range(len(spoils))]
+    for one, spoil in zip(spoiled, spoils.values(), strict=True):
+        spoil(one)
+
+    for user, lists, details in ((people.owner, OWNER_LISTS, OWNER_DETAILS), (people.admin, ADMIN_LISTS, ADMIN_DETAILS)):
+        browser, bearer = signed_in(user), {"Authorization": f"Bearer {factories.token(user, Scope.READ)}"}
+        for url in (*(url.format(shared.name) for url in lists), *(url.format(one.pk) for url in details for one in spoiled)):
+            answer = browser.get(url, headers=bearer if url.startswith("/api") else {})
+            assert answer.status_code == 200, url
+
+
+OWNER_LISTS = ("/", "/workspaces/{}/", "/api/v1/gprs/", "/api/v1/queue/")
+OWNER_DETAILS = ("/gprs/{}/", "/api/v1/gprs/{}/")
+ADMIN_LISTS = ("/admin/queue/", "/admin/schedule/", "/api/v1/gprs/", "/api/v1/queue/")
+ADMIN_DETAILS = ("/admin/queue/{}/",)
+
+
+def test_a_box_whose_end_cannot_be_read_still_holds_its_nodes() -> None:
+    stage = Stage(nodes=1)
+    runs = stage.active(duration_s=600)
+    no_time("inventory_reservation", "ends_at", "gpr_id")(runs)
+    waits = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="waits")
+    tick(now=stage.now)
+
+    assert fresh(waits).state == S.QUEUED
+    assert Reservation.objects.filter(gpr=waits).count() == 0
+
+
+def test_use_that_is_no_number_is_refused_by_the_database() -> None:
+    stage = Stage(nodes=1)
+    ProjectUsage.objects.create(project=stage.slice.project, gpu_s=5.0, summed_at=stage.now)
+
+    for value in (-1.0, float("inf")):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            ProjectUsage.objects.update(gpu_s=value)
+
+    assert usage_load(now=stage.now) == {str(stage.slice.project_id): 5.0}
+
+
+@pytest.mark.parametrize("field", ["duration_s", "remaining_s"])
+def test_more_time_than_there_is_is_refused_by_the_database(field: str) -> None:
+    stage = Stage(nodes=1)
+    one = stage.submit()
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        gpr(**{field: 2**62})(one)
+    gpr(**{field: 366 * 86_400})(one)
+
+
+def test_sums_of_promises_that_are_no_numbers_are_forgotten() -> None:
+    stage = Stage(nodes=1)
+    stage.tick()
+    Witness.objects.update(promised_sum_s=float("inf"), patient_sum_s=float("inf"), ran_sum_s=float("inf"), booked_sum_s=float("inf"))
+    gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"g{number}") for number in range(3)]
+    stage.tick()
+
+    assert [fresh(gpr).state for gpr in gprs] == [S.PROVISIONING, S.QUEUED, S.QUEUED]
+    assert Promise.objects.filter(gpr__state=S.QUEUED).count() == 2
