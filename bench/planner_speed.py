@@ -16,7 +16,8 @@ from pathlib import Path
 
 from bench.figures import Figure
 from gpr.planner.board import Board
-from gpr.planner.engine import admit, offers, plan
+from gpr.planner.engine import admit, plan
+from gpr.planner.offering import offers
 from gpr.planner.pace import Pace
 from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot

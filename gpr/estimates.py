@@ -13,7 +13,7 @@ from gpr.explaining import Say, Told, explain
 from gpr.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
 from gpr.models import Gpr
 from gpr.planner.bands import Bands
-from gpr.planner.engine import offers
+from gpr.planner.offering import Desk
 from gpr.planner.plan import EvictionKind, Offer, victims_of
 from gpr.planner.snapshot import Request, Snapshot
 from gpr.services.requests import candidate_of, pools_of_spec
@@ -95,10 +95,11 @@ class _Variant:
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, say: Say = utc) -> list[Estimate]:
     """One offer for each cluster and shape, soonest first. `edited`: for a change of a waiting GPR. Raises as `gpr_submit` does."""
     candidate, loaded = candidate_of(spec, actor=actor, now=now, edited=edited)
-    found = _best_of_each(offers(loaded.snapshot, candidate))
+    desk = Desk(loaded.snapshot, without=candidate.id)
+    found = _best_of_each(desk.offers(candidate))
     told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
-    variants = _variants(spec, candidate, loaded.snapshot, found)
-    elsewhere = _elsewhere(spec, candidate, loaded, found)
+    variants = _variants(spec, candidate, desk, loaded.snapshot, found)
+    elsewhere = _elsewhere(spec, candidate, desk, loaded, found)
     bands = bands_load()
     return [
         _estimate(
@@ -133,23 +134,23 @@ def _by_place(found: Sequence[Offer]) -> dict[tuple[str, str], Offer]:
     return best
 
 
-def _variants(spec: GprSpec, candidate: Request, snapshot: Snapshot, found: Sequence[Offer]) -> list[_Variant]:
+def _variants(spec: GprSpec, candidate: Request, desk: Desk, snapshot: Snapshot, found: Sequence[Offer]) -> list[_Variant]:
     """Half the nodes, and half the time, wherever the request itself would wait; a booking waits for its time alone."""
     if spec.is_booking:
         return []
     late = {(offer.cluster, offer.shape) for offer in found if offer.start_s > snapshot.now_s}
     pools = tuple(pool.id for pool in snapshot.pools if pool.id in candidate.pools and (pool.cluster, pool.shape) in late)
     sizes = [(spec.nodes // 2, spec.duration_s), (spec.nodes, spec.duration_s // 2)]
-    return [_variant(spec, candidate, snapshot, pools, *size) for size in sizes if pools and min(size) >= 1]
+    return [_variant(spec, candidate, desk, pools, *size) for size in sizes if pools and min(size) >= 1]
 
 
-def _variant(spec: GprSpec, candidate: Request, snapshot: Snapshot, pools: tuple[str, ...], nodes: int, duration_s: int) -> _Variant:
+def _variant(spec: GprSpec, candidate: Request, desk: Desk, pools: tuple[str, ...], nodes: int, duration_s: int) -> _Variant:
     length_s = candidate.length_s - spec.duration_s + duration_s
     smaller = replace(candidate, node_count=nodes, length_s=length_s, pools=pools)
-    return _Variant(nodes, duration_s, _by_place(offers(snapshot, smaller)))
+    return _Variant(nodes, duration_s, _by_place(desk.offers(smaller)))
 
 
-def _elsewhere(spec: GprSpec, candidate: Request, loaded: Loaded, found: Sequence[Offer]) -> list[Offer]:
+def _elsewhere(spec: GprSpec, candidate: Request, desk: Desk, loaded: Loaded, found: Sequence[Offer]) -> list[Offer]:
     """The same on other GPUs with as much memory, or in another cluster of the slice, where it starts sooner than wherever it was asked."""
     now_s, soonest_s = loaded.snapshot.now_s, min((offer.start_s for offer in found), default=0)
     if spec.is_booking or soonest_s <= now_s:
@@ -157,7 +158,7 @@ def _elsewhere(spec: GprSpec, candidate: Request, loaded: Loaded, found: Sequenc
     memory_gib = max([loaded.places.keys[offer.pool].gpu_memory_gib for offer in found] + [spec.min_gpu_memory_gib or 0])
     anywhere = replace(spec, shape="", min_gpu_memory_gib=memory_gib, node_type="", clusters=())
     pools = tuple(id_ for id_ in pools_of_spec(anywhere, loaded) if id_ not in candidate.pools)
-    return [offer for offer in _best_of_each(offers(loaded.snapshot, loaded.elsewhere(candidate, pools))) if offer.start_s < soonest_s]
+    return [offer for offer in _best_of_each(desk.offers(loaded.elsewhere(candidate, pools))) if offer.start_s < soonest_s]
 
 
 def _alternatives(

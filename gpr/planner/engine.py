@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from gpr.planner.bands import Forecast
@@ -22,7 +22,7 @@ from gpr.planner.limits import most_that_fits
 from gpr.planner.lines import NEVER_S
 from gpr.planner.moves import move
 from gpr.planner.pace import Pace
-from gpr.planner.plan import Cause, Eviction, Explanation, Offer, Placement, Plan, PromiseMove, Reason, Remembered, Stand
+from gpr.planner.plan import Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered, Stand
 from gpr.planner.proof import faults_of
 from gpr.planner.reasons import Reasons
 from gpr.planner.repair import board_of, place_anew
@@ -33,7 +33,7 @@ from gpr.planner.waiting import Waiting, turn_of
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Python's search for cycles rests: a plan makes many objects and no cycles, and the search would take a third of its time."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -44,7 +44,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-@_no_collection()
+@no_collection()
 def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     """Where and when each waiting request starts, and which start now.
 
@@ -58,7 +58,7 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
     evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
-    asked = None if tells is None or _can_grow(snapshot) else tells | {waiting.request.id for waiting in unpromised}
+    asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in unpromised}
     expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions})
     teller = _Teller(board, board.slots(), expected, Reasons(board, expected), rights, snapshot)
     placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
@@ -70,41 +70,9 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults)
 
 
-@_no_collection()
-def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
-    """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
-
-    Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack; handicaps count
-    for the order. Where more nodes can be ordered there is one offer more for a cluster and shape, if something would be ordered. A request
-    in the queue with the candidate's id is left out, so that an edit can be tried. Pools that could never hold it have no offer. Units and
-    cost as for `plan`, which shares the code, for each of these.
-    """
-    others = tuple(request for request in snapshot.queue if request.id != candidate.id)
-    found = (_offer(replace(snapshot, queue=(*others, alone)), candidate.id) for alone in _in_each_pool(snapshot, candidate))
-    made = (offer for offer in found if offer is not None)
-    return tuple(sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s)))
-
-
-def _can_grow(snapshot: Snapshot) -> bool:
+def can_grow(snapshot: Snapshot) -> bool:
     """Can nodes be ordered? Then it matters to all when the others start."""
     return any(pool.supply is not None for pool in snapshot.pools)
-
-
-def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
-    """The candidate in each of its pools alone; and once for each cluster and shape of which more nodes can be ordered, in all that are
-    alike, for it is only beside those that are there that the order has to gain something.
-    """
-    by_id = {pool.id: pool for pool in snapshot.pools}
-    known = [by_id[id_] for id_ in dict.fromkeys(candidate.pools) if id_ in by_id]
-    pools = [pool for pool in known if pool.supply is None or most_that_fits([pool], candidate).fits]
-    for pool in pools:
-        if pool.supply is None:
-            yield replace(candidate, pools=(pool.id,), orders=())
-    for place in dict.fromkeys((pool.cluster, pool.shape) for pool in pools if pool.supply is not None):
-        alike = [pool for pool in pools if (pool.cluster, pool.shape) == place]
-        growing = tuple(pool.id for pool in alike if pool.supply is not None)
-        there = tuple(pool.id for pool in alike if pool.supply is None)
-        yield replace(candidate, pools=(*there, *growing), orders=tuple(id_ for id_ in candidate.orders if id_ in growing))
 
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
@@ -198,14 +166,15 @@ def _is_patient(board: Board, waiting: Waiting) -> bool:
     return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)
 
 
-def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot) -> Remembered | None:
-    """Give a slot to all that have none, in order of turn."""
+def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot, pace: Pace | None = None) -> Remembered | None:
+    """Give a slot to all that have none, in order of turn. `pace`: one of this board that has begun, where there is one."""
     is_guarded = board.policy.name == PolicyName.GUARDED
     if not is_guarded:
         board.compress()
     elif snapshot.has_freed:
         bring_forward(board)
-    pace = Pace(board, snapshot.memory) if is_guarded and any(w.promise_s is None for w in newcomers) else None
+    if pace is None and is_guarded and any(waiting.promise_s is None for waiting in newcomers):
+        pace = Pace(board, snapshot.memory)
     shadows: list[Shadow] = []
     arrivals: list[tuple[str, Arrival]] = []
     for waiting in sorted(newcomers, key=turn_of):
@@ -239,8 +208,8 @@ class _Teller:
             return Placement(request.id, None, None, waiting.promise_s, False, self._never(request), None, turn.share, turn.key)
         starts_now, stand = start.start_s <= self.snapshot.now_s, self.stand(waiting)
         slot, told = start if starts_now else stand.slot, self.reasons.explain(request, start)
-        borrows = _borrows(self.board, self.rights, request, start)
-        return Placement(request.id, slot, start.start_s, stand.promise_s, starts_now, told, stand.moved, turn.share, turn.key, borrows)
+        borrowing = borrows(self.board, self.rights, request, start)
+        return Placement(request.id, slot, start.start_s, stand.promise_s, starts_now, told, stand.moved, turn.share, turn.key, borrowing)
 
     def stand(self, waiting: Waiting) -> Stand:
         slot = self.slots.get(waiting.request.id)
@@ -255,7 +224,8 @@ class _Teller:
         return Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
 
 
-def _borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:
+def borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:
+    """Would it be beyond what is guaranteed to it, if it started there?"""
     shape = board.pools[board.pool_numbers[start.pool]].shape
     # Neither beside what its project holds then, nor by the order within it.
     return max(rights.of_waiting(request, shape, start.start_s)) == Rank.BORROWS
@@ -274,35 +244,3 @@ def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | 
         return None
     cause, cause_id = waiting.displaced or (Cause.FAULT, "")
     return PromiseMove(promise_s, start_s, cause, cause_id)
-
-
-def _offer(snapshot: Snapshot, candidate_id: str) -> Offer | None:
-    """The candidate is in the queue, without a slot; the last of its pools is the one that is asked about."""
-    board, newcomers = board_of(snapshot)
-    waiting = board.queue[candidate_id]
-    settle(board, newcomers, snapshot)
-    evictions, rights = claim(board, snapshot.quotas)
-    # The others had their turn at the last tick.
-    asked = None if _can_grow(snapshot) else {candidate_id}
-    expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions}, only=candidate_id)
-    if not board.has_slot(waiting):
-        return None
-    supply = board.pools[board.pool_of_slot(waiting)].supply
-    if supply is None and board.pools[board.pool_numbers[waiting.request.pools[-1]]].supply is not None:
-        return None  # nothing would be ordered
-    start = expected[candidate_id]
-    pool = board.pools[board.pool_numbers[start.pool]]
-    own = tuple(eviction for eviction in evictions if eviction.id == candidate_id)
-    return Offer(
-        pool=pool.id,
-        cluster=pool.cluster,
-        shape=pool.shape,
-        start_s=start.start_s,
-        promise_s=board.start_s(waiting),
-        slot=start,
-        explanation=Reasons(board, expected).explain(waiting.request, start),
-        forecast=forecast_of(board, waiting, start.start_s),
-        evictions=own,
-        borrows=_borrows(board, rights, waiting.request, start),
-        supply=supply.id if supply is not None else "",
-    )

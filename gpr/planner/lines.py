@@ -37,8 +37,8 @@ AT_S, FREE, AFTER = 0, 1, 2
 
 
 class Lines(NamedTuple):
-    """Line `i` begins at step `head[i]`. Of a step `k` what is free, `steps[k, FREE]`, holds from its `AT_S` to that of the step `AFTER` it;
-    of the last one, which has none, for ever.
+    """Line `i` begins at step `head[i]`. What is free at a step, its `FREE`, holds from its `AT_S` to that of the step `AFTER` it; of the
+    last one, which has none, for ever.
 
     Times before a line's first step are forgotten: what is taken or given back there is cut off. `free` may fall below zero where the
     books contradict themselves, for example where a closed window covers a running box; nothing fits there.

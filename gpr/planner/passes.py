@@ -524,10 +524,8 @@ class Agenda(NamedTuple):
 def put_down(ground: Ground, agenda: Agenda, number: int, at_s: int) -> None:
     """The next change of a node or a limit, if it is not known of."""
     node_count = len(ground.rooms)
-    if number < node_count:
-        due_s = next_step_s(ground.nodes, number, at_s)
-    else:
-        due_s = next_step_s(ground.limits, number - node_count, at_s)
+    is_node = number < node_count
+    due_s = next_step_s(ground.nodes, number, at_s) if is_node else next_step_s(ground.limits, number - node_count, at_s)
     if agenda.due_s[number] != due_s:
         agenda.due_s[number] = due_s
         if due_s < NEVER_S:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.engine import offers, plan
+from gpr.planner.engine import plan
 from gpr.planner.limits import most_that_fits
+from gpr.planner.offering import offers
 from gpr.planner.plan import Reason
 from gpr.planner.snapshot import Memory, Policy, Request, Running, Shadow, Slot, Snapshot, Window
 from tests.planner.build import EITHER, GUARDED, moves, placements, pool, request, running, settled, slots, stand, starts, stored, waiting

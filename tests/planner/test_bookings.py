@@ -8,7 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpr.planner.bookings import GRID_S, nearest
-from gpr.planner.engine import offers, plan
+from gpr.planner.engine import plan
+from gpr.planner.offering import offers
 from gpr.planner.plan import Cause, Reason
 from gpr.planner.snapshot import Policy, Quota, Snapshot, Window
 from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting

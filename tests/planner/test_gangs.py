@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpr.planner.engine import offers, plan
+from gpr.planner.engine import plan
+from gpr.planner.offering import offers
 from gpr.planner.snapshot import Node, Place, Policy, PolicyName, Pool, Quota, Request, Snapshot, Supply, Window
 from tests.planner.build import placements, pool, request, running, slots, stand, starts, waiting
 

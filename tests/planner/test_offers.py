@@ -8,7 +8,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.engine import offers, plan
+from gpr.planner.engine import plan
+from gpr.planner.offering import offers
 from gpr.planner.plan import Reason
 from gpr.planner.snapshot import Policy, Snapshot
 from tests.planner.build import EITHER, placements, pool, request, running, settled, stand

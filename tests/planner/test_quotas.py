@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.engine import offers, plan
+from gpr.planner.engine import plan
+from gpr.planner.offering import offers
 from gpr.planner.plan import Cause, EvictionKind, Plan, Reason
 from gpr.planner.repair import board_of
 from gpr.planner.rights import Rank, Rights

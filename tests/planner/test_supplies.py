@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.engine import offers, plan
+from gpr.planner.engine import plan
+from gpr.planner.offering import offers
 from gpr.planner.plan import Cause, Plan, Reason
 from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
 from gpr.planner.supplies import DRAWS_MOST
