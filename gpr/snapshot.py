@@ -15,7 +15,22 @@ from django.db.models.functions import Coalesce
 
 from gpr.fairness import shares_of, usage_load
 from gpr.models import Gpr, GprState, Witness
-from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window, Within
+from gpr.planner.snapshot import (
+    Arrival,
+    Memory,
+    Place,
+    Policy,
+    PolicyName,
+    Pool,
+    Quota,
+    Request,
+    Running,
+    Slack,
+    Slot,
+    Snapshot,
+    Window,
+    Within,
+)
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.rows import (
@@ -175,6 +190,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
 def policy() -> Policy:
     """As the settings say."""
     return Policy(
+        name=PolicyName(settings.EGS_POLICY),
         promise_tolerance_s=PROMISE_TOLERANCE_S,
         notice_s=settings.EGS_EVICTION_NOTICE_S,
         least_run_s=settings.EGS_EVICTION_LEAST_RUN_S,
