@@ -25,12 +25,17 @@ Say = Callable[[datetime], str]
 
 @dataclass(frozen=True, slots=True)
 class ToldBlocker:
-    """A GPR that is waited for. All strangers together are one, without id, number or time."""
+    """A GPR that is waited for. All strangers together are one, without id, number, size or time.
+
+    `nodes`: that it holds, or waits for; None also where it is not known. `gpus_per_node`: None means all of each node.
+    """
 
     name: str
     id: str | None = None
     is_running: bool | None = None
     until: datetime | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,11 @@ def _told(explanation: Explanation, names: Mapping[str, str], now_s: int, say: S
 
 
 def _told_blocker(blocker: Blocker, name: str) -> ToldBlocker:
-    return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s))
+    size = blocker.node_count or None, blocker.gpus_per_node or None
+    return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s), *size)
 
 
 def _stored(data: Mapping[str, Any]) -> Explanation:
-    """The reverse of gpr.witness.explanation_data."""
+    """The reverse of gpr.witness.explanation_data. What was stored by an older version may lack what is new."""
     blockers = tuple(Blocker(**b) for b in data["blockers"])
     return Explanation(Reason(data["reason"]), blockers, data["ahead_count"], data["most_node_count"], data["most_gpus_per_node"])

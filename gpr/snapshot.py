@@ -258,7 +258,11 @@ def _handicaps(ask: Ask, pools: tuple[str, ...], places: Places) -> tuple[tuple[
 
 def length_s(gpr: Ask | Gpr) -> int:
     """The whole box: entry, what is left of the duration, exit."""
-    return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
+    return box_length_s(gpr.remaining_s)
+
+
+def box_length_s(remaining_s: int) -> int:
+    return int(settings.EGS_ENTRY_ALLOWANCE_S + remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
 
 
 def books_end(ends_at: datetime) -> datetime:
