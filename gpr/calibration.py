@@ -7,6 +7,7 @@ twenty outcomes stand behind them (I13), and the last promises of his own worksp
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -276,8 +277,7 @@ def _classes(outcomes: Sequence[Outcome], scorer: Scorer) -> tuple[ClassScore, .
     """Those with enough outcomes to say something."""
     grouped: dict[tuple[bool, int], list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        number = sum(outcome.length_s >= from_s for from_s in LENGTHS_S) - 1
-        grouped[outcome.is_gang, number].append(outcome)
+        grouped[outcome.is_gang, bisect_right(LENGTHS_S, outcome.length_s) - 1].append(outcome)
     ends_s: tuple[int | None, ...] = (*LENGTHS_S[1:], None)
     return tuple(
         ClassScore(LENGTHS_S[number], ends_s[number], is_gang, scorer.score(members))

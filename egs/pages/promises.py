@@ -119,7 +119,6 @@ class ClassRow:
 class CauseRow:
     why: str
     value: str
-    share_x: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +268,8 @@ def _class_row(one: ClassScore) -> ClassRow:
 
 
 def _cause_row(one: CauseShare) -> CauseRow:
-    count = f"{words.number(one.count)}, " if one.count is not None else ""
-    return CauseRow(CAUSE_WORDS[Cause(one.cause)], f"{count}{percent(one.share)}", _x(one.share or 0))
+    count = f" ({words.number(one.count)})" if one.count is not None else ""
+    return CauseRow(CAUSE_WORDS[Cause(one.cause)], f"{percent(one.share)}{count}")
 
 
 def _length(one: ClassScore) -> str:
