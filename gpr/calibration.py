@@ -254,8 +254,8 @@ def _overdue(now: datetime) -> list[Outcome]:
             length_s=box_length_s(remaining_s),
             is_gang=nodes > 1,
             is_moved=False,
-            margin_s=int((promised_at - now).total_seconds()),
-            wait_s=int((now - made_at).total_seconds()),
+            margin_s=math.floor((promised_at - now).total_seconds()),
+            wait_s=math.floor((now - made_at).total_seconds()),
             is_learned=False,
         )
         for promised_at, made_at, remaining_s, nodes in found

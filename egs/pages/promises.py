@@ -57,7 +57,7 @@ class PromiseLine:
     def of(cls, settled: Settled, *, page: str, mark: Any) -> PromiseLine:
         moves = tuple((move.new_start_at, CAUSE_WORDS[Cause(move.cause)]) for move in settled.moves)
         times = settled.promised_start_at, settled.started_at, settled.settled_at
-        id_ = f"{settled.gpr_id}-{settled.settled_at:%s}"
+        id_ = f"{settled.gpr_id}-{int(settled.settled_at.timestamp())}"  # it may have been promised something more than once
         return cls(id_, settled.gpr, reverse(page, args=[settled.gpr_id]), mark, *times, _margin(settled), not settled.is_kept, moves)
 
 

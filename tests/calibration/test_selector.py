@@ -50,7 +50,7 @@ def test_a_promise_is_kept_by_a_start_no_later_than_a_minute_after_it(world: Wor
 def test_what_is_overdue_and_waits_still_counts_as_due_and_not_kept(world: World, now: datetime) -> None:
     settled(world.slice, world.people.owner, now)
     waiting = factories.gpr(world.slice, world.people.owner)
-    Promise.objects.filter(gpr=waiting).update(first_promised_start_at=now - timedelta(minutes=2))
+    Promise.objects.filter(gpr=waiting).update(first_promised_start_at=now - timedelta(seconds=60.5))
 
     total = for_admin(world.people, now).total
 
