@@ -20,12 +20,14 @@ def queue_behind_a_box(stage: Stage) -> tuple[Gpr, Gpr]:
     """A box of four hours on the only node; behind it first one of three hours, then one of an hour. Given back after an hour."""
     box, long, short = (make_slice(stage.cluster, owner=stage.owner) for _ in range(3))
     runs = stage.active(slice_=box, duration_s=4 * HOUR_S)
-    waiting = stage.submit(long, duration_s=3 * HOUR_S), stage.submit(short, duration_s=HOUR_S)
+    first = stage.submit(long, duration_s=3 * HOUR_S)
+    stage.after(1)
+    second = stage.submit(short, duration_s=HOUR_S)
     stage.after(HOUR_S)
     gpr_release(gpr=runs, actor=stage.owner, now=stage.now)
     stage.say(runs, *EXIT)
     stage.tick()
-    return fresh(waiting[0]), fresh(waiting[1])
+    return fresh(first), fresh(second)
 
 
 @override_settings(EGS_POLICY="guarded")
