@@ -13,6 +13,7 @@ from gpr.api.defragmentation import DefragmentationViewSet
 from gpr.api.events import EventViewSet
 from gpr.api.evictions import EvictionViewSet
 from gpr.api.gprs import GprStepViewSet, GprViewSet, NodeStepViewSet, QueueViewSet
+from gpr.api.insights import InsightsViewSet
 from gpr.api.maintenance import MaintenanceViewSet
 from gpr.api.quotas import QuotaViewSet
 from gpr.api.supplies import SupplyOrderViewSet, SupplyViewSet
@@ -57,6 +58,7 @@ def nothing_here(request: HttpRequest, rest: str) -> JsonResponse:
 app_name = "api"  # its names are not those of the pages
 urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
+    path("insights/", InsightsViewSet.as_view({"get": "retrieve"}), name="insights"),
     path("", include(router.urls)),
     re_path("^(?P<rest>.*)$", nothing_here),
 ]

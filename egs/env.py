@@ -1,6 +1,7 @@
 """Settings from the environment. A value that does not parse stops the start with a sentence that names the variable."""
 
 import os
+from collections.abc import Collection
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -31,6 +32,13 @@ def env_int(name: str, default: int) -> int:
         return int(value)
     except ValueError:
         raise ImproperlyConfigured(f"{name} must be a whole number, not {value!r}.") from None
+
+
+def env_choice(name: str, default: str, choices: Collection[str]) -> str:
+    value = env_str(name, default)
+    if value in choices:
+        return value
+    raise ImproperlyConfigured(f"{name} must be {' or '.join(choices)}, not {value!r}.")
 
 
 def env_list(name: str, default: str = "") -> list[str]:

@@ -11,15 +11,13 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from egs.env import env_bool, env_database, env_int, env_list, env_networks, env_peppers, env_secret, env_str
+from egs.env import env_bool, env_choice, env_database, env_int, env_list, env_networks, env_peppers, env_secret, env_str
 from egs.logging import logging_configure
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EGS_VERSION = "0.1.0"
 EGS_VAR_DIR = Path(env_str("EGS_VAR_DIR", str(BASE_DIR / "var")))
-EGS_PROFILE = env_str("EGS_PROFILE", "embedded")
-if EGS_PROFILE not in {"embedded", "production"}:
-    raise ImproperlyConfigured(f"EGS_PROFILE must be embedded or production, not {EGS_PROFILE!r}.")
+EGS_PROFILE = env_choice("EGS_PROFILE", "embedded", ("embedded", "production"))
 EMBEDDED = EGS_PROFILE == "embedded"
 
 
@@ -205,6 +203,8 @@ EGS_EXIT_STEPS = ("drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "
 EGS_EVICTION_NOTICE_S = env_int("EGS_EVICTION_NOTICE_S", 60 if EMBEDDED else 600)
 EGS_EVICTION_LEAST_RUN_S = env_int("EGS_EVICTION_LEAST_RUN_S", 120 if EMBEDDED else 1800)
 EGS_EVICTION_GAIN_S = env_int("EGS_EVICTION_GAIN_S", 60 if EMBEDDED else 600)
+# How the queue is worked off: shortest first beside everybody's promised slot, or each as early as those before it allow.
+EGS_POLICY = env_choice("EGS_POLICY", "guarded", ("guarded", "conservative"))
 # From this priority on a new request moves promises of lower ones, each with its cause; 0: every promise holds.
 EGS_BREAK_PROMISES_FROM = env_int("EGS_BREAK_PROMISES_FROM", 0)
 # A gang that has waited for so much of its promised wait is moved up when a box ends early; 100: none is (gpr/planner/engine.py).

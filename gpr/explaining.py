@@ -25,12 +25,17 @@ Say = Callable[[datetime], str]
 
 @dataclass(frozen=True, slots=True)
 class ToldBlocker:
-    """A GPR that is waited for. All strangers together are one, without id, number or time."""
+    """A GPR that is waited for. All strangers together are one, without id, number, size or time.
+
+    `nodes`: that it holds, or waits for; None also where it is not known. `gpus_per_node`: None means all of each node.
+    """
 
     name: str
     id: str | None = None
     is_running: bool | None = None
     until: datetime | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +86,14 @@ def _told(explanation: Explanation, names: Mapping[str, str], now_s: int, say: S
 
 
 def _told_blocker(blocker: Blocker, name: str) -> ToldBlocker:
-    return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s))
+    size = blocker.node_count or None, blocker.gpus_per_node or None
+    return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s), *size)
 
 
 def _stored(data: Any) -> Explanation:
-    """The reverse of gpr.witness.explanation_data. What makes no sense, or is of another version, is told anew by the next plan."""
+    """The reverse of gpr.witness.explanation_data; what was stored by an older version may lack what is new. What makes no sense is told
+    anew by the next plan.
+    """
     try:
         blockers = tuple(_blocker(**b) for b in data["blockers"])
         counts = (int(data[name]) for name in ("ahead_count", "most_node_count", "most_gpus_per_node"))
@@ -94,5 +102,5 @@ def _stored(data: Any) -> Explanation:
         return Explanation(Reason.UNREADABLE)
 
 
-def _blocker(*, id: str, is_running: bool, until_s: int, is_overdue: bool) -> Blocker:
-    return Blocker(str(UUID(id)), bool(is_running), int(until_s), bool(is_overdue))
+def _blocker(*, id: str, is_running: bool, until_s: int, is_overdue: bool = False, node_count: int = 0, gpus_per_node: int = 0) -> Blocker:
+    return Blocker(str(UUID(id)), bool(is_running), int(until_s), bool(is_overdue), int(node_count), int(gpus_per_node))

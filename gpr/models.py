@@ -366,6 +366,28 @@ class Forecast(models.Model):
         return f"{self.gpr_id} within {self.p90_s} s"
 
 
+class PromiseOutcome(models.Model):
+    """How one promise turned out, held against the time that was promised first (gpr/outcomes.py)."""
+
+    gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="outcomes")
+    forecast = models.OneToOneField(
+        Forecast, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="Null: it started at once, or never did."
+    )
+    made_at = models.DateTimeField()
+    promised_start_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True, help_text="Null: it was withdrawn, or asked for something else, when overdue.")
+    settled_at = models.DateTimeField(db_index=True)
+    margin_s = models.BigIntegerField(help_text="Until the promised start, whole seconds, rounded down; negative: it was late.")
+    wait_s = models.PositiveBigIntegerField(help_text="Since it was foretold, or else promised, whole seconds.")
+    length_s = models.PositiveBigIntegerField(help_text="Of the whole box.")
+    is_gang = models.BooleanField(help_text="On several nodes.")
+    is_moved = models.BooleanField(help_text="Something moved it, see PromiseMove.")
+    is_learned = models.BooleanField(help_text="Its owner was told a range that rests on past promises.")
+
+    def __str__(self) -> str:
+        return f"{self.gpr_id} by {self.promised_start_at:%Y-%m-%d %H:%M}, {self.margin_s} s before"
+
+
 class Shadow(models.Model):
     """Where a request would have stood in two queues that nobody overtakes (gpr/planner/pace.py), and the work that it brought.
 

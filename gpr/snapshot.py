@@ -15,7 +15,22 @@ from django.db.models.functions import Coalesce
 
 from gpr.fairness import shares_of, usage_load
 from gpr.models import Gpr, GprState, Witness
-from gpr.planner.snapshot import Arrival, Memory, Place, Policy, Pool, Quota, Request, Running, Slack, Slot, Snapshot, Window, Within
+from gpr.planner.snapshot import (
+    Arrival,
+    Memory,
+    Place,
+    Policy,
+    PolicyName,
+    Pool,
+    Quota,
+    Request,
+    Running,
+    Slack,
+    Slot,
+    Snapshot,
+    Window,
+    Within,
+)
 from gpr.planner.snapshot import Node as PlannerNode
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.rows import (
@@ -178,6 +193,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
 def policy() -> Policy:
     """As the settings say."""
     return Policy(
+        name=PolicyName(settings.EGS_POLICY),
         promise_tolerance_s=PROMISE_TOLERANCE_S,
         notice_s=settings.EGS_EVICTION_NOTICE_S,
         least_run_s=settings.EGS_EVICTION_LEAST_RUN_S,
@@ -251,7 +267,11 @@ def _handicaps(ask: Ask, pools: tuple[str, ...], places: Places) -> tuple[tuple[
 
 def length_s(gpr: Ask | Gpr) -> int:
     """The whole box: entry, what is left of the duration, exit."""
-    return int(settings.EGS_ENTRY_ALLOWANCE_S + gpr.remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
+    return box_length_s(gpr.remaining_s)
+
+
+def box_length_s(remaining_s: int) -> int:
+    return int(settings.EGS_ENTRY_ALLOWANCE_S + remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
 
 
 def books_end(ends_at: datetime) -> datetime:

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import acts, checks, clusters, defragmentation, evictions, inventory, maintenance, queue, quotas, schedule, supplies
+from portal_admin.views import (
+    acts,
+    checks,
+    clusters,
+    defragmentation,
+    evictions,
+    inventory,
+    maintenance,
+    promises,
+    queue,
+    quotas,
+    schedule,
+    supplies,
+)
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -17,6 +30,7 @@ urlpatterns: list[URLPattern] = [
     path("queue/<uuid:pk>/reject/", acts.reject, name="admin-reject"),
     path("queue/<uuid:pk>/approve/", acts.approve, name="admin-approve"),
     path("evictions/", evictions.evictions, name="admin-evictions"),
+    path("promises/", promises.promises, name="admin-promises"),
     path("defragmentation/", defragmentation.defragmentation, name="admin-defragmentation"),
     path("defragmentation/booking/", defragmentation.booking, name="admin-defragmentation-booking"),
     path("defragmentation/<uuid:pk>/apply/", defragmentation.apply, name="admin-defragmentation-apply"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import access, acts, bookings, create, detail, workspaces
+from portal_user.views import access, acts, bookings, create, detail, promises, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
+    path("promises/", promises.promises, name="promises"),
     path("workspaces/<str:slice>/", workspaces.workspace, name="workspace"),
     path("workspaces/<str:slice>/create/", create.create, name="gpr-create"),
     path("workspaces/<str:slice>/offers/", create.offers, name="gpr-offers"),

@@ -81,6 +81,7 @@ class Shell:
             nav.append(NavItem("Access", reverse("access", args=[slice_.name]), "key", page == "access"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
+        nav.append(NavItem("Promises", reverse("promises"), "clock", page == "promises", key="g p"))
         return cls._build(request, "user", nav, marks, current)
 
     @classmethod
@@ -88,6 +89,7 @@ class Shell:
         nav = [
             NavItem("Queue", reverse("admin-queue"), "stack-2", page == "queue", queue, key="g q"),
             NavItem("Schedule", reverse("admin-schedule"), "calendar-event", page == "schedule", key="g s"),
+            NavItem("Promises", reverse("admin-promises"), "clock", page == "promises", key="g p"),
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
             NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),

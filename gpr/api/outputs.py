@@ -28,6 +28,8 @@ from worker_agent.steps import Milestone
 
 BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
 
+CAUSES = [(cause.value, cause.value) for cause in Cause]
+
 
 @dataclass(frozen=True, slots=True)
 class GprPage:
@@ -50,6 +52,8 @@ class ToldBlockerSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     is_running = serializers.BooleanField(allow_null=True)
     until = serializers.DateTimeField(allow_null=True)
+    nodes = serializers.IntegerField(allow_null=True, help_text="That it holds, or waits for. Null for strangers.")
+    gpus_per_node = serializers.IntegerField(allow_null=True, help_text="Null, where `nodes` is not: all of each node.")
 
 
 class ToldSerializer(serializers.Serializer[Told]):
@@ -190,11 +194,14 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         return gpr.time_left_s(self._page.now)
 
 
-class PromiseMoveSerializer(serializers.Serializer[Any]):
+class MoveSerializer(serializers.Serializer[Any]):
     at = serializers.DateTimeField()
     old_start_at = serializers.DateTimeField()
     new_start_at = serializers.DateTimeField()
-    cause = serializers.ChoiceField(choices=[(cause.value, cause.value) for cause in Cause])
+    cause = serializers.ChoiceField(choices=CAUSES)
+
+
+class PromiseMoveSerializer(MoveSerializer):
     cause_id = serializers.CharField(
         allow_null=True, help_text="The GPR, node, maintenance or order behind it, if the reader may know of it."
     )

@@ -90,7 +90,28 @@ def _when(blocker: Blocker, now_s: int | None, say_at: SayAt) -> str:
         return "its time is over, but its nodes are not back yet"
     left = "" if now_s is None else f"in {_duration(max(blocker.until_s - now_s, 0))}, "
     until = f"{left}at {say_at(blocker.until_s)}"
-    return f"its nodes come free {until}" if blocker.is_running else f"waiting before it, done {until}"
+    if blocker.is_running:
+        return f"its {_free(blocker)} free {until}"
+    size = f" for {_size(blocker)}" if blocker.node_count else ""
+    return f"waiting before it{size}, done {until}"
+
+
+def _free(blocker: Blocker) -> str:
+    """With the verb: `2 nodes come`, `node comes`, `2 × 4 GPUs come`."""
+    nodes, gpus = blocker.node_count, blocker.gpus_per_node
+    if nodes == 0:
+        return "nodes come"
+    if nodes == 1 and gpus == 0:
+        return "node comes"
+    return f"{_size(blocker)} {'comes' if nodes == gpus == 1 else 'come'}"
+
+
+def _size(blocker: Blocker) -> str:
+    """`2 nodes`, `2 × 4 GPUs`, `4 GPUs` of one node."""
+    nodes, gpus = blocker.node_count, blocker.gpus_per_node
+    if gpus == 0:
+        return _count(nodes, "node")
+    return _count(gpus, "GPU") if nodes == 1 else f"{nodes} × {_count(gpus, 'GPU')}"
 
 
 def _list(items: list[str]) -> str:

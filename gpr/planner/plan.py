@@ -54,12 +54,17 @@ class EvictionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One box that a request waits for: running, or waiting with an earlier slot."""
+    """One box that a request waits for: running, or waiting with an earlier slot.
+
+    `node_count` nodes it holds, or is to; 0: not known, for it was stored before that was. `gpus_per_node` of each; 0: all.
+    """
 
     id: str
     is_running: bool
     until_s: int
     is_overdue: bool = False  # its time is over, and nobody knows when its nodes come back
+    node_count: int = 0
+    gpus_per_node: int = 0
 
 
 @dataclass(frozen=True, slots=True)

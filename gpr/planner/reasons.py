@@ -48,12 +48,15 @@ class Reasons:
         board, expected = self._board, self._expected
         for box in board.running.values():
             nodes = [board.node_ids[node] for node in box.places]
-            self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue), box.slice, nodes)
+            self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.kind.gpus), box.slice, nodes)
         for waiting in board.order:
             slot = expected.get(waiting.request.id)
             if slot is not None:
                 request = waiting.request
-                self._enter(Blocker(request.id, False, slot.start_s + request.length_s), request.slice, slot.nodes)
+                until_s = slot.start_s + request.length_s
+                self._enter(
+                    Blocker(request.id, False, until_s, False, request.node_count, request.gpus_per_node), request.slice, slot.nodes
+                )
         for ends in self._ends.values():
             ends.sort()
         self._fill_ceilings(expected)

@@ -40,7 +40,7 @@ def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
     """Out of the queue for good. Raises IllegalTransition or StaleState."""
     text = _because(f"{gpr.name} was rejected.", why)
     gpr_transition(gpr=gpr, to=S.REJECTED, now=now, actor=actor, message=text, severity=Severity.WARNING)
-    promises_drop([gpr])
+    promises_drop([gpr], now=now)
     hint(TICK)
 
 

@@ -84,7 +84,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
         }
         text = f"{gpr.name} waits again, for the {duration_exact(gpr.remaining_s)} that are left of its time."
         gpr_transition(gpr=gpr, to=S.QUEUED, now=now, reason=gpr.end_reason, message=text, changes=changes)
-        promises_drop([gpr])  # it was kept, and scored; the next tick makes another
+        promises_drop([gpr], now=now)  # it was kept, and scored; the next tick makes another
     else:
         to = ENDS_AS[gpr.end_reason]
         text = f"{gpr.name} has ended: {S(to).label.lower()}."

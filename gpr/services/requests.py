@@ -19,6 +19,7 @@ from egs.words import duration_exact, plural, utc
 from gpr.forecasts import forecasts_drop
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState, Promise
+from gpr.outcomes import promises_abandon
 from gpr.planner.bookings import nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
@@ -175,7 +176,7 @@ def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now:
         of_state[gpr.state].append((gpr, f"{gpr.name} was canceled. {why}".strip()))
     for messages in of_state.values():
         gprs_transition(messages=messages, to=GprState.CANCELED, now=now, actor=actor)
-    promises_drop([gpr for gpr, _ in canceled])
+    promises_drop([gpr for gpr, _ in canceled], now=now)
     hint(TICK)  # those behind them may start earlier
 
 
@@ -199,7 +200,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
     Raises CanNeverStart.
     """
     if reasons and gpr.state == GprState.QUEUED:
-        promises_drop([gpr])
+        promises_drop([gpr], now=now)
         text = f"{gpr.name} needs approval: {' '.join(reasons)}"
         gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
     elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
@@ -208,7 +209,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
     if gpr.state == GprState.QUEUED:
         if gpr.is_booking:
-            promises_drop([gpr])  # its time is new: it is met, or the change is refused
+            promises_drop([gpr], now=now)  # its time is new: it is met, or the change is refused
         stood_at = Promise.objects.filter(gpr=gpr).values_list("slot_start_at", flat=True).first()
         promise_make(gpr, now=now)
         if stood_at is not None:
@@ -409,8 +410,9 @@ def _promise_tighten(gpr: Gpr, stood_at: datetime, now: datetime) -> None:
     rows.update(promised_start_at=F("slot_start_at"), first_promised_start_at=F("slot_start_at"), made_at=now)
 
 
-def promises_drop(gprs: Sequence[Gpr]) -> None:
+def promises_drop(gprs: Sequence[Gpr], *, now: datetime) -> None:
     """They wait no longer: their slots are free for others."""
+    promises_abandon(gprs, now=now)
     Promise.objects.filter(gpr__in=gprs).delete()
     forecasts_drop(gprs)
     shadows_drop(gprs)

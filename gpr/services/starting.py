@@ -10,13 +10,12 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
 
 from egs.errors import Conflict, StaleState
 from egs.words import are, plural
-from gpr.forecasts import forecasts_started
 from gpr.lifecycle import gprs_transition
-from gpr.models import AllocatorRecord, Gpr, GprState, Promise
+from gpr.models import Gpr, GprState
+from gpr.outcomes import promises_settle
 from gpr.planner.snapshot import Slot
 from gpr.quotas import refuse_beyond
 from gpr.snapshot import Loaded, at, length_s
@@ -24,10 +23,6 @@ from inventory.models import AgentSession, Cluster, agent_is_live
 from inventory.services.reservations import HoldSpec, reservations_hold
 from slices.models import Namespace, Slice
 from slices.quotas import quotas_keep
-
-# A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
-PROMISE_GRACE = timedelta(minutes=1)
-
 
 # Names, by slice and cluster.
 Namespaces = Mapping[tuple[UUID, UUID | None], tuple[str, ...]]
@@ -57,7 +52,7 @@ def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> Non
     namespaces = namespaces_of({gpr.slice_id for gpr in gprs})
     reservations_hold(specs=[_hold_of(start, namespaces, now) for start in starts])
     refuse_beyond({taken for start in starts for taken in _taken(start, loaded)}, projects)
-    _promises_settle(gprs, now)
+    promises_settle(gprs, now=now)
 
 
 def _taken(start: Start, loaded: Loaded) -> tuple[tuple[UUID, str], ...]:
@@ -94,15 +89,6 @@ def _hold_of(start: Start, namespaces: Namespaces, now: datetime) -> HoldSpec:
         entry_steps=entry_steps(gpr),
         exit_steps=settings.EGS_EXIT_STEPS,
     )
-
-
-def _promises_settle(gprs: Sequence[Gpr], now: datetime) -> None:
-    """They are scored."""
-    forecasts_started(gprs, now=now)
-    promises = Promise.objects.filter(gpr__in=[gpr.pk for gpr in gprs])
-    kept = [now <= first_at + PROMISE_GRACE for first_at in promises.values_list("first_promised_start_at", flat=True)]
-    promises.update(slot_nodes=[])
-    AllocatorRecord.objects.update(kept_count=F("kept_count") + kept.count(True), late_count=F("late_count") + kept.count(False))
 
 
 def starting_cluster(name: str, now: datetime) -> Cluster:

@@ -17,9 +17,10 @@ from egs.pages import words
 from egs.pages.access import PageRequest, says
 from egs.pages.gpr_box import ask_of, promise_of, shown_state
 from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
+from egs.pages.promises import CAUSE_WORDS
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.borrowing import borrowing_of
-from gpr.explaining import Told, explain_gprs
+from gpr.explaining import Told, ToldBlocker, explain_gprs
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.orders import orders_under
 from gpr.planner.plan import Cause
@@ -31,7 +32,7 @@ from portal_user.pages.hero import Hero, Seen, hero
 from portal_user.pages.notices import Notice, notice, waits_again
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
-from portal_user.pages.stories import CAUSE_WORDS, events_for
+from portal_user.pages.stories import events_for
 from worker_agent.protocol import Desired, Phase
 
 S = GprState
@@ -102,6 +103,21 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """One that it waits for. Of strangers there is nothing but that name."""
+
+    name: str
+    url: str
+    size: str  # "holds 2 nodes"
+    until: datetime | None
+
+    @classmethod
+    def of(cls, told: ToldBlocker) -> Ahead:
+        url = reverse("gpr", args=[told.id]) if told.id else ""
+        return cls(told.name, url, _size(told), told.until)
+
+
+@dataclass(frozen=True, slots=True)
 class Why:
     """Why it starts when it does, what and whom it waits for, whether it borrows, and how its promise moved."""
 
@@ -109,7 +125,7 @@ class Why:
     sentence: str
     again: str  # of one that has run before: since when and why it waits again
     coming: tuple[Coming, ...]
-    blockers: tuple[tuple[str, str, datetime | None], ...]  # name, address, until
+    blockers: tuple[Ahead, ...]
     borrowing: str
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
@@ -239,19 +255,26 @@ def _change(each: Replacement) -> Change:
 def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
     promise, moves = promise_of(gpr), list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
     names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
-    blockers = told.blockers if told else []
     return Why(
         title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
         sentence=told.sentence if told else _why_plain(gpr, request),
         again=waits_again(gpr, request),
         coming=tuple(_coming(promise, request)) if gpr.state == S.QUEUED else (),
-        blockers=tuple((each.name, reverse("gpr", args=[each.id]) if each.id else "", each.until) for each in blockers),
+        blockers=tuple(Ahead.of(each) for each in told.blockers) if told else (),
         borrowing=borrowing_of(gpr, now=request.now),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,
         promised_at=promise.promised_start_at if promise else None,
         moves=tuple(Move(move.at, move.old_start_at, move.new_start_at, _cause(move, names)) for move in moves),
     )
+
+
+def _size(told: ToldBlocker) -> str:
+    """`holds 2 nodes`, `waits for 2 × 4 GPUs`."""
+    if not told.nodes:
+        return ""
+    size = words.ask(told.nodes, told.gpus_per_node) + (" GPUs" if told.gpus_per_node else "")
+    return f"{'holds' if told.is_running else 'waits for'} {size}"
 
 
 def _coming(promise: Promise | None, request: PageRequest) -> Iterable[Coming]:

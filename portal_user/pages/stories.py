@@ -9,26 +9,12 @@ from django.db.models import Q
 
 from egs.pages import words
 from egs.pages.gpr_box import late_s
+from egs.pages.promises import CAUSE_WORDS
 from gpr.models import ENDED, Gpr, GprState
 from gpr.planner.plan import Cause
 from journal.models import Event
 
 S = GprState
-
-CAUSE_WORDS = {
-    Cause.OVERRUN: "a request before it gave its nodes back late",
-    Cause.NODE_FAILURE: "a node that it was planned on went away",
-    Cause.MAINTENANCE: "nodes that it was planned on are closed for maintenance",
-    Cause.CHANGED: "the request was changed",
-    Cause.LATE_TICK: "the planner was late",
-    Cause.RECLAIM: "another workspace was entitled to the GPUs that it would have borrowed",
-    Cause.QUOTA: "its workspace or project may hold no more GPUs then",
-    Cause.ADMIN: "an administrator moved it, or another before it",
-    Cause.PRIORITY: "a request of much higher priority came",
-    Cause.SUPPLY: "nodes that were ordered for it did not come",
-    Cause.TOPOLOGY: "nodes that it was planned on are in different racks or NVLink domains now",
-    Cause.FAULT: "EGS itself made a mistake; its administrators have been told",
-}
 
 
 def events_for(gprs: Iterable[Gpr]) -> dict[UUID, Event]:

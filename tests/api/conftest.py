@@ -10,11 +10,15 @@ import pytest
 from rest_framework.test import APIClient
 
 from accounts.models import Scope, User
+from gpr.planner.explain import STRANGER
 from inventory.models import Cluster
 from slices.models import Slice
 from tests import factories
 from tests.builders import SHAPE
 from tests.factories import People
+
+# As a blocker: of strangers nothing is told but that they are there.
+A_STRANGER = {"id": None, "name": STRANGER, "is_running": None, "until": None, "nodes": None, "gpus_per_node": None}
 
 
 class Answer(Protocol):

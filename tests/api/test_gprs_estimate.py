@@ -10,13 +10,12 @@ from django.test import override_settings
 from egs.clock import db_now
 from gpr.allocator import tick
 from gpr.models import Eviction, Gpr
-from gpr.planner.explain import STRANGER
 from gpr.planner.snapshot import Quota
 from gpr.snapshot import snapshot_load
 from journal.models import Event
 from slices.models import Slice
 from tests import factories
-from tests.api.conftest import Caller, World, assert_problem, faults
+from tests.api.conftest import A_STRANGER, Caller, World, assert_problem, faults
 from tests.builders import SHAPE
 from worker_agent.protocol import Phase
 
@@ -138,7 +137,7 @@ def test_strangers_stay_strangers_in_an_offer(owner: Caller, world: World, ask: 
     assert b"canary" not in response.content
     assert str(canary.pk).encode() not in response.content
     (offer,) = response.json()["offers"]
-    assert offer["explanation"]["blockers"] == [{"id": None, "name": STRANGER, "is_running": None, "until": None}]
+    assert offer["explanation"]["blockers"] == [A_STRANGER]
 
 
 def test_a_question_needs_no_name_but_all_else_that_a_request_needs(owner: Caller, ask: dict[str, Any]) -> None:

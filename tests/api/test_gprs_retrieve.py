@@ -7,12 +7,12 @@ from uuid import uuid4
 import pytest
 
 from egs.clock import db_now
-from gpr.models import PromiseMove
+from gpr.models import Gpr, PromiseMove
 from gpr.planner.explain import STRANGER
 from gpr.planner.plan import Cause
 from inventory.models import Node
 from tests import factories
-from tests.api.conftest import Caller, World, assert_problem
+from tests.api.conftest import A_STRANGER, Caller, World, assert_problem
 from tests.builders import agent_says
 from worker_agent.protocol import Phase
 
@@ -113,7 +113,7 @@ def test_a_node_says_why_it_does_not_go_on(owner: Caller, world: World) -> None:
 
 
 def test_it_says_whom_it_waits_for_if_the_reader_may_know(owner: Caller, world: World) -> None:
-    running = factories.active(world.slice, world.people.owner, name="mine", duration_s=600)
+    running = factories.active(world.slice, world.people.owner, name="mine", nodes=2, gpus_per_node=4, duration_s=600)
     waiting = factories.gpr(world.slice, world.people.owner)
 
     told = owner.get(f"gprs/{waiting.pk}/").json()["explanation"]
@@ -122,7 +122,21 @@ def test_it_says_whom_it_waits_for_if_the_reader_may_know(owner: Caller, world: 
     assert "mine" in told["sentence"]
     (blocker,) = told["blockers"]
     assert (blocker["id"], blocker["name"], blocker["is_running"]) == (str(running.pk), "mine", True)
+    assert (blocker["nodes"], blocker["gpus_per_node"]) == (2, 4)
     assert blocker["until"] > owner.get(f"gprs/{running.pk}/").json()["ends_at"]
+
+
+def test_an_explanation_that_an_older_version_stored_is_told_without_what_it_lacks(owner: Caller, world: World) -> None:
+    running = factories.active(world.slice, world.people.owner, name="mine", duration_s=600)
+    waiting = factories.gpr(world.slice, world.people.owner)
+    stored = {name: value for name, value in waiting.explanation["blockers"][0].items() if name not in {"node_count", "gpus_per_node"}}
+    Gpr.objects.filter(pk=waiting.pk).update(explanation={**waiting.explanation, "blockers": [stored]})
+
+    told = owner.get(f"gprs/{waiting.pk}/").json()["explanation"]
+
+    (blocker,) = told["blockers"]
+    assert (blocker["id"], blocker["nodes"], blocker["gpus_per_node"]) == (str(running.pk), None, None)
+    assert "mine (its nodes come free in " in told["sentence"]
 
 
 def test_all_strangers_are_one_without_id_number_or_time(owner: Caller, admin: Caller, world: World) -> None:
@@ -134,7 +148,7 @@ def test_all_strangers_are_one_without_id_number_or_time(owner: Caller, admin: C
 
     told = owner.get(f"gprs/{waiting.pk}/").json()["explanation"]
 
-    assert told["blockers"] == [{"id": None, "name": STRANGER, "is_running": None, "until": None}]
+    assert told["blockers"] == [A_STRANGER]
     assert told["sentence"].count(STRANGER) == 1
     assert {row["name"] for row in admin.get(f"gprs/{waiting.pk}/").json()["explanation"]["blockers"]} == {"canary-1", "canary-3"}
 

@@ -21,7 +21,18 @@ from worker_agent.protocol import Outcome
 
 READS = ["me/", "gprs/", "queue/", "projects/", "slices/", "slices/vision/", "slices/vision/members/", "slices/vision/namespaces/"]
 READS += ["slices/vision/kubeconfig/"]
-READS += ["clusters/", "clusters/aurora/", "nodes/", "nodes/aurora-0/", "nodes/aurora-1/", "gpus/", "shapes/", "schedule/", "events/"]
+READS += [
+    "clusters/",
+    "clusters/aurora/",
+    "nodes/",
+    "nodes/aurora-0/",
+    "nodes/aurora-1/",
+    "gpus/",
+    "shapes/",
+    "schedule/",
+    "events/",
+    "insights/",
+]
 READS += ["tokens/", "quotas/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
 
 

@@ -170,6 +170,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("PATCH", "check-policies/<pk>/"): Row(for_admin(200), {"skipped_steps": ["storage"]}),
     ("DELETE", "check-policies/<pk>/"): Row(for_admin(204)),
     ("GET", "events/"): Row(LIST),
+    ("GET", "insights/"): Row(LIST),
     ("GET", "tokens/"): Row(LIST),
     ("POST", "tokens/"): Row(for_oneself(201), {"name": "new", "scopes": ["read"]}),
     # The token of the path is the owner's; nobody else has it, not even an administrator.

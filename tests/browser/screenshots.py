@@ -25,6 +25,7 @@ HOUR = 3600
 # name of the picture -> address; {…} are ids of what `_work` makes.
 USER_PAGES = {
     "workspaces": "/",
+    "promises": "/promises/",
     "requests": "/workspaces/vision/",
     "requests-ended": "/workspaces/vision/?state=ended",
     "create": "/workspaces/vision/create/",
@@ -63,6 +64,7 @@ ADMIN_PAGES = {
     "evictions": "/admin/evictions/",
     "defragmentation": "/admin/defragmentation/",
     "defragmentation-booking": "/admin/defragmentation/booking/?{wanted}",
+    "promises-admin": "/admin/promises/",
     "schedule": "/admin/schedule/",
     "schedule-table": "/admin/schedule/?as=table",
 }

@@ -250,7 +250,7 @@ def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
         page.goto(INVENTORY)
         node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
         waits = f"{QUEUE}{gpr_named(api, 'long')['id']}/"
-        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, "/admin/evictions/", DEFRAGMENTATION, ROOM]
+        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, "/admin/evictions/", "/admin/promises/", DEFRAGMENTATION, ROOM]
         for path in [
             *lists,
             SCHEDULE,

@@ -37,7 +37,13 @@ def test_check_deploy_finds_nothing_and_only_the_domains_owners_checks_are_silen
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("EGS_METRICS_ALLOW", "10.0.0.0/8,anybody"), ("EGS_BEHIND_TLS_PROXY", "perhaps"), ("EGS_REDIS_URL", "")]
+    ("name", "value"),
+    [
+        ("EGS_METRICS_ALLOW", "10.0.0.0/8,anybody"),
+        ("EGS_BEHIND_TLS_PROXY", "perhaps"),
+        ("EGS_REDIS_URL", ""),
+        ("EGS_POLICY", "fifo"),
+    ],
 )
 def test_a_setting_that_does_not_parse_or_is_missing_stops_the_start_with_its_name(name: str, value: str) -> None:
     done = run("manage.py", "check", **{name: value})

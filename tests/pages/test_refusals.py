@@ -164,6 +164,7 @@ def test_whom_it_waits_for_is_told_with_the_time_on_the_clock_of_the_reader(worl
 
     markup = text(owner.get(f"/gprs/{waits.pk}/", {"part": "why"}))
 
-    assert re.search(r"runs \(its nodes come free in (2 h|1 h 59 min)[^,]*, at (\w{3} )?\d\d:\d\d\)", markup), markup
+    assert re.search(r"runs \(its 2 nodes come free in (2 h|1 h 59 min)[^,]*, at (\w{3} )?\d\d:\d\d\)", markup), markup
+    assert "runs</a> holds 2 nodes, until <time" in markup
     assert "UTC)" not in markup
     assert runs.ends_at is not None

@@ -12,6 +12,7 @@ from django.test import Client
 
 from accounts.models import Scope
 from egs.clock import db_now
+from egs.pages import promises
 from gpr.allocator import advance
 from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
@@ -21,7 +22,6 @@ from gpr.services.replacing import node_replace
 from inventory.models import Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_admin.pages import inspector
-from portal_user.pages import stories
 from slices.models import Slice
 from tests import factories
 from tests.builders import agent_says
@@ -469,4 +469,4 @@ def test_a_login_that_ends_inside_a_fragment_leads_the_whole_page_to_the_login(w
 
 
 def test_every_cause_of_a_moved_promise_is_put_into_words_for_owners_and_for_administrators() -> None:
-    assert set(stories.CAUSE_WORDS) == set(inspector.CAUSE_WORDS) == set(Cause)
+    assert set(promises.CAUSE_WORDS) == set(inspector.CAUSE_WORDS) == set(Cause)

@@ -20,26 +20,34 @@ def why(id: str, *queue: Request, busy: tuple[Running, ...] = (), nodes: int = 1
     return placements(plan(Snapshot(1000, (pool(nodes, closed=windows),), busy, queue)))[id].explanation
 
 
+def holds(id: str, until: int, *, nodes: int = 1, gpus: int = 0) -> Blocker:
+    return Blocker(id, True, until, node_count=nodes, gpus_per_node=gpus)
+
+
+def wants(id: str, until: int, *, nodes: int = 1, gpus: int = 0) -> Blocker:
+    return replace(holds(id, until, nodes=nodes, gpus=gpus), is_running=False)
+
+
 def test_it_names_the_box_that_runs_on_its_node_until_it_starts() -> None:
     explanation = why("a", request("a"), busy=(running("r", "p0", end=1300), running("other", "p1", end=1400)), nodes=2)
 
-    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("r", True, 1300),))
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (holds("r", 1300),))
 
 
 def test_it_names_the_request_before_it_and_how_many_are_ahead() -> None:
     explanation = why("c3", request("a1"), request("b2"), request("c3"), request("d4"), busy=(running("r", "p0", end=1300),))
 
-    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("b2", False, 1500),), ahead_count=2)
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (wants("b2", 1500),), ahead_count=2)
 
 
 def test_who_starts_now_is_not_ahead_of_anybody() -> None:
-    assert why("b2", request("a1"), request("b2")) == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("a1", False, 1100),))
+    assert why("b2", request("a1"), request("b2")) == Explanation(Reason.WAITS_FOR_GPUS, (wants("a1", 1100),))
 
 
 def test_on_a_shared_node_only_the_box_whose_gpus_it_lacks_is_named() -> None:
     busy = (running("small", "p0", end=1200, gpus=1), running("large", "p0", end=1300, gpus=5))
 
-    assert why("a", request("a", gpus=4), busy=busy).blockers == (Blocker("large", True, 1300),)
+    assert why("a", request("a", gpus=4), busy=busy).blockers == (holds("large", 1300, gpus=5),)
 
 
 def test_a_gang_names_what_holds_each_of_its_nodes_last_first_and_five_at_most() -> None:
@@ -68,7 +76,7 @@ def test_guarded_who_is_expected_to_overtake_is_named_not_the_slots_that_nobody_
 
     explanation = placements(plan(snapshot))["long1"].explanation
 
-    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("short2", False, 1300),), ahead_count=1)
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (wants("short2", 1300),), ahead_count=1)
 
 
 def test_guarded_who_has_no_room_before_a_slot_waits_for_its_owner() -> None:
@@ -79,7 +87,7 @@ def test_guarded_who_has_no_room_before_a_slot_waits_for_its_owner() -> None:
 
     explanation = placements(plan(snapshot))["long2"].explanation
 
-    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (Blocker("wide1", False, 1250),), ahead_count=1)
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (wants("wide1", 1250),), ahead_count=1)
 
 
 def test_it_waits_for_its_own_slice_when_that_is_what_ends_last() -> None:
@@ -87,7 +95,7 @@ def test_it_waits_for_its_own_slice_when_that_is_what_ends_last() -> None:
 
     explanation = why("a", request("a", slice="s"), busy=busy, nodes=2)
 
-    assert explanation == Explanation(Reason.WAITS_FOR_SLICE, (Blocker("r", True, 1300),))
+    assert explanation == Explanation(Reason.WAITS_FOR_SLICE, (holds("r", 1300),))
 
 
 def test_it_waits_for_the_time_that_was_asked_for() -> None:
@@ -101,7 +109,7 @@ def test_it_waits_for_nodes_that_are_closed() -> None:
 
 
 def test_an_overdue_box_is_named_as_such() -> None:
-    assert why("a", request("a"), busy=(running("r", "p0", end=990),)).blockers == (Blocker("r", True, 1050, is_overdue=True),)
+    assert why("a", request("a"), busy=(running("r", "p0", end=990),)).blockers == (replace(holds("r", 1050), is_overdue=True),)
 
 
 @settings(max_examples=300, deadline=None)
@@ -140,6 +148,25 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", True, 99), Blocker("also mine", False, 1090), Blocker("y", True, 8)), 9),
             "It waits for the GPUs of eval-2 (waiting before it, done in 1 min 30 s, at 1090) and another workspace's request.",
+        ),
+        (
+            Explanation(Reason.WAITS_FOR_GPUS, (holds("mine", 1060), holds("x", 1060, nodes=7))),
+            "It waits for the GPUs of train-7 (its node comes free in 1 min, at 1060) and another workspace's request.",
+        ),
+        (
+            Explanation(Reason.WAITS_FOR_GPUS, (holds("mine", 1060, nodes=3), wants("also mine", 1120, nodes=2))),
+            "It waits for the GPUs of train-7 (its 3 nodes come free in 1 min, at 1060)"
+            " and eval-2 (waiting before it for 2 nodes, done in 2 min, at 1120).",
+        ),
+        (
+            Explanation(Reason.WAITS_FOR_GPUS, (holds("mine", 1060, nodes=2, gpus=4), wants("also mine", 1120, gpus=4))),
+            "It waits for the GPUs of train-7 (its 2 × 4 GPUs come free in 1 min, at 1060)"
+            " and eval-2 (waiting before it for 4 GPUs, done in 2 min, at 1120).",
+        ),
+        (
+            Explanation(Reason.WAITS_FOR_GPUS, (holds("mine", 1060, gpus=1), wants("also mine", 1120, gpus=1, nodes=2))),
+            "It waits for the GPUs of train-7 (its 1 GPU comes free in 1 min, at 1060)"
+            " and eval-2 (waiting before it for 2 × 1 GPU, done in 2 min, at 1120).",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", False, 5000),), 12),
@@ -186,7 +213,7 @@ def test_a_sentence_names_what_the_reader_may_see_and_nothing_else(explanation: 
 def test_a_sentence_does_not_tell_how_many_others_there_are_or_until_when() -> None:
     texts = {
         sentence(
-            Explanation(Reason.WAITS_FOR_GPUS, tuple(Blocker(f"x{i}", bool(i % 2), 1000 + i) for i in range(n)), ahead),
+            Explanation(Reason.WAITS_FOR_GPUS, tuple(Blocker(f"x{i}", bool(i % 2), 1000 + i, False, i + 1, i) for i in range(n)), ahead),
             now_s=1000,
             name_of=NAMES.get,
             say_at=str,

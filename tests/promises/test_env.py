@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from egs.env import env_bool, env_database, env_int, env_list, env_secret, env_str
+from egs.env import env_bool, env_choice, env_database, env_int, env_list, env_secret, env_str
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,14 @@ def test_a_number_that_is_none_names_its_variable(text: str, monkeypatch: pytest
 
     with pytest.raises(ImproperlyConfigured, match="EGS_X"):
         env_int("EGS_X", 1)
+
+
+@pytest.mark.parametrize("text", ["", "Guarded", "fifo"])
+def test_a_choice_that_is_none_names_its_variable_and_what_there_is(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EGS_X", text)
+
+    with pytest.raises(ImproperlyConfigured, match="EGS_X must be guarded or conservative, not "):
+        env_choice("EGS_X", "guarded", ("guarded", "conservative"))
 
 
 def test_what_is_not_set_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,72 @@
+"""How promises turn out: each is settled once, in the transaction that starts its GPR or takes the promise away when it is overdue.
+
+What they teach about new ones is in gpr/forecasts.py; what is published of them in gpr/calibration.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db.models import Exists, F, OuterRef
+
+from gpr.forecasts import forecasts_started
+from gpr.models import AllocatorRecord, Forecast, Gpr, Promise, PromiseOutcome
+from gpr.snapshot import length_s
+
+# A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
+GRACE_S: Final = 60
+PROMISE_GRACE: Final = timedelta(seconds=GRACE_S)
+
+
+def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
+    """They start now."""
+    ids = [gpr.pk for gpr in gprs]
+    foretold = {forecast.gpr_id: forecast for forecast in Forecast.objects.filter(gpr__in=ids, started_at=None)}
+    forecasts_started(gprs, now=now)
+    promises = Promise.objects.filter(gpr__in=ids)
+    outcomes = _outcomes(promises, gprs, now)
+    for outcome in outcomes:
+        outcome.started_at, forecast = now, foretold.get(outcome.gpr_id)
+        if forecast is not None:
+            # An edit may have made the promise anew since: what was foretold is counted from when it was.
+            outcome.forecast, outcome.wait_s = forecast, max(_seconds(now - forecast.made_at), 0)
+    PromiseOutcome.objects.bulk_create(outcomes)
+    promises.update(slot_nodes=[])
+    kept = [outcome.margin_s >= -GRACE_S for outcome in outcomes]
+    AllocatorRecord.objects.update(kept_count=F("kept_count") + kept.count(True), late_count=F("late_count") + kept.count(False))
+
+
+def promises_abandon(gprs: Sequence[Gpr], *, now: datetime) -> None:
+    """They are withdrawn, or ask for something else now: what was overdue by then was not kept."""
+    settled = PromiseOutcome.objects.filter(gpr=OuterRef("gpr"), made_at=OuterRef("made_at"))
+    overdue = Promise.objects.filter(~Exists(settled), gpr__in=gprs, first_promised_start_at__lt=now - PROMISE_GRACE)
+    PromiseOutcome.objects.bulk_create(_outcomes(overdue, gprs, now))
+
+
+def _outcomes(promises: Iterable[Promise], gprs: Sequence[Gpr], now: datetime) -> list[PromiseOutcome]:
+    """As if each were settled now, without a start."""
+    of_id = {gpr.pk: gpr for gpr in gprs}
+    return [_outcome(promise, of_id[promise.gpr_id], now) for promise in promises]
+
+
+def _outcome(promise: Promise, gpr: Gpr, now: datetime) -> PromiseOutcome:
+    return PromiseOutcome(
+        gpr_id=gpr.pk,
+        made_at=promise.made_at,
+        promised_start_at=promise.first_promised_start_at,
+        settled_at=now,
+        margin_s=_seconds(promise.first_promised_start_at - now),
+        wait_s=max(_seconds(now - promise.made_at), 0),
+        length_s=length_s(gpr),
+        is_gang=gpr.nodes > 1,
+        is_moved=promise.promised_start_at != promise.first_promised_start_at,
+        is_learned=promise.p90_at is not None,
+    )
+
+
+def _seconds(span: timedelta) -> int:
+    """Whole ones, as everywhere rounded down."""
+    return math.floor(span.total_seconds())

@@ -1,0 +1,30 @@
+"""How promises turned out, with all counts, and those that were missed by most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from egs.pages.access import PageRequest
+from egs.pages.promises import Figures, PromiseLine, days_asked
+from egs.pages.shell import Shell
+from gpr.calibration import calibration_for
+from portal_admin.pages.nav import admin_shell
+from portal_admin.pages.queue import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class PromisesPage:
+    shell: Shell
+    figures: Figures
+    worst: tuple[PromiseLine, ...]
+
+    @classmethod
+    def build(cls, request: PageRequest) -> PromisesPage:
+        found = calibration_for(request.user, days=days_asked(request), now=request.now)
+        return cls(
+            shell=admin_shell(request, page="promises"),
+            figures=Figures.of(found, reverse("admin-promises")),
+            worst=tuple(PromiseLine.of(one, page="admin-inspect", mark=Mark.of(one.slice)) for one in found.worst),
+        )

@@ -1,0 +1,16 @@
+"""How promises turned out."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from django.views.decorators.http import require_GET
+
+from egs.pages.access import PageRequest, admin_only
+from portal_admin.pages.promises import PromisesPage
+from portal_admin.views.showing import show
+
+
+@require_GET
+@admin_only
+def promises(request: PageRequest) -> HttpResponse:
+    return show(request, PromisesPage.build(request), "promises")

@@ -1,0 +1,28 @@
+"""What promises are worth: how they turned out for all workspaces together, and the last ones of the reader's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from egs.pages.access import PageRequest
+from egs.pages.promises import Figures, PromiseLine, days_asked
+from egs.pages.shell import Shell, WorkspaceMark
+from gpr.calibration import calibration_for
+
+
+@dataclass(frozen=True, slots=True)
+class PromisesPage:
+    shell: Shell
+    figures: Figures
+    last: tuple[PromiseLine, ...]
+
+    @classmethod
+    def build(cls, request: PageRequest) -> PromisesPage:
+        found = calibration_for(request.user, days=days_asked(request), now=request.now)
+        return cls(
+            shell=Shell.user(request, page="promises"),
+            figures=Figures.of(found, reverse("promises")),
+            last=tuple(PromiseLine.of(one, page="gpr", mark=WorkspaceMark.of(one.slice)) for one in found.last),
+        )
