@@ -13,9 +13,9 @@ from concurrent.futures import Executor, Future
 
 import msgspec
 
-from worker_agent.cluster.base import ClusterError, Conflict, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
 from worker_agent.kube import names
-from worker_agent.kube.client import Api
+from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.objects import Pod, Pods
 from worker_agent.steps import DrainStage, drain_stage
 
@@ -177,8 +177,8 @@ class Draining:
 def _refusal(call: Callable[[], object]) -> str:
     try:
         call()
-    except Conflict:
-        return ""  # gone, or another of the same name: the next list tells
+    except Missing:
+        return ""
     except ClusterError as error:
         return str(error)
     return ""
