@@ -112,6 +112,11 @@ class Draining:
         if not pod.is_leaving:
             self._evictions.send(pod, WITHOUT_BOX, lambda: self._evict(pod, grace_s))
 
+    def end(self, pod: Pod, grace_s: float) -> None:
+        """A pod that has no right to its node any more, whatever its budget says."""
+        if not pod.is_leaving:
+            self._evictions.send(pod, WITHOUT_BOX, lambda: self._delete(pod, int(grace_s)))
+
     def _confirm(self, gpr_id: str) -> None:
         """While there is time for it."""
         if self._confirmed_s < CONFIRMED_WITHIN_S:
