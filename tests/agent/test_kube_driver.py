@@ -374,6 +374,34 @@ def test_a_pod_that_was_given_a_node_which_its_box_has_left_is_sent_back_behind_
     assert soon(lambda: ("POST", "/api/v1/namespaces/red/pods/p1/eviction") in api.calls)
 
 
+@pytest.mark.parametrize(
+    ("placed_at", "records_are_there", "is_ended"),
+    [
+        ("2026-01-01T00:00:00Z", False, True),
+        ("2026-01-01T12:00:00Z", False, True),  # in the very second in which the node was made
+        ("2026-01-02T00:00:00Z", False, False),  # only its records were wiped off
+        ("2026-01-01T00:00:00Z", True, False),  # of a box that the node has, whatever clocks say
+    ],
+)
+def test_a_pod_is_ended_on_a_node_that_was_made_anew_under_it_and_on_no_other(
+    placed_at: str, records_are_there: bool, is_ended: bool
+) -> None:
+    box = assignment("a", "n1", "GPU-0")
+    pod = running_pod("p1", box)
+    pod["status"] = {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": placed_at}]}
+    records = new_records(box, GpuPhase.OPEN) if records_are_there else {"GPU-0": None}
+    api, driver = made({"n1": records}, guard={"n1": "@1"}, pods=[pod])
+    api.objects[names.node_path("n1")]["metadata"]["creationTimestamp"] = "2026-01-01T12:00:00Z"
+    fill(driver._nodes, {("", "n1"): msgspec.convert(api.objects[names.node_path("n1")], Node)})
+
+    assert state(driver, "n1").view.ready is not is_ended
+    found = driver.tend(repairs=True)
+
+    assert [drift.what for drift in found or ()] == (["pods on node n1"] if is_ended else [])
+    deleted = ("DELETE", "/api/v1/namespaces/red/pods/p1")
+    assert soon(lambda: deleted in api.calls) if is_ended else deleted not in api.calls
+
+
 @pytest.mark.parametrize("fault", ["not ready", "cordoned"])
 def test_no_pod_is_given_a_node_that_is_away_though_another_of_the_box_has_room(fault: str) -> None:
     api, driver, old, new = on_shared_nodes([waiting_pod("p1")])

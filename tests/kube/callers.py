@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import httpx
@@ -23,6 +23,7 @@ DONE: Final = "done"
 class Answer:
     status: int
     body: Object
+    headers: httpx.Headers = field(default_factory=httpx.Headers)
 
     @property
     def message(self) -> str:
@@ -61,18 +62,20 @@ class Caller:
         kind: str = "application/json",
         is_dry: bool = True,
         user: str = "",
+        group: str = "",
         **params: Any,
     ) -> Answer:
-        """A dry run goes through all that decides, and changes nothing. `user`: whom to impersonate."""
-        headers = {"Content-Type": kind} | ({"Impersonate-User": user} if user else {})
+        """A dry run goes through all that decides, and changes nothing. `user`, `group`: whom to impersonate."""
+        posing = {"Impersonate-User": user, "Impersonate-Group": group}
+        headers = {"Content-Type": kind} | {key: value for key, value in posing.items() if value}
         dry = {"dryRun": "All"} if is_dry and method != "GET" else {}
         owner = {"fieldManager": "test", "force": "true"} if kind == APPLY else {}
         content = None if body is None else json.dumps(body)
         answer = self._client.request(method, path, content=content, headers=headers, params={**dry, **owner, **params})
         try:
-            return Answer(answer.status_code, dict(answer.json()))
+            return Answer(answer.status_code, dict(answer.json()), answer.headers)
         except ValueError:
-            return Answer(answer.status_code, {"message": answer.text})
+            return Answer(answer.status_code, {"message": answer.text}, answer.headers)
 
     def get(self, path: str, **params: Any) -> Object:
         answer = self.call("GET", path, **params)

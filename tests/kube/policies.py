@@ -12,8 +12,8 @@ from uuid import uuid4
 import httpx
 
 from tests.e2e.processes import wait_for
-from tests.kube.callers import Answer
-from tests.kube.cluster import SOON_S
+from tests.kube.callers import MERGE, Answer, Caller
+from tests.kube.cluster import SOON_S, Object
 from tests.kube.world import World, pod, pods_path
 
 POLICIES: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -29,15 +29,50 @@ def without(world: World, *paths: str) -> Iterator[None]:
     for path in paths:
         admin.call("DELETE", path, is_dry=False)
     try:
-        settle(world)
+        settle(admin)
         yield
     finally:
         for path, body in zip(paths, kept, strict=True):
             admin.make(path.rpartition("/")[0], {**body, "metadata": {"name": body["metadata"]["name"]}})
-        settle(world)
+        settle(admin)
 
 
-def settle(world: World) -> None:
+@contextmanager
+def without_rules(world: World, words: str) -> Iterator[None]:
+    """The rules of egs-pod that refuse in these words are off meanwhile, and nothing else of it."""
+    path = f"{POLICIES}/validatingadmissionpolicies/egs-pod"
+    rules = world.admin.get(path)["spec"]["validations"]
+    left = [rule for rule in rules if words not in rule["message"]]
+    assert len(left) < len(rules)
+    world.admin.patch(path, {"spec": {"validations": left}}, kind=MERGE)
+    try:
+        settle(world.admin)
+        yield
+    finally:
+        world.admin.patch(path, {"spec": {"validations": rules}}, kind=MERGE)
+        settle(world.admin)
+
+
+@contextmanager
+def refusing(admin: Caller, rule: Object, *, namespace: str, message: str) -> Iterator[None]:
+    """Somebody's own policy refuses this to everybody meanwhile."""
+    name = f"test-{uuid4().hex}"
+    there = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    constraints = {"matchConstraints": {"resourceRules": [rule], "namespaceSelector": there}}
+    policy = {**constraints, "validations": [{"expression": "false", "message": message}]}
+    made = {"policies": policy, "policybindings": {"policyName": name, "validationActions": ["Deny"]}}
+    for kind, spec in made.items():
+        admin.make(f"{POLICIES}/validatingadmission{kind}", {"metadata": {"name": name}, "spec": spec})
+    try:
+        settle(admin)
+        yield
+    finally:
+        for kind in made:
+            admin.call("DELETE", f"{POLICIES}/validatingadmission{kind}/{name}", is_dry=False)
+        settle(admin)
+
+
+def settle(admin: Caller) -> None:
     """The API server has taken in all policies and bindings written until now: it takes a later one of each kind in after them."""
     name = f"test-{uuid4().hex}"
     about = {"metadata": {"name": name}}
@@ -55,11 +90,11 @@ def settle(world: World) -> None:
     for path, (policy, binding) in kinds.items():
         made = {"policies": policy, "policybindings": binding}
         for kind, spec in made.items():
-            world.admin.make(f"{POLICIES}/{path}admission{kind}", {**about, "spec": spec})
-        probe = partial(world.admin.call, "POST", "/api/v1/namespaces/default/configmaps", about)
+            admin.make(f"{POLICIES}/{path}admission{kind}", {**about, "spec": spec})
+        probe = partial(admin.call, "POST", "/api/v1/namespaces/default/configmaps", about)
         wait_for(f"the {path} policies", lambda path=path, probe=probe: are_in[path](probe()), within_s=SOON_S)
         for kind in made:
-            world.admin.call("DELETE", f"{POLICIES}/{path}admission{kind}/{name}", is_dry=False)
+            admin.call("DELETE", f"{POLICIES}/{path}admission{kind}/{name}", is_dry=False)
 
 
 @contextmanager

@@ -10,10 +10,8 @@ import os
 import random
 import ssl
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -21,12 +19,13 @@ import msgspec
 
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
+from tests.kube.faults import APIS, CLOCK_IS_SET, SetClock
 from tests.kube.nodes import nodes_of
-from worker_agent.clock import SystemClock
-from worker_agent.cluster.base import GpuRecord, NodeState, StepCall, StepResult, StepStatus, Throttled, Unavailable
+from worker_agent.clock import Clock, SystemClock
+from worker_agent.cluster.base import GpuRecord, NodeState, StepCall, StepResult, StepStatus
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.core import Core
-from worker_agent.kube.client import JSON, Access, Api, Forbidden, Lines, Params, access_by_kubeconfig
+from worker_agent.kube.client import Access, Api, access_by_kubeconfig
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.protocol import Assignment, Desired, Drain, Drift, Observed, Phase, StepEvent, SyncReply, set_digest
 
@@ -53,86 +52,6 @@ def access_as_agent(cluster: Cluster) -> Access:
     return Access(url=admin.url, tls=tls, bearer=lambda: f"Bearer {token}")
 
 
-class FaultyApi(Api):
-    """One call in eight goes wrong: refused before anything is done, or done and its answer lost."""
-
-    def __init__(self, access: Access, rng: random.Random) -> None:
-        super().__init__(access)
-        self._rng = rng
-
-    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
-        luck = self._rng.random()
-        if luck < 0.06:
-            raise self._rng.choice([Throttled(0.1), Unavailable("500: injected"), Forbidden("403: injected")])
-        answer = super()._call(method, path, params=params, body=body, kind=kind)
-        if luck < 0.12:
-            raise Unavailable("a time-out after it was done: injected")
-        return answer
-
-
-class PartedApi(Api):
-    """Now and then it is cut off for a second or two: from everything, or from what it watches alone, and then it acts on what was."""
-
-    def __init__(self, access: Access, rng: random.Random) -> None:
-        super().__init__(access)
-        self._rng, self._lock = rng, threading.Lock()
-        self._lost, self._until_mono = "", 0.0
-
-    @property
-    def lost(self) -> str:
-        with self._lock:
-            if time.monotonic() > self._until_mono:
-                self._lost = self._rng.choice(["", "", "all", "watches"])
-                self._until_mono = time.monotonic() + self._rng.uniform(0.3, 2.0)
-            return self._lost
-
-    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
-        if self.lost == "all":
-            raise Unavailable("cut off before it was asked: injected")
-        answer = super()._call(method, path, params=params, body=body, kind=kind)
-        if self.lost == "all":
-            raise Unavailable("cut off before the answer came: injected")
-        return answer
-
-    @contextmanager
-    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[Lines]:
-        with super().stream(path, params, silence_s=silence_s) as lines:
-            yield _HeldLines(lines, self)
-
-
-class _HeldLines(Lines):
-    """They come when it is no longer cut off."""
-
-    def __init__(self, lines: Lines, api: PartedApi) -> None:
-        self._lines, self._api = lines, api
-
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self._lines:
-            while self._api.lost:
-                time.sleep(0.02)
-            yield line
-
-    def cut(self) -> None:
-        self._lines.cut()
-
-
-class SetClock(SystemClock):
-    """Somebody sets it, by up to half a minute, every few looks; and right again."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng, self._off_s = rng, 0.0
-
-    def wall(self) -> float:
-        if self._rng.random() < 0.02:
-            self._off_s = self._rng.choice([0.0, self._rng.uniform(-4.0, 4.0), self._rng.uniform(-30.0, 30.0)])
-        return super().wall() + self._off_s
-
-
-# What an agent speaks to the API server by, by what is wrong with it.
-APIS: dict[str, Callable[[Access, random.Random], Api]] = {"calls fail": FaultyApi, "it is cut off": PartedApi}
-CLOCK_IS_SET = "its clock is set"
-
-
 class Site:
     """Some nodes of 8 GPUs in one cluster, which nobody else uses; `pass_` is one pass of the agent."""
 
@@ -143,6 +62,9 @@ class Site:
         self.notes: list[tuple[str, dict[str, object]]] = []
         self.steps: dict[str, StepStatus] = {}  # what a check says that is not OK
         self.trouble, self.rng = "", random.Random(7)  # of APIS, or CLOCK_IS_SET: what the agents that start afterwards suffer from
+        self.api_of: Callable[[Access], Api] = Api
+        self.clock: Clock = SystemClock()  # the agent's
+        self.hub_clock: Clock = SystemClock()
         self.session_epoch = 1
         self._heard_drifts: tuple[Drift, ...] = ()
         self._gprs = 0
@@ -158,15 +80,22 @@ class Site:
         self.agent_api = self._api()
         self.driver = KubernetesCluster(self.agent_api, check=self.check, note=self.note)
         self.driver.start()
-        clock = SetClock(self.rng) if self.trouble == CLOCK_IS_SET else SystemClock()
+        clock = SetClock(self.rng) if self.trouble == CLOCK_IS_SET else self.clock
         self.core = Core(cluster=self.driver, clock=clock, rng=random.Random(7), note=self.note)
 
     def _api(self) -> Api:
-        return APIS[self.trouble](self.access, self.rng) if self.trouble in APIS else Api(self.access)
+        return APIS[self.trouble](self.access, self.rng) if self.trouble in APIS else self.api_of(self.access)
 
     def stop(self) -> None:
         self.driver.stop()
         self.agent_api.close()
+
+    def restart(self, *, api_of: Callable[[Access], Api] = Api, clock: Clock | None = None) -> None:
+        """With other means. The hub goes by the same clock."""
+        self.api_of, self.clock = api_of, clock or self.clock
+        self.hub_clock = self.clock
+        self.stop()
+        self.start()
 
     def check(self, call: StepCall) -> StepResult:
         return StepResult(status=self.steps.get(call.step, StepStatus.OK), log=call.step)
@@ -212,9 +141,9 @@ class Site:
         self.cluster.kubectl("label", "node", self.node_names[number], "egs.io/managed=true")
 
     def move_out(self) -> None:
-        self.cluster.kubectl("delete", "node", *self.node_names, "--wait=false")
+        self.cluster.kubectl("delete", "node", *self.node_names, "--wait=false", "--ignore-not-found")
         for slice_ in self._slices:
-            self.cluster.kubectl("delete", "namespace", slice_, "--wait=false")
+            self.cluster.kubectl("delete", "namespace", slice_, "--wait=false", "--ignore-not-found")
 
     @property
     def states(self) -> dict[str, NodeState]:
@@ -326,7 +255,7 @@ class Site:
     def tell(self, *assignments: Assignment, repairs_drift: bool = True) -> None:
         """One sync: this is the whole set now."""
         self._generation += 1
-        now = time.time()
+        now = self.hub_clock.wall()
         reply = SyncReply(
             hub_id=HUB_ID,
             session_epoch=self.session_epoch,

@@ -68,6 +68,20 @@ def test_two_boxes_on_one_node_keep_to_their_counts(site: Site) -> None:
     assert site.guard() == f"@1,{blue}"
 
 
+def test_a_pod_that_asks_for_all_cpus_of_a_shared_node_stays_out_and_its_neighbor_gets_its_part(site: Site) -> None:
+    red, blue = site.make_slice("red"), site.make_slice("blue")
+    site.deploy(red, replicas=1, gpus=1, cpu="120", name="greedy")  # of 128, of which half goes with half of the GPUs
+    site.deploy(red, replicas=1, gpus=1)
+    site.deploy(blue, replicas=1, gpus=4, cpu="60")
+    (first,) = site.box(red, gpus=range(4))
+    (second,) = site.box(blue, gpus=range(4, NODE_GPUS))
+
+    site.tell(first, second)
+    site.until("pods running", lambda: site.running(red) and site.running(blue))
+
+    assert [pod["metadata"]["labels"]["app"] for pod in site.gated(red)] == ["greedy"]
+
+
 def test_two_boxes_of_one_node_that_end_at_once_leave_nothing_in_the_guard(site: Site) -> None:
     red, blue = site.make_slice("red"), site.make_slice("blue")
     for slice_ in (red, blue):

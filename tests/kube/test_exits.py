@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from tests.kube import outage
+from tests.kube.attacks.attack import eviction
+from tests.kube.callers import Caller
 from tests.kube.cluster import Cluster, Object
+from tests.kube.faults import LOST_ANSWER, REFUSALS, HeardApi, StillClock, StumblingApi
+from tests.kube.policies import refusing
 from tests.kube.site import Site, ended
+from tests.kube.world import pods_path
+from worker_agent.cluster.base import ClusterError, Unavailable
+from worker_agent.hands import RETRY_MAX_S
+from worker_agent.kube.client import DisruptionBudget
 from worker_agent.protocol import Assignment, Drain, Outcome, Phase, StepEvent
 
 SOON = Drain(grace_s=1.0, force_after_s=3.0)
+LATE = Drain(grace_s=100.0, force_after_s=200.0)  # where the test's own clock decides
+STUBBORN = {"egs.test/stops": "never"}
 
 
 @pytest.fixture
@@ -22,6 +34,13 @@ def site(managed: Cluster) -> Iterator[Site]:
     yield made
     made.stop()
     made.move_out()
+
+
+@pytest.fixture
+def admin(managed: Cluster) -> Iterator[Caller]:
+    made = Caller(managed)
+    yield made
+    made.close()
 
 
 def active(site: Site, slice_: str, *, pods: int, **changes: Any) -> Assignment:
@@ -36,8 +55,14 @@ def left(site: Site, slice_: str) -> list[Object]:
     return [pod for pod in site.pods(slice_) if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Running"]
 
 
+def drains(site: Site, box: Assignment) -> list[StepEvent]:
+    """What was told of them since the last look."""
+    return [event for event in site.take_events() if event.step == "drain" and event.assignment_id == box.id]
+
+
 def drained(site: Site, box: Assignment) -> StepEvent:
-    return next(event for event in site.take_events() if event.step == "drain" and event.assignment_id == box.id)
+    (event,) = drains(site, box)
+    return event
 
 
 def budget(name: str, slice_: str) -> Object:
@@ -45,20 +70,141 @@ def budget(name: str, slice_: str) -> Object:
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": slice_}, "spec": spec}
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_disruption_budgets_delay_an_exit_by_its_grace_and_no_more(site: Site, count: int) -> None:
-    """One answers 429, two on the same pod answer 500."""
+# As the API server answers an eviction that so many budgets are against: status, the reason in its body, and what it is to the agent.
+ANSWERS: dict[int, tuple[int, str, type[ClusterError]]] = {1: (429, "TooManyRequests", DisruptionBudget), 2: (500, "", Unavailable)}
+
+
+@pytest.mark.parametrize("count", ANSWERS)
+def test_disruption_budgets_delay_an_exit_by_its_grace_and_no_more(site: Site, admin: Caller, count: int) -> None:
+    """No answer says when to try again: with one that would mean never, and two on a pod are a fault of the server's."""
     red = site.make_slice("red")
     site.deploy(red, replicas=2, gpus=4)
-    box = active(site, red, pods=2)
+    clock = StillClock()
+    site.restart(api_of=HeardApi, clock=clock)
+    box = active(site, red, pods=2, drain=LATE)
     site.cluster.apply(*(budget(f"budget-{number}", red) for number in range(count)))
     site.until("budgets in force", lambda: all(b["status"].get("currentHealthy") == 2 for b in site.cluster.list("pdb", namespace=red)))
+    name = site.running(red)[0]["metadata"]["name"]
+    path = pods_path(red, name, "eviction")
+
+    answer = admin.call("POST", path, eviction(name, 5))
+    with pytest.raises(ClusterError) as refused:
+        site.agent_api.create(path, eviction(name, 5), msgspec.Raw)
+    assert (answer.status, answer.body.get("reason", ""), type(refused.value)) == ANSWERS[count]
+    assert "retry-after" not in answer.headers
 
     site.tell(*ended(box))
-    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+    slowly(site, clock, "closed", lambda: site.is_in(Phase.EXITING, box))
+    clock.advance(90.0)
+    slowly(site, clock, "each refused twice", lambda: all(refusals(site, "POST", pod, "eviction") >= 2 for pod in site.running(red)))
+    assert len(site.running(red)) == 2
+    clock.advance(10.0)
+    slowly(site, clock, "released", lambda: site.is_in(Phase.RELEASED, box))
 
     assert left(site, red) == []
     assert drained(site, box).evidence["stage"] == "delete"
+
+
+def refusals(site: Site, method: str, pod: Object, sub: str = "") -> int:
+    """How often it was in vain that the agent asked for this."""
+    call = method, pods_path(pod["metadata"]["namespace"], pod["metadata"]["name"], sub)
+    assert isinstance(site.agent_api, HeardApi)
+    return sum((called, path) == call and bool(refusal) for called, path, refusal in tuple(site.agent_api.heard))
+
+
+@pytest.mark.parametrize("fault", [*REFUSALS, LOST_ANSWER])
+def test_whatever_the_api_server_answers_an_exit_is_patient_until_its_deadline_and_over_by_then(site: Site, fault: str) -> None:
+    red = site.make_slice("red")
+    site.run_pod(red, "stubborn", gpus=8, labels=STUBBORN)
+    box = active(site, red, pods=1, drain=LATE)
+    clock = StillClock()
+    site.restart(api_of=StumblingApi, clock=clock)
+    assert isinstance(site.agent_api, StumblingApi)
+    site.agent_api.fault = fault
+    site.tell(*ended(box))
+    slowly(site, clock, "asked to go", lambda: not site.running(red))
+    clock.advance(190.0)
+    for _ in range(5):
+        site.pass_()
+    assert len(left(site, red)) == 1
+
+    clock.advance(10.0)
+    slowly(site, clock, "released", lambda: site.is_in(Phase.RELEASED, box))
+
+    assert left(site, red) == []
+    assert drained(site, box).evidence["stage"] == "force"
+
+
+def slowly(site: Site, clock: StillClock, what: str, holds: Callable[[], Any]) -> None:
+    """Pass after pass, while less than ten seconds go by for the agent."""
+
+    def look() -> Any:
+        clock.advance(0.01)
+        return holds()
+
+    site.until(what, look)
+
+
+def test_an_api_server_that_is_away_at_the_deadline_holds_an_exit_up_until_it_is_back_and_no_longer(site: Site) -> None:
+    red = site.make_slice("red")
+    site.run_pod(red, "stubborn", gpus=8, labels=STUBBORN)
+    clock = StillClock()
+    site.restart(api_of=HeardApi, clock=clock)
+    box = active(site, red, pods=1, drain=LATE)
+    site.tell(*ended(box))
+    site.until("asked to go", lambda: not site.running(red))
+    (pod,) = left(site, red)
+
+    with outage.without(site.cluster, "kube-apiserver"):
+        site.pass_()
+        clock.advance(200.0)
+        site.until("the force in vain", lambda: refusals(site, "DELETE", pod))
+        clock.advance(10.0)
+        for _ in range(3):
+            site.pass_()
+        assert site.is_in(Phase.EXITING, box)
+    clock.advance(RETRY_MAX_S)
+    slowly(site, clock, "released", lambda: site.is_in(Phase.RELEASED, box))
+
+    assert left(site, red) == []
+    assert site.box_taint() == ["free"]
+    *held, over = drains(site, box)
+    assert {event.outcome for event in held} == {Outcome.FAILED}
+    assert f"pod {red}/stubborn (DELETE " in held[0].log
+    assert "ConnectError" in held[0].log
+    assert over.evidence["stage"] == "force"
+
+
+def test_what_not_even_force_removes_is_told_by_name_with_what_holds_it(site: Site, admin: Caller) -> None:
+    red = site.make_slice("red")
+    for name, labels in (("held", STUBBORN), ("gone", {})):
+        site.run_pod(red, name, gpus=4, labels=labels)
+    clock = StillClock()
+    site.restart(clock=clock)
+    box = active(site, red, pods=2, drain=LATE)
+    site.patch_pod(red, "held", [{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/one", "example.com/two"]}])
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE", "DELETE"], "resources": ["pods"], "resourceNames": ["held"]}
+
+    site.tell(*ended(box))
+    site.until("closed", lambda: site.box_taint() == ["free"])
+
+    with refusing(admin, rule, namespace=red, message="not before the audit"):
+        clock.advance(210.0)
+        site.until("the other gone", lambda: [pod["metadata"]["name"] for pod in left(site, red)] == ["held"])
+        told: list[StepEvent] = []
+
+        def is_told() -> bool:
+            clock.advance(RETRY_MAX_S)
+            told.extend(drains(site, box))
+            return any("not before the audit" in event.log for event in told)
+
+        site.until("told", is_told)
+        assert told[-1].outcome is Outcome.FAILED
+        assert told[-1].evidence == {"pods_left": 1}
+        assert f"pod {red}/held (finalizers example.com/one, example.com/two, DELETE " in told[-1].log
+        assert "gone" not in told[-1].log
+    clock.advance(RETRY_MAX_S)
+    slowly(site, clock, "released", lambda: site.is_in(Phase.RELEASED, box))
 
 
 def test_a_pod_that_never_stops_is_deleted_by_force(site: Site) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from tests.e2e.processes import wait_for
 from tests.kube.attacks import ATTACKS
-from tests.kube.attacks.attack import Attack, Attacker
+from tests.kube.attacks.attack import Attack, Attacker, binding
+from tests.kube.attacks.climbing import NAMESPACE_ATTACKS, RIGHT_ATTACKS, TOKEN_REQUEST
 from tests.kube.attacks.entering import HOST
-from tests.kube.attacks.posing import SPEC
-from tests.kube.callers import DONE, JSON_PATCH, MERGE
+from tests.kube.attacks.posing import REQUEST_ATTACKS, SPEC
+from tests.kube.callers import DONE, JSON_PATCH, MERGE, Caller
 from tests.kube.cluster import SOON_S, Object
 from tests.kube.policies import MUTATING, without
 from tests.kube.world import BLUE_GPR, KIND_OF_REQUEST, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
@@ -124,6 +125,63 @@ def assert_has_no_node(world: World, namespace: str, name: str) -> None:
         assert world.running("blue", "victim")["spec"]["nodeName"] == NODE_BLUE
     finally:
         world.admin.call("DELETE", pods_path(namespace, name), is_dry=False)
+
+
+def test_a_scheduler_of_their_own_binds_nothing(world: World) -> None:
+    world.people["u"].make(pods_path("red"), pod("own", schedulerName="mine"))
+    try:
+        bound = world.people["o"].call("POST", pods_path("red", "own", "binding"), binding("own"), is_dry=False)
+
+        assert bound.outcome in {"egs-bind", "egs-binder"}
+        assert not world.node_of("red", "own")
+    finally:
+        world.admin.call("DELETE", pods_path("red", "own"), is_dry=False)
+
+
+def test_a_daemon_set_on_gpus_gets_no_pods_on_nodes_of_others_and_waits_at_the_gate_elsewhere(world: World) -> None:
+    """Elsewhere is a node that EGS does not manage: cordoned, so that nothing else of these tests gets on to it."""
+    world.admin.make("/api/v1/nodes", {"metadata": {"name": "elsewhere"}, "spec": {"unschedulable": True}})
+    path, body = workload("DaemonSet")
+    try:
+        world.people["u"].make(path, body)
+        (waits,) = wait_for("its pod", lambda: world.admin.get(pods_path("red"), labelSelector="app=try")["items"], within_s=SOON_S)
+        wait_for(
+            "one and no more", lambda: world.admin.get(f"{path}/try-daemonset")["status"]["desiredNumberScheduled"] == 1, within_s=SOON_S
+        )
+
+        assert is_gated(waits)
+    finally:
+        world.admin.call("DELETE", f"{path}/try-daemonset", is_dry=False, propagationPolicy="Background")
+        world.admin.call("DELETE", "/api/v1/nodes/elsewhere", is_dry=False)
+
+
+def test_nothing_new_begins_in_a_namespace_that_is_going(world: World) -> None:
+    """Whatever its labels say meanwhile, and whoever asks."""
+    path = "/api/v1/namespaces/going"
+    world.bind_namespace("going", RED)
+    world.admin.make(f"{path}/configmaps", {"metadata": {"name": "stays", "finalizers": ["example.com/stays"]}})
+    world.admin.call("DELETE", path, is_dry=False)
+    try:
+        refused = world.admin.call("POST", pods_path("going"), pod("late", 1))
+
+        assert refused.status == 403
+        assert "because it is being terminated" in refused.message
+    finally:
+        world.admin.patch(f"{path}/configmaps/stays", [{"op": "remove", "path": "/metadata/finalizers"}])
+
+
+# --- a pod's own token
+
+
+def test_the_token_of_a_pod_opens_nothing(world: World) -> None:
+    token = world.admin.make("/api/v1/namespaces/red/serviceaccounts/default/token", TOKEN_REQUEST)["status"]["token"]
+    caller = Caller(world.cluster, token=token)
+    try:
+        ends = {attack.tries: attack.outcome(Attacker(caller, "red")) for attack in (*NAMESPACE_ATTACKS, *RIGHT_ATTACKS, *REQUEST_ATTACKS)}
+    finally:
+        caller.close()
+
+    assert set(ends.values()) == {"RBAC"}, ends
 
 
 # --- lifts, and pods that change under them

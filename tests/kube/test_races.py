@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.kube.cluster import Cluster
+from tests.kube.faults import APIS, CLOCK_IS_SET
 from tests.kube.recorder import Replay, recording
-from tests.kube.site import APIS, CLOCK_IS_SET, Site, ended
+from tests.kube.site import Site, ended
 from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, Records, Verb
 from worker_agent.fences import new_records
 from worker_agent.kube.client import Api

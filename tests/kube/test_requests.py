@@ -536,6 +536,23 @@ def test_annotations_as_large_as_they_may_be_are_no_burden(counter: Counter) -> 
     assert counter.found()["metadata"]["annotations"]["example.org/note"] == "x" * 200_000
 
 
+def test_a_mib_of_annotations_is_refused_on_the_spot_and_leaves_what_was_there_as_it_is(counter: Counter) -> None:
+    """By the API server, which takes a quarter of that of any object."""
+    body, refused_as = request(), r"annotations: Too long: may not be more than 262144 bytes"
+    large = {**body, "metadata": {**body["metadata"], "annotations": {"example.org/note": "x" * 2**20}}}
+    with pytest.raises(KubeError, match=refused_as):
+        counter.make(large)
+    counter.make(body)
+    counter.until_condition("Accepted", "True", "Accepted")
+
+    with pytest.raises(KubeError, match=refused_as):
+        counter.kubectl("replace", "-f", "-", given=json.dumps(large))
+
+    counter.pass_()
+    assert "example.org/note" not in counter.found()["metadata"]["annotations"]
+    assert len(counter.told) == 1
+
+
 def test_many_requests_are_told_in_the_order_in_which_they_were_made_and_written_a_few_at_a_time(counter: Counter) -> None:
     bodies = [{**request(), "metadata": {"name": f"r-{number:03}", "namespace": counter.namespace}} for number in range(130)]
     counter.cluster.kubectl("create", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": bodies}))

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kube.cluster import Cluster, Object
+from tests.kube.faults import StillClock
 from tests.kube.site import AGENT, NODE_GPUS, Site, ended
 from worker_agent.kube import tending
-from worker_agent.protocol import Assignment, Phase
+from worker_agent.kube.guard import slices_in
+from worker_agent.leaving import NODE_GONE_S
+from worker_agent.protocol import Assignment, Drain, InventoryEvent, Phase
 
 
 @pytest.fixture
@@ -140,18 +143,105 @@ def test_records_that_nobody_can_read_are_not_written_over(site: Site, red: str)
     site.until("told", lambda: any("cannot be read" in told.detail for told in site.drifts if not told.is_repaired))
 
 
-def test_a_node_that_is_deleted_and_made_anew_is_another_node(site: Site, red: str) -> None:
+def test_a_node_that_is_deleted_and_made_anew_is_another_node_and_nobodys_until_the_old_pods_have_left(site: Site, red: str) -> None:
+    """Its kubelet knows nothing of that: what ran goes on, though no record says so any more."""
+    clock = StillClock()
+    site.restart(clock=clock)
     box = active(site, red)
-    old = site.states[box.node].view
+    old, before = site.states[box.node].view, {pod["metadata"]["uid"] for pod in site.running(red)}
     manifest = site.manifest(0)
     site.cluster.kubectl("delete", "node", box.node)
     site.cluster.apply(manifest)
 
-    site.until("taken in anew", lambda: (seen := site.states.get(box.node)) and seen.view.uid != old.uid and seen.view.ready)
+    site.until("ready anew", lambda: (seen := site.states.get(box.node)) and seen.view.uid != old.uid and seen.view.ready)
 
+    assert before.isdisjoint(pod["metadata"]["uid"] for pod in site.pods(red) if pod["status"]["phase"] == "Running")
     assert site.records(0) == {}
     assert site.box_taint() == ["free"]
+    assert slices_in(site.guard()) == frozenset()
     assert {gpu.uuid for gpu in site.states[box.node].view.gpus}.isdisjoint(gpu.uuid for gpu in old.gpus)
+    (told,) = (drift for drift in site.drifts if drift.what == f"pods on node {box.node}")
+    assert "made anew while pods of an earlier box ran there" in told.detail
+    assert site.is_in(Phase.ACTIVE, box)  # the hub decides what becomes of it: it is told of the node by its UID
+
+    (next_box,) = site.box(red)
+    site.tell(*ended(box), next_box)
+    site.pass_()
+    assert site.is_in(Phase.ACTIVE, box) or site.is_in(Phase.EXITING, box)
+    clock.advance(NODE_GONE_S)
+    site.until("the old one over", lambda: site.is_in(Phase.RELEASED, box))
+    site.until("in use again", lambda: site.is_in(Phase.ACTIVE, next_box) and len(site.running(red)) == 2)
+
+
+def test_a_node_that_is_renamed_is_another_node_and_what_it_held_is_over_after_a_minute(site: Site, red: str) -> None:
+    clock = StillClock()
+    site.restart(clock=clock)
+    box = active(site, red)
+    manifest = site.manifest(0)
+    name = manifest["metadata"]["name"] = f"{box.node}-renamed"
+    site.cluster.kubectl("delete", "node", box.node)
+    site.cluster.apply(manifest)
+    try:
+        site.until("taken in", lambda: name in site.states and site.states[name].view.ready)
+        assert box.node not in site.states
+        assert site.guard() == ""
+        site.tell(*ended(box))
+        site.pass_()
+        assert not site.is_in(Phase.RELEASED, box)
+        clock.advance(NODE_GONE_S)
+        site.until("over", lambda: site.is_in(Phase.RELEASED, box))
+        (event,) = (event for event in site.take_events() if (event.assignment_id, event.step) == (box.id, "release"))
+        assert event.log == f"node {box.node} is not in the cluster any more: nothing of the workspace can be on it"
+    finally:
+        site.cluster.kubectl("delete", "node", name, "--wait=false")
+
+
+def test_a_box_goes_on_where_one_of_its_eight_gpus_drops_out_and_the_hub_is_told_which(site: Site, red: str) -> None:
+    box = active(site, red)
+    site.patch_node({"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
+
+    def sick() -> list[str]:
+        views = [view for event in site.core.pending_events() if isinstance(event, InventoryEvent) for view in event.nodes]
+        return [gpu.uuid for view in views if view.name == box.node for gpu in view.gpus if not gpu.healthy]
+
+    assert site.until("told", sick) == [box.gpus[-1]]
+    assert site.is_in(Phase.ACTIVE, box)
+    assert len(site.running(red)) == 2
+    assert site.box_taint() == [f"{box.gpr_id}.1"]
+    site.tell(*ended(box))
+    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+    assert site.box_taint() == ["free"]
+
+
+def test_a_namespace_that_vanishes_takes_its_pods_along_and_the_box_goes_on_until_its_end(site: Site, red: str) -> None:
+    box = active(site, red)
+    site.cluster.kubectl("delete", "namespace", red)
+    site.until("pods gone", lambda: site.placed_count(box.gpr_id) == 0)
+    assert site.is_in(Phase.ACTIVE, box)
+
+    # Made anew and bound again: in it the box is as good as before.
+    site.cluster.make_namespace(red)
+    site.cluster.kubectl("label", "namespace", red, f"egs.io/slice={red}")
+    site.deploy(red, replicas=2, gpus=4)
+    site.until("pods running", lambda: len(site.running(red)) == 2)
+
+    site.tell(*ended(box))
+    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+    assert site.running(red) == []
+
+
+def test_pods_of_a_namespace_that_is_going_do_not_hold_the_end_up(site: Site, red: str) -> None:
+    site.cluster.kubectl("delete", "deployment", "train", "--namespace", red)
+    site.run_pod(red, "stubborn", gpus=8, labels={"egs.test/stops": "never"})
+    (box,) = site.box(red, drain=Drain(grace_s=1.0, force_after_s=2.0))
+    site.tell(box)
+    site.until("running", lambda: site.running(red))
+    site.cluster.kubectl("delete", "namespace", red, "--wait=false")
+    site.until("going", lambda: not site.running(red))
+
+    site.tell(*ended(box))
+    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+    site.until("gone", lambda: site.cluster.get("namespace", red) is None)
 
 
 def test_a_gpu_that_drops_out_makes_the_node_no_smaller_but_one_gpu_unhealthy(site: Site) -> None:

@@ -13,9 +13,9 @@ from concurrent.futures import Executor, Future
 
 import msgspec
 
-from worker_agent.cluster.base import ClusterError, Conflict, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
 from worker_agent.kube import names
-from worker_agent.kube.client import Api
+from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.objects import Pod, Pods
 from worker_agent.steps import DrainStage, drain_stage
 
@@ -112,6 +112,11 @@ class Draining:
         if not pod.is_leaving:
             self._evictions.send(pod, WITHOUT_BOX, lambda: self._evict(pod, grace_s))
 
+    def end(self, pod: Pod, grace_s: float) -> None:
+        """A pod that has no right to its node any more, whatever its budget says."""
+        if not pod.is_leaving:
+            self._evictions.send(pod, WITHOUT_BOX, lambda: self._delete(pod, int(grace_s)))
+
     def _confirm(self, gpr_id: str) -> None:
         """While there is time for it."""
         if self._confirmed_s < CONFIRMED_WITHIN_S:
@@ -177,8 +182,8 @@ class Draining:
 def _refusal(call: Callable[[], object]) -> str:
     try:
         call()
-    except Conflict:
-        return ""  # gone, or another of the same name: the next list tells
+    except Missing:
+        return ""
     except ClusterError as error:
         return str(error)
     return ""

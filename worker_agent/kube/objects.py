@@ -177,6 +177,13 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         return not self.is_over and not (self.is_leaving and not self.spec.nodeName)
 
     @property
+    def placed_at(self) -> datetime | None:
+        """When the scheduler gave it its node."""
+        return next(
+            (each.lastTransitionTime for each in self.status.conditions if each.type == "PodScheduled" and each.status == "True"), None
+        )
+
+    @property
     def path(self) -> str:
         return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from worker_agent.cluster.base import GpuPhase, NodeState
+from worker_agent.cluster.base import GpuPhase, NodeState, Records
 from worker_agent.kube import names
 from worker_agent.kube.lifting import asks_for_gpus
 from worker_agent.kube.marks import UnreadableRecords, read_records
@@ -29,11 +29,13 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 class PodIndex:
     """`waiting`: behind our gate, by namespace. `lifted`: by GPR. `others`: on a node, and no lifted ones, by node.
 
+    `placed`: those of the lifted ones that may run, by node and GPR.
     `strange`: nodes with GPU pods among the others, which hold GPUs that we would give out. Our own checks are none of these.
     """
 
     waiting: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
     lifted: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
+    placed: dict[str, dict[str, list[Pod]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     others: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
     strange: set[str] = field(default_factory=set)
 
@@ -43,6 +45,8 @@ class PodIndex:
         for pod in pods:
             if gpr_id := pod.metadata.label(names.POD_GPR):
                 index.lifted[gpr_id].append(pod)
+                if pod.spec.nodeName and pod.holds:
+                    index.placed[pod.spec.nodeName][gpr_id].append(pod)
             elif pod.spec.nodeName:
                 if not pod.is_over:
                     index.others[pod.spec.nodeName].append(pod)
@@ -124,6 +128,19 @@ class Sight:
         unplaced = [pod for pods in self.pods.lifted.values() for pod in pods if not pod.spec.nodeName and pod.holds]
         return [pod for pod in unplaced if not self._has_home(pod)]
 
+    def left_over(self) -> list[Pod]:
+        """Lifted pods on nodes that were made anew under the name of the one that they were placed on: their kubelet runs them on."""
+        there = [node for node in map(self.node, self.pods.placed) if node is not None and is_taken_in(node)]
+        return [pod for node in there for pod in self._left_over_on(node, self.state(node).records)]
+
+    def _left_over_on(self, node: Node, records: Records) -> list[Pod]:
+        """Of GPRs that the node knows nothing of, since it is younger than their being placed there."""
+        placed, born = self.pods.placed.get(node.metadata.name), node.metadata.creationTimestamp
+        if not placed or born is None or all(node.metadata.label(names.box_label(gpr_id)) for gpr_id in placed):
+            return []  # nearly always, and asked of every node at every pass
+        unknown = placed.keys() - {record.gpr_id for record in records.values()}
+        return [pod for gpr_id in unknown for pod in placed[gpr_id] if (pod.placed_at or born) <= born]
+
     def _has_home(self, pod: Pod) -> bool:
         selector = pod.spec.nodeSelector or {}
         key, uid = names.box_label(pod.metadata.label(names.POD_GPR)), selector.get(names.NODE_UID, "")
@@ -167,7 +184,10 @@ class Sight:
         known = self._states.get(name)
         if known is None or known[0] is not node or known[1] != strange:
             known = self._states[name] = (node, strange, _state_of(node, strange=strange))
-        return known[2]
+        state = known[2]
+        if state.view.ready and self._left_over_on(node, state.records):
+            return msgspec.structs.replace(state, view=msgspec.structs.replace(state.view, ready=False))
+        return state
 
 
 def is_taken_in(node: Node) -> bool:

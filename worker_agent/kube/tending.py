@@ -15,7 +15,7 @@ from worker_agent.kube.draining import Draining
 from worker_agent.kube.guard import NOBODY, GuardBook, closed_to, slices_in
 from worker_agent.kube.marks import Marks, UnreadableRecords, differs, leave_ops, marks_of, read_records, records_text, write_ops
 from worker_agent.kube.names import node_path
-from worker_agent.kube.objects import Node
+from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.sight import Sight, is_held, is_taken_in, is_wanted
 from worker_agent.protocol import Drift
 
@@ -56,7 +56,19 @@ class Tending:
                 self._try(node.metadata.name, lambda node=node: self._tend_node(node, is_guarded=is_guarded))  # type: ignore[misc]
         for pod in self._sight.homeless():
             self._draining.send_away(pod, ORPHAN_GRACE_S)
+        self._end_left_over()
         return self._found
+
+    def _end_left_over(self) -> None:
+        """Whatever the policy on drift says: the node is nobody's while they run there."""
+        by_node: dict[str, list[Pod]] = {}
+        for pod in self._sight.left_over():
+            self._draining.end(pod, ORPHAN_GRACE_S)
+            by_node.setdefault(pod.spec.nodeName, []).append(pod)
+        for node, pods in by_node.items():
+            named = ", ".join(sorted(pod.label for pod in pods))
+            detail = f"It was made anew while pods of an earlier box ran there, and is not given out before they have ended: {named}."
+            self._found.append(Drift(what=f"pods on node {node}", detail=detail[:DETAIL_MAX_CHARS], node=node))
 
     def _try(self, what: str, act: Callable[[], None]) -> bool:
         """A fault with one must not keep the others waiting. The same fault is noted once."""

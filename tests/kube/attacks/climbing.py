@@ -64,6 +64,7 @@ NAMESPACE_ATTACKS = [
 # --- more rights
 
 AGENT_USER: Final = f"system:serviceaccount:{names.NAMESPACE}:{names.AGENT}"
+TOKEN_REQUEST: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
 AGENT_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts/{names.AGENT}"
 RBAC_PATH: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
 POLICIES_PATH: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -71,10 +72,12 @@ POLICIES_PATH: Final = "/apis/admissionregistration.k8s.io/v1"
 RIGHT_ATTACKS = [
     Attack("to pass for the agent", calling("GET", "/api/v1/nodes", user=AGENT_USER), ONLY_BY_ROLE),
     Attack("to pass for an administrator", calling("GET", "/api/v1/nodes", user="admin"), ONLY_BY_ROLE),
+    Attack("to pass for one of the administrators' group", calling("GET", "/api/v1/nodes", user="u", group="system:masters"), ONLY_BY_ROLE),
+    Attack("a token of the agent", posting(f"{AGENT_PATH}/token", TOKEN_REQUEST), ONLY_BY_ROLE),
     Attack(
-        "a token of the agent",
-        posting(f"{AGENT_PATH}/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}),
-        ONLY_BY_ROLE,
+        "a token of their pods' own account, which is good for nothing more",
+        posting("/api/v1/namespaces/{namespace}/serviceaccounts/default/token", TOKEN_REQUEST),
+        {"u": "RBAC", "aons": DONE},
     ),
     Attack("to delete the agent's account", deleting(AGENT_PATH), ONLY_BY_ROLE),
     Attack("the agent's document", calling("GET", f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"), ONLY_BY_ROLE),

@@ -158,6 +158,7 @@ PLACE_ATTACKS = [
         {WITH_BOX: "422"},
     ),
     Attack("GPUs for an own scheduler", creating(gpus=1, schedulerName="mine"), {ALL: "gated"}, reads=gated),
+    Attack("a CPU pod for an own scheduler, which may bind nothing", creating(schedulerName="mine"), {ALL: DONE}),
 ]
 
 # --- the gate

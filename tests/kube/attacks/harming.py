@@ -133,6 +133,12 @@ TOKEN_SECRET: Final = {
 
 PUSH_ATTACKS = [
     Attack("GPUs with a priority that preempts", creating(gpus=1, priorityClassName="pushes"), EVERYONE_BY_POD, opens=True),
+    Attack(
+        "all CPUs of a shared node with such a priority",
+        creating(containers=[container(resources={"limits": {names.GPU: "1", "cpu": "120"}})], priorityClassName="pushes"),
+        EVERYONE_BY_POD,
+        opens=True,
+    ),
     Attack("GPUs with a priority that waits", creating(gpus=1, priorityClassName="waits"), {ALL: "gated"}, reads=gated),
     Attack("GPUs with a priority below all", creating(gpus=1, priorityClassName="below"), EVERYONE_BY_POD),
     Attack("GPUs with the system's priority", creating(gpus=1, priorityClassName="system-node-critical"), EVERYONE_BY_POD),
