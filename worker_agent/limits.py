@@ -33,6 +33,7 @@ LIMITS: Final[dict[str, Limit]] = {
     "gpu_temperature": Limit(says="GPU temperature", unit="°C", value=87, highest=150),
     "ecc_uncorrected": Limit(says="ECC errors not corrected since the last reset", value=0),
     "ecc_sram_uncorrected": Limit(says="ECC errors of SRAM not corrected, ever", value=0),
+    "ecc_sram_corrected": Limit(says="ECC errors of SRAM corrected, ever", value=10_000),
     "ecc_dram_corrected": Limit(says="ECC errors of DRAM corrected, ever", value=20_000_000, highest=10**12),
     "rows_uncorrectable": Limit(says="Rows remapped for errors not corrected", value=512),
     "rows_pending": Limit(says="Row remaps that wait for a reset", value=0, highest=10_000),

@@ -13,7 +13,7 @@ from worker_agent.steps import EntryStep, ExitStep
 def gpu_lines(gpus: Sequence[str], *, ecc_uncorrected: int = 0) -> str:
     """`ecc_uncorrected`: of the last one."""
     errors = [0] * (len(gpus) - 1) + [ecc_uncorrected]
-    return "".join(f"{gpu}, 00000000:{16 + n:02X}:00.0, 31, 4, {errors[n]}, 0, 12, 0x0000000000000001\n" for n, gpu in enumerate(gpus))
+    return "".join(f"{gpu}, 00000000:{16 + n:02X}:00.0, 31, 4, {errors[n]}, 0, 0, 12, 0x0000000000000001\n" for n, gpu in enumerate(gpus))
 
 
 def row_lines(gpus: Sequence[str]) -> str:

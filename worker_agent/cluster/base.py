@@ -52,11 +52,15 @@ Records = Mapping[str, GpuRecord]  # by GPU UUID
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` is opaque: it differs when the node was written in between (Kubernetes: resourceVersion)."""
+    """`version` is opaque: it differs when the node was written in between (Kubernetes: resourceVersion).
+
+    `why_unready`: what keeps the node from being ready, each for people; of others' workloads no name.
+    """
 
     view: NodeView
     version: str
     records: dict[str, GpuRecord]
+    why_unready: tuple[str, ...] = ()
 
 
 class StateDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,7 +47,8 @@ class Checks:
         """One poll of one attempt of any step but the drain. Raises ClusterError."""
         match call.step:
             case EntryStep.NODE_READY:
-                return _told([expect("node_ready", float(call.node.view.ready), 1, is_least=True)])
+                why = "; ".join(call.node.why_unready)
+                return _told([expect("node_ready", float(call.node.view.ready), 1, is_least=True, text=why)])
             case EntryStep.GPU_COUNT:
                 return self._probe(call, {"commands": {"gpus": _smi()}}, verdicts.gpu_count, deadline_s=GPU_S, gpus=_gpus(call))
             case EntryStep.GPU_HEALTH:

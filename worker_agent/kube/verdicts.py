@@ -101,6 +101,7 @@ def _counters(call: StepCall, gpu: readings.Gpu) -> Results:
         "gpu_temperature": gpu.temperature_c,
         "ecc_uncorrected": gpu.ecc_uncorrected,
         "ecc_sram_uncorrected": gpu.ecc_sram_uncorrected,
+        "ecc_sram_corrected": gpu.ecc_sram_corrected,
         "ecc_dram_corrected": gpu.ecc_dram_corrected,
     }
     slowed = _judge(call, "throttle_reasons", len(gpu.throttles), gpu=gpu.uuid, text=", ".join(gpu.throttles))
