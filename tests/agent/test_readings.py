@@ -90,6 +90,10 @@ def test_ports_are_read_of_sysfs() -> None:
         PORT.format(0, "phys_state"): "5: LinkUp",
         PORT.format(0, "rate"): "400 Gb/sec (4X NDR)",
         PORT.format(0, "gids/0"): "fe80:0000:0000:0000:a088:c203:0012:3456",
+        PORT.format(0, "gids/1"): "fe80:0000:0000:0000:a088:c203:0012:3457",
+        PORT.format(0, "gids/2"): "0000:0000:0000:0000:0000:ffff:0a00:0105",
+        PORT.format(0, "gids/3"): readings.NO_GID,
+        PORT.format(1, "gids/0"): "error: [Errno 22] Invalid argument",
         PORT.format(1, "state"): "1: DOWN",
         PORT.format(1, "phys_state"): "3: Disabled",
         PORT.format(1, "rate"): "10 Gb/sec (4X SDR)",
@@ -97,8 +101,8 @@ def test_ports_are_read_of_sysfs() -> None:
 
     up, down = readings.ports(files)
 
-    assert (up.name, up.is_up, up.rate_gbps, up.subnet) == ("mlx5_0/1", True, 400.0, "fe80:0000:0000:0000")
-    assert (down.name, down.is_up, down.subnet) == ("mlx5_1/1", False, "")
+    assert (up.name, up.is_up, up.rate_gbps, up.subnets) == ("mlx5_0/1", True, 400.0, ("fe80:0000:0000:0000", readings.IPV4))
+    assert (down.name, down.is_up, down.subnets) == ("mlx5_1/1", False, ())
 
 
 def test_of_nccl_the_latency_is_that_of_the_smallest_size_and_the_bandwidth_that_of_the_largest_the_worse_way() -> None:
