@@ -12,7 +12,7 @@ import pytest
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_probes import call
 from tests.kube.healthy import RDMA_PORT
-from worker_agent.kube.gang_verdicts import gang_network, ring
+from worker_agent.kube.gang_verdicts import gang_network, in_one, ring
 from worker_agent.kube.jobs import Said
 from worker_agent.kube.verdicts import Unreadable
 from worker_agent.protocol import CheckResult, Phase, Verdict
@@ -72,6 +72,17 @@ def test_of_one_pair_that_fails_alone_both_nodes_are_at_fault_and_it_is_named() 
 
 def test_of_two_nodes_that_do_not_reach_each_other_both_are_at_fault() -> None:
     assert verdicts_by_node([words(index, 2, bad=cut(0, 2)) for index in range(2)], count=2) == [{FAIL}, {FAIL}]
+
+
+def test_what_is_stored_is_the_worst_pair_with_all_that_are_as_bad() -> None:
+    def stored(own: int, bad: Mapping[tuple[int, int], Any]) -> tuple[Verdict, str]:
+        said = [words(index, 5, bad=bad) for index in range(5)]
+        (found,) = [each for each in in_one(results(own, said, count=5)) if each.check == "gang_latency"]
+        return found.verdict, found.text
+
+    assert stored(0, {(0, 1): {"ms": 0.9}}) == (PASS, "node-0 to node-1")
+    assert stored(1, {(1, 2): TIMED_OUT, (4, 1): TIMED_OUT}) == (FAIL, "node-1 to node-2: timed out; node-4 to node-1: timed out")
+    assert stored(1, cut(2, 5))[0] is WARN
 
 
 @pytest.mark.parametrize("text", ["", "Traceback: no module named json", "{}", '{"gang": {"index": 9, "peers": {}}}'])

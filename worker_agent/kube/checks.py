@@ -16,7 +16,7 @@ import msgspec
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.client import Api
-from worker_agent.kube.gang_verdicts import gang_network
+from worker_agent.kube.gang_verdicts import gang_network, in_one
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
 from worker_agent.kube.names import POD_GPR, box_of, node_path
 from worker_agent.kube.objects import Claims, Node, Pod, Pods, VolumeAttachments
@@ -145,7 +145,8 @@ class Checks:
         if ended is None:
             return StepResult(status=StepStatus.RUNNING)
         try:
-            return _told(gang_network(call, ended.gang, fan_out=GANG_FAN_OUT))
+            found = gang_network(call, ended.gang, fan_out=GANG_FAN_OUT)
+            return msgspec.structs.replace(_told(found), results=tuple(in_one(found)))
         except verdicts.Unreadable as error:
             why = "; ".join(each for each in (ended.why, str(error)) if each)
             return _failed(f"{call.step} could not be measured between {len(call.gang)} nodes: {why}", blames_node=False)

@@ -14,9 +14,11 @@ from worker_agent.kube import readings
 from worker_agent.kube.jobs import Said
 from worker_agent.kube.names import CHECK_SERVICE
 from worker_agent.kube.verdicts import Document, Reach, Results, Unreadable, document
-from worker_agent.limits import expect, judge, skipped
+from worker_agent.limits import TEXT_MAX_CHARS, expect, judge, skipped
 from worker_agent.protocol import CheckResult, Verdict
 
+PAIR = "gang_latency"
+BADNESS = {Verdict.PASS: 0, Verdict.SKIP: 1, Verdict.WARN: 2, Verdict.FAIL: 3}
 SILENT = Reach(error="its pod said nothing")
 
 
@@ -47,6 +49,18 @@ def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Resul
     own = call.node.view.name
     by_node = {each.node: documents[each.index] for each in said if each.index in documents}
     return [*(_reached(call, pair, cut_off) for pair in pairs if pair.has(own)), *_rdma(own, by_node)]
+
+
+def in_one(results: Results) -> Results:
+    """The hub keeps one result of a name: the worst of all pairs, with all that are as bad; the log has each."""
+    pairs = sorted((each for each in results if each.check == PAIR), key=lambda each: (BADNESS[each.verdict], each.value or 0.0))
+    if not pairs:
+        return results
+    worst = pairs[-1]
+    if worst.verdict is not Verdict.PASS:
+        as_bad = [each.text for each in pairs if each.verdict is worst.verdict]
+        worst = msgspec.structs.replace(worst, text="; ".join(as_bad)[:TEXT_MAX_CHARS])
+    return [worst, *(each for each in results if each.check != PAIR)]
 
 
 def ring(index: int, count: int, fan_out: int) -> list[int]:
@@ -87,7 +101,7 @@ def _reached(call: StepCall, pair: Pair, cut_off: set[str]) -> CheckResult:
     """Of a pair that failed the one that reaches nobody, and nobody reaches, is at fault; where that is both or neither, both are."""
     own = call.node.view.name
     text = f"{pair.asking} to {pair.asked}" + (f": {pair.reach.error}" if pair.reach.error else "")
-    found = judge("gang_latency", pair.reach.ms, shape=call.node.view.shape, policy=call.assignment.checks, text=text)
+    found = judge(PAIR, pair.reach.ms, shape=call.node.view.shape, policy=call.assignment.checks, text=text)
     if not pair.reach.error:
         return found
     is_others = pair.other(own) in cut_off and own not in cut_off
