@@ -14,13 +14,14 @@ from worker_agent.steps import EntryStep, ExitStep
 
 def gpu_lines(gpus: Sequence[str], *, ecc_uncorrected: int = 0, used_mib: int = 4) -> str:
     """`ecc_uncorrected`, `used_mib`: of the last one."""
-    *well, last = gpus
-    lines = [_gpu_line(gpu, n) for n, gpu in enumerate(well)]
-    return "".join([*lines, _gpu_line(last, len(well), ecc_uncorrected=ecc_uncorrected, used_mib=used_mib)])
+    last = len(gpus) - 1
+    return "".join(
+        _gpu_line(gpu, n, errors=ecc_uncorrected, used_mib=used_mib) if n == last else _gpu_line(gpu, n) for n, gpu in enumerate(gpus)
+    )
 
 
-def _gpu_line(gpu: str, number: int, *, ecc_uncorrected: int = 0, used_mib: int = 4) -> str:
-    return f"{gpu}, 00000000:{16 + number:02X}:00.0, 31, {used_mib}, {ecc_uncorrected}, 0, 0, 12, 0x0000000000000001\n"
+def _gpu_line(gpu: str, number: int, *, errors: int = 0, used_mib: int = 4) -> str:
+    return f"{gpu}, 00000000:{16 + number:02X}:00.0, 31, {used_mib}, {errors}, 0, 0, 12, 0x0000000000000001\n"
 
 
 def row_lines(gpus: Sequence[str]) -> str:
