@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from worker_agent.cluster.base import Unavailable
 from worker_agent.kube import jobs, objects
 
 Object = dict[str, Any]
@@ -53,6 +54,7 @@ class LocalJobs:
         self.jobs: dict[str, Object] = {}
         self.pods: list[Object] = []
         self._logs: dict[str, str] = {}
+        self.are_logs_away = False
 
     # -- what is there -------------------------------------------------------------------------------------------------
 
@@ -80,6 +82,8 @@ class LocalJobs:
         return msgspec.convert(found.get(path, {"items": []}), type_)
 
     def text(self, path: str, **params: Any) -> str:
+        if self.are_logs_away:
+            raise Unavailable("502: the kubelet does not answer")
         return self._logs[path]
 
     def create(self, path: str, body: Object, type_: Any) -> Any:

@@ -93,6 +93,14 @@ def test_a_pod_that_said_nothing_is_cut_off_when_nobody_reached_it_either(text: 
     assert verdicts_by_node(said, count=4) == [{PASS, WARN}, {PASS, WARN}, {PASS, WARN}, {FAIL}]
 
 
+def test_of_two_nodes_the_one_whose_pod_said_nothing_is_at_fault() -> None:
+    assert verdicts_by_node([words(0, 2, bad=cut(1, 2))], count=2) == [{WARN}, {FAIL}]
+
+
+def test_a_pod_that_was_reached_and_said_nothing_is_at_fault_and_no_other() -> None:
+    assert verdicts_by_node([words(index, 4) for index in (0, 1, 2)], count=4) == [{PASS, WARN}, {PASS, WARN}, {PASS}, {PASS, FAIL}]
+
+
 def test_a_way_that_takes_too_long_fails() -> None:
     said = [words(index, 2, bad={(0, 1): {"ms": 101.0}}) for index in range(2)]
 

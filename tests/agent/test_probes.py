@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import subprocess
@@ -14,8 +15,8 @@ import pytest
 
 from tests.agent.local_jobs import LocalJobs
 from tests.kube.healthy import RDMA_PORT, nccl_report
-from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
-from worker_agent.kube import checks, readings
+from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus, Unavailable
+from worker_agent.kube import checks, jobs, readings
 from worker_agent.kube.checks import PROBE, Checks
 from worker_agent.protocol import Assignment, CheckPolicy, Desired, GpuView, NodeView, Verdict
 from worker_agent.steps import EntryStep, ExitStep
@@ -97,11 +98,10 @@ def call(step: str, *, node: int = 0, gang: tuple[str, ...] = (), policy: CheckP
 
 def ended(agent: Checks, of: StepCall) -> StepResult:
     """The agent's polls until the Job was read."""
-    for _ in range(100):
+    for _ in range(9):
         result = agent.run(of)
         if result.status is not StepStatus.RUNNING:
             return result
-        time.sleep(0.05)
     raise AssertionError("it runs for ever")
 
 
@@ -110,7 +110,9 @@ def checked(node: LocalJobs, step: str, **more: Any) -> StepResult:
 
 
 def agent_of(node: LocalJobs) -> Checks:
-    return Checks(node, image="egs.test/agent")  # type: ignore[arg-type]
+    """By its clock each look is a second after the one before: no view is too young."""
+    seconds = itertools.count()
+    return Checks(node, image="egs.test/agent", mono=lambda: float(next(seconds)))  # type: ignore[arg-type]
 
 
 def bad(result: StepResult) -> set[tuple[str, str, str]]:
@@ -309,12 +311,14 @@ def test_nccl_that_is_slow_or_breaks_off_fails(report: str, code: int, said: str
 # -- between the nodes of a box ----------------------------------------------------------------------------------------
 
 
+ANY_LATENCY = CheckPolicy(limits={"gang_latency": 60_000})  # however slow this machine is
+
+
 def gang_of(node: LocalJobs, count: int) -> list[StepResult]:
     """Each node's own part of one Job, which ran once."""
     names = tuple(f"node-{number}" for number in range(count))
     agent = agent_of(node)
-    policy = CheckPolicy(limits={"gang_latency": 60_000})  # however slow this machine is
-    found = [ended(agent, call(EntryStep.GANG_NETWORK, node=number, gang=names, policy=policy)) for number in range(count)]
+    found = [ended(agent, call(EntryStep.GANG_NETWORK, node=number, gang=names, policy=ANY_LATENCY)) for number in range(count)]
     assert len(node.jobs) == 1
     return found
 
@@ -339,3 +343,19 @@ def test_the_node_that_no_other_reaches_fails_and_not_those_that_ask_it(node: Lo
     assert [result.status for result in results] == [StepStatus.OK, StepStatus.OK, StepStatus.FAILED, StepStatus.OK]
     (warned,) = [each for each in results[1].results if each.verdict is WARN]
     assert warned.text.startswith("node-1 to node-2: ")
+
+
+def test_a_log_that_cannot_be_read_at_once_is_read_again_before_anybody_is_blamed(node: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, of = agent_of(node), call(EntryStep.GANG_NETWORK, gang=("node-0", "node-1"), policy=ANY_LATENCY)
+    assert agent.run(of).status is StepStatus.RUNNING
+    node.are_logs_away = True
+    with pytest.raises(Unavailable):
+        agent.run(of)
+
+    node.are_logs_away = False
+    assert agent.run(of).status is StepStatus.OK
+
+    monkeypatch.setattr(jobs, "LOG_TRY_S", 0.0)
+    node.are_logs_away = True
+    agent = agent_of(node)
+    assert "no pod of the box said anything" in ended(agent, of).log

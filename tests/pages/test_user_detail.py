@@ -382,7 +382,7 @@ def test_one_that_starts_shows_its_steps_node_by_node_and_why_a_node_does_not_go
 
     markup = page(owner, started)
 
-    assert "Step 2 of 9" in markup
+    assert "Step 2 of 10" in markup
     assert "0 of 2 nodes ready" in markup
     assert "A node does not go on." in markup
     assert "aurora-1: node_ready: kubelet says no." in markup

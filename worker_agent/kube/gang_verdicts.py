@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -45,10 +45,10 @@ def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Resul
         raise Unreadable("no pod of the box said anything")
     if all(pair.reach.error and not pair.reach.is_found for pair in pairs if pair.reach is not SILENT):
         raise Unreadable(f"its pods do not find each other by name: is the Service {CHECK_SERVICE} there, does the cluster's DNS know it?")
-    cut_off = {node for node in call.gang if all(pair.reach.error for pair in pairs if pair.has(node))}
     own = call.node.view.name
     by_node = {each.node: documents[each.index] for each in said if each.index in documents}
-    return [*(_reached(call, pair, cut_off) for pair in pairs if pair.has(own)), *_rdma(own, by_node)]
+    fault = {node: _fault(node, by_node, pairs) for node in call.gang}
+    return [*(_reached(call, pair, fault) for pair in pairs if pair.has(own)), *_rdma(own, by_node)]
 
 
 def in_one(results: Results) -> Results:
@@ -97,15 +97,21 @@ def _reach(found: Document | None, peer: int) -> Reach:
     return found.gang.peers.get(peer, SILENT) if found and found.gang else SILENT
 
 
-def _reached(call: StepCall, pair: Pair, cut_off: set[str]) -> CheckResult:
-    """Of a pair that failed the one that reaches nobody, and nobody reaches, is at fault; where that is both or neither, both are."""
+def _fault(node: str, spoke: Collection[str], pairs: Sequence[Pair]) -> int:
+    """How much speaks against it: most that its pod said nothing, then that it reaches nobody and nobody reaches it."""
+    if node not in spoke:
+        return 2
+    return int(all(pair.reach.error for pair in pairs if pair.has(node)))
+
+
+def _reached(call: StepCall, pair: Pair, fault: Mapping[str, int]) -> CheckResult:
+    """Of a pair that failed the one that more speaks against is at fault, and the other is warned; where it is as much, both are."""
     own = call.node.view.name
     text = f"{pair.asking} to {pair.asked}" + (f": {pair.reach.error}" if pair.reach.error else "")
     found = judge(PAIR, pair.reach.ms, shape=call.node.view.shape, policy=call.assignment.checks, text=text)
     if not pair.reach.error:
         return found
-    is_others = pair.other(own) in cut_off and own not in cut_off
-    return msgspec.structs.replace(found, verdict=Verdict.WARN if is_others else Verdict.FAIL)
+    return msgspec.structs.replace(found, verdict=Verdict.WARN if fault[pair.other(own)] > fault[own] else Verdict.FAIL)
 
 
 def _rdma(own: str, documents: Mapping[str, Document]) -> Results:

@@ -32,6 +32,7 @@ KEPT_S: Final = 600  # how long a Job that ended is kept
 GRACE_S: Final = 5
 STUCK_S: Final = 120.0  # a pod of an earlier attempt that has not ended by then does not: its node does not answer
 LOG_BYTES: Final = 256 * 1024
+LOG_TRY_S: Final = 30.0  # a log of a gang that cannot be read by then counts as nothing said
 TEXT_CHARS: Final = 600
 # The pod is there, and what is wrong is its image or our manifest.
 IMAGE_TROUBLE: Final = frozenset(
@@ -104,6 +105,7 @@ class Jobs:
         self._stuck_since: dict[str, float] = {}
         self._waited_for: dict[str, str] = {}  # by Job: what its pod last waited for
         self._gangs: dict[str, tuple[Said, ...]] = {}  # by Job: as it was read once for all its nodes
+        self._gang_ended: dict[str, float] = {}  # by Job: when it was seen to have ended
 
     def poll(self, work: Work) -> Ended | None:
         """None: it runs. Raises ClusterError."""
@@ -128,6 +130,7 @@ class Jobs:
         self._pods = list(self._api.get(PODS, objects.Pods, labelSelector=CHECK_OF).items)
         self._jobs = {job.metadata.name: job for job in jobs}
         self._gangs = {name: said for name, said in self._gangs.items() if name in self._jobs}
+        self._gang_ended = {name: at for name, at in self._gang_ended.items() if name in self._jobs}
         self._seen_mono = now
 
     def _pod_of(self, name: str) -> Pod | None:
@@ -208,15 +211,19 @@ class Jobs:
         return Ended(why=f"it broke off with exit code {state.exitCode}: {self._last_words(pod, state)[-TEXT_CHARS:]}".strip(": "))
 
     def _read_gang(self, work: Work, ended: Condition) -> Ended:
-        """Each of its nodes asks for this: a log is read once."""
+        """Each of its nodes asks for this: a log is read once. Raises ClusterError where one cannot be read yet."""
         if work.name not in self._gangs:
+            ended_mono = self._gang_ended.setdefault(work.name, self._mono())
+            is_late = self._mono() - ended_mono >= LOG_TRY_S
             pods = {pod.metadata.label(INDEX_OF_POD): pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == work.name}
-            self._gangs[work.name] = tuple(self._said(int(index), pod) for index, pod in sorted(pods.items()) if index.isdigit())
+            said = [self._said(int(index), pod, is_late=is_late) for index, pod in sorted(pods.items()) if index.isdigit()]
+            self._gangs[work.name] = tuple(said)
         why = f"it did not end within {work.deadline_s} s" if ended.reason == "DeadlineExceeded" else ""
         return Ended(why=why, gang=self._gangs[work.name])
 
-    def _said(self, index: int, pod: Pod) -> Said:
-        return Said(index=index, node=pod.spec.nodeName, text=self._last_words(pod, terminated(pod)) if pod.is_over else "")
+    def _said(self, index: int, pod: Pod, *, is_late: bool) -> Said:
+        words = self._last_words if is_late else self._words
+        return Said(index=index, node=pod.spec.nodeName, text=words(pod, terminated(pod)) if pod.is_over else "")
 
     def _late(self, work: Work) -> Ended:
         waited = self._waited_for.get(work.name, "")
@@ -225,16 +232,18 @@ class Jobs:
         return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower())
 
     def _last_words(self, pod: Pod | None, state: Terminated | None) -> str:
+        try:
+            return self._words(pod, state)
+        except ClusterError as error:
+            return f"its log cannot be read: {error}"
+
+    def _words(self, pod: Pod | None, state: Terminated | None) -> str:
         """The last words where it left any, else the end of the log."""
         if state is not None and state.message:
             return state.message
         if pod is None:
             return ""
-        try:
-            log = self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES)
-        except ClusterError as error:
-            return f"its log cannot be read: {error}"
-        return log.strip()
+        return self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES).strip()
 
 
 def terminated(pod: Pod | None) -> Terminated | None:
