@@ -74,7 +74,8 @@ def test_steps_of_a_spare_and_of_the_node_it_replaced_are_no_steps_of_the_box(wo
     factories.observe(gpr, Phase.ACTIVE)
     replaced = rows[0]
     spare = replaced_by(gpr, replaced, world)
-    step(spare, "claim")
+    later = db_now()
+    step(spare, "claim", at=later)
 
     coming = page(owner, gpr, "steps")
     assert "2 nodes, all passed in 2 s" in coming
@@ -82,7 +83,7 @@ def test_steps_of_a_spare_and_of_the_node_it_replaced_are_no_steps_of_the_box(wo
     assert "1 of 10 done" in coming
 
     for name in (*spare.entry_steps, "open"):
-        step(spare, name)
+        step(spare, name, at=later)
     factories.observe(gpr, Phase.ACTIVE)
     step(replaced, "close")
 
