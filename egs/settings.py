@@ -196,7 +196,7 @@ EGS_SPARE_TRIES_MAX = env_int("EGS_SPARE_TRIES_MAX", 3)
 EGS_SPARE_LEAST_S = env_int("EGS_SPARE_LEAST_S", 60 if EMBEDDED else 600)
 EGS_SPARE_WAIT_S = env_int("EGS_SPARE_WAIT_S", 60 if EMBEDDED else 300)
 # What the agent does with a node on the way in and out; without `run_checks` only the short list.
-EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl")
+EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl", "gang_network")
 EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")
 EGS_EXIT_STEPS = ("drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "node_clean")
 # Whoever is evicted has notice, and has run for a while; nobody is for a smaller gain than this (gpr/planner/claims.py).

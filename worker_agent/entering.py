@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
 from worker_agent.fences import claim_refusal, is_lost, new_records
+from worker_agent.gangs import Gangs
 from worker_agent.hands import Hands, Write
 from worker_agent.link import Link
 from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Desired, Phase
 from worker_agent.state import Member, Progress
-from worker_agent.steps import EntryStep
+from worker_agent.steps import GANG_STEPS, EntryStep
 
 Box = list[Member]
 
@@ -47,13 +48,14 @@ class Entering:
         claims = [self._claim(*each) for each in members if self._hands.own(each[0]) is None]
         self._hands.write(Verb.CLAIM, filter(None, claims), within_s=CLAIMS_WITHIN_S)
         until_mono = self._clock.mono() + CHECKS_WITHIN_S
+        gangs = Gangs(members)
         for assignment, progress in sorted(members, key=lambda each: each[0].id <= self._checked_last):
             if self._clock.mono() >= until_mono:
                 return
             self._checked_last = assignment.id
             record = self._hands.own(assignment)
             if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
-                self._check(assignment, progress)
+                self._check(assignment, progress, gangs)
 
     def _claim(self, assignment: Assignment, progress: Progress) -> Write | None:
         node = self._hands.nodes.get(assignment.node)
@@ -73,11 +75,14 @@ class Entering:
             self._hands.report_unsupported(assignment, progress, step, "entry step")
         progress.fail(f"UNSUPPORTED: this agent does not know the entry step {', '.join(unknown)}")
 
-    def _check(self, assignment: Assignment, progress: Progress) -> None:
+    def _check(self, assignment: Assignment, progress: Progress, gangs: Gangs) -> None:
         for step in assignment.entry_steps:
             if step in progress.entry_done:
                 continue
-            status = self._hands.step(assignment, progress, step)
+            gang = gangs.at(step, assignment) if step in GANG_STEPS else ()
+            if gang is None:
+                return
+            status = self._hands.step(assignment, progress, step, gang=gang)
             if status is StepStatus.FAILED and progress.attempts[step] >= ENTRY_ATTEMPTS:
                 progress.fail(f"check {step} failed {ENTRY_ATTEMPTS} times on node {assignment.node}")
             if status is not StepStatus.OK:

@@ -167,14 +167,14 @@ class Hands:
         except ClusterError as error:
             self._note("provide_failed", {"orders": len(orders), "error": str(error)})
 
-    def step(self, assignment: Assignment, progress: Progress, step: str) -> StepStatus:
-        """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""
+    def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: tuple[str, ...] = ()) -> StepStatus:
+        """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due. `gang`: as in StepCall."""
         key = (assignment.id, step)
         if self._clock.mono() < self._retry_mono.get(key, float("-inf")):
             return StepStatus.RUNNING
         started_s = self._started_s.setdefault(key, self._time.now())
         attempt = progress.attempts.get(step, 0) + 1
-        result = self._poll(assignment, progress, step, attempt)
+        result = self._poll(assignment, progress, step, attempt, gang)
         if result.status is StepStatus.RUNNING:
             return StepStatus.RUNNING
         progress.attempts = {**progress.attempts, step: attempt}
@@ -184,7 +184,7 @@ class Hands:
         self._report(assignment, step, outcome, result, attempt=attempt, started_s=started_s)
         return result.status
 
-    def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int) -> StepResult:
+    def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int, gang: tuple[str, ...]) -> StepResult:
         closed_s = progress.exit_began_s
         call = StepCall(
             step=step,
@@ -192,6 +192,7 @@ class Hands:
             assignment=assignment,
             node=self.nodes[assignment.node],
             since_closed_s=max(0.0, self._time.now() - closed_s) if closed_s is not None else 0.0,
+            gang=gang,
         )
         try:
             return self._cluster.run(call)

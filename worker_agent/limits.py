@@ -33,6 +33,7 @@ LIMITS: Final[dict[str, Limit]] = {
     "gpu_temperature": Limit(says="GPU temperature", unit="°C", value=87, highest=150),
     "ecc_uncorrected": Limit(says="ECC errors not corrected since the last reset", value=0),
     "ecc_sram_uncorrected": Limit(says="ECC errors of SRAM not corrected, ever", value=0),
+    "ecc_sram_corrected": Limit(says="ECC errors of SRAM corrected, ever", value=10_000),
     "ecc_dram_corrected": Limit(says="ECC errors of DRAM corrected, ever", value=20_000_000, highest=10**12),
     "rows_uncorrectable": Limit(says="Rows remapped for errors not corrected", value=512),
     "rows_pending": Limit(says="Row remaps that wait for a reset", value=0, highest=10_000),
@@ -45,6 +46,7 @@ LIMITS: Final[dict[str, Limit]] = {
     "dns_time": Limit(says="Name looked up", unit="ms", value=2000, highest=60_000),
     "service_time": Limit(says="API server reached", unit="ms", value=1000, highest=60_000),
     "peer_time": Limit(says="Pod of another node reached", unit="ms", value=1000, highest=60_000),
+    "gang_latency": Limit(says="Pod on another node of the box, there and back", unit="ms", value=100, highest=60_000),
     "rdma_links": Limit(says="RDMA links that are up", value=1, is_least=True, highest=64),
     "rdma_rate": Limit(
         says="Rate of the slowest RDMA link", unit="Gb/s", value=100, by_gpu={"H100": 400, "H200": 400, "A100": 200}, is_least=True
@@ -62,7 +64,9 @@ MEASURED: Final[dict[str, str]] = {
     "node_ready": "Node ready",
     "gpu_count": "GPUs that answer",
     "volume_content": "Content of a volume as written",
-    "rdma_subnet": "RDMA subnet",
+    "rdma_subnet": "RDMA ports of another subnet than the policy's",
+    "gang_rdma_links": "RDMA ports down here and up on other nodes of the box",
+    "gang_rdma_subnet": "RDMA ports of another subnet than on most nodes of the box",
     "volumes_attached": "Volumes of the workspace on the node",
     "volumes_lost": "Volume claims of the workspace that lost their volume",
     "pods_left": "Pods of the box on the node",

@@ -19,6 +19,7 @@ class EntryStep(StrEnum):
     NETWORK = "network"
     RDMA = "rdma"
     NCCL = "nccl"
+    GANG_NETWORK = "gang_network"
 
 
 class ExitStep(StrEnum):
@@ -35,6 +36,9 @@ class ExitStep(StrEnum):
 EXIT_CHECKS = frozenset({ExitStep.EXIT_NETWORK, ExitStep.EXIT_NCCL})
 
 
+# Nodes of a box take these together: none begins before all of them have come so far.
+GANG_STEPS = frozenset({EntryStep.GANG_NETWORK})
+
 # What an administrator may leave out for a cluster or a shape.
 OPTIONAL: tuple[str, ...] = (
     EntryStep.GPU_HEALTH,
@@ -42,6 +46,7 @@ OPTIONAL: tuple[str, ...] = (
     EntryStep.NETWORK,
     EntryStep.RDMA,
     EntryStep.NCCL,
+    EntryStep.GANG_NETWORK,
     ExitStep.EXIT_NETWORK,
     ExitStep.EXIT_NCCL,
     ExitStep.VOLUMES,

@@ -50,6 +50,7 @@ STEP_NAMES: dict[str, str] = {
     EntryStep.NETWORK: "Network",
     EntryStep.RDMA: "RDMA links",
     EntryStep.NCCL: "NCCL",
+    EntryStep.GANG_NETWORK: "Network of the box",
     Milestone.OPEN: "Open to workspace",
     Milestone.CLOSE: "Close to workspace",
     ExitStep.DRAIN: "Drain",

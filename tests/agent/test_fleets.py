@@ -138,7 +138,7 @@ def test_a_state_document_that_changed_since_it_was_read_is_not_overwritten() ->
 
 def test_the_agent_says_what_it_can() -> None:
     assert CAPABILITIES == (
-        "node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl",
+        "node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl", "gang_network",
         "drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "node_clean",
     )  # fmt: skip
 

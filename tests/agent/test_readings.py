@@ -9,8 +9,8 @@ import pytest
 from worker_agent.kube import readings
 
 GPU_A, GPU_B = "GPU-5f1d5c30-7a5e-9d43-8f0c-3f2b1c6d7e80", "GPU-0b9a8c7d-1122-3344-5566-778899aabbcc"
-GPUS = f"""{GPU_A}, 00000000:1B:00.0, 31, 4, 0, 0, 12, 0x0000000000000001
-{GPU_B}, 00000000:43:00.0, 88, 81000, 2, [N/A], [N/A], 0x0000000000000048
+GPUS = f"""{GPU_A}, 00000000:1B:00.0, 31, 4, 0, 0, 3, 12, 0x0000000000000001
+{GPU_B}, 00000000:43:00.0, 88, 81000, 2, [N/A], [N/A], [N/A], 0x0000000000000048
 """
 KERNEL = """<6>[    4.120000] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15
 <4>[  100.500000] NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
@@ -47,6 +47,7 @@ def test_each_line_of_nvidia_smi_is_a_gpu_and_what_it_does_not_tell_is_unknown()
     first, second = readings.gpus(GPUS)
 
     assert (first.uuid, first.temperature_c, first.memory_used_mib, first.ecc_dram_corrected, first.throttles) == (GPU_A, 31, 4, 12, ())
+    assert (first.ecc_sram_corrected, second.ecc_sram_corrected) == (3, None)
     assert (second.ecc_uncorrected, second.ecc_sram_uncorrected) == (2, None)
     assert second.throttles == ("hardware slowdown", "hardware thermal")
 
@@ -89,6 +90,10 @@ def test_ports_are_read_of_sysfs() -> None:
         PORT.format(0, "phys_state"): "5: LinkUp",
         PORT.format(0, "rate"): "400 Gb/sec (4X NDR)",
         PORT.format(0, "gids/0"): "fe80:0000:0000:0000:a088:c203:0012:3456",
+        PORT.format(0, "gids/1"): "fe80:0000:0000:0000:a088:c203:0012:3457",
+        PORT.format(0, "gids/2"): "0000:0000:0000:0000:0000:ffff:0a00:0105",
+        PORT.format(0, "gids/3"): readings.NO_GID,
+        PORT.format(1, "gids/0"): "error: [Errno 22] Invalid argument",
         PORT.format(1, "state"): "1: DOWN",
         PORT.format(1, "phys_state"): "3: Disabled",
         PORT.format(1, "rate"): "10 Gb/sec (4X SDR)",
@@ -96,8 +101,8 @@ def test_ports_are_read_of_sysfs() -> None:
 
     up, down = readings.ports(files)
 
-    assert (up.name, up.is_up, up.rate_gbps, up.subnet) == ("mlx5_0/1", True, 400.0, "fe80:0000:0000:0000")
-    assert (down.name, down.is_up, down.subnet) == ("mlx5_1/1", False, "")
+    assert (up.name, up.is_up, up.rate_gbps, up.subnets) == ("mlx5_0/1", True, 400.0, ("fe80:0000:0000:0000", readings.IPV4))
+    assert (down.name, down.is_up, down.subnets) == ("mlx5_1/1", False, ())
 
 
 def test_of_nccl_the_latency_is_that_of_the_smallest_size_and_the_bandwidth_that_of_the_largest_the_worse_way() -> None:

@@ -13,15 +13,18 @@ import yaml
 
 from tests.e2e.processes import START_S, Api, Running, Stage, wait_for
 from tests.kube.cluster import Cluster, Object
-from tests.kube.healthy import last_words
+from tests.kube.healthy import gang_words, gpu_lines, last_words
 from tests.kube.nodes import nodes_of
 from tests.kube.site import install
 from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.steps import EntryStep
 
 NODE_GPUS = 8
 
 
 class KubernetesStage(Stage):
+    sick: set[str]  # nodes with a GPU that fails its checks
+
     def join_cluster(self, api: Api, name: str, cluster: Cluster, *, nodes: int) -> Running:
         """Install EGS in it, add it to the hub, and start its agent, which takes the nodes in."""
         self.installed_cluster(api, name, cluster)
@@ -94,31 +97,41 @@ def volumes() -> list[Object]:
 
 
 @contextmanager
-def healthy_nodes(*clusters: Cluster) -> Iterator[None]:
-    """What checks print on their nodes is what they print on healthy ones."""
-    stop = threading.Event()
-    threads = [threading.Thread(target=_play, args=(cluster, stop), daemon=True) for cluster in clusters]
+def healthy_nodes(*clusters: Cluster) -> Iterator[set[str]]:
+    """What checks print on their nodes is what they print on healthy ones, but for nodes whose names are put into this set."""
+    stop, sick = threading.Event(), set[str]()
+    threads = [threading.Thread(target=_play, args=(cluster, sick, stop), daemon=True) for cluster in clusters]
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield sick
     finally:
         stop.set()
         for thread in threads:
             thread.join()
 
 
-def _play(cluster: Cluster, stop: threading.Event) -> None:
+def _play(cluster: Cluster, sick: set[str], stop: threading.Event) -> None:
     while not stop.wait(0.2):
         for pod in cluster.list("pods", namespace="egs-system"):
             step = pod["metadata"].get("labels", {}).get("egs.io/check-step")
             if step and pod["status"]["phase"] == "Running" and "egs.test/outcome" not in pod["metadata"]["labels"]:
-                _end(cluster, pod, step)
+                _end(cluster, pod, _words(pod, step, is_sick=pod["spec"]["nodeName"] in sick))
 
 
-def _end(cluster: Cluster, pod: Object, step: str) -> None:
-    limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
-    gpus = [f"GPU-{number}" for number in range(int(limits.get("nvidia.com/gpu", 0)))]
-    words = {"egs.test/message": last_words(step, gpus), "egs.test/runs-for": "1ms"}
+def _words(pod: Object, step: str, *, is_sick: bool) -> str:
+    """Of the tools on its node. A GPU of a sick one has had ECC errors."""
+    (container,) = pod["spec"]["containers"]
+    if step == EntryStep.GANG_NETWORK:
+        index = pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]
+        return gang_words(int(index), json.loads(container["command"][-1])["gang"]["count"])
+    gpus = [f"GPU-{number}" for number in range(int(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0)))]
+    if step == EntryStep.GPU_HEALTH and is_sick:
+        return json.dumps({"commands": {"gpus": {"text": gpu_lines(gpus, ecc_uncorrected=2)}}})
+    return last_words(step, gpus)
+
+
+def _end(cluster: Cluster, pod: Object, said: str) -> None:
+    words = {"egs.test/message": said, "egs.test/runs-for": "1ms"}
     patch = {"metadata": {"annotations": words, "labels": {"egs.test/outcome": "pass"}}}
     cluster.kubectl("patch", "pod", pod["metadata"]["name"], "--namespace", "egs-system", "--patch", json.dumps(patch))

@@ -33,7 +33,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cl
 @pytest.fixture
 def stage(pair: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[KubernetesStage]:
     made = KubernetesStage(tmp_path)
-    with healthy_nodes(*pair):
+    with healthy_nodes(*pair) as made.sick:
         yield made
     made.stop()
 
@@ -129,7 +129,25 @@ def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and
     wait_for("all wait again", lambda: len(gated(east, "vision")) == 3 and len(gated(east, "speech")) == 4, within_s=SOON_S)
 
 
-def test_a_node_that_is_not_ready_any_more_is_replaced_and_its_pods_come_back_on_the_spare(
+SICK = "east-gpu-01"  # where the planner begins
+
+
+def passed_over(api: Api, gpr: dict[str, Any], sick: str) -> None:
+    """Its check failed twice, it is set aside with the reason, administrators are told, and the request has another node."""
+    why = "Entry check gpu_health failed. ECC errors not corrected since the last reset: 2 (at most 0), GPU GPU-7."
+    (node,) = api.get(f"/nodes/?cluster=east&name={sick}")["results"]
+    assert (node["is_cordoned"], node["cordon_reason"]) == (True, why)
+    (told,) = api.get("/events/?kind=node.cordoned")["results"]
+    assert told["message"] == f"Node {sick} was set aside: {why}"
+    steps = [step for step in api.get(f"/gprs/{gpr['id']}/steps/?page_size=200")["results"] if step["step"] == "gpu_health"]
+    outcomes = [(step["node"], step["outcome"]) for step in steps]
+    assert outcomes.count((sick, "FAILED")) == 2
+    (used,) = [each["node"] for each in gpr["nodes_assigned"]]
+    assert used != sick
+    assert outcomes.count((used, "OK")) == 1
+
+
+def test_a_node_that_fails_its_checks_is_passed_over_and_one_that_fails_later_is_replaced(
     stage: KubernetesStage, pair: tuple[Cluster, Cluster]
 ) -> None:
     east, _ = pair
@@ -138,9 +156,11 @@ def test_a_node_that_is_not_ready_any_more_is_replaced_and_its_pods_come_back_on
     api.post("/projects/", {"name": "research"})
     make_slice(api, "vision", east=east)
     east.apply(workload("Deployment", "train", "vision", count=1, gpus=NODE_GPUS))
+    stage.sick.add(SICK)
     ask = {"shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
     gpr = api.post("/gprs/", {**ask, "name": "train", "slice": "vision"})
     before = in_state(api, gpr, "ACTIVE")
+    passed_over(api, before, SICK)
     (pod,) = wait_for("it runs", lambda: running(east, "vision"), within_s=SOON_S)
     sick = pod["spec"]["nodeName"]
 

@@ -6,14 +6,22 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from worker_agent.kube.checks import GANG_FAN_OUT
+from worker_agent.kube.gang_verdicts import ring
 from worker_agent.kube.verdicts import NAME
 from worker_agent.steps import EntryStep, ExitStep
 
 
-def gpu_lines(gpus: Sequence[str], *, ecc_uncorrected: int = 0) -> str:
-    """`ecc_uncorrected`: of the last one."""
-    errors = [0] * (len(gpus) - 1) + [ecc_uncorrected]
-    return "".join(f"{gpu}, 00000000:{16 + n:02X}:00.0, 31, 4, {errors[n]}, 0, 12, 0x0000000000000001\n" for n, gpu in enumerate(gpus))
+def gpu_lines(gpus: Sequence[str], *, ecc_uncorrected: int = 0, used_mib: int = 4) -> str:
+    """`ecc_uncorrected`, `used_mib`: of the last one."""
+    last = len(gpus) - 1
+    return "".join(
+        _gpu_line(gpu, n, errors=ecc_uncorrected, used_mib=used_mib) if n == last else _gpu_line(gpu, n) for n, gpu in enumerate(gpus)
+    )
+
+
+def _gpu_line(gpu: str, number: int, *, errors: int = 0, used_mib: int = 4) -> str:
+    return f"{gpu}, 00000000:{16 + number:02X}:00.0, 31, {used_mib}, {errors}, 0, 0, 12, 0x0000000000000001\n"
 
 
 def row_lines(gpus: Sequence[str]) -> str:
@@ -28,10 +36,20 @@ def nccl_report(bus_bw: float = 472.0) -> dict[str, Any]:
     return {"version": 2, "results": [size(16, 21.0, 0.0), size(16 << 30, 62_000.0, bus_bw)]}
 
 
+def rdma_files() -> dict[str, str]:
+    return {f"/sys/class/infiniband/mlx5_{n}/ports/1/{name}": text for n in range(8) for name, text in RDMA_PORT.items()}
+
+
+def gang_words(index: int, count: int) -> str:
+    """Of the pod of this index, where all nodes of the box are well."""
+    peers = {peer: {"ms": 0.2} for peer in ring(index, count, GANG_FAN_OUT)}
+    return json.dumps({"gang": {"index": index, "peers": peers}, "files": rdma_files()})
+
+
 def last_words(step: str, gpus: Sequence[str]) -> str:
     """Of the step's pod where all is well."""
     count = {"gpus": {"text": gpu_lines(gpus)}}
-    rdma = {f"/sys/class/infiniband/mlx5_{n}/ports/1/{name}": text for n in range(8) for name, text in RDMA_PORT.items()}
+    rdma = rdma_files()
     documents: dict[str, dict[str, Any]] = {
         EntryStep.GPU_COUNT: {"commands": count},
         EntryStep.GPU_HEALTH: {"commands": count | {"rows": {"text": row_lines(gpus)}}, "xids": {"text": "", "uptime_s": 86_400.0}},

@@ -10,16 +10,19 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+import yaml
 
-from tests.e2e.processes import wait_for
+from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
-from tests.kube.healthy import gpu_lines, last_words, nccl_report, row_lines
+from tests.kube.healthy import gang_words, gpu_lines, last_words, nccl_report, row_lines
+from tests.kube.nodes import nodes_of
 from tests.kube.pods import NODE_GPUS, Tenant
 from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
+from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.kube import checks, jobs
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.client import Api, access_by_kubeconfig
-from worker_agent.kube.names import CHECK_OF, NAMESPACE, NODE_SLICE, TAINT, box_label, box_of
+from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, TAINT, box_label, box_of
 from worker_agent.protocol import Assignment, CheckPolicy, Desired, GpuView, NodeView, Verdict
 from worker_agent.steps import EntryStep, ExitStep
 
@@ -144,6 +147,31 @@ def test_each_gpu_has_its_own_results_and_the_sick_one_fails_the_check(bench: Be
     (bad,) = [each for each in result.results if each.verdict is Verdict.FAIL]
     assert (bad.check, bad.gpu, bad.value, bad.threshold) == ("ecc_uncorrected", GPUS[-1], 2.0, 0.0)
     assert "ECC errors not corrected since the last reset: 2 (at most 0)" in result.log
+
+
+def test_an_xid_of_a_gpu_fails_the_entry_of_its_node(bench: Bench) -> None:
+    """That of a program does not."""
+    line = "<4>[ {}] NVRM: Xid (PCI:0000:{}:00): {}, pid='<unknown>', name=<unknown>, what happened"
+    log = "\n".join([line.format("100.5", "11", 79), line.format("101.5", "10", 31)])
+    words = {"gpus": {"text": gpu_lines(GPUS)}, "rows": {"text": row_lines(GPUS)}}
+
+    result = bench.passed(bench.call(EntryStep.GPU_HEALTH), json.dumps({"commands": words, "xids": {"text": log, "uptime_s": 200.0}}))
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, True)
+    (bad,) = [each for each in result.results if each.verdict is Verdict.FAIL]
+    assert (bad.check, bad.gpu, bad.value, bad.text) == ("xid_errors", GPUS[1], 1.0, "Xid 79: reboot the node")
+
+
+def test_a_process_that_is_left_on_a_gpu_holds_the_exit_until_it_is_gone(bench: Bench) -> None:
+    """Tried again, as an exit tries it until it passes."""
+    busy = {"gpus": {"text": gpu_lines(GPUS, used_mib=70_000)}, "processes": {"text": f"{GPUS[-1]}, 4711\n"}}
+
+    held = bench.passed(bench.call(ExitStep.GPU_IDLE), json.dumps({"commands": busy}))
+
+    assert (held.status, held.blames_node) == (StepStatus.FAILED, True)
+    bad = [(each.check, each.gpu, each.value) for each in held.results if each.verdict is Verdict.FAIL]
+    assert bad == [("gpu_processes", GPUS[-1], 1.0), ("gpu_memory_used", GPUS[-1], 70_000.0)]
+    assert bench.passed(bench.call(ExitStep.GPU_IDLE, attempt=2)).status is StepStatus.OK
 
 
 def test_the_policy_of_the_hub_says_what_is_good_and_which_image_runs(bench: Bench) -> None:
@@ -365,7 +393,7 @@ def test_nccl_runs_in_the_image_of_the_policy_and_is_judged_by_the_model_of_the_
     ]
 
 
-@pytest.mark.parametrize("step", [EntryStep.RDMA, EntryStep.NCCL])
+@pytest.mark.parametrize("step", [EntryStep.RDMA, EntryStep.NCCL, EntryStep.GANG_NETWORK])
 def test_what_cannot_be_measured_there_is_skipped_in_so_many_words(step: str, bench: Bench) -> None:
     result = bench.ended(bench.call(step))
 
@@ -419,6 +447,79 @@ def test_a_volume_of_the_workspace_that_is_still_on_the_node_holds_it(bench: Ben
     assert (held.status, held.results[0].value, held.results[0].text) == (StepStatus.FAILED, 1.0, f"vol-{tenant.name}")
     bench.cluster.kubectl("delete", "volumeattachment", about["name"])
     assert bench.agent.run(call).status is StepStatus.OK
+
+
+@pytest.fixture
+def box(system: Cluster, bench: Bench) -> Iterator[tuple[str, ...]]:
+    """The nodes of a box of three, the one of the bench among them."""
+    group = NodeGroup(name="h100", count=2, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
+    more = nodes_of(Fleet(name=f"box-{bench.name[:8]}", groups=(group,), zone="zone-1"))
+    names = [node["metadata"]["name"] for node in more]
+    system.apply(*more)
+    yield tuple(sorted([bench.node, *names]))
+    system.kubectl("delete", "node", *names, "--wait=false")
+
+
+def test_the_nodes_of_a_box_get_a_pod_each_of_one_job_by_names_that_they_find(bench: Bench, box: tuple[str, ...]) -> None:
+    """The names are those that the headless Service of the installation gives them: in its EndpointSlice."""
+    bench.cluster.apply(next(each for each in installed_objects() if each["kind"] == "Service"))
+    calls = [_for_node(bench.call(EntryStep.GANG_NETWORK), node, box) for node in box]
+
+    def running() -> list[Object]:
+        assert all(bench.poll(call) is None for call in calls)
+        return [pod for pod in gang_pods(bench) if pod["status"]["phase"] == "Running"]
+
+    pods = wait_for("a pod on each", lambda: found if len(found := running()) == 3 else None, within_s=SOON_S)
+    for number, pod in enumerate(pods):
+        ips = {"podIP": f"10.9.0.{number + 1}", "podIPs": [{"ip": f"10.9.0.{number + 1}"}]}
+        status = json.dumps({"status": ips})
+        bench.cluster.kubectl("patch", "pod", pod["metadata"]["name"], "--namespace", NAMESPACE, "--subresource=status", "--patch", status)
+    (job,) = {pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] for pod in pods}
+    expected = {f"{job}-{index}" for index in range(3)}
+    wait_for("their names", lambda: expected <= _hostnames(bench.cluster), within_s=SOON_S)
+    sick = pods[0]["spec"]["nodeName"]
+    for pod in pods:
+        bench.end(pod, "pass", _words_without(pod, pods[0]))
+
+    results = {call.node.view.name: bench.ended(call) for call in calls}
+
+    assert {pod["spec"]["nodeName"] for pod in pods} == set(box)
+    assert {name for name, result in results.items() if result.status is StepStatus.FAILED} == {sick}
+    other = next(result for name, result in results.items() if name != sick)
+    assert f"to {sick}: timed out" in other.log
+    assert len(gang_pods(bench)) == 3
+
+
+def _for_node(call: StepCall, node: str, box: tuple[str, ...]) -> StepCall:
+    assignment = msgspec.structs.replace(call.assignment, id=f"{call.assignment.id}-{node}", node=node, gang_count=len(box))
+    state = msgspec.structs.replace(call.node, view=msgspec.structs.replace(call.node.view, name=node))
+    return msgspec.structs.replace(call, assignment=assignment, node=state, gang=box)
+
+
+def gang_pods(bench: Bench) -> list[Object]:
+    pods = bench.cluster.list("pods", namespace=NAMESPACE)
+    return [pod for pod in pods if pod["metadata"]["labels"].get(CHECK_OF, "").startswith(bench.name)]
+
+
+def _words_without(pod: Object, sick: Object) -> str:
+    """What it says where that pod reaches none, and none reaches it."""
+    own, lost = (int(each["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]) for each in (pod, sick))
+    said = json.loads(gang_words(own, 3))
+    said["gang"]["peers"] = {
+        peer: {"error": "timed out"} if lost in (own, int(peer)) else reach for peer, reach in said["gang"]["peers"].items()
+    }
+    return json.dumps(said)
+
+
+def _hostnames(cluster: Cluster) -> set[str]:
+    """That the cluster's DNS has for the Service."""
+    slices = cluster.list("endpointslices", namespace=NAMESPACE)
+    own = [each for each in slices if each["metadata"]["labels"]["kubernetes.io/service-name"] == CHECK_SERVICE]
+    return {endpoint["hostname"] for each in own for endpoint in each["endpoints"] or () if "hostname" in endpoint}
+
+
+def installed_objects() -> list[Object]:
+    return [each for each in yaml.safe_load_all((ROOT / "deploy/agent/system.yaml").read_text()) if each]
 
 
 def test_many_checks_at_once_are_read_in_few_calls(bench: Bench) -> None:

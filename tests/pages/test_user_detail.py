@@ -74,15 +74,16 @@ def test_steps_of_a_spare_and_of_the_node_it_replaced_are_no_steps_of_the_box(wo
     factories.observe(gpr, Phase.ACTIVE)
     replaced = rows[0]
     spare = replaced_by(gpr, replaced, world)
-    step(spare, "claim")
+    later = db_now()
+    step(spare, "claim", at=later)
 
     coming = page(owner, gpr, "steps")
     assert "2 nodes, all passed in 2 s" in coming
     assert f"Spare {spare.node.name}: entry steps" in coming
-    assert "1 of 9 done" in coming
+    assert "1 of 10 done" in coming
 
     for name in (*spare.entry_steps, "open"):
-        step(spare, name)
+        step(spare, name, at=later)
     factories.observe(gpr, Phase.ACTIVE)
     step(replaced, "close")
 
@@ -382,7 +383,7 @@ def test_one_that_starts_shows_its_steps_node_by_node_and_why_a_node_does_not_go
 
     markup = page(owner, started)
 
-    assert "Step 2 of 9" in markup
+    assert "Step 2 of 10" in markup
     assert "0 of 2 nodes ready" in markup
     assert "A node does not go on." in markup
     assert "aurora-1: node_ready: kubelet says no." in markup

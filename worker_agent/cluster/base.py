@@ -52,11 +52,15 @@ Records = Mapping[str, GpuRecord]  # by GPU UUID
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` is opaque: it differs when the node was written in between (Kubernetes: resourceVersion)."""
+    """`version` is opaque: it differs when the node was written in between (Kubernetes: resourceVersion).
+
+    `why_unready`: what keeps the node from being ready, each for people; of others' workloads no name.
+    """
 
     view: NodeView
     version: str
     records: dict[str, GpuRecord]
+    why_unready: tuple[str, ...] = ()
 
 
 class StateDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,13 +87,17 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One poll of one attempt. `since_closed_s` counts from the close, over restarts; it is 0 before."""
+    """One poll of one attempt. `since_closed_s` counts from the close, over restarts; it is 0 before.
+
+    `gang`: of a step that nodes of a box take together (steps.GANG_STEPS), the names of these, in order.
+    """
 
     step: str
     attempt: int
     assignment: Assignment
     node: NodeState
     since_closed_s: float = 0.0
+    gang: tuple[str, ...] = ()
 
 
 class ClusterError(Exception):

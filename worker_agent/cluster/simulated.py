@@ -333,6 +333,10 @@ def _measured(call: StepCall, sick: list[int], busy: int) -> tuple[CheckResult, 
         case EntryStep.NCCL | ExitStep.EXIT_NCCL:
             good = threshold_of("nccl_bandwidth", call.node.view.shape, CheckPolicy()) or 20.0
             return _judged(call, nccl_bandwidth=_near(call, good * 1.02), nccl_latency=_near(call, 22), nccl_wrong=0)
+        case EntryStep.GANG_NETWORK if len(call.gang) < 2:
+            return (skipped("gang_latency", "no other node of the box enters with this one"),)
+        case EntryStep.GANG_NETWORK:
+            return _judged(call, gang_latency=_near(call, 0.2))
         case ExitStep.GPU_IDLE:
             return tuple(_judge(call, "gpu_processes", busy, gpu=gpu) for gpu in call.assignment.gpus)
         case ExitStep.VOLUMES:

@@ -7,7 +7,7 @@ and with the GPUs of the box where they look at GPUs. A Job only measures: what 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +16,9 @@ import msgspec
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.client import Api
+from worker_agent.kube.gang_verdicts import gang_network, in_one
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
-from worker_agent.kube.names import POD_GPR, node_path
+from worker_agent.kube.names import POD_GPR, box_of, node_path
 from worker_agent.kube.objects import Claims, Node, Pod, Pods, VolumeAttachments
 from worker_agent.limits import expect, is_good, sentence, skipped
 from worker_agent.protocol import CheckResult, Verdict
@@ -33,7 +34,11 @@ DNS_LABEL: Final = "k8s-app=kube-dns"
 NCCL_BYTES, NCCL_SMALL_BYTES, NCCL_LARGE_GPU_GIB = 16 << 30, 1 << 30, 64
 NCCL_FIRST_BYTES: Final = 16
 SHARED_MEMORY_MIB: Final = 1024  # NCCL's buffers between processes of a node
-RDMA_FILES: Final = [f"/sys/class/infiniband/*/ports/*/{name}" for name in ("state", "phys_state", "rate", "gids/0")]
+# A port with RoCE has two of its link and two of each IPv4 address in the first places of its table.
+RDMA_FILES: Final = [f"/sys/class/infiniband/*/ports/*/{name}" for name in ("state", "phys_state", "rate", "gids/[0-3]")]
+KERNEL_LOG: Final = ""  # the kernel itself is asked
+# Between the nodes of a box: each asks so many others, and keeps trying while pods of the others may still be coming.
+GANG_FAN_OUT, GANG_PORT, GANG_TRY_S, GANG_S = 2, 29400, 90, 180
 
 
 class Checks:
@@ -47,11 +52,12 @@ class Checks:
         """One poll of one attempt of any step but the drain. Raises ClusterError."""
         match call.step:
             case EntryStep.NODE_READY:
-                return _told([expect("node_ready", float(call.node.view.ready), 1, is_least=True)])
+                why = "; ".join(call.node.why_unready)
+                return _told([expect("node_ready", float(call.node.view.ready), 1, is_least=True, text=why)])
             case EntryStep.GPU_COUNT:
                 return self._probe(call, {"commands": {"gpus": _smi()}}, verdicts.gpu_count, deadline_s=GPU_S, gpus=_gpus(call))
             case EntryStep.GPU_HEALTH:
-                plan = {"commands": {"gpus": _smi(), "rows": _smi_rows()}, "xids": True}
+                plan = {"commands": {"gpus": _smi(), "rows": _smi_rows()}, "xids": KERNEL_LOG}
                 return self._probe(call, plan, verdicts.gpu_health, deadline_s=GPU_S, gpus=_gpus(call), capabilities=("SYSLOG",))
             case EntryStep.STORAGE:
                 plan = {"volume": VOLUME}
@@ -62,6 +68,8 @@ class Checks:
                 return self._rdma(call)
             case EntryStep.NCCL | ExitStep.EXIT_NCCL:
                 return self._nccl(call)
+            case EntryStep.GANG_NETWORK:
+                return self._gang_network(call)
             case ExitStep.GPU_IDLE:
                 plan = {"commands": {"gpus": _smi(), "processes": _smi_processes()}}
                 return self._probe(call, plan, verdicts.gpu_idle, deadline_s=GPU_S, gpus=_gpus(call))
@@ -75,7 +83,7 @@ class Checks:
     def _probe(
         self,
         call: StepCall,
-        plan: dict[str, object],
+        plan: Mapping[str, object],
         read: Callable[[StepCall, verdicts.Document, Pod | None], verdicts.Results],
         *,
         deadline_s: int,
@@ -83,21 +91,22 @@ class Checks:
         capabilities: tuple[str, ...] = (),
         volume: str | None = None,
     ) -> StepResult:
-        image = call.assignment.checks.images.get("probe", self._image)
-        command = ("python3", "-c", PROBE, msgspec.json.encode(plan).decode())
-        work = _work(call, image, command, deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
+        work = _work(call, self._probe_image(call), _command(plan), deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
         return self._measure(work, lambda ended: read(call, verdicts.document(ended.said), ended.pod))
+
+    def _probe_image(self, call: StepCall) -> str:
+        return call.assignment.checks.images.get("probe", self._image)
 
     def _measure(self, work: Work, read: Callable[[Ended], verdicts.Results]) -> StepResult:
         ended = self._jobs.poll(work)
         if ended is None:
             return StepResult(status=StepStatus.RUNNING)
         if ended.why:
-            return _failed(f"{work.step} could not be measured on node {work.node}: {ended.why}", blames_node=ended.blames_node)
+            return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {ended.why}", blames_node=ended.blames_node)
         try:
             return _told(read(ended))
         except verdicts.Unreadable as error:
-            return _failed(f"{work.step} could not be measured on node {work.node}: {error}")
+            return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {error}")
 
     def _network(self, call: StepCall) -> StepResult:
         addresses = [f"{verdicts.NAME}:443", *self._peers(call)]
@@ -126,6 +135,37 @@ class Checks:
         command = ("sh", "-c", NCCL_PROBE, "nccl", str(_gpus(call)), str(size), str(size // NCCL_FIRST_BYTES))
         work = _work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB)
         return self._measure(work, lambda ended: verdicts.nccl(call, ended.said))
+
+    def _gang_network(self, call: StepCall) -> StepResult:
+        """One Job for all nodes of the box, of which each reads its own part."""
+        if len(call.gang) < 2:
+            why = "the box has one node" if call.assignment.gang_count < 2 else "the other nodes of the box are at work, or leave this out"
+            return _told([skipped("gang_latency", why)])
+        ended = self._jobs.poll(self._gang_work(call))
+        if ended is None:
+            return StepResult(status=StepStatus.RUNNING)
+        try:
+            found = gang_network(call, ended.gang, fan_out=GANG_FAN_OUT)
+            return msgspec.structs.replace(_told(found), results=tuple(in_one(found)))
+        except verdicts.Unreadable as error:
+            why = "; ".join(each for each in (ended.why, str(error)) if each)
+            return _failed(f"{call.step} could not be measured between {len(call.gang)} nodes: {why}", blames_node=False)
+
+    def _gang_work(self, call: StepCall) -> Work:
+        """The same for each node of the box."""
+        box = box_of(call.assignment.gpr_id, call.assignment.run)
+        work = Work(
+            owner=f"{box}.{call.attempt}",
+            epoch=0,
+            step=call.step,
+            attempt=call.attempt,
+            nodes=call.gang,
+            image=self._probe_image(call),
+            command=(),
+            deadline_s=GANG_S,
+        )
+        gang = {"hosts": work.hosts, "count": len(work.nodes), "fan_out": GANG_FAN_OUT, "port": GANG_PORT, "within_s": GANG_TRY_S}
+        return msgspec.structs.replace(work, command=_command({"gang": gang, "files": RDMA_FILES}))
 
     # -- by the API ----------------------------------------------------------------------------------------------------
 
@@ -163,6 +203,10 @@ def _failed(log: str, *, blames_node: bool = True) -> StepResult:
     return StepResult(status=StepStatus.FAILED, log=log, blames_node=blames_node)
 
 
+def _command(plan: Mapping[str, object]) -> tuple[str, ...]:
+    return ("python3", "-c", PROBE, msgspec.json.encode(plan).decode())
+
+
 def _smi() -> list[list[str]]:
     old = [readings.OLD_NAMES.get(field, field) for field in readings.GPU_FIELDS]
     return [["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"] for fields in (readings.GPU_FIELDS, old)]
@@ -192,11 +236,11 @@ def _work(
     shared_memory_mib: int = 0,
 ) -> Work:
     return Work(
-        assignment_id=call.assignment.id,
+        owner=call.assignment.id,
         epoch=call.assignment.epoch,
         step=call.step,
         attempt=call.attempt,
-        node=call.node.view.name,
+        nodes=(call.node.view.name,),
         image=image,
         command=command,
         deadline_s=deadline_s,

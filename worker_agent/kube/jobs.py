@@ -1,5 +1,7 @@
 """Jobs of checks in egs-system: one for each attempt, started or seen how far it is, never two of an assignment at work.
 
+A Job of several nodes is an indexed one with a pod on each. Who polls it first starts it, and all read the same.
+
 The name of a Job is made of what it is for, so that creating it twice makes one, and an agent that was restarted finds it. Jobs and pods
 are read for all checks at once. A Job that ended stays until the next one of its assignment, or until its time to live is over: an agent
 that crashes before it has written the result down reads it again.
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,17 +19,20 @@ import msgspec
 from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube import objects
 from worker_agent.kube.client import Api, Missing
-from worker_agent.kube.names import CHECK_OF, CHECK_STEP, GPU, NAMESPACE, TAINT
+from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, NAMESPACE, TAINT
 from worker_agent.kube.objects import Condition, Job, Meta, Pod, Terminated
 
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 JOB_OF_POD: Final = "batch.kubernetes.io/job-name"
+INDEX_OF_POD: Final = "batch.kubernetes.io/job-completion-index"
+HOSTNAME: Final = "kubernetes.io/hostname"
 VIEW_S: Final = 0.5  # how old a view of all Jobs may be
 KEPT_S: Final = 600  # how long a Job that ended is kept
 GRACE_S: Final = 5
 STUCK_S: Final = 120.0  # a pod of an earlier attempt that has not ended by then does not: its node does not answer
 LOG_BYTES: Final = 256 * 1024
+LOG_TRY_S: Final = 30.0  # a log of a gang that cannot be read by then counts as nothing said
 TEXT_CHARS: Final = 600
 # The pod is there, and what is wrong is its image or our manifest.
 IMAGE_TROUBLE: Final = frozenset(
@@ -39,14 +44,15 @@ VOLUME: Final = "/volume"
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt: what runs where, with what. `volume`: of this class, made for it and gone with it; None: none.
 
+    `owner`: of which there is one at work at a time, an assignment or an attempt of a box. `nodes`: each gets a pod.
     `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm.
     """
 
-    assignment_id: str
+    owner: str
     epoch: int
     step: str
     attempt: int
-    node: str
+    nodes: tuple[str, ...]
     image: str
     command: tuple[str, ...]
     deadline_s: int
@@ -57,17 +63,35 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        said = f"{self.assignment_id}/{self.epoch}/{self.step}/{self.attempt}"
+        said = "/".join((self.owner, str(self.epoch), self.step, str(self.attempt), *(self.nodes if self.is_gang else ())))
         return f"egs-check-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+
+    @property
+    def is_gang(self) -> bool:
+        return len(self.nodes) > 1
+
+    @property
+    def hosts(self) -> str:
+        """The names that the pods of a gang have for each other; {} is the index."""
+        return f"{self.name}-{{}}.{CHECK_SERVICE}"
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pod of a gang left. `node`: "" where it came to none."""
+
+    index: int
+    node: str
+    text: str
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """`why`: why it failed, as a sentence; "" where it did not. `pod`: None where it is gone already."""
+    """`why`: why it failed, as a sentence; "" where it did not. `pod`: None where it is gone already. `gang`: of all that ended."""
 
     said: str = ""
     why: str = ""
     blames_node: bool = True
     pod: Pod | None = None
+    gang: tuple[Said, ...] = ()
 
 
 class Jobs:
@@ -76,22 +100,24 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._pods: list[Pod] = []
         self._seen_mono = float("-inf")
-        self._wrote_mono: dict[str, float] = {}  # by assignment: views from before that do not show what we did
-        self._begun: dict[str, str] = {}  # by assignment: the Job that this process knows to have been there
+        self._wrote_mono: dict[str, float] = {}  # by owner: views from before that do not show what we did
+        self._begun: dict[str, str] = {}  # by owner: the Job that this process knows to have been there
         self._stuck_since: dict[str, float] = {}
         self._waited_for: dict[str, str] = {}  # by Job: what its pod last waited for
+        self._gangs: dict[str, tuple[Said, ...]] = {}  # by Job: as it was read once for all its nodes
+        self._gang_ended: dict[str, float] = {}  # by Job: when it was seen to have ended
 
     def poll(self, work: Work) -> Ended | None:
         """None: it runs. Raises ClusterError."""
         self._look()
-        if self._seen_mono <= self._wrote_mono.get(work.assignment_id, float("-inf")):
+        if self._seen_mono <= self._wrote_mono.get(work.owner, float("-inf")):
             return None
         job = self._jobs.get(work.name)
         ended = self._follow(work, job) if job else self._begin(work)
         if ended is not None:
-            self._begun.pop(work.assignment_id, None)
+            self._begun.pop(work.owner, None)
             self._waited_for.pop(work.name, None)
-            self._stuck_since.pop(work.assignment_id, None)
+            self._stuck_since.pop(work.owner, None)
         return ended
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -103,6 +129,8 @@ class Jobs:
         jobs = self._api.get(JOBS, objects.Jobs, labelSelector=CHECK_OF).items
         self._pods = list(self._api.get(PODS, objects.Pods, labelSelector=CHECK_OF).items)
         self._jobs = {job.metadata.name: job for job in jobs}
+        self._gangs = {name: said for name, said in self._gangs.items() if name in self._jobs}
+        self._gang_ended = {name: at for name, at in self._gang_ended.items() if name in self._jobs}
         self._seen_mono = now
 
     def _pod_of(self, name: str) -> Pod | None:
@@ -113,33 +141,33 @@ class Jobs:
     # -- begin ---------------------------------------------------------------------------------------------------------
 
     def _begin(self, work: Work) -> Ended | None:
-        if self._begun.get(work.assignment_id) == work.name:
+        if self._begun.get(work.owner) == work.name:
             return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
         self._clear_others(work)
         if self._is_another_at_work(work):
-            since = self._stuck_since.setdefault(work.assignment_id, self._mono())
+            since = self._stuck_since.setdefault(work.owner, self._mono())
             return (
                 Ended(why="the pod of an earlier attempt does not end: its node does not answer")
                 if self._mono() - since > STUCK_S
                 else None
             )
-        self._wrote(work.assignment_id)
+        self._wrote(work.owner)
         try:
             self._api.create(JOBS, manifest(work), Job)
         except Missing:
             return Ended(why=f"there is no namespace {NAMESPACE}", blames_node=False)
         except Conflict:
             pass  # it is there already: our own, whose answer was lost
-        self._begun[work.assignment_id] = work.name
+        self._begun[work.owner] = work.name
         return None
 
     def _clear_others(self, work: Work) -> None:
         for job in self._jobs.values():
-            if job.metadata.label(CHECK_OF) == work.assignment_id and job.metadata.name != work.name and not job.metadata.deletionTimestamp:
+            if job.metadata.label(CHECK_OF) == work.owner and job.metadata.name != work.name and not job.metadata.deletionTimestamp:
                 self._delete(job)
 
     def _is_another_at_work(self, work: Work) -> bool:
-        pods = (pod for pod in self._pods if pod.metadata.label(CHECK_OF) == work.assignment_id)
+        pods = (pod for pod in self._pods if pod.metadata.label(CHECK_OF) == work.owner)
         return any(not pod.is_over and pod.metadata.label(JOB_OF_POD) != work.name for pod in pods)
 
     def _delete(self, job: Job) -> None:
@@ -149,19 +177,19 @@ class Jobs:
         except Conflict:
             return  # gone already
 
-    def _wrote(self, assignment_id: str) -> None:
-        self._wrote_mono[assignment_id] = self._mono()
+    def _wrote(self, owner: str) -> None:
+        self._wrote_mono[owner] = self._mono()
 
     # -- follow --------------------------------------------------------------------------------------------------------
 
     def _follow(self, work: Work, job: Job) -> Ended | None:
-        self._begun[work.assignment_id] = work.name
+        self._begun[work.owner] = work.name
         pod = self._pod_of(work.name)
         if job.ended is not None:
-            return self._read(work, job.ended, pod)
+            return self._read_gang(work, job.ended) if work.is_gang else self._read(work, job.ended, pod)
         if job.metadata.deletionTimestamp:
             return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
-        if pod is None:
+        if pod is None or work.is_gang:
             return None
         reason, said = waits_for(pod)
         self._waited_for[work.name] = said
@@ -182,6 +210,21 @@ class Jobs:
             return Ended(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
         return Ended(why=f"it broke off with exit code {state.exitCode}: {self._last_words(pod, state)[-TEXT_CHARS:]}".strip(": "))
 
+    def _read_gang(self, work: Work, ended: Condition) -> Ended:
+        """Each of its nodes asks for this: a log is read once. Raises ClusterError where one cannot be read yet."""
+        if work.name not in self._gangs:
+            ended_mono = self._gang_ended.setdefault(work.name, self._mono())
+            is_late = self._mono() - ended_mono >= LOG_TRY_S
+            pods = {pod.metadata.label(INDEX_OF_POD): pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == work.name}
+            said = [self._said(int(index), pod, is_late=is_late) for index, pod in sorted(pods.items()) if index.isdigit()]
+            self._gangs[work.name] = tuple(said)
+        why = f"it did not end within {work.deadline_s} s" if ended.reason == "DeadlineExceeded" else ""
+        return Ended(why=why, gang=self._gangs[work.name])
+
+    def _said(self, index: int, pod: Pod, *, is_late: bool) -> Said:
+        words = self._last_words if is_late else self._words
+        return Said(index=index, node=pod.spec.nodeName, text=words(pod, terminated(pod)) if pod.is_over else "")
+
     def _late(self, work: Work) -> Ended:
         waited = self._waited_for.get(work.name, "")
         why = f"it did not end within {work.deadline_s} s" + (f"; it waited for this: {waited}" if waited else "")
@@ -189,16 +232,18 @@ class Jobs:
         return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower())
 
     def _last_words(self, pod: Pod | None, state: Terminated | None) -> str:
+        try:
+            return self._words(pod, state)
+        except ClusterError as error:
+            return f"its log cannot be read: {error}"
+
+    def _words(self, pod: Pod | None, state: Terminated | None) -> str:
         """The last words where it left any, else the end of the log."""
         if state is not None and state.message:
             return state.message
         if pod is None:
             return ""
-        try:
-            log = self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES)
-        except ClusterError as error:
-            return f"its log cannot be read: {error}"
-        return log.strip()
+        return self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES).strip()
 
 
 def terminated(pod: Pod | None) -> Terminated | None:
@@ -218,15 +263,26 @@ def waits_for(pod: Pod) -> tuple[str, str]:
 
 
 def manifest(work: Work) -> dict[str, Any]:
-    labels = {CHECK_OF: work.assignment_id, CHECK_STEP: work.step}
+    labels = {CHECK_OF: work.owner, CHECK_STEP: work.step}
     meta = msgspec.to_builtins(Meta(name=work.name, namespace=NAMESPACE, labels=labels))
     spec = {
-        "backoffLimit": 0,
         "activeDeadlineSeconds": work.deadline_s,
         "ttlSecondsAfterFinished": KEPT_S,
         "template": {"metadata": {"labels": labels}, "spec": _pod(work)},
+        **(_one_for_each(len(work.nodes)) if work.is_gang else {"backoffLimit": 0}),
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def _one_for_each(count: int) -> dict[str, Any]:
+    """All at once; one that breaks off does not end the others."""
+    return {
+        "completionMode": "Indexed",
+        "completions": count,
+        "parallelism": count,
+        "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": count,
+    }
 
 
 def _pod(work: Work) -> dict[str, Any]:
@@ -236,11 +292,12 @@ def _pod(work: Work) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,
-        "affinity": _only_on(work.node),
+        "affinity": _only_on(work.nodes) | (_apart(work) if work.is_gang else {}),
         # Not those of a node that does not answer: its pod is to go.
         "tolerations": [{"key": key, "operator": "Exists"} for key in (TAINT, GPU, "node.kubernetes.io/unschedulable")],
         "containers": [_container(work, [{"name": name, "mountPath": at} for name, (at, _) in volumes.items()])],
         "volumes": [{"name": name, **source} for name, (_, source) in volumes.items()],
+        **({"subdomain": CHECK_SERVICE} if work.is_gang else {}),
     }
 
 
@@ -251,6 +308,8 @@ def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
         "name": "check",
         "image": work.image,
         "command": list(work.command),
+        # The index comes by itself, as JOB_COMPLETION_INDEX.
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}] if work.is_gang else [],
         "resources": {"requests": resources, "limits": gpus},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
@@ -262,10 +321,16 @@ def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
     }
 
 
-def _only_on(node: str) -> dict[str, Any]:
-    """By name, whatever its labels are."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+def _only_on(nodes: Sequence[str]) -> dict[str, Any]:
+    """By name, whatever their labels are."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def _apart(work: Work) -> dict[str, Any]:
+    """No two of them on one node."""
+    term = {"labelSelector": {"matchLabels": {CHECK_OF: work.owner}}, "topologyKey": HOSTNAME}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _volumes(work: Work) -> Mapping[str, tuple[str, dict[str, Any]]]:

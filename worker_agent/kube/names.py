@@ -46,9 +46,10 @@ REQUESTER: Final = "egs.io/requester"  # who made it, by the word of the API ser
 AUTO: Final = "egs.io/auto"  # "true": we made it, for pods that wait
 WORKLOAD: Final = "egs.io/workload"  # label of such: the uid of what these pods belong to
 
-# On Jobs and pods of checks: the assignment that they are for, and its step
+# On Jobs and pods of checks: the assignment, or the attempt of a box, that they are for, and the step
 CHECK_OF: Final = "egs.io/check-of"
 CHECK_STEP: Final = "egs.io/check-step"
+CHECK_SERVICE: Final = "egs-checks"  # by which the pods of one check on several nodes find each other; whoever installs the agent makes it
 
 # The guard, one object for all nodes
 GUARD_PATH: Final = "/apis/egs.io/v1alpha1/bindguards/nodes"

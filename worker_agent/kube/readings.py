@@ -24,6 +24,7 @@ GPU_FIELDS: Final = (
     "memory.used",
     "ecc.errors.uncorrected.volatile.total",
     "ecc.errors.uncorrected.aggregate.sram",
+    "ecc.errors.corrected.aggregate.sram",
     "ecc.errors.corrected.aggregate.dram",
     "clocks_event_reasons.active",
 )
@@ -37,15 +38,20 @@ ROW_FIELDS: Final = (
 THROTTLES: Final = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 
 _XID = re.compile(r"^(?:<\d+>)?\[\s*(?P<at_s>\d+\.\d+)\] .*?NVRM: Xid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+)")
+_GID: Final = re.compile(r"([0-9a-f]{4}:){7}[0-9a-f]{4}")
+NO_GID: Final = ":".join(["0000"] * 8)  # a place of the port's table that is not used
+IPV4: Final = "IPv4"
 _YES_NO: Final = {"yes": 1.0, "no": 0.0}
-# What NVIDIA's catalog asks for at once; one that is in none of these is told, and no reason to refuse the node.
-XIDS_OF_PROGRAMS: Final = frozenset({13, 31, 43, 63, 92, 94, 121, 137})  # the program's fault, or mended already
+# By what NVIDIA's catalog asks for at once, and Azure's node health checks, which fail a node for any of theirs (docs/checks.md compares
+# the two). One that is in neither table is told, and no reason to refuse the node.
+XIDS_OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 63, 94, 121, 137})  # the program's fault, mended already, or measured by itself
 XIDS_OF_GPUS: Final = {
     **dict.fromkeys((62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 158), "reset the GPU"),
     **dict.fromkeys((79,), "reboot the node"),
-    **dict.fromkeys((45, 48, 74, 144, 145, 149), "look at the errors beside it"),
+    **dict.fromkeys((48, 74, 144, 145, 149), "look at the errors beside it"),
     **dict.fromkeys((61, 122, 142), "ask the vendor"),
     **dict.fromkeys((154,), "do what the driver's recovery action says"),
+    **dict.fromkeys((56, 57, 58, 65, 68, 69, 73, 80, 81, 92), "examine the hardware"),
 }
 
 
@@ -58,6 +64,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     memory_used_mib: float | None
     ecc_uncorrected: float | None
     ecc_sram_uncorrected: float | None
+    ecc_sram_corrected: float | None
     ecc_dram_corrected: float | None
     throttles: tuple[str, ...]
 
@@ -79,12 +86,12 @@ class Xid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """One RDMA port. `subnet`: first half of its first GID."""
+    """One RDMA port. `subnets`: of its GIDs that are set, in their order, the first halves; IPV4 for those that hold an IPv4 address."""
 
     name: str
     is_up: bool
     rate_gbps: float | None
-    subnet: str
+    subnets: tuple[str, ...]
 
 
 class Nccl(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,8 +112,9 @@ def gpus(text: str) -> list[Gpu]:
             memory_used_mib=_number(row[3]),
             ecc_uncorrected=_number(row[4]),
             ecc_sram_uncorrected=_number(row[5]),
-            ecc_dram_corrected=_number(row[6]),
-            throttles=_throttles(row[7]),
+            ecc_sram_corrected=_number(row[6]),
+            ecc_dram_corrected=_number(row[7]),
+            throttles=_throttles(row[8]),
         )
         for row in _rows(text, len(GPU_FIELDS))
     ]
@@ -141,7 +149,7 @@ def bus_of(pci: str) -> str:
 
 
 def ports(files: Mapping[str, str]) -> list[Port]:
-    """Of /sys/class/infiniband/*/ports/*/{state,phys_state,rate} and gids/0, by path; in order of their names."""
+    """Of /sys/class/infiniband/*/ports/*/{state,phys_state,rate,gids/*}, by path; in order of their names."""
     by_port: dict[str, dict[str, str]] = {}
     for path, text in files.items():
         parts = PurePosixPath(path).parts
@@ -210,7 +218,11 @@ def _throttles(cell: str) -> tuple[str, ...]:
 
 def _port(name: str, files: Mapping[str, str]) -> Port:
     rate = re.match(r"([\d.]+) Gb/sec", files.get("rate", ""))
-    gid = files.get("gids/0", "")
+    gids = [files[key] for key in sorted(files) if key.startswith("gids/") and _GID.fullmatch(files[key]) and files[key] != NO_GID]
     # "4: ACTIVE" and "5: LinkUp"
     is_up = files.get("state", "").endswith("ACTIVE") and files.get("phys_state", "5: LinkUp").endswith("LinkUp")
-    return Port(name=name, is_up=is_up, rate_gbps=float(rate[1]) if rate else None, subnet=":".join(gid.split(":")[:4]))
+    return Port(name=name, is_up=is_up, rate_gbps=float(rate[1]) if rate else None, subnets=tuple(dict.fromkeys(map(_subnet, gids))))
+
+
+def _subnet(gid: str) -> str:
+    return IPV4 if gid.startswith("0000:0000:0000:0000:0000:ffff:") else ":".join(gid.split(":")[:4])

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from worker_agent.cluster.base import GpuPhase, NodeState, Records
+from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records
 from worker_agent.kube import names
 from worker_agent.kube.lifting import asks_for_gpus
 from worker_agent.kube.marks import UnreadableRecords, read_records
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Meta, Namespace, Node, Pod
-from worker_agent.kube.view import Unseen, view_of
+from worker_agent.kube.view import Unseen, view_of, why_unready
 from worker_agent.protocol import NodeView
 
 Key = tuple[str, str]
@@ -186,7 +186,8 @@ class Sight:
             known = self._states[name] = (node, strange, _state_of(node, strange=strange))
         state = known[2]
         if state.view.ready and self._left_over_on(node, state.records):
-            return msgspec.structs.replace(state, view=msgspec.structs.replace(state.view, ready=False))
+            view = msgspec.structs.replace(state.view, ready=False)
+            return msgspec.structs.replace(state, view=view, why_unready=("pods of an earlier box still run there",))
         return state
 
 
@@ -212,10 +213,13 @@ def _state_of(node: Node, *, strange: bool) -> NodeState:
     text = node.metadata.annotation(names.RECORDS)
     seen = view_of(node)
     view = _bare(node) if isinstance(seen, Unseen) else seen
+    why = [*why_unready(node), *([seen.why] if isinstance(seen, Unseen) else [])]
+    records: dict[str, GpuRecord] = {}
     try:
         records = read_records(text)
-    except UnreadableRecords:
+    except UnreadableRecords as error:
         # Shown, or its assignments would be taken for gone; every write to it says why it cannot be.
-        return NodeState(view=msgspec.structs.replace(view, ready=False), version=text, records={})
-    is_usable = view.ready and not strange and is_wanted(node)
-    return NodeState(view=msgspec.structs.replace(view, ready=is_usable), version=text, records=records)
+        why.append(str(error))
+    why += ["pods with GPUs that EGS did not let in run there"] if strange else []
+    why += [] if is_wanted(node) else [f"it has no label {names.MANAGED}=true any more"]
+    return NodeState(view=msgspec.structs.replace(view, ready=not why), version=text, records=records, why_unready=tuple(why))

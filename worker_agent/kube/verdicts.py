@@ -36,8 +36,18 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """Not `is_found`: there is no address for that name."""
+
     ms: float | None = None
     error: str = ""
+    is_found: bool = True
+
+
+class Gang(msgspec.Struct, frozen=True, kw_only=True):
+    """`peers`: by index in the gang, those that this pod asked."""
+
+    index: int
+    peers: dict[int, Reach]
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +59,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     volume: Volume | None = None
     names: dict[str, Reach] = {}
     addresses: dict[str, Reach] = {}
+    gang: Gang | None = None
 
 
 class Unreadable(Exception):
@@ -101,6 +112,7 @@ def _counters(call: StepCall, gpu: readings.Gpu) -> Results:
         "gpu_temperature": gpu.temperature_c,
         "ecc_uncorrected": gpu.ecc_uncorrected,
         "ecc_sram_uncorrected": gpu.ecc_sram_uncorrected,
+        "ecc_sram_corrected": gpu.ecc_sram_corrected,
         "ecc_dram_corrected": gpu.ecc_dram_corrected,
     }
     slowed = _judge(call, "throttle_reasons", len(gpu.throttles), gpu=gpu.uuid, text=", ".join(gpu.throttles))
@@ -183,10 +195,12 @@ def rdma(call: StepCall, document: Document, pod: Pod | None) -> Results:
 
 
 def _subnet(policy: CheckPolicy, up: Sequence[readings.Port]) -> CheckResult:
-    found = sorted({port.subnet for port in up})
-    text = f"{', '.join(found) or 'none'}" + (f", to be {policy.rdma_subnet}" if policy.rdma_subnet else "")
-    foreign = [subnet for subnet in found if subnet != policy.rdma_subnet] if policy.rdma_subnet else []
-    return expect("rdma_subnet", len(foreign), 0, text=text)
+    """How many ports are in none that the policy asks for."""
+    found = sorted({subnet for port in up for subnet in port.subnets})
+    foreign = [port.name for port in up if policy.rdma_subnet not in port.subnets] if policy.rdma_subnet else []
+    text = ", ".join(found) or "none"
+    text += f", to be {policy.rdma_subnet}" if policy.rdma_subnet else ""
+    return expect("rdma_subnet", len(foreign), 0, text=f"{text}: {', '.join(foreign)}" if foreign else text)
 
 
 def nccl(call: StepCall, said: str) -> Results:

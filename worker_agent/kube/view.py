@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from worker_agent.kube.names import GPU, GPU_UUIDS, ORDER, SUPPLY
-from worker_agent.kube.objects import Node
+from worker_agent.kube.objects import Condition, Node
 from worker_agent.protocol import GpuView, Id, NodeName, NodeView
 
 _PRODUCT, _MEMORY, _COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
@@ -61,7 +61,7 @@ def view_of(node: Node) -> NodeView | Unseen:
             shape=shape,
             node_type=_word(node.metadata.label(_NODE_TYPE) or node.metadata.label(_MACHINE)),
             gpus=gpus,
-            ready=_is_ready(node),
+            ready=not why_unready(node),
             broken=_is_broken(node),
             rdma=_has_rdma(node),
             zone=_word(node.metadata.label(_ZONE)),
@@ -72,6 +72,21 @@ def view_of(node: Node) -> NodeView | Unseen:
         )
     except _CannotShow as why:
         return Unseen(str(why))
+
+
+def why_unready(node: Node) -> tuple[str, ...]:
+    """Each condition that keeps it from taking work, for people; none where it is ready."""
+    conditions = {condition.type: condition for condition in node.status.conditions}
+    ready = conditions.get("Ready")
+    why = [] if ready and ready.status == "True" else [_condition(ready) if ready else "the cluster tells no condition Ready"]
+    why += [_condition(each) for name in _PRESSURES if (each := conditions.get(name)) and each.status == "True"]
+    why += ["cordoned"] if node.spec.unschedulable else []
+    return (*why, "being deleted") if node.metadata.deletionTimestamp else tuple(why)
+
+
+def _condition(condition: Condition) -> str:
+    """`MemoryPressure is True (KubeletHasInsufficientMemory)`."""
+    return _CONTROL.sub("", f"{condition.type} is {condition.status}" + (f" ({condition.reason})" if condition.reason else ""))
 
 
 class _CannotShow(Exception):
@@ -160,12 +175,6 @@ def _checked(text: str, type_: object, what: str) -> str:
 
 def _is_broken(node: Node) -> bool:
     return all(condition.status != "True" for condition in node.status.conditions if condition.type == "Ready")
-
-
-def _is_ready(node: Node) -> bool:
-    conditions = {condition.type: condition.status for condition in node.status.conditions}
-    is_well = conditions.get("Ready") == "True" and not any(conditions.get(pressure) == "True" for pressure in _PRESSURES)
-    return is_well and not node.spec.unschedulable and not node.metadata.deletionTimestamp
 
 
 def _has_rdma(node: Node) -> bool:

@@ -6,6 +6,7 @@ Standard library only, Python 3.8 or newer: this file is the command of the pod.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
 import hashlib
@@ -15,14 +16,16 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
-COMMAND_S, CONNECT_S = 60, 5
+COMMAND_S, CONNECT_S, PAUSE_S = 60, 5, 0.5
+ROUNDS, MESSAGE = 5, "%15d\n"
 LAST_WORDS, LAST_WORDS_BYTES = "/dev/termination-log", 4096
 BLOCK, BLOCKS = 1 << 20, 64
-XIDS_KEPT = 20
+XIDS_KEPT = 64
 READ_ALL, BUFFER_SIZE = 3, 10  # of syslog(2)
 
 
@@ -53,16 +56,28 @@ def read(pattern: str) -> dict[str, str]:
     return texts
 
 
-def kernel_xids() -> dict[str, Any]:
-    """The last lines about Xids in the kernel's log, and its uptime. Needs the capability SYSLOG."""
+def kernel_xids(file: str) -> dict[str, Any]:
+    """The last line of each Xid of each GPU in the kernel's log, and its uptime. `file`: holds that log; "": ask the kernel."""
+    log = read(file).get(file, f"error: there is no {file}") if file else kernel_log()
+    if log.startswith("error: "):
+        return {"error": f"the kernel's log cannot be read: {log[len('error: ') :]}"}
+    newest: dict[str, str] = {}
+    for line in log.splitlines():
+        if said := re.search(r"NVRM: Xid \(\S*: \d+", line):
+            newest.pop(said[0], None)
+            newest[said[0]] = line[:160]
+    return {"text": "\n".join(list(newest.values())[-XIDS_KEPT:]), "uptime_s": time.clock_gettime(time.CLOCK_BOOTTIME)}
+
+
+def kernel_log() -> str:
+    """Needs the capability SYSLOG."""
     libc = ctypes.CDLL(None, use_errno=True)
     size = libc.klogctl(BUFFER_SIZE, None, 0)
     buffer = ctypes.create_string_buffer(max(size, 0) + 1)
     length = libc.klogctl(READ_ALL, buffer, max(size, 0))
     if size < 0 or length < 0:
-        return {"error": f"the kernel's log cannot be read: {os.strerror(ctypes.get_errno())}"}
-    lines = [line for line in buffer.raw[:length].decode(errors="replace").splitlines() if re.search(r"NVRM: Xid", line)]
-    return {"text": "\n".join(line[:160] for line in lines[-XIDS_KEPT:]), "uptime_s": time.clock_gettime(time.CLOCK_BOOTTIME)}
+        return f"error: {os.strerror(ctypes.get_errno())}"
+    return buffer.raw[:length].decode(errors="replace")
 
 
 def try_volume(folder: str) -> dict[str, Any]:
@@ -106,15 +121,94 @@ def connect(address: str) -> dict[str, Any]:
     return {"ms": (time.monotonic() - began) * 1000}
 
 
+class Gang:
+    """One of `count` pods on as many nodes: it answers on `port`, and asks the `fan_out` that come next in a ring, for `within_s` at most.
+
+    `hosts`: their names, with {} for the index.
+    """
+
+    def __init__(self, hosts: str, count: int, fan_out: int, port: int, within_s: float) -> None:
+        self.index, self.hosts, self.port = int(os.environ["JOB_COMPLETION_INDEX"]), hosts, port
+        self.until = time.monotonic() + within_s
+        steps = range(1, min(fan_out, count - 1) + 1)
+        self.asked = [(self.index + step) % count for step in steps]
+        self.waited_for = {(self.index - step) % count for step in steps}
+
+    def measured(self) -> dict[str, Any]:
+        """It stays until those that ask it have done so."""
+        with listener(self.port) as server:
+            threading.Thread(target=self.answer, args=(server,), daemon=True).start()
+            peers: dict[int, dict[str, Any]] = {}
+            while time.monotonic() < self.until and not (self.is_done(peers) and not self.waited_for):
+                peers.update({peer: self.ask(self.hosts.format(peer)) for peer in self.asked if "ms" not in peers.get(peer, {})})
+                time.sleep(PAUSE_S)
+        return {"index": self.index, "peers": peers}
+
+    def is_done(self, peers: dict[int, dict[str, Any]]) -> bool:
+        return all("ms" in peers.get(peer, {}) for peer in self.asked)
+
+    def ask(self, host: str) -> dict[str, Any]:
+        """The best of some rounds on one connection."""
+        message, best_s = (MESSAGE % self.index).encode(), float("inf")
+        try:
+            with socket.create_connection((host, self.port), timeout=CONNECT_S) as connection:
+                for _ in range(ROUNDS):
+                    began = time.monotonic()
+                    connection.sendall(message)
+                    if received(connection) != message:
+                        return {"error": "it answered something else"}
+                    best_s = min(best_s, time.monotonic() - began)
+        except socket.gaierror as error:
+            return {"error": str(error), "is_found": False}
+        except OSError as error:
+            return {"error": str(error)}
+        return {"ms": best_s * 1000}
+
+    def answer(self, server: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return  # closed: all is over
+            threading.Thread(target=self.echo, args=(connection,), daemon=True).start()
+
+    def echo(self, connection: socket.socket) -> None:
+        rounds = 0
+        with connection, contextlib.suppress(OSError, ValueError):
+            connection.settimeout(CONNECT_S)
+            while message := received(connection):
+                connection.sendall(message)
+                rounds += 1
+                if rounds == ROUNDS:
+                    self.waited_for.discard(int(message))
+
+
+def listener(port: int) -> socket.socket:
+    """On the pod's own address."""
+    address = os.environ.get("POD_IP", "")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family)
+
+
+def received(connection: socket.socket) -> bytes:
+    """One message; less where the other side closed."""
+    text = b""
+    while len(text) < len(MESSAGE % 0) and (more := connection.recv(len(MESSAGE % 0) - len(text))):
+        text += more
+    return text
+
+
 def measured(plan: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {"commands": {name: run(alternatives) for name, alternatives in plan.get("commands", {}).items()}}
     said["files"] = {path: text for pattern in plan.get("files", []) for path, text in read(pattern).items()}
-    if plan.get("xids"):
-        said["xids"] = kernel_xids()
+    if "xids" in plan:
+        said["xids"] = kernel_xids(plan["xids"])
     if "volume" in plan:
         said["volume"] = try_volume(plan["volume"])
     said["names"] = {name: look_up(name) for name in plan.get("names", [])}
     said["addresses"] = {address: connect(address) for address in plan.get("addresses", [])}
+    if "gang" in plan:
+        said["gang"] = Gang(**plan["gang"]).measured()
     return {name: value for name, value in said.items() if value}
 
 

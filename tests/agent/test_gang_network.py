@@ -1,0 +1,211 @@
+"""The check between the nodes of a box: who takes it together, which pair failed, who is at fault, and whose RDMA ports differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.agent.stage import Stage, small_fleet
+from tests.agent.test_probes import call
+from tests.kube.healthy import RDMA_PORT
+from worker_agent.kube.gang_verdicts import gang_network, in_one, ring
+from worker_agent.kube.jobs import Said
+from worker_agent.kube.verdicts import Unreadable
+from worker_agent.protocol import CheckResult, Phase, Verdict
+from worker_agent.steps import EntryStep
+
+PASS, WARN, FAIL, SKIP = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.SKIP
+STEPS = ("node_ready", "gpu_count", "gang_network")
+TIMED_OUT = {"error": "timed out"}
+NOT_FOUND = {"error": "Name or service not known", "is_found": False}
+
+
+def words(index: int, count: int, *, bad: Mapping[tuple[int, int], Any] | None = None, ports: Mapping[str, Any] | None = None) -> Said:
+    """What the pod of this index says where all is well but the pairs of `bad`. `ports`: by name, what is not as on a good one."""
+    peers = {peer: (bad or {}).get((index, peer), {"ms": 0.2}) for peer in ring(index, count, 2)}
+    files = {
+        f"/sys/class/infiniband/{name}/ports/1/{file}": text
+        for name, differs in (ports or {}).items()
+        for file, text in (RDMA_PORT | differs).items()
+    }
+    return Said(index=index, node=f"node-{index}", text=json.dumps({"gang": {"index": index, "peers": peers}, "files": files}))
+
+
+def results(own: int, said: list[Said], *, count: int) -> list[CheckResult]:
+    names = tuple(f"node-{number}" for number in range(count))
+    return gang_network(call(EntryStep.GANG_NETWORK, node=own, gang=names), said, fan_out=2)
+
+
+def verdicts_by_node(said: list[Said], *, count: int) -> list[set[Verdict]]:
+    """Of the pairs of each node."""
+    return [{each.verdict for each in results(own, said, count=count) if each.check == "gang_latency"} for own in range(count)]
+
+
+def cut(node: int, count: int) -> dict[tuple[int, int], Any]:
+    """It reaches nobody, and nobody reaches it."""
+    return {(asking, asked): TIMED_OUT for asking in range(count) for asked in range(count) if node in (asking, asked)}
+
+
+@pytest.mark.parametrize(("count", "fan_out", "asked"), [(2, 2, [1]), (3, 2, [1, 2]), (64, 2, [1, 2]), (4, 9, [1, 2, 3])])
+def test_each_node_asks_a_few_and_none_itself(count: int, fan_out: int, asked: list[int]) -> None:
+    assert ring(0, count, fan_out) == asked
+    assert all(index not in ring(index, count, fan_out) for index in range(count))
+
+
+def test_a_node_that_is_cut_off_is_at_fault_and_those_that_ask_it_are_warned() -> None:
+    said = [words(index, 5, bad=cut(2, 5)) for index in range(5)]
+
+    assert verdicts_by_node(said, count=5) == [{PASS, WARN}, {PASS, WARN}, {FAIL}, {PASS, WARN}, {PASS, WARN}]
+
+
+def test_of_one_pair_that_fails_alone_both_nodes_are_at_fault_and_it_is_named() -> None:
+    said = [words(index, 5, bad={(1, 2): TIMED_OUT}) for index in range(5)]
+
+    assert verdicts_by_node(said, count=5) == [{PASS}, {PASS, FAIL}, {PASS, FAIL}, {PASS}, {PASS}]
+    (failed,) = [each for each in results(1, said, count=5) if each.verdict is FAIL]
+    assert failed.text == "node-1 to node-2: timed out"
+
+
+def test_of_two_nodes_that_do_not_reach_each_other_both_are_at_fault() -> None:
+    assert verdicts_by_node([words(index, 2, bad=cut(0, 2)) for index in range(2)], count=2) == [{FAIL}, {FAIL}]
+
+
+def test_what_is_stored_is_the_worst_pair_with_all_that_are_as_bad() -> None:
+    def stored(own: int, bad: Mapping[tuple[int, int], Any]) -> tuple[Verdict, str]:
+        said = [words(index, 5, bad=bad) for index in range(5)]
+        (found,) = [each for each in in_one(results(own, said, count=5)) if each.check == "gang_latency"]
+        return found.verdict, found.text
+
+    assert stored(0, {(0, 1): {"ms": 0.9}}) == (PASS, "node-0 to node-1")
+    assert stored(1, {(1, 2): TIMED_OUT, (4, 1): TIMED_OUT}) == (FAIL, "node-1 to node-2: timed out; node-4 to node-1: timed out")
+    assert stored(1, cut(2, 5))[0] is WARN
+
+
+@pytest.mark.parametrize("text", ["", "Traceback: no module named json", "{}", '{"gang": {"index": 9, "peers": {}}}'])
+def test_a_pod_that_said_nothing_is_cut_off_when_nobody_reached_it_either(text: str) -> None:
+    said = [words(index, 4, bad=cut(3, 4)) for index in range(3)]
+
+    assert verdicts_by_node([*said, Said(index=3, node="node-3", text=text)], count=4)[3] == {FAIL}
+    assert verdicts_by_node(said, count=4) == [{PASS, WARN}, {PASS, WARN}, {PASS, WARN}, {FAIL}]
+
+
+def test_of_two_nodes_the_one_whose_pod_said_nothing_is_at_fault() -> None:
+    assert verdicts_by_node([words(0, 2, bad=cut(1, 2))], count=2) == [{WARN}, {FAIL}]
+
+
+def test_a_pod_that_was_reached_and_said_nothing_is_at_fault_and_no_other() -> None:
+    assert verdicts_by_node([words(index, 4) for index in (0, 1, 2)], count=4) == [{PASS, WARN}, {PASS, WARN}, {PASS}, {PASS, FAIL}]
+
+
+def test_a_way_that_takes_too_long_fails() -> None:
+    said = [words(index, 2, bad={(0, 1): {"ms": 101.0}}) for index in range(2)]
+
+    assert verdicts_by_node(said, count=2) == [{PASS, FAIL}, {PASS, FAIL}]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ([], "no pod of the box said anything"),
+        ([Said(index=0, node="node-0", text="no document")], "no pod of the box said anything"),
+        ([words(index, 2, bad={(0, 1): NOT_FOUND, (1, 0): NOT_FOUND}) for index in range(2)], "the Service egs-checks"),
+    ],
+)
+def test_what_all_nodes_have_in_common_is_no_node_s_fault(said: list[Said], why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        results(0, said, count=2)
+
+
+DOWN = {"state": "1: DOWN", "phys_state": "3: Disabled"}
+OTHER = {"gids/0": "fe80:0000:0000:0002:a088:c203:0012:3456"}
+RAIL = {"gids/0": "fe80:0000:0000:0009:a088:c203:0012:3456"}
+
+
+Ports = dict[str, dict[str, str]]
+
+
+def rdma(own: int, *of_nodes: Ports) -> dict[str, tuple[Verdict, str]]:
+    count = len(of_nodes)
+    said = [words(index, count, ports=ports) for index, ports in enumerate(of_nodes)]
+    return {each.check: (each.verdict, each.text) for each in results(own, said, count=count) if each.check.startswith("gang_rdma")}
+
+
+def test_rdma_ports_that_are_the_same_on_all_nodes_pass_though_each_rail_has_a_subnet_of_its_own() -> None:
+    rails = {"mlx5_0": {}, "mlx5_1": RAIL, "mlx5_2": DOWN}
+
+    assert rdma(0, rails, rails) == {"gang_rdma_links": (PASS, ""), "gang_rdma_subnet": (PASS, "")}
+
+
+def test_a_port_that_is_down_on_one_node_alone_fails_there() -> None:
+    good: Ports = {"mlx5_0": {}, "mlx5_1": {}}
+    bad = good | {"mlx5_1": DOWN}
+
+    assert rdma(1, good, bad, good)["gang_rdma_links"] == (FAIL, "mlx5_1/1")
+    assert rdma(1, good, {"mlx5_0": {}}, good)["gang_rdma_links"] == (FAIL, "mlx5_1/1")
+    assert rdma(0, good, bad, good)["gang_rdma_links"][0] is PASS
+
+
+def test_a_port_in_another_subnet_than_on_most_nodes_fails_there_and_of_two_nodes_on_both() -> None:
+    good: Ports = {"mlx5_0": {}, "mlx5_1": {}}
+    odd = good | {"mlx5_1": OTHER}
+
+    assert rdma(1, good, odd, good)["gang_rdma_subnet"] == (FAIL, "mlx5_1/1 in fe80:0000:0000:0002")
+    assert [rdma(own, good, odd, good)["gang_rdma_subnet"][0] for own in (0, 2)] == [PASS, PASS]
+    assert [rdma(own, good, odd)["gang_rdma_subnet"][0] for own in (0, 1)] == [FAIL, FAIL]
+
+
+def test_a_port_that_lacks_the_address_that_the_others_have_fails() -> None:
+    address = {"gids/2": "0000:0000:0000:0000:0000:ffff:0a00:0105"}
+
+    assert rdma(1, {"mlx5_0": address}, {"mlx5_0": {}}, {"mlx5_0": address})["gang_rdma_subnet"][0] is FAIL
+
+
+def test_a_box_without_rdma_is_not_asked_for_it() -> None:
+    assert {verdict for verdict, _ in rdma(0, {}, {}).values()} == {SKIP}
+
+
+# -- who takes it together ---------------------------------------------------------------------------------------------
+
+
+def test_no_node_begins_before_all_of_its_box_have_come_so_far() -> None:
+    stage = Stage()
+    stage.fleet.step_s["gpu_count"] = 30.0
+    slow, fast = stage.gang(entry_steps=STEPS)
+    stage.tell(slow, msgspec.structs.replace(fast, entry_steps=("node_ready", "gang_network")))
+    stage.run(15)
+    assert (stage.seen("a0").step, stage.seen("a1").step) == ("gpu_count", "gang_network")
+    assert "gang_network" not in {event.step for event in stage.take_events()}
+
+    stage.run(60, until=lambda: stage.phase() is Phase.ACTIVE)
+
+    told = [event for event in stage.take_events() if event.step == "gang_network"]
+    assert [(event.assignment_id, {each.verdict for each in event.results}) for event in told] == [("a0", {PASS}), ("a1", {PASS})]
+
+
+def test_a_box_of_one_node_skips_it_in_so_many_words() -> None:
+    stage = Stage()
+    stage.tell(stage.assignment(entry_steps=STEPS))
+    stage.run(20, until=lambda: stage.phase() is Phase.ACTIVE)
+
+    (told,) = [event for event in stage.take_events() if event.step == "gang_network"]
+    assert {each.verdict for each in told.results} == {SKIP}
+
+
+def test_a_spare_enters_without_asking_the_nodes_that_are_at_work() -> None:
+    stage = Stage(small_fleet(count=3))
+    box = stage.gang(entry_steps=STEPS)
+    stage.tell(*box)
+    stage.run(20, until=lambda: stage.phase() is Phase.ACTIVE)
+    stage.take_events()
+    spare = stage.assignment(2, gang_count=3, entry_steps=STEPS)
+
+    stage.tell(*(msgspec.structs.replace(each, gang_count=3) for each in box), spare)
+    stage.run(20, until=lambda: stage.phase("a2") is Phase.ACTIVE)
+
+    assert stage.phase("a2") is Phase.ACTIVE
+    (told,) = [event for event in stage.take_events() if event.step == "gang_network"]
+    assert (told.assignment_id, {each.verdict for each in told.results}) == ("a2", {SKIP})

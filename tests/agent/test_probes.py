@@ -1,0 +1,361 @@
+"""The programs in the pods of checks, run for real: what they print of good and bad machines is what the agent reads."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.local_jobs import LocalJobs
+from tests.kube.healthy import RDMA_PORT, nccl_report
+from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus, Unavailable
+from worker_agent.kube import checks, jobs, readings
+from worker_agent.kube.checks import PROBE, Checks
+from worker_agent.protocol import Assignment, CheckPolicy, Desired, GpuView, NodeView, Verdict
+from worker_agent.steps import EntryStep, ExitStep
+
+GPUS = ("GPU-5f1d5c30", "GPU-0b9a8c7d")
+FAIL, WARN, SKIP = Verdict.FAIL, Verdict.WARN, Verdict.SKIP
+Rows = list[dict[str, str]]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalJobs:
+    """A good machine: its tools, its part of /sys, its kernel's log and a volume are in a folder."""
+    monkeypatch.setattr(checks, "RDMA_FILES", [f"{tmp_path}{pattern}" for pattern in checks.RDMA_FILES])
+    monkeypatch.setattr(checks, "KERNEL_LOG", str(tmp_path / "kernel.log"))
+    monkeypatch.setattr(checks, "VOLUME", str(tmp_path / "volume"))
+    (tmp_path / "volume").mkdir()
+    made = LocalJobs(tmp_path)
+    made.put_nvidia_smi(gpu=smi_rows(), remapped=remapped(), apps=[])
+    log_kernel("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15")
+    for number in range(2):
+        put_port(made, number)
+    return made
+
+
+def smi_rows(**last: str) -> Rows:
+    """`last`: fields of the last GPU, with _ for dots."""
+    rows = [
+        dict.fromkeys(readings.GPU_FIELDS, "0")
+        | {"uuid": gpu, "pci.bus_id": f"00000000:1{n}:00.0", "clocks_event_reasons.active": "0x0000000000000001"}
+        for n, gpu in enumerate(GPUS)
+    ]
+    rows[-1] |= {name.replace("__", "."): value for name, value in last.items()}
+    return rows
+
+
+def remapped(**last: str) -> Rows:
+    rows = [dict.fromkeys(readings.ROW_FIELDS, "0") | {"gpu_uuid": gpu} for gpu in GPUS]
+    rows[-1] |= {f"remapped_rows.{name}": value for name, value in last.items()}
+    return rows
+
+
+def log_kernel(*lines: str, ago_s: float = 100.0) -> None:
+    at_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ago_s
+    Path(checks.KERNEL_LOG).write_text("".join(f"<4>[{at_s:12.6f}] {line}\n" for line in lines))
+
+
+def put_port(node: LocalJobs, number: int, **files: str) -> None:
+    port = node.folder / f"sys/class/infiniband/mlx5_{number}/ports/1"
+    (port / "gids").mkdir(parents=True, exist_ok=True)
+    for name, text in (RDMA_PORT | {"gids/1": readings.NO_GID} | files).items():
+        (port / name).write_text(f"{text}\n")
+
+
+def call(step: str, *, node: int = 0, gang: tuple[str, ...] = (), policy: CheckPolicy | None = None) -> StepCall:
+    views = tuple(GpuView(uuid=gpu, index=n, model="H100", memory_gib=80) for n, gpu in enumerate(GPUS))
+    view = NodeView(name=f"node-{node}", uid="uid", shape="H100-80GB", node_type="hgx-h100", gpus=views, rdma=True)
+    assignment = Assignment(
+        id=f"a{node}",
+        gpr_id="gpr",
+        gpr_name="train",
+        slice="red",
+        namespaces=(),
+        node=view.name,
+        node_uid="uid",
+        gpus=GPUS,
+        epoch=1,
+        desired=Desired.PRESENT,
+        gang_count=len(gang) or 1,
+        not_before_s=0.0,
+        enter_by_s=0.0,
+        duration_s=60.0,
+        not_after_s=None,
+        entry_steps=(),
+        exit_steps=(),
+        checks=policy or CheckPolicy(),
+    )
+    return StepCall(step=step, attempt=1, assignment=assignment, node=NodeState(view=view, version="1", records={}), gang=gang)
+
+
+def ended(agent: Checks, of: StepCall) -> StepResult:
+    """The agent's polls until the Job was read."""
+    for _ in range(9):
+        result = agent.run(of)
+        if result.status is not StepStatus.RUNNING:
+            return result
+    raise AssertionError("it runs for ever")
+
+
+def checked(node: LocalJobs, step: str, **more: Any) -> StepResult:
+    return ended(agent_of(node), call(step, **more))
+
+
+def agent_of(node: LocalJobs) -> Checks:
+    """By its clock each look is a second after the one before: no view is too young."""
+    seconds = itertools.count()
+    return Checks(node, image="egs.test/agent", mono=lambda: float(next(seconds)))  # type: ignore[arg-type]
+
+
+def bad(result: StepResult) -> set[tuple[str, str, str]]:
+    return {(each.check, each.gpu, each.verdict) for each in result.results if each.verdict is not Verdict.PASS}
+
+
+@pytest.mark.parametrize("step", [EntryStep.GPU_COUNT, EntryStep.GPU_HEALTH, EntryStep.RDMA, ExitStep.GPU_IDLE])
+def test_a_good_machine_passes_with_a_figure_of_everything(step: str, node: LocalJobs) -> None:
+    result = checked(node, step)
+
+    assert (result.status, bad(result)) == (StepStatus.OK, set()), result.log
+    assert all(each.value is not None for each in result.results)
+
+
+def test_a_sick_gpu_is_found_by_what_nvidia_smi_and_the_kernel_say_of_it(node: LocalJobs) -> None:
+    sick = {
+        "temperature__gpu": "91",
+        "ecc__errors__corrected__aggregate__sram": "20000",
+        "clocks_event_reasons__active": "0x0000000000000008",
+    }
+    node.put_nvidia_smi(gpu=smi_rows(**sick), remapped=remapped(pending="Yes", failure="No"), apps=[])
+    log_kernel("NVRM: Xid (PCI:0000:11:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
+
+    result = checked(node, EntryStep.GPU_HEALTH)
+
+    assert result.status is StepStatus.FAILED
+    assert bad(result) == {
+        ("gpu_temperature", GPUS[1], FAIL),
+        ("ecc_sram_corrected", GPUS[1], FAIL),
+        ("rows_pending", GPUS[1], FAIL),
+        ("xid_errors", GPUS[1], FAIL),
+        ("throttle_reasons", GPUS[1], WARN),
+    }
+    assert "Xid 79: reboot the node" in result.log
+
+
+def test_a_storm_of_one_program_s_xids_hides_no_other(node: LocalJobs) -> None:
+    storm = [f"NVRM: Xid (PCI:0000:10:00): 31, pid={n}, name=python, Ch 00000008, MMU Fault" for n in range(500)]
+    log_kernel("NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', GPU has fallen off the bus.", *storm)
+
+    result = checked(node, EntryStep.GPU_HEALTH)
+
+    assert bad(result) == {("xid_errors", GPUS[0], FAIL)}
+
+
+def test_xids_from_before_the_last_two_hours_are_over(node: LocalJobs) -> None:
+    log_kernel("NVRM: Xid (PCI:0000:10:00): 79, pid=1, GPU has fallen off the bus.", ago_s=readings.XID_WINDOW_S + 60)
+
+    assert bad(checked(node, EntryStep.GPU_HEALTH)) == set()
+
+
+def test_a_kernel_s_log_that_cannot_be_read_is_said_and_is_no_pass(node: LocalJobs) -> None:
+    Path(checks.KERNEL_LOG).unlink()
+
+    result = checked(node, EntryStep.GPU_HEALTH)
+
+    assert bad(result) == {("xid_errors", gpu, SKIP) for gpu in GPUS}
+    assert "the kernel's log cannot be read" in result.log
+
+
+def test_the_kernel_itself_answers_or_says_why_not() -> None:
+    """With or without the right, as wherever this runs."""
+    said = run_probe({"xids": ""})["xids"]
+
+    assert said.get("uptime_s", 0) > 0 or "the kernel's log cannot be read: " in said["error"]
+
+
+def test_an_older_driver_is_asked_by_the_names_that_it_knows(node: LocalJobs) -> None:
+    rows = [{readings.OLD_NAMES.get(name, name): value for name, value in row.items()} for row in smi_rows()]
+    node.put_nvidia_smi(gpu=rows, remapped=remapped(), apps=[])
+
+    assert checked(node, EntryStep.GPU_HEALTH).status is StepStatus.OK
+
+
+def test_a_gpu_without_remapped_rows_is_told_so(node: LocalJobs) -> None:
+    node.put_nvidia_smi(gpu=smi_rows(), remapped=[{"gpu_uuid": gpu} for gpu in GPUS], apps=[])
+
+    result = checked(node, EntryStep.GPU_HEALTH)
+
+    assert result.status is StepStatus.OK
+    assert {verdict for check, _, verdict in bad(result) if check.startswith("rows_")} == {SKIP}
+
+
+@pytest.mark.parametrize("step", [EntryStep.GPU_COUNT, EntryStep.GPU_HEALTH, ExitStep.GPU_IDLE])
+def test_a_driver_that_does_not_answer_fails_the_check_in_its_own_words(step: str, node: LocalJobs) -> None:
+    node.put_nvidia_smi(gpu=[], remapped=[], apps=[], fails="NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+
+    result = checked(node, step)
+
+    assert result.status is StepStatus.FAILED
+    assert "nvidia-smi: exit code 9: NVIDIA-SMI has failed" in result.log
+
+
+def test_a_machine_without_nvidia_smi_says_so(node: LocalJobs) -> None:
+    (node.programs / "nvidia-smi").unlink()
+
+    assert "nvidia-smi: [Errno 2]" in checked(node, EntryStep.GPU_COUNT).log
+
+
+def test_a_gpu_that_is_gone_is_missed(node: LocalJobs) -> None:
+    node.put_nvidia_smi(gpu=smi_rows()[:1], remapped=remapped(), apps=[])
+
+    (result,) = checked(node, EntryStep.GPU_COUNT).results
+
+    assert (result.verdict, result.value, result.threshold) == (FAIL, 1.0, 2.0)
+
+
+def test_a_process_that_is_left_on_a_gpu_is_found(node: LocalJobs) -> None:
+    node.put_nvidia_smi(gpu=smi_rows(memory__used="70000"), remapped=remapped(), apps=[{"gpu_uuid": GPUS[1], "pid": "4711"}])
+
+    result = checked(node, ExitStep.GPU_IDLE)
+
+    assert bad(result) == {("gpu_processes", GPUS[1], FAIL), ("gpu_memory_used", GPUS[1], FAIL)}
+
+
+def test_an_rdma_port_that_is_down_slow_or_in_another_subnet_is_found(node: LocalJobs) -> None:
+    put_port(node, 1, state="1: DOWN", phys_state="3: Disabled")
+    put_port(node, 2, rate="200 Gb/sec (4X HDR)")
+    put_port(node, 3, **{"gids/0": "fe80:0000:0000:0001:a088:c203:0012:3456"})
+    policy = CheckPolicy(rdma_subnet="fe80:0000:0000:0000", limits={"rdma_links": 4})
+
+    result = checked(node, EntryStep.RDMA, policy=policy)
+
+    assert {check for check, _, _ in bad(result)} == {"rdma_links", "rdma_rate", "rdma_subnet"}
+    assert "down: mlx5_1/1" in result.log
+    assert "to be fe80:0000:0000:0000: mlx5_3/1" in result.log
+
+
+def test_a_volume_is_written_and_read_back(node: LocalJobs) -> None:
+    result = checked(node, EntryStep.STORAGE, policy=CheckPolicy(limits={"volume_write": 0, "volume_read": 0}))
+
+    assert result.status is StepStatus.OK, result.log
+    assert not list((node.folder / "volume").iterdir())
+
+
+def test_a_volume_that_cannot_be_written_fails(node: LocalJobs) -> None:
+    (node.folder / "volume").rmdir()
+
+    result = checked(node, EntryStep.STORAGE)
+
+    assert result.status is StepStatus.FAILED
+    assert "broke off with exit code 1" in result.log
+
+
+def run_probe(plan: dict[str, Any]) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, "-c", PROBE, json.dumps(plan)], capture_output=True, text=True, timeout=60, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def test_addresses_are_reached_or_the_reason_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as closed:
+        there, gone = (f"127.0.0.1:{each.getsockname()[1]}" for each in (server, closed))
+        closed.close()
+        said = run_probe({"names": ["localhost", "no-such-name.invalid"], "addresses": [there, gone]})
+
+    assert said["names"]["localhost"]["ms"] >= 0
+    assert "no-such-name.invalid: " in said["names"]["no-such-name.invalid"]["error"]
+    assert said["addresses"][there]["ms"] >= 0
+    assert "Connection refused" in said["addresses"][gone]["error"]
+
+
+NCCL_POLICY = CheckPolicy(images={"nccl": "egs.test/nccl"})
+
+
+def test_nccl_s_report_is_the_last_line_and_its_program_sees_little_of_the_pod(node: LocalJobs) -> None:
+    called = node.put_all_reduce(json.dumps(nccl_report(), indent=1))
+
+    result = checked(node, EntryStep.NCCL, policy=NCCL_POLICY)
+
+    assert (result.status, {each.check: each.value for each in result.results}) == (
+        StepStatus.OK,
+        {"nccl_bandwidth": 472.0, "nccl_latency": 21.0, "nccl_wrong": 0.0},
+    )
+    assert f"called as -g 2 -b 16 -e {16 << 30} -f {1 << 30} -w 5 -n 20 -c 1 -J " in called.read_text()
+    assert "SECRET" not in called.read_text()
+
+
+@pytest.mark.parametrize(
+    ("report", "code", "said"),
+    [
+        (json.dumps(nccl_report(300.0)), 0, "NCCL all-reduce, bus bandwidth: 300 GB/s (at least 460)"),
+        (json.dumps(nccl_report()), 1, "broke off with exit code 1"),
+        ("", 0, "cannot be read"),
+        (json.dumps(nccl_report())[:200], 0, "cannot be read"),
+    ],
+)
+def test_nccl_that_is_slow_or_breaks_off_fails(report: str, code: int, said: str, node: LocalJobs) -> None:
+    node.put_all_reduce(report, code=code)
+
+    result = checked(node, EntryStep.NCCL, policy=NCCL_POLICY)
+
+    assert result.status is StepStatus.FAILED
+    assert said in result.log
+
+
+# -- between the nodes of a box ----------------------------------------------------------------------------------------
+
+
+ANY_LATENCY = CheckPolicy(limits={"gang_latency": 60_000})  # however slow this machine is
+
+
+def gang_of(node: LocalJobs, count: int) -> list[StepResult]:
+    """Each node's own part of one Job, which ran once."""
+    names = tuple(f"node-{number}" for number in range(count))
+    agent = agent_of(node)
+    found = [ended(agent, call(EntryStep.GANG_NETWORK, node=number, gang=names, policy=ANY_LATENCY)) for number in range(count)]
+    assert len(node.jobs) == 1
+    return found
+
+
+def test_the_pods_of_a_box_reach_each_other_and_measure_how_long_it_takes(node: LocalJobs) -> None:
+    results = gang_of(node, 3)
+
+    assert {result.status for result in results} == {StepStatus.OK}, results[0].log
+    (latency,) = [each for each in results[1].results if each.check == "gang_latency"]
+    assert latency.value is not None
+    assert latency.value > 0
+    pairs = ("node-0 to node-1", "node-2 to node-1", "node-1 to node-2", "node-1 to node-0")
+    assert all(results[1].log.count(pair) == 1 for pair in pairs)
+
+
+def test_the_node_that_no_other_reaches_fails_and_not_those_that_ask_it(node: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "GANG_TRY_S", 10)
+    node.without = {2}
+
+    results = gang_of(node, 4)
+
+    assert [result.status for result in results] == [StepStatus.OK, StepStatus.OK, StepStatus.FAILED, StepStatus.OK]
+    (warned,) = [each for each in results[1].results if each.verdict is WARN]
+    assert warned.text.startswith("node-1 to node-2: ")
+
+
+def test_a_log_that_cannot_be_read_at_once_is_read_again_before_anybody_is_blamed(node: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, of = agent_of(node), call(EntryStep.GANG_NETWORK, gang=("node-0", "node-1"), policy=ANY_LATENCY)
+    assert agent.run(of).status is StepStatus.RUNNING
+    node.are_logs_away = True
+    with pytest.raises(Unavailable):
+        agent.run(of)
+
+    node.are_logs_away = False
+    assert agent.run(of).status is StepStatus.OK
+
+    monkeypatch.setattr(jobs, "LOG_TRY_S", 0.0)
+    node.are_logs_away = True
+    agent = agent_of(node)
+    assert "no pod of the box said anything" in ended(agent, of).log
