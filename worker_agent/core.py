@@ -88,6 +88,7 @@ class Core:
             have_workspaces=self.link.board.digest,
             accounts_left=self.link.board.accounts_left,
             have_claims=self.link.desk.digest,
+            have_life=self.link.life_digest,
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,
             drifts=self.link.drifts.untold,
@@ -202,6 +203,7 @@ class Core:
         self._run_boxes()
         self._order_nodes()
         self._tend()
+        self._hands.herald(self.link.life)
         self._publish(self._memory.save())
         self._prune()
         views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))

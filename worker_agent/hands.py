@@ -26,7 +26,7 @@ from worker_agent.cluster.base import (
     Verb,
 )
 from worker_agent.fences import own_record
-from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, NodeOrder, Outcome, Phase, StepEvent
+from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
 
@@ -166,6 +166,9 @@ class Hands:
             self._cluster.provide(orders)
         except ClusterError as error:
             self._note("provide_failed", {"orders": len(orders), "error": str(error)})
+
+    def herald(self, life: Sequence[LifeMark]) -> None:
+        self._cluster.herald(life)
 
     def step(self, assignment: Assignment, progress: Progress, step: str) -> StepStatus:
         """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""

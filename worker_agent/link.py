@@ -20,6 +20,7 @@ from worker_agent.protocol import (
     CLOCK_OFFSET_WARN_S,
     Assignment,
     Desired,
+    LifeMark,
     NodeOrder,
     Observed,
     Phase,
@@ -49,6 +50,8 @@ class Link:
         self.is_rewound = False
         self.is_locked = False  # the hub saw two use our credential
         self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
+        self.life: tuple[LifeMark, ...] = ()  # likewise
+        self.life_digest = ""
         self.board = Board()
         self.drifts = DriftBook()
         self.desk = Desk(clock)
@@ -121,6 +124,8 @@ class Link:
             self._note("hub_changed", {"known": self._state.hub_id, "got": reply.hub_id})
         self._renew_lease(sent, reply)
         self.orders = reply.orders
+        if reply.life is not None:
+            self.life, self.life_digest = reply.life, reply.life_digest
         self.board.take(sent.request, reply)
         self.desk.take(reply, asked_mono=sent.at.mono)
         state = self._state

@@ -65,6 +65,8 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
     # Read each time: places and estimates change without a change of the generation.
     claim_states = claims.told(agent.cluster.pk, now)
     claims_digest = set_digest(claim_states)
+    life = claims.life(agent.cluster.pk, now)
+    life_digest = set_digest(life)
     return SyncReply(
         hub_id=hub_id(),
         session_epoch=session_epoch,
@@ -81,6 +83,8 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         repairs_drift=repairs_drift,
         claims_digest=claims_digest,
         claims=None if claims_digest == message.have_claims else claim_states,
+        life_digest=life_digest,
+        life=None if life_digest == message.have_life else life,
     )
 
 

@@ -35,6 +35,7 @@ from worker_agent.protocol import (
     GpuView,
     InventoryEvent,
     IssuedToken,
+    LifeMark,
     NodeOrder,
     NodeView,
     Observed,
@@ -141,6 +142,17 @@ CLAIM_STATE = ClaimState(
     nodes=("aurora-h100-01", "aurora-h100-02"),
 )
 WAITING_CLAIM = ClaimState(id="d0e1f2a3-b4c5-4d6e-8f70-8192a3b4c5d6", gpr_id="5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", state="QUEUED")
+LIFE_MARK = LifeMark(
+    id="4711",
+    gpr_id=ASSIGNMENT.gpr_id,
+    gpr_name="train",
+    slice=WORKSPACE.id,
+    at_s=1800001000.0,
+    state="ACTIVE",
+    percent=25,
+    message="25 % of the time of train has passed.",
+    nodes=("aurora-h100-01",),
+)
 MESSAGES: dict[str, msgspec.Struct] = {
     "register_request": RegisterRequest(
         join_token="egsb_x", cluster_uid="uid-1", install_id="i-1", agent_version="1.0.0", capabilities=("drain",)
@@ -160,6 +172,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         have_workspaces="w" * 64,
         accounts_left=("0e9d8c7b-6a5f-4e3d-9c2b-1a0f9e8d7c6b",),
         have_claims="c" * 64,
+        have_life="e" * 64,
         bindings=(
             BindingSeen(
                 slice=WORKSPACE.id, namespace="red-train", state=BindingState.CONFLICT, detail="It was there before.", repaired=("quota",)
@@ -197,6 +210,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         workspaces=(WORKSPACE,),
         claims_digest=set_digest([CLAIM_STATE, WAITING_CLAIM]),
         claims=(CLAIM_STATE, WAITING_CLAIM),
+        life_digest=set_digest([LIFE_MARK]),
+        life=(LIFE_MARK,),
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",
@@ -214,6 +229,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         repairs_drift=False,
         claims_digest=set_digest([CLAIM_STATE, WAITING_CLAIM]),
         claims=None,
+        life_digest=set_digest([LIFE_MARK]),
+        life=None,
     ),
     "events_request": EventsRequest(
         session_epoch=5,
@@ -327,6 +344,18 @@ def test_an_agent_that_knows_of_no_claims_has_no_list_of_them() -> None:
     first = fixture("sync_request")
     del first["have_claims"]
     assert msgspec.convert(first, type=SyncRequest).have_claims == ""
+
+
+def test_a_hub_that_tells_of_no_lives_has_none() -> None:
+    first = fixture("sync_reply_unchanged")
+    del first["life"], first["life_digest"]
+    assert msgspec.convert(first, type=SyncReply).life is None
+
+
+def test_an_agent_that_hears_of_no_lives_has_no_list_of_them() -> None:
+    first = fixture("sync_request")
+    del first["have_life"]
+    assert msgspec.convert(first, type=SyncRequest).have_life == ""
 
 
 def test_a_node_of_the_first_version_was_ordered_by_nobody() -> None:

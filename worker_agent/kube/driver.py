@@ -38,6 +38,7 @@ from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
+from worker_agent.kube.herald import Herald
 from worker_agent.kube.hoist import LIFTS_OF_BOX, Hoist
 from worker_agent.kube.lifting import Lift, Room, lifts, share_of, why_never
 from worker_agent.kube.marks import box_taint, read_records
@@ -46,7 +47,7 @@ from worker_agent.kube.objects import Namespace, Node, Pod
 from worker_agent.kube.sight import Sight
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
-from worker_agent.protocol import Assignment, Drift, NodeOrder
+from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
 from worker_agent.steps import ExitStep
 
 STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
@@ -86,6 +87,7 @@ class KubernetesCluster:
         self._observed_mono = float("-inf")
         self._fenced: dict[str, tuple[str, frozenset[str]]] = {}  # by node: as it was seen, and to whom the guard is closed since
         self._telling = Telling(api, tellers)
+        self._herald = Herald(self._telling, self._sight)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
         self.waited_for: Callable[[Pod], str] = lambda _: ""  # the request that a pod waits for
         self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
@@ -362,6 +364,9 @@ class KubernetesCluster:
         if name := self.waited_for(pod):
             return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}"
         return "Waits for GPUs that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
+
+    def herald(self, life: Sequence[LifeMark]) -> None:
+        self._herald.look(life)
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """On the node each; in the slice's namespaces once for a box."""
