@@ -92,6 +92,7 @@ class Core:
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,
             drifts=self.link.drifts.untold,
+            waiting=self.link.waiting_untold,
         )
         return Sent(request=request, at=at)
 

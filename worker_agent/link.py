@@ -30,6 +30,7 @@ from worker_agent.protocol import (
 )
 from worker_agent.state import Progress, State
 from worker_agent.tenancy import Board
+from worker_agent.waits import WaitBook, Waiting
 
 # Of an assignment that was begun, these never change: another node or epoch would be another assignment.
 _FIXED = ("gpr_id", "run", "slice", "node", "node_uid", "gpus", "epoch")
@@ -54,6 +55,7 @@ class Link:
         self.life_digest = ""
         self.board = Board()
         self.drifts = DriftBook()
+        self.waits = WaitBook()
         self.desk = Desk(clock)
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
@@ -79,6 +81,10 @@ class Link:
             return f"CLOCK_SKEW: the cluster's clock and the hub's differ by more than {CLOCK_OFFSET_REFUSE_S:g} s"
         return ""
 
+    @property
+    def waiting_untold(self) -> Waiting | None:
+        return self.waits.untold(self.session_epoch, self.board.digest)
+
     # -- sync ----------------------------------------------------------------------------------------------------------
 
     def have_digest(self, digest: str) -> str:
@@ -92,6 +98,7 @@ class Link:
         self.session_epoch = reply.session_epoch
         self.is_locked = False
         self.drifts.take(sent.request.drifts)
+        self.waits.take(sent.request)
         self._keep_time(sent, reply)
         if not self._is_whole(reply, raw_digest):
             self._wants_whole_set = True

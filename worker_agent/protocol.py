@@ -41,6 +41,10 @@ CLAIM_TOLD_S = 3600.0  # so long the hub tells of a claim's GPR after its end
 LIFE_TOLD_S = 900.0  # so long the hub tells of a mark; less than the hour for which an API server keeps an event
 LIFE_MARKS_MAX = 500  # in one answer: the latest
 
+# Of pods that wait, told for the pages: what is more is counted, or not told.
+NAMESPACES_WAITING_MAX, REASONS_WAITING_MAX, PODS_NAMED_MAX, JOBS_WAITING_MAX = 500, 5, 3, 10
+MOMENT_MAX_S = 253_402_300_000.0  # the year 9999
+
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
@@ -182,10 +186,36 @@ class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
         return f"IssuedToken({self.account})"  # never the secret: this may stand in a log
 
 
+class ReasonWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that wait for one reason, a sentence; `names`: of some of them."""
+
+    text: Annotated[str, msgspec.Meta(max_length=200)]
+    count: Count
+    names: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=253)], ...], msgspec.Meta(max_length=PODS_NAMED_MAX)] = ()
+
+
+class JobWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A Job with a deadline, which runs while so many of its pods wait; then it fails."""
+
+    name: Annotated[str, msgspec.Meta(max_length=253)]
+    count: Count
+    fails_s: Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]
+
+
+class PodsWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """GPU pods of one bound namespace that wait. `reasons`: the most frequent ones; `jobs`: those that fail first."""
+
+    namespace: Id
+    count: Count
+    reasons: Annotated[tuple[ReasonWaiting, ...], msgspec.Meta(max_length=REASONS_WAITING_MAX)] = ()
+    jobs: Annotated[tuple[JobWaiting, ...], msgspec.Meta(max_length=JOBS_WAITING_MAX)] = ()
+
+
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session.
 
-    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` likewise.
+    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` likewise. `waiting`: all
+    namespaces in which pods wait, whole; None: as it was told in this session, or not looked at.
     """
 
     session_epoch: int
@@ -205,6 +235,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
     drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
+    waiting: Annotated[tuple[PodsWaiting, ...], msgspec.Meta(max_length=NAMESPACES_WAITING_MAX)] | None = None
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):

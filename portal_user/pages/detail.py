@@ -32,6 +32,7 @@ from portal_user.pages.notices import Notice, notice, waits_again
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import CAUSE_WORDS, events_for
+from portal_user.pages.waiting_pods import WaitingPods, waiting_pods
 from worker_agent.protocol import Desired, Phase
 
 S = GprState
@@ -103,13 +104,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why it starts when it does, what and whom it waits for, whether it borrows, and how its promise moved."""
+    """Why it starts when it does, what and whom it waits for, which pods wait for it, whether it borrows, and how its promise moved."""
 
     title: str
     sentence: str
     again: str  # of one that has run before: since when and why it waits again
     coming: tuple[Coming, ...]
     blockers: tuple[tuple[str, str, datetime | None], ...]  # name, address, until
+    pods: tuple[WaitingPods, ...]
     borrowing: str
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
@@ -246,6 +248,7 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
         again=waits_again(gpr, request),
         coming=tuple(_coming(promise, request)) if gpr.state == S.QUEUED else (),
         blockers=tuple((each.name, reverse("gpr", args=[each.id]) if each.id else "", each.until) for each in blockers),
+        pods=waiting_pods(gpr, request),
         borrowing=borrowing_of(gpr, now=request.now),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,

@@ -35,13 +35,16 @@ from worker_agent.protocol import (
     GpuView,
     InventoryEvent,
     IssuedToken,
+    JobWaiting,
     LifeMark,
     NodeOrder,
     NodeView,
     Observed,
     Outcome,
     Phase,
+    PodsWaiting,
     Problem,
+    ReasonWaiting,
     RegisterRequest,
     RenewRequest,
     StepEvent,
@@ -181,6 +184,14 @@ MESSAGES: dict[str, msgspec.Struct] = {
         drifts=(
             Drift(what="node gpu-1", detail="The taint was gone.", node="gpu-1", is_repaired=True),
             Drift(what="role x", detail="Gone."),
+        ),
+        waiting=(
+            PodsWaiting(
+                namespace="red-train",
+                count=5,
+                reasons=(ReasonWaiting(text="Waits for GPUs.", count=5, names=("train-0", "train-1", "train-2")),),
+                jobs=(JobWaiting(name="train", count=5, fails_s=1800003600.0),),
+            ),
         ),
         tokens=(IssuedToken(account=ACCOUNT.id, token="t", expires_s=1800003600.0, server="https://api", ca="PEM", failure=""),),
         observed=(
@@ -356,6 +367,12 @@ def test_an_agent_that_hears_of_no_lives_has_no_list_of_them() -> None:
     first = fixture("sync_request")
     del first["have_life"]
     assert msgspec.convert(first, type=SyncRequest).have_life == ""
+
+
+def test_an_agent_that_tells_of_no_pods_has_not_looked_at_them() -> None:
+    first = fixture("sync_request")
+    del first["waiting"]
+    assert msgspec.convert(first, type=SyncRequest).waiting is None
 
 
 def test_a_node_of_the_first_version_was_ordered_by_nobody() -> None:

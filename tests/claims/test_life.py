@@ -11,7 +11,7 @@ from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel, gpr_submit
 from inventory.models import Cluster
 from slices.models import Slice
-from tests.builders import NOW, spec
+from tests.builders import NOW, nodes_of, spec
 from tests.claims.stage import ClaimStage, neighbor, other_cluster
 from tests.inventory.agent import Agent
 from worker_agent.protocol import LIFE_TOLD_S, LifeMark
@@ -112,7 +112,7 @@ def test_a_node_that_was_replaced_is_told_nothing_of_the_end(stage: ClaimStage) 
     stage.after(60)
     spare = gpr.reservations.get()
     spare.pk, spare.replaces_id, spare.joined_at, spare.epoch = None, spare.pk, stage.now, spare.epoch + 1
-    spare.node = stage.cluster.nodes.exclude(pk=spare.node_id).first()
+    spare.node = nodes_of(stage.cluster)[1]
     spare.starts_at = stage.now
     spare.save(force_insert=True)
     stage.after(60)

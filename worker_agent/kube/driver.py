@@ -353,10 +353,11 @@ class KubernetesCluster:
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         found = self._tending.tend(repairs=repairs)
         if found is not None:
-            self._telling.tell_waiting(self._sight.all_waiting(), self._why_it_waits)
+            self._telling.tell_waiting(self._sight.all_waiting(), self.why_it_waits)
         return found
 
-    def _why_it_waits(self, pod: Pod) -> str:
+    def why_it_waits(self, pod: Pod) -> str:
+        """As any thread may ask."""
         if not self._sight.slice_of(pod.metadata.namespace):
             return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
         if why := why_never(pod):
