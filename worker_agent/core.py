@@ -88,7 +88,7 @@ class Core:
             have_workspaces=self.link.board.digest,
             accounts_left=self.link.board.accounts_left,
             have_claims=self.link.desk.digest,
-            have_life=self.link.life_digest,
+            have_life=self.link.life_wanted(),
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,
             drifts=self.link.drifts.untold,

@@ -32,6 +32,8 @@ from worker_agent.state import Progress, State
 from worker_agent.tenancy import Board
 from worker_agent.waits import WaitBook, Waiting
 
+LIFE_EVERY_S = 5.0
+
 # Of an assignment that was begun, these never change: another node or epoch would be another assignment.
 _FIXED = ("gpr_id", "run", "slice", "node", "node_uid", "gpus", "epoch")
 
@@ -53,6 +55,7 @@ class Link:
         self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
         self.life: tuple[LifeMark, ...] = ()  # likewise
         self.life_digest = ""
+        self._life_wanted_mono = float("-inf")
         self.board = Board()
         self.drifts = DriftBook()
         self.waits = WaitBook()
@@ -80,6 +83,13 @@ class Link:
         if abs(self._time.offset_s or 0.0) > CLOCK_OFFSET_REFUSE_S:
             return f"CLOCK_SKEW: the cluster's clock and the hub's differ by more than {CLOCK_OFFSET_REFUSE_S:g} s"
         return ""
+
+    def life_wanted(self) -> str | None:
+        """Not with each of many syncs: to gather it costs the hub more than all else that has not changed."""
+        if self._clock.mono() - self._life_wanted_mono < LIFE_EVERY_S:
+            return None
+        self._life_wanted_mono = self._clock.mono()
+        return self.life_digest
 
     @property
     def waiting_untold(self) -> Waiting | None:

@@ -231,7 +231,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     have_workspaces: str = ""  # the digest of the list that the agent has
     accounts_left: tuple[Id, ...] | None = None  # those in the cluster that are not on this list; None: it has not been looked at yet
     have_claims: str = ""  # likewise
-    have_life: str = ""  # likewise
+    have_life: str | None = None  # likewise; None: not wanted now
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
     drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
@@ -364,7 +364,7 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     claim of the cluster that has not ended, or ended within CLAIM_TOLD_S; None when the agent has this list. A change of a GPR's state
     ends the wait; of position and estimates it comes with the next answer. `repairs_drift`: put right what somebody else changed of ours;
     else it is only told. `life`: what happened lately to the GPRs that concern the cluster, the earliest first; None when the agent has
-    this list, or the hub is an older one. A change of it ends no wait.
+    this list or does not want one, or the hub is an older one. A change of it ends no wait.
     """
 
     hub_id: str

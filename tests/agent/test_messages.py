@@ -363,10 +363,10 @@ def test_a_hub_that_tells_of_no_lives_has_none() -> None:
     assert msgspec.convert(first, type=SyncReply).life is None
 
 
-def test_an_agent_that_hears_of_no_lives_has_no_list_of_them() -> None:
+def test_an_agent_that_hears_of_no_lives_wants_no_list_of_them() -> None:
     first = fixture("sync_request")
     del first["have_life"]
-    assert msgspec.convert(first, type=SyncRequest).have_life == ""
+    assert msgspec.convert(first, type=SyncRequest).have_life is None
 
 
 def test_an_agent_that_tells_of_no_pods_has_not_looked_at_them() -> None:

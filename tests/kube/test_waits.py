@@ -17,6 +17,7 @@ from worker_agent.protocol import PodsWaiting
 @pytest.fixture
 def counter(managed: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     monkeypatch.setattr(waits, "EVERY_S", 0.0)
+    monkeypatch.setattr(waits, "EVERY_NAMESPACE_S", 0.0)
     monkeypatch.setattr(waits, "JOB_AGAIN_S", 0.5)
     made = Counter(managed)
     made.cluster.wait_for_account(made.namespace)

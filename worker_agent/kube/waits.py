@@ -33,6 +33,7 @@ from worker_agent.protocol import (
 )
 
 EVERY_S: Final = 5.0
+EVERY_NAMESPACE_S: Final = 0.1  # more for each of which there is something to tell: a long list changes all the time
 JOBS_AT_ONCE: Final = 20  # read in one look
 JOB_AGAIN_S: Final = 60.0
 TROUBLE_S: Final = 30.0  # after a read that the API server did not answer
@@ -83,6 +84,7 @@ class Waits:
         self._read_jobs(waiting, now_mono)
         told = [self._told(namespace, pods) for namespace, pods in waiting.items()]
         told.sort(key=lambda each: (-each.count, each.namespace))
+        self._not_before_mono += len(told) * EVERY_NAMESPACE_S
         return tuple(sorted(told[:NAMESPACES_WAITING_MAX], key=lambda each: each.namespace))
 
     def _told(self, namespace: str, pods: Sequence[Pod]) -> PodsWaiting:
