@@ -222,7 +222,7 @@ class Core:
 
     def _take_over(self) -> None:
         state = self._memory.state
-        for node, record, gpus in fences.orphans(self._hands.nodes.values(), state.assignments):
+        for node, record, gpus in list(self._hands.orphans()):
             if record.phase is GpuPhase.CLOSED:
                 assignment = fences.assignment_of_closed(node, record, gpus)
                 state.assignments[assignment.id] = assignment
@@ -289,7 +289,7 @@ class Core:
             progress = state.progress[known_id]
             waits_for = self._entering.waits_for(assignment, progress)
             yield observed_of(assignment, progress, current_step(assignment, progress), waits_for)
-        for _, record, _ in fences.orphans(self._hands.nodes.values(), state.assignments):
+        for _, record, _ in self._hands.orphans():
             yield fences.observed_orphan(record)
 
 
