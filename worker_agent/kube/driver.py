@@ -37,6 +37,7 @@ from worker_agent.cluster.base import (
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
+from worker_agent.kube.full import FullBoxes
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
 from worker_agent.kube.herald import Herald
 from worker_agent.kube.hoist import LIFTS_OF_BOX, Hoist
@@ -82,6 +83,7 @@ class KubernetesCluster:
         self._pools = [ThreadPoolExecutor(count, thread_name_prefix=f"egs-{kind}") for kind, count in kinds.items()]
         self._writers, lifters, evictions, force, tellers = self._pools
         self._hoist = Hoist(api, lifters, note)
+        self._full = FullBoxes()
         self._draining = Draining(api, evictions=evictions, force=force)
         self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
         self._observed_mono = float("-inf")
@@ -254,7 +256,9 @@ class KubernetesCluster:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
-        self._hoist.keep({box[0].gpr_id for box in boxes})
+        served = {box[0].gpr_id for box in boxes}
+        self._hoist.keep(served)
+        self._full.keep(served)
         try:
             self._open_guard([each for box in boxes for each in box])
         finally:
@@ -271,10 +275,16 @@ class KubernetesCluster:
         """No pod into two boxes."""
         chosen = self._hoist.spoken_for()
         for box in (box for box in boxes if not self._hoist.is_busy(box[0].gpr_id)):
-            waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen and not why_never(pod)]
+            gpr_id, waiting = box[0].gpr_id, [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]
             listed = [each for each in box if self._is_listed(each)] if waiting else []
-            fitting = lifts(self._rooms(listed), waiting, self.lifted(box[0].gpr_id)) if listed else ()
-            for lift in islice(fitting, LIFTS_OF_BOX):
+            seen = (self._sight.pods, *map(self._sight.node, (each.node for each in listed)), *listed, *waiting)
+            if not listed or self._full.is_full(gpr_id, seen):
+                continue
+            able = [pod for pod in waiting if not why_never(pod)]
+            fitting = list(islice(lifts(self._rooms(listed), able, self.lifted(gpr_id)), LIFTS_OF_BOX))
+            if not fitting:
+                self._full.remember(gpr_id, seen)
+            for lift in fitting:
                 chosen.add(lift.pod.metadata.uid)
                 yield lift, box[0]
 
