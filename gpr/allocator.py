@@ -288,6 +288,7 @@ def _tell_marks(gpr: Gpr, now: datetime) -> bool:
                 reason=f"{MARKS_PERCENT[passed - 1]}%",
                 gpr_id=gpr.pk,
                 slice_id=gpr.slice_id,
+                cluster_id=gpr.cluster_id,
             )
     gpr.marks_passed = passed
     return False

@@ -1,4 +1,4 @@
-"""Claims: objects of kind GPUProvisioningRequest, as agents report them and are told of them.
+"""Claims: objects of kind GPUProvisioningRequest, as agents report them and are told of them; and what they are told of any GPR's life.
 
 What becomes of them is decided on a floor above: it names here, when the project starts, who answers.
 """
@@ -15,12 +15,15 @@ import msgspec
 from egs.errors import InvalidInput
 from inventory.models import AgentSession, Cluster
 from inventory.services.agents import AgentIdentity, session_check
-from worker_agent.protocol import CLAIMS_MAX, Claim, ClaimAnswer, ClaimsReply, ClaimState, ClaimVerdict, Id, Number
+from worker_agent.protocol import CLAIMS_MAX, Claim, ClaimAnswer, ClaimsReply, ClaimState, ClaimVerdict, Id, LifeMark, Number
 
 
 class Claimants(Protocol):
     def told(self, cluster_id: UUID, now: datetime) -> tuple[ClaimState, ...]:
         """How all of the cluster stand, in order of id."""
+
+    def life(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
+        """What happened lately to the GPRs that concern the cluster, whether they are objects or not."""
 
     def heard(self, cluster: Cluster, claims: Sequence[Claim], now: datetime) -> Sequence[ClaimAnswer]:
         """Their answers, in order. In transactions of its own: one claim that is refused, or fails, does not stop the others."""
@@ -47,6 +50,10 @@ def answer_by(claimants: Claimants) -> None:
 
 def told(cluster_id: UUID, now: datetime) -> tuple[ClaimState, ...]:
     return tuple(state for claimants in _claimants for state in claimants.told(cluster_id, now))
+
+
+def life(cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
+    return tuple(mark for claimants in _claimants for mark in claimants.life(cluster_id, now))
 
 
 def heard(agent: AgentIdentity, message: RawClaims, now: datetime) -> ClaimsReply:

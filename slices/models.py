@@ -145,7 +145,7 @@ LIVE_STATES = ("asked", "made", "given")  # of a kubeconfig: its account is ther
 class Namespace(models.Model):
     """A Kubernetes namespace bound to a slice: its pods may use the slice's nodes, and no other slice may bind it.
 
-    `state` and `detail` are its agent's words.
+    `state`, `detail` and `waiting` are its agent's words.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -156,6 +156,7 @@ class Namespace(models.Model):
     may_adopt = models.BooleanField(default=False, help_text="An administrator lets the agent take over a namespace that was there before.")
     state = models.CharField(max_length=8, choices=BINDING_STATES, default=BindingState.WAITING.value)
     detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="Why it is not ready, as a sentence.")
+    waiting = models.JSONField(null=True, blank=True, help_text="Its GPU pods that wait (a PodsWaiting), as last told; null: none.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["cluster__name", "name"]

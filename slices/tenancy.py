@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+import msgspec
 from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
 from egs.rest.references import id_of
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
+from journal.hints import hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
 from slices.kubeconfigs import kubeconfig_take, kubeconfigs_close, kubeconfigs_open
@@ -26,7 +29,18 @@ from slices.models import (
     Slice,
     Unbinding,
 )
-from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, SyncRequest, Workspace, set_digest
+from worker_agent.protocol import (
+    AccessRole,
+    Account,
+    Binding,
+    BindingSeen,
+    BindingState,
+    Desired,
+    PodsWaiting,
+    SyncRequest,
+    Workspace,
+    set_digest,
+)
 
 ACCESS_OF = {Role.OWNER: AccessRole.USER, Role.EDITOR: AccessRole.USER, Role.VIEWER: AccessRole.VIEWER}
 
@@ -61,6 +75,8 @@ class SliceTenants:
             binding_observe(cluster=cluster, seen=seen, now=now)
         for issued in message.tokens:
             kubeconfig_take(cluster=cluster, issued=issued, now=now)
+        if message.waiting is not None:
+            waiting_observe(cluster=cluster, waiting=message.waiting)
         if message.accounts_left is not None:
             self._close(cluster, message, frozenset(message.accounts_left), now)
 
@@ -89,6 +105,20 @@ def binding_observe(*, cluster: Cluster, seen: BindingSeen, now: datetime) -> No
     namespace = bound.filter(slice=slice_id, cluster=cluster, name=seen.namespace).first()
     if namespace is not None and seen.state != BindingState.UNBOUND:
         _observe_namespace(namespace, seen, detail, now)
+
+
+@transaction.atomic
+def waiting_observe(*, cluster: Cluster, waiting: Sequence[PodsWaiting]) -> None:
+    """Take over the whole list: in a namespace that is not on it none waits. What is not bound here has no row to be told of."""
+    told = {each.namespace: msgspec.json.decode(msgspec.json.encode(each)) for each in waiting}  # as it is read back
+    changed = []
+    for row in Namespace.objects.filter(cluster=cluster).only("pk", "name", "waiting", "slice"):
+        if row.waiting != (new := told.get(row.name)):
+            row.waiting = new
+            changed.append(row)
+    Namespace.objects.bulk_update(changed, ["waiting"])
+    for slice_id in {row.slice_id for row in changed}:
+        hint(slice_topic(slice_id))
 
 
 def _observe_unbinding(row: Unbinding, seen: BindingSeen, detail: str, now: datetime) -> None:

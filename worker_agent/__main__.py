@@ -84,6 +84,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             bound=lambda name: tenancy.bound_to(name, cluster.namespace_uid(name)),
             pods=cluster.pods,
             nodes=cluster.nodes,
+            why=cluster.why_it_waits,
             note=log,
         )
         cluster.waited_for = requests.waited_for

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from worker_agent.clock import Clock
-from worker_agent.protocol import CLAIMS_AT_ONCE, Claim, ClaimAnswer, ClaimState, SyncReply, Workspace
+from worker_agent.protocol import CLAIMS_AT_ONCE, Claim, ClaimAnswer, ClaimState, PodsWaiting, SyncReply, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,9 @@ class Requests(Protocol):
     def look(self, heard: Heard) -> Sequence[Claim]:
         """One pass: write into the objects what the hub said, and return all that it is to be told now. Raises nothing."""
 
+    def waiting(self) -> tuple[PodsWaiting, ...] | None:
+        """Of the same cluster, the pods that wait, whole; None: they were looked at a moment ago. Raises nothing."""
+
 
 class SimulatedRequests:
     """A simulated cluster has no objects that people could make."""
@@ -52,6 +55,9 @@ class SimulatedRequests:
 
     def look(self, heard: Heard) -> Sequence[Claim]:
         return ()
+
+    def waiting(self) -> tuple[PodsWaiting, ...] | None:
+        return None
 
 
 @dataclass(slots=True)

@@ -88,9 +88,11 @@ class Core:
             have_workspaces=self.link.board.digest,
             accounts_left=self.link.board.accounts_left,
             have_claims=self.link.desk.digest,
+            have_life=self.link.life_wanted(),
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,
             drifts=self.link.drifts.untold,
+            waiting=self.link.waiting_untold,
         )
         return Sent(request=request, at=at)
 
@@ -202,6 +204,7 @@ class Core:
         self._run_boxes()
         self._order_nodes()
         self._tend()
+        self._hands.herald(self.link.life)
         self._publish(self._memory.save())
         self._prune()
         views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))
@@ -219,7 +222,7 @@ class Core:
 
     def _take_over(self) -> None:
         state = self._memory.state
-        for node, record, gpus in fences.orphans(self._hands.nodes.values(), state.assignments):
+        for node, record, gpus in list(self._hands.orphans()):
             if record.phase is GpuPhase.CLOSED:
                 assignment = fences.assignment_of_closed(node, record, gpus)
                 state.assignments[assignment.id] = assignment
@@ -286,7 +289,7 @@ class Core:
             progress = state.progress[known_id]
             waits_for = self._entering.waits_for(assignment, progress)
             yield observed_of(assignment, progress, current_step(assignment, progress), waits_for)
-        for _, record, _ in fences.orphans(self._hands.nodes.values(), state.assignments):
+        for _, record, _ in self._hands.orphans():
             yield fences.observed_orphan(record)
 
 

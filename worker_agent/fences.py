@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 from worker_agent.protocol import Assignment, Desired, Observed, Phase
@@ -36,10 +36,10 @@ def claim_refusal(node: NodeState | None, assignment: Assignment) -> str:
     there = {gpu.uuid for gpu in node.view.gpus}
     if missing := [gpu for gpu in assignment.gpus if gpu not in there]:
         return f"node {assignment.node} has no GPU {', '.join(missing)}"
-    return next((why for gpu in assignment.gpus if (why := _held(gpu, node.records.get(gpu), assignment))), "")
+    return next((why for gpu in assignment.gpus if (why := _why_held(gpu, node.records.get(gpu), assignment))), "")
 
 
-def _held(gpu: str, record: GpuRecord | None, assignment: Assignment) -> str:
+def _why_held(gpu: str, record: GpuRecord | None, assignment: Assignment) -> str:
     if record is None:
         return ""
     if record.epoch >= assignment.epoch:
@@ -84,19 +84,35 @@ def new_records(
 def fence_records(node: NodeState, assignment: Assignment) -> dict[str, GpuRecord]:
     """For an assignment that never claimed: its epoch goes on record, so that no delayed word of it can claim later."""
     records = new_records(assignment, GpuPhase.FREE)
-    return {gpu: record for gpu, record in records.items() if not _held(gpu, node.records.get(gpu), assignment)}
+    return {gpu: record for gpu, record in records.items() if not _why_held(gpu, node.records.get(gpu), assignment)}
 
 
-def orphans(nodes: Iterable[NodeState], known: Iterable[str]) -> Iterator[tuple[NodeState, GpuRecord, tuple[str, ...]]]:
-    """Held GPUs of assignments that the agent's document does not know: it was lost, or restored from an old copy."""
-    known_ids = set(known)
-    for node in nodes:
-        strays: dict[GpuRecord, list[str]] = {}
-        for gpu, record in node.records.items():
-            if record.phase is not GpuPhase.FREE and record.assignment_id not in known_ids:
-                strays.setdefault(record, []).append(gpu)
-        for record, gpus in strays.items():
-            yield node, record, tuple(sorted(gpus))
+HeldGpus = tuple[NodeState, GpuRecord, tuple[str, ...]]  # a node, and GPUs of it that one record holds
+
+
+class Held:
+    """What is held on each node; looked at anew only where a node is another object, since every pass asks for all."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[NodeState, tuple[HeldGpus, ...]]] = {}
+
+    def on(self, nodes: Mapping[str, NodeState]) -> Iterator[HeldGpus]:
+        if len(self._known) > len(nodes):
+            self._known = {name: known for name, known in self._known.items() if name in nodes}
+        for name, node in nodes.items():
+            known = self._known.get(name)
+            if known is None or known[0] is not node:
+                known = self._known[name] = (node, tuple(_held_on(node)))
+            yield from known[1]
+
+
+def _held_on(node: NodeState) -> Iterator[HeldGpus]:
+    gpus_of: dict[GpuRecord, list[str]] = {}
+    for gpu, record in node.records.items():
+        if record.phase is not GpuPhase.FREE:
+            gpus_of.setdefault(record, []).append(gpu)
+    for record, gpus in gpus_of.items():
+        yield node, record, tuple(sorted(gpus))
 
 
 def observed_orphan(record: GpuRecord) -> Observed:

@@ -6,7 +6,7 @@ Lives here: what to do when the cluster says no. Must not live here: which assig
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from worker_agent.clock import Clock, HubTime
@@ -25,8 +25,8 @@ from worker_agent.cluster.base import (
     Throttled,
     Verb,
 )
-from worker_agent.fences import own_record
-from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, NodeOrder, Outcome, Phase, StepEvent
+from worker_agent.fences import Held, HeldGpus, own_record
+from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
 
@@ -57,6 +57,8 @@ class Hands:
         self._cluster, self._clock, self._time, self._memory = cluster, clock, time, memory
         self._rng, self._note = rng, note
         self.nodes: dict[str, NodeState] = {}
+        self._own: dict[str, tuple[NodeState | None, Assignment, GpuRecord | None]] = {}  # by assignment: of what, and what was found
+        self._held = Held()
         self._quiet_until_mono = float("-inf")
         self._failures: dict[str, int] = {}  # by node: how many writes in a row came to nothing
         self._started_s: dict[tuple[str, str], float] = {}
@@ -73,13 +75,24 @@ class Hands:
         return True
 
     def prune(self, held: set[str]) -> None:
-        """Forget the timers of what is over."""
+        """Forget what is over."""
+        self._own = {known: found for known, found in self._own.items() if known in held}
         self._failures = {node: count for node, count in self._failures.items() if node in self.nodes}
         self._started_s = {key: at for key, at in self._started_s.items() if key[0] in held}
         self._retry_mono = {key: at for key, at in self._retry_mono.items() if key[0] in held}
 
     def own(self, assignment: Assignment) -> GpuRecord | None:
-        return own_record(self.nodes.get(assignment.node), assignment)
+        """Asked several times for every assignment at every pass: looked for anew only where node or assignment is another object."""
+        node = self.nodes.get(assignment.node)
+        known = self._own.get(assignment.id)
+        if known is None or known[0] is not node or known[1] is not assignment:
+            known = self._own[assignment.id] = (node, assignment, own_record(node, assignment))
+        return known[2]
+
+    def orphans(self) -> Iterator[HeldGpus]:
+        """Held GPUs of assignments that the agent's document does not know: it was lost, or restored from an old copy."""
+        known = self._memory.state.assignments
+        return (each for each in self._held.on(self.nodes) if each[1].assignment_id not in known)
 
     def reflect(self, assignment: Assignment, progress: Progress) -> None:
         """The node is the truth on what was done: take it over, and report each milestone once."""
@@ -166,6 +179,9 @@ class Hands:
             self._cluster.provide(orders)
         except ClusterError as error:
             self._note("provide_failed", {"orders": len(orders), "error": str(error)})
+
+    def herald(self, life: Sequence[LifeMark]) -> None:
+        self._cluster.herald(life)
 
     def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: tuple[str, ...] = ()) -> StepStatus:
         """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due. `gang`: as in StepCall."""

@@ -20,6 +20,7 @@ from worker_agent.protocol import (
     CLOCK_OFFSET_WARN_S,
     Assignment,
     Desired,
+    LifeMark,
     NodeOrder,
     Observed,
     Phase,
@@ -29,6 +30,9 @@ from worker_agent.protocol import (
 )
 from worker_agent.state import Progress, State
 from worker_agent.tenancy import Board
+from worker_agent.waits import WaitBook, Waiting
+
+LIFE_EVERY_S = 5.0
 
 # Of an assignment that was begun, these never change: another node or epoch would be another assignment.
 _FIXED = ("gpr_id", "run", "slice", "node", "node_uid", "gpus", "epoch")
@@ -49,8 +53,12 @@ class Link:
         self.is_rewound = False
         self.is_locked = False  # the hub saw two use our credential
         self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
+        self.life: tuple[LifeMark, ...] = ()  # likewise
+        self.life_digest = ""
+        self._life_wanted_mono = float("-inf")
         self.board = Board()
         self.drifts = DriftBook()
+        self.waits = WaitBook()
         self.desk = Desk(clock)
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
@@ -76,6 +84,17 @@ class Link:
             return f"CLOCK_SKEW: the cluster's clock and the hub's differ by more than {CLOCK_OFFSET_REFUSE_S:g} s"
         return ""
 
+    def life_wanted(self) -> str | None:
+        """Not with each of many syncs: to gather it costs the hub more than all else that has not changed."""
+        if self._clock.mono() - self._life_wanted_mono < LIFE_EVERY_S:
+            return None
+        self._life_wanted_mono = self._clock.mono()
+        return self.life_digest
+
+    @property
+    def waiting_untold(self) -> Waiting | None:
+        return self.waits.untold(self.session_epoch, self.board.digest)
+
     # -- sync ----------------------------------------------------------------------------------------------------------
 
     def have_digest(self, digest: str) -> str:
@@ -89,6 +108,7 @@ class Link:
         self.session_epoch = reply.session_epoch
         self.is_locked = False
         self.drifts.take(sent.request.drifts)
+        self.waits.take(sent.request)
         self._keep_time(sent, reply)
         if not self._is_whole(reply, raw_digest):
             self._wants_whole_set = True
@@ -121,6 +141,8 @@ class Link:
             self._note("hub_changed", {"known": self._state.hub_id, "got": reply.hub_id})
         self._renew_lease(sent, reply)
         self.orders = reply.orders
+        if reply.life is not None:
+            self.life, self.life_digest = reply.life, reply.life_digest
         self.board.take(sent.request, reply)
         self.desk.take(reply, asked_mono=sent.at.mono)
         state = self._state

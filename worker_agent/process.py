@@ -163,10 +163,13 @@ class Process:
         with self._lock:
             link = self._core.link
             heard = link.desk.collect(link.board.wanted if link.board.is_seen else None)
-        claims = self._requests.look(heard)
+        claims, waiting = self._requests.look(heard), self._requests.waiting()
         with self._lock:
             link.desk.put(claims)
-        if claims:
+            if waiting is not None:
+                link.waits.see(waiting)
+            has_news = link.waiting_untold is not None
+        if claims or has_news:
             self._wake_push.set()
 
     def _rest(self, lane: Lane, pause_s: float) -> None:

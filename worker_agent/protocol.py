@@ -38,6 +38,12 @@ CLAIMS_PATH = "/agent/v1/claims"
 CLAIMS_MAX = 100  # of one message
 CLAIMS_AT_ONCE = 25  # so many an agent sends, so that the answer comes soon and other news gets its turn
 CLAIM_TOLD_S = 3600.0  # so long the hub tells of a claim's GPR after its end
+LIFE_TOLD_S = 900.0  # so long the hub tells of a mark; less than the hour for which an API server keeps an event
+LIFE_MARKS_MAX = 500  # in one answer: the latest
+
+# Of pods that wait, told for the pages: what is more is counted, or not told.
+NAMESPACES_WAITING_MAX, REASONS_WAITING_MAX, PODS_NAMED_MAX, JOBS_WAITING_MAX = 500, 5, 3, 10
+MOMENT_MAX_S = 253_402_300_000.0  # the year 9999
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
@@ -180,10 +186,36 @@ class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
         return f"IssuedToken({self.account})"  # never the secret: this may stand in a log
 
 
+class ReasonWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that wait for one reason, a sentence; `names`: of some of them."""
+
+    text: Annotated[str, msgspec.Meta(max_length=200)]
+    count: Count
+    names: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=253)], ...], msgspec.Meta(max_length=PODS_NAMED_MAX)] = ()
+
+
+class JobWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A Job with a deadline, which runs while so many of its pods wait; then it fails."""
+
+    name: Annotated[str, msgspec.Meta(max_length=253)]
+    count: Count
+    fails_s: Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]
+
+
+class PodsWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """GPU pods of one bound namespace that wait. `reasons`: the most frequent ones; `jobs`: those that fail first."""
+
+    namespace: Id
+    count: Count
+    reasons: Annotated[tuple[ReasonWaiting, ...], msgspec.Meta(max_length=REASONS_WAITING_MAX)] = ()
+    jobs: Annotated[tuple[JobWaiting, ...], msgspec.Meta(max_length=JOBS_WAITING_MAX)] = ()
+
+
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session.
 
-    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` likewise.
+    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` likewise. `waiting`: all
+    namespaces in which pods wait, whole; None: as it was told in this session, or not looked at.
     """
 
     session_epoch: int
@@ -199,9 +231,11 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     have_workspaces: str = ""  # the digest of the list that the agent has
     accounts_left: tuple[Id, ...] | None = None  # those in the cluster that are not on this list; None: it has not been looked at yet
     have_claims: str = ""  # likewise
+    have_life: str | None = None  # likewise; None: not wanted now
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
     drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
+    waiting: Annotated[tuple[PodsWaiting, ...], msgspec.Meta(max_length=NAMESPACES_WAITING_MAX)] | None = None
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
@@ -329,7 +363,8 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     `desired: ABSENT` unbinds. An account that is missing from a workspace that is listed is gone. `claims`: how it stands with each
     claim of the cluster that has not ended, or ended within CLAIM_TOLD_S; None when the agent has this list. A change of a GPR's state
     ends the wait; of position and estimates it comes with the next answer. `repairs_drift`: put right what somebody else changed of ours;
-    else it is only told.
+    else it is only told. `life`: what happened lately to the GPRs that concern the cluster, the earliest first; None when the agent has
+    this list or does not want one, or the hub is an older one. A change of it ends no wait.
     """
 
     hub_id: str
@@ -347,6 +382,26 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     claims_digest: str = ""
     claims: tuple[ClaimState, ...] | None = None
     repairs_drift: bool = True
+    life_digest: str = ""
+    life: tuple[LifeMark, ...] | None = None
+
+
+class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happened to a GPR, however it was filed: for those who look at its workspace's namespaces and its nodes.
+
+    `id`: the same whenever it is told. `slice`: its id, as in Assignment.slice_id. `state`: the one that it came to, or, with `percent`, in
+    which so much of its time had passed. `message`: a sentence for members of the workspace. `nodes`: names of those that it had then.
+    """
+
+    id: Id
+    gpr_id: Id
+    gpr_name: Word
+    slice: Id
+    at_s: float
+    state: Word
+    percent: Number = 0
+    message: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    nodes: tuple[str, ...] = ()
 
 
 class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -541,7 +596,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def set_digest(listed: Sequence[Assignment | Workspace | ClaimState]) -> str:
+def set_digest(listed: Sequence[Assignment | Workspace | ClaimState | LifeMark]) -> str:
     """SHA-256 over the set in order of id, so that both sides can compare what they hold."""
     ordered = sorted(listed, key=lambda item: item.id)
     return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()

@@ -97,6 +97,7 @@ class OtherWriter(Exception):
 class Memory:
     def __init__(self, cluster: Cluster, note: Note) -> None:
         self._cluster, self._note = cluster, note
+        self._encoded: dict[str, tuple[Assignment, msgspec.Raw]] = {}  # by id, as it was written last
         self._tried: set[str] = set()  # digests of bodies that may have been written though the answer was lost
         doc = cluster.load_state()
         self._body, self._version = (doc.body, doc.version) if doc else (b"", "")
@@ -106,9 +107,22 @@ class Memory:
     def save(self) -> bool:
         """Make the state durable if it is not yet. False: not now, try again. Raises OtherWriter."""
         del self.state.events[:-EVENTS_KEPT]
-        body = msgspec.json.encode(msgspec.structs.replace(self.state, events=_thinned(self.state.events)))
+        body = self._encode()
         self.is_durable = body == self._body or self._write(body)
         return self.is_durable
+
+    def _encode(self) -> bytes:
+        """Several times in every pass: an assignment that is the same object is not encoded anew."""
+        encoded = {}
+        for id_, assignment in self.state.assignments.items():
+            known = self._encoded.get(id_)
+            is_known = known is not None and known[0] is assignment
+            encoded[id_] = known if known and is_known else (assignment, msgspec.Raw(msgspec.json.encode(assignment)))
+        self._encoded = encoded
+        written = {id_: raw for id_, (_, raw) in encoded.items()}
+        state = msgspec.structs.replace(self.state, events=_thinned(self.state.events))
+        state.assignments = written  # type: ignore[assignment]  # they are what is written of them
+        return msgspec.json.encode(state)
 
     def _write(self, body: bytes) -> bool:
         self._tried.add(_digest(body))

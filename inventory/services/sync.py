@@ -23,6 +23,7 @@ from worker_agent.protocol import (
     Assignment,
     CheckPolicy,
     Drift,
+    LifeMark,
     NodeOrder,
     Observed,
     SyncReply,
@@ -65,6 +66,7 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
     # Read each time: places and estimates change without a change of the generation.
     claim_states = claims.told(agent.cluster.pk, now)
     claims_digest = set_digest(claim_states)
+    life_digest, life = _life(agent.cluster, message, now)
     return SyncReply(
         hub_id=hub_id(),
         session_epoch=session_epoch,
@@ -81,7 +83,17 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         repairs_drift=repairs_drift,
         claims_digest=claims_digest,
         claims=None if claims_digest == message.have_claims else claim_states,
+        life_digest=life_digest,
+        life=life,
     )
+
+
+def _life(cluster: Cluster, message: SyncRequest, now: datetime) -> tuple[str, tuple[LifeMark, ...] | None]:
+    if message.have_life is None:
+        return "", None
+    life = claims.life(cluster.pk, now)
+    digest = set_digest(life)
+    return digest, None if digest == message.have_life else life
 
 
 def _workspaces(cluster: Cluster, message: SyncRequest, generation: int) -> tuple[str, tuple[Workspace, ...] | None]:

@@ -33,6 +33,7 @@ from portal_user.pages.notices import Notice, notice, waits_again
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import events_for
+from portal_user.pages.waiting_pods import WaitingPods, waiting_pods
 from worker_agent.protocol import Desired, Phase
 
 S = GprState
@@ -119,13 +120,14 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why it starts when it does, what and whom it waits for, whether it borrows, and how its promise moved."""
+    """Why it starts when it does, what and whom it waits for, which pods wait for it, whether it borrows, and how its promise moved."""
 
     title: str
     sentence: str
     again: str  # of one that has run before: since when and why it waits again
     coming: tuple[Coming, ...]
     blockers: tuple[Ahead, ...]
+    pods: tuple[WaitingPods, ...]
     borrowing: str
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
@@ -261,6 +263,7 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
         again=waits_again(gpr, request),
         coming=tuple(_coming(promise, request)) if gpr.state == S.QUEUED else (),
         blockers=tuple(Ahead.of(each) for each in told.blockers) if told else (),
+        pods=waiting_pods(gpr, request),
         borrowing=borrowing_of(gpr, now=request.now),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,

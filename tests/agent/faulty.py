@@ -19,7 +19,7 @@ from worker_agent.cluster.base import (
     Unavailable,
     Verb,
 )
-from worker_agent.protocol import Assignment, Drift, NodeOrder
+from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
 
 Answer = TypeVar("Answer")
 
@@ -80,6 +80,9 @@ class FaultyCluster:
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         self._inner.tell(assignment, what, message, is_bad=is_bad)
+
+    def herald(self, life: Sequence[LifeMark]) -> None:
+        self._inner.herald(life)
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         return self._faulty("serve", lambda: self._inner.serve(boxes)) if boxes else self._inner.serve(boxes)

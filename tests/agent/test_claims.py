@@ -26,6 +26,7 @@ from worker_agent.protocol import (
     ClaimVerdict,
     Code,
     Credential,
+    PodsWaiting,
     Problem,
     SyncReply,
     SyncRequest,
@@ -210,6 +211,9 @@ class StuckRequests:
         self.is_in.set()
         self.may_go.wait()
         return ()
+
+    def waiting(self) -> tuple[PodsWaiting, ...] | None:
+        return None
 
 
 class NoHub:

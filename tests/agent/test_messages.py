@@ -35,12 +35,16 @@ from worker_agent.protocol import (
     GpuView,
     InventoryEvent,
     IssuedToken,
+    JobWaiting,
+    LifeMark,
     NodeOrder,
     NodeView,
     Observed,
     Outcome,
     Phase,
+    PodsWaiting,
     Problem,
+    ReasonWaiting,
     RegisterRequest,
     RenewRequest,
     StepEvent,
@@ -141,6 +145,17 @@ CLAIM_STATE = ClaimState(
     nodes=("aurora-h100-01", "aurora-h100-02"),
 )
 WAITING_CLAIM = ClaimState(id="d0e1f2a3-b4c5-4d6e-8f70-8192a3b4c5d6", gpr_id="5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", state="QUEUED")
+LIFE_MARK = LifeMark(
+    id="4711",
+    gpr_id=ASSIGNMENT.gpr_id,
+    gpr_name="train",
+    slice=WORKSPACE.id,
+    at_s=1800001000.0,
+    state="ACTIVE",
+    percent=25,
+    message="25 % of the time of train has passed.",
+    nodes=("aurora-h100-01",),
+)
 MESSAGES: dict[str, msgspec.Struct] = {
     "register_request": RegisterRequest(
         join_token="egsb_x", cluster_uid="uid-1", install_id="i-1", agent_version="1.0.0", capabilities=("drain",)
@@ -160,6 +175,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         have_workspaces="w" * 64,
         accounts_left=("0e9d8c7b-6a5f-4e3d-9c2b-1a0f9e8d7c6b",),
         have_claims="c" * 64,
+        have_life="e" * 64,
         bindings=(
             BindingSeen(
                 slice=WORKSPACE.id, namespace="red-train", state=BindingState.CONFLICT, detail="It was there before.", repaired=("quota",)
@@ -168,6 +184,14 @@ MESSAGES: dict[str, msgspec.Struct] = {
         drifts=(
             Drift(what="node gpu-1", detail="The taint was gone.", node="gpu-1", is_repaired=True),
             Drift(what="role x", detail="Gone."),
+        ),
+        waiting=(
+            PodsWaiting(
+                namespace="red-train",
+                count=5,
+                reasons=(ReasonWaiting(text="Waits for GPUs.", count=5, names=("train-0", "train-1", "train-2")),),
+                jobs=(JobWaiting(name="train", count=5, fails_s=1800003600.0),),
+            ),
         ),
         tokens=(IssuedToken(account=ACCOUNT.id, token="t", expires_s=1800003600.0, server="https://api", ca="PEM", failure=""),),
         observed=(
@@ -197,6 +221,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         workspaces=(WORKSPACE,),
         claims_digest=set_digest([CLAIM_STATE, WAITING_CLAIM]),
         claims=(CLAIM_STATE, WAITING_CLAIM),
+        life_digest=set_digest([LIFE_MARK]),
+        life=(LIFE_MARK,),
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",
@@ -214,6 +240,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         repairs_drift=False,
         claims_digest=set_digest([CLAIM_STATE, WAITING_CLAIM]),
         claims=None,
+        life_digest=set_digest([LIFE_MARK]),
+        life=None,
     ),
     "events_request": EventsRequest(
         session_epoch=5,
@@ -327,6 +355,24 @@ def test_an_agent_that_knows_of_no_claims_has_no_list_of_them() -> None:
     first = fixture("sync_request")
     del first["have_claims"]
     assert msgspec.convert(first, type=SyncRequest).have_claims == ""
+
+
+def test_a_hub_that_tells_of_no_lives_has_none() -> None:
+    first = fixture("sync_reply_unchanged")
+    del first["life"], first["life_digest"]
+    assert msgspec.convert(first, type=SyncReply).life is None
+
+
+def test_an_agent_that_hears_of_no_lives_wants_no_list_of_them() -> None:
+    first = fixture("sync_request")
+    del first["have_life"]
+    assert msgspec.convert(first, type=SyncRequest).have_life is None
+
+
+def test_an_agent_that_tells_of_no_pods_has_not_looked_at_them() -> None:
+    first = fixture("sync_request")
+    del first["waiting"]
+    assert msgspec.convert(first, type=SyncRequest).waiting is None
 
 
 def test_a_node_of_the_first_version_was_ordered_by_nobody() -> None:

@@ -67,6 +67,16 @@ def workload(kind: str, name: str, namespace: str, *, count: int, gpus: int) -> 
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
+def bare_pod(name: str, namespace: str, *, gpus: int) -> Object:
+    spec = {"containers": [container(gpus)], "restartPolicy": "Never", "terminationGracePeriodSeconds": 2}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def reasons(cluster: Cluster, namespace: str) -> set[str]:
+    """Of the events of the namespace itself."""
+    return {each["reason"] for each in cluster.list("events", namespace=namespace) if each["involvedObject"]["kind"] == "Namespace"}
+
+
 def running(cluster: Cluster, namespace: str) -> list[Object]:
     pods = cluster.list("pods", namespace=namespace)
     return [pod for pod in pods if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]]
@@ -101,32 +111,36 @@ def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and
     api.post("/projects/", {"name": "research"})
     make_slice(api, "vision", east=east)
     make_slice(api, "speech", east=east, west=west)
-    east.apply(workload("Deployment", "train", "vision", count=3, gpus=4), workload("Job", "score", "speech", count=4, gpus=1))
-    west.apply(workload("Deployment", "serve", "speech", count=1, gpus=8))
-    wait_for("all wait", lambda: len(gated(east, "vision")) == 3 and len(gated(east, "speech")) == 4, within_s=SOON_S)
+    east.apply(workload("Deployment", "train", "vision", count=3, gpus=4), workload("Deployment", "serve", "speech", count=1, gpus=8))
+    west.apply(bare_pod("alone", "speech", gpus=1), workload("Job", "score", "speech", count=4, gpus=1))
+    wait_for("all wait", lambda: len(gated(east, "vision")) == 3 and len(gated(west, "speech")) == 5, within_s=SOON_S)
     wait_for("they are told why", lambda: "GPU Provision Request" in describe(east, "pod", "vision"), within_s=SOON_S)
 
-    ask = {"shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
-    vision = api.post("/gprs/", {**ask, "name": "train", "slice": "vision"})
-    speech = api.post("/gprs/", {**ask, "name": "score", "slice": "speech", "clusters": ["east"], "gpus_per_node": 3})
+    ask = {"shape": "H100-80GB", "nodes": 1}
+    vision = api.post("/gprs/", {**ask, "name": "train", "slice": "vision", "duration_s": 3600})
+    score = {**ask, "name": "score", "slice": "speech", "clusters": ["west"], "gpus_per_node": 4, "duration_s": 60}
+    speech = api.post("/gprs/", score)
     in_state(api, vision, "ACTIVE")
     in_state(api, speech, "ACTIVE")
-    wait_for("they run", lambda: len(running(east, "vision")) == 2 and len(running(east, "speech")) == 3, within_s=SOON_S)
+    wait_for("they run", lambda: len(running(east, "vision")) == 2 and len(running(west, "speech")) == 4, within_s=SOON_S)
 
     assert len(gated(east, "vision")) == 1
-    assert len(gated(east, "speech")) == 1
-    assert running(west, "speech") == []
-    nodes = {name: {pod["spec"]["nodeName"] for pod in running(east, name)} for name in ("vision", "speech")}
-    assert nodes["vision"].isdisjoint(nodes["speech"])
+    assert len(gated(west, "speech")) == 1
+    assert running(east, "speech") == running(west, "vision") == []
+    assert "alone" in {pod["metadata"]["name"] for pod in running(west, "speech")}
     results = api.get(f"/gprs/{vision['id']}/steps/")["results"]
     assert {"claim", "node_ready", "gpu_count", "gpu_health", "storage", "network", "open"} <= {step["step"] for step in results}
 
     wait_for("the namespace tells", lambda: "EgsOpen" in east.kubectl("get", "events", "--namespace", "vision"), within_s=SOON_S)
-    for gpr in (vision, speech):
-        api.post(f"/gprs/{gpr['id']}/release/")
-        in_state(api, gpr, "RELEASED")
-    assert running(east, "vision") == running(east, "speech") == []
-    wait_for("all wait again", lambda: len(gated(east, "vision")) == 3 and len(gated(east, "speech")) == 4, within_s=SOON_S)
+    api.post(f"/gprs/{vision['id']}/release/")
+    in_state(api, vision, "RELEASED")
+    assert in_state(api, speech, "COMPLETED")["end_reason"] == "EXPIRED"
+    assert running(east, "vision") == running(west, "speech") == []
+    # Nobody makes the bare pod anew.
+    wait_for("all wait again", lambda: len(gated(east, "vision")) == 3 and len(gated(west, "speech")) == 4, within_s=SOON_S)
+    assert {"Queued", "Provisioned", "Passed50Percent", "Exiting", "Completed"} <= wait_for(
+        "its end is told", lambda: "Completed" in (told := reasons(west, "speech")) and told, within_s=SOON_S
+    )
 
 
 SICK = "east-gpu-01"  # where the planner begins

@@ -87,6 +87,7 @@ class Counter:
             bound=lambda name: self.bound.get(name, ""),
             pods=lambda: [*self.pods.objects().values(), *self.others],
             nodes=lambda: self.nodes,
+            why=lambda pod: f"Waits for {self.agent.waited_for(pod) or 'GPUs'}.",
             note=self.note,
         )
         self.agent.watch(lambda: None)

@@ -27,7 +27,7 @@ from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.core import Core
 from worker_agent.kube.client import Access, Api, access_by_kubeconfig
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.protocol import Assignment, Desired, Drain, Drift, Observed, Phase, StepEvent, SyncReply, set_digest
+from worker_agent.protocol import Assignment, Desired, Drain, Drift, LifeMark, Observed, Phase, StepEvent, SyncReply, set_digest
 
 HUB_ID = "hub-1"
 AGENT = "system:serviceaccount:egs-system:egs-agent"
@@ -252,7 +252,7 @@ class Site:
         )
         return msgspec.structs.replace(default, **changes)
 
-    def tell(self, *assignments: Assignment, repairs_drift: bool = True) -> None:
+    def tell(self, *assignments: Assignment, repairs_drift: bool = True, life: tuple[LifeMark, ...] | None = None) -> None:
         """One sync: this is the whole set now."""
         self._generation += 1
         now = self.hub_clock.wall()
@@ -267,6 +267,7 @@ class Site:
             digest=set_digest(assignments),
             assignments=assignments,
             repairs_drift=repairs_drift,
+            life=life,
         )
         sent = self.core.sync_request(0.0)
         self._heard_drifts += sent.request.drifts

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from worker_agent.protocol import Assignment, CheckResult, Drift, NodeOrder, NodeView
+from worker_agent.protocol import Assignment, CheckResult, Drift, LifeMark, NodeOrder, NodeView
 
 Note = Callable[[str, dict[str, object]], None]  # takes an event of the log, and its fields
 
@@ -168,6 +168,12 @@ class Cluster(Protocol):
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """A milestone or a failure, for people who look at the cluster itself. Never in the way of anything else: it may be lost."""
+
+    def herald(self, life: Sequence[LifeMark]) -> None:
+        """What the hub told last of the lives of GPRs, for the same people: each once, also over restarts. Called at each pass, as cheap.
+
+        Raises nothing.
+        """
 
     def provide(self, orders: Sequence[NodeOrder]) -> None:
         """Ask whoever makes nodes come for these, once each, and label each with its order: all that are due and not there yet.

@@ -31,7 +31,7 @@ from worker_agent.cluster.base import (
 from worker_agent.cluster.fleet import Fleet, Trouble
 from worker_agent.cluster.store import Store
 from worker_agent.limits import expect, is_good, judge, sentence, skipped, threshold_of
-from worker_agent.protocol import Assignment, CheckPolicy, CheckResult, Drift, NodeOrder
+from worker_agent.protocol import Assignment, CheckPolicy, CheckResult, Drift, LifeMark, NodeOrder
 from worker_agent.steps import DrainStage, EntryStep, ExitStep, drain_stage
 
 WORLD, STATE = "cluster.json", "agent-state.json"
@@ -152,6 +152,9 @@ class SimulatedCluster:
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """Nobody looks at it but through the hub."""
+
+    def herald(self, life: Sequence[LifeMark]) -> None:
+        """Likewise."""
 
     def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         return [self._write(seen, records) for seen, records in changes]

@@ -37,7 +37,9 @@ from worker_agent.cluster.base import (
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
+from worker_agent.kube.full import FullBoxes
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
+from worker_agent.kube.herald import Herald
 from worker_agent.kube.hoist import LIFTS_OF_BOX, Hoist
 from worker_agent.kube.lifting import Lift, Room, lifts, share_of, why_never
 from worker_agent.kube.marks import box_taint, read_records
@@ -46,7 +48,7 @@ from worker_agent.kube.objects import Namespace, Node, Pod
 from worker_agent.kube.sight import Sight
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
-from worker_agent.protocol import Assignment, Drift, NodeOrder
+from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
 from worker_agent.steps import ExitStep
 
 STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
@@ -81,11 +83,13 @@ class KubernetesCluster:
         self._pools = [ThreadPoolExecutor(count, thread_name_prefix=f"egs-{kind}") for kind, count in kinds.items()]
         self._writers, lifters, evictions, force, tellers = self._pools
         self._hoist = Hoist(api, lifters, note)
+        self._full = FullBoxes()
         self._draining = Draining(api, evictions=evictions, force=force)
         self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
         self._observed_mono = float("-inf")
         self._fenced: dict[str, tuple[str, frozenset[str]]] = {}  # by node: as it was seen, and to whom the guard is closed since
         self._telling = Telling(api, tellers)
+        self._herald = Herald(self._telling, self._sight)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
         self.waited_for: Callable[[Pod], str] = lambda _: ""  # the request that a pod waits for
         self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
@@ -252,7 +256,9 @@ class KubernetesCluster:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
-        self._hoist.keep({box[0].gpr_id for box in boxes})
+        served = {box[0].gpr_id for box in boxes}
+        self._hoist.keep(served)
+        self._full.keep(served)
         try:
             self._open_guard([each for box in boxes for each in box])
         finally:
@@ -269,10 +275,16 @@ class KubernetesCluster:
         """No pod into two boxes."""
         chosen = self._hoist.spoken_for()
         for box in (box for box in boxes if not self._hoist.is_busy(box[0].gpr_id)):
-            waiting = [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen and not why_never(pod)]
+            gpr_id, waiting = box[0].gpr_id, [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]
             listed = [each for each in box if self._is_listed(each)] if waiting else []
-            fitting = lifts(self._rooms(listed), waiting, self.lifted(box[0].gpr_id)) if listed else ()
-            for lift in islice(fitting, LIFTS_OF_BOX):
+            seen = (self._sight.pods, *map(self._sight.node, (each.node for each in listed)), *listed, *waiting)
+            if not listed or self._full.is_full(gpr_id, seen):
+                continue
+            able = [pod for pod in waiting if not why_never(pod)]
+            fitting = list(islice(lifts(self._rooms(listed), able, self.lifted(gpr_id)), LIFTS_OF_BOX))
+            if not fitting:
+                self._full.remember(gpr_id, seen)
+            for lift in fitting:
                 chosen.add(lift.pod.metadata.uid)
                 yield lift, box[0]
 
@@ -351,10 +363,11 @@ class KubernetesCluster:
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         found = self._tending.tend(repairs=repairs)
         if found is not None:
-            self._telling.tell_waiting(self._sight.all_waiting(), self._why_it_waits)
+            self._telling.tell_waiting(self._sight.all_waiting(), self.why_it_waits)
         return found
 
-    def _why_it_waits(self, pod: Pod) -> str:
+    def why_it_waits(self, pod: Pod) -> str:
+        """As any thread may ask."""
         if not self._sight.slice_of(pod.metadata.namespace):
             return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
         if why := why_never(pod):
@@ -362,6 +375,9 @@ class KubernetesCluster:
         if name := self.waited_for(pod):
             return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}"
         return "Waits for GPUs that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
+
+    def herald(self, life: Sequence[LifeMark]) -> None:
+        self._herald.look(life)
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """On the node each; in the slice's namespaces once for a box."""

@@ -1,4 +1,4 @@
-"""What people are told of a request by events, as its status changes. Pure.
+"""What people are told of a request by events: of one that is an object as its status changes, of any as the hub says. Pure.
 
 The status is what remembers: what is in it was told. Only how much of the window has passed is not in it.
 """
@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from worker_agent.kube.custom import Fields
+from worker_agent.protocol import LifeMark
 
 MARKS: Final = (25, 50, 75)  # percent of the window
 BAD: Final = frozenset({"REFUSED", "FAILED", "REJECTED", "EVICTED"})
@@ -35,7 +36,7 @@ def news_of(before: Fields, after: Fields) -> list[News]:
     found = []
     state = str(after.get("state", ""))
     if state != before.get("state") and (state in _SAID or state in ENDED):
-        reason, said = _SAID.get(state, (state.capitalize(), "It has ended."))
+        reason, said = _SAID.get(state, (_reason(state), "It has ended."))
         # What waits is told its place again and again, which belongs into the status alone.
         message = str(after.get("message") or said) if state in BAD or state in ENDED else said
         found.append(News(reason, f"{message}{_when(state, after)}", state in BAD))
@@ -58,7 +59,21 @@ def mark_of(status: Fields, now: datetime) -> int:
 
 
 def mark_news(mark: int, status: Fields) -> News:
-    return News(f"Passed{mark}Percent", f"{mark} % of its time have passed. It ends at {status.get('endTime')}.")
+    return News(_passed(mark), f"{mark} % of its time have passed. It ends at {status.get('endTime')}.")
+
+
+def life_news(mark: LifeMark) -> News:
+    """Under the same reasons, also of states that this agent does not know."""
+    reason, _ = _SAID.get(mark.state, (_reason(mark.state), ""))
+    return News(_passed(mark.percent) if mark.percent else reason, f"GPR {mark.gpr_name}: {mark.message}", mark.state in BAD)
+
+
+def _reason(state: str) -> str:
+    return "".join(word.capitalize() for word in state.split("_"))
+
+
+def _passed(percent: int) -> str:
+    return f"Passed{percent}Percent"
 
 
 def _when(state: str, status: Fields) -> str:

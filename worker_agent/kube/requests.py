@@ -5,7 +5,8 @@ Lives here: one look at all of them, and the calls. Must not live here: what a s
 Whose a request is follows from its namespace alone, as the agent itself has bound it, and never from what people wrote. An object that is
 gone is told only when the API server itself lists it no more, and serves its kind as ever: with the kind deleted nothing is gone.
 
-Needs, beside other rights: list and watch of gpuprovisioningrequests and gprtemplates, patch of gpuprovisioningrequests/status.
+Needs, beside other rights: list and watch of gpuprovisioningrequests and gprtemplates, patch of
+gpuprovisioningrequests/status, get of jobs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.replica import Key
 from worker_agent.kube.standing import LATER_S, Case, claim_due, is_minor, status_of
 from worker_agent.kube.telling import Telling
-from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired
+from worker_agent.kube.waits import Waits
+from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired, PodsWaiting
 
 WRITES_AT_ONCE: Final = 50  # in one look
 WRITE_EVERY_S: Final = 1.0  # to one object
@@ -79,14 +81,22 @@ class Look:
 class KubernetesRequests:
     """One thread. `bound`: the id of the workspace that the agent has bound a namespace to, "" where to none.
 
-    `pods`, `nodes`: of the cluster, as any thread may ask.
+    `pods`, `nodes`: of the cluster, as any thread may ask. `why`: why a pod waits, likewise.
     """
 
     def __init__(
-        self, *, api: Api, bound: Bound, pods: Callable[[], Iterable[Pod]], nodes: Callable[[], Iterable[Node]], note: Note
+        self,
+        *,
+        api: Api,
+        bound: Bound,
+        pods: Callable[[], Iterable[Pod]],
+        nodes: Callable[[], Iterable[Node]],
+        why: Callable[[Pod], str],
+        note: Note,
     ) -> None:
         self._api, self._bound, self._pods, self._note = api, bound, pods, note
         self._auto = AutoGpr(api=api, pods=pods, nodes=nodes, learn=self._learn, note=note)
+        self._waits = Waits(api=api, bound=bound, pods=pods, why=why, note=note)
         self._tellers = ThreadPoolExecutor(1, thread_name_prefix="egs-tell-requests")
         self._telling = Telling(api, self._tellers)
         self._known: dict[str, Known] = {}
@@ -111,6 +121,9 @@ class KubernetesRequests:
     def waited_for(self, pod: Pod) -> str:
         """The request of people or of ours that this pod waits for; "" where none is known. As any thread may ask."""
         return self._auto.waits_for.get(pod.metadata.uid, "")
+
+    def waiting(self) -> tuple[PodsWaiting, ...] | None:
+        return self._waits.look()
 
     def look(self, heard: Heard) -> list[Claim]:
         """Nothing, while the kinds are not installed."""

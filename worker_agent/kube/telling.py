@@ -1,16 +1,18 @@
 """Kubernetes events: what the agent tells people on the spot, in `kubectl describe` of pods, nodes,
 namespaces and requests.
 
-They are told once each, later where the API server is busy, and never in the way of anything else: one that is lost is lost.
+They are told once each, later where the API server is busy, and never in the way of anything else: one that is lost is lost, but for those
+that whoever tells them sends again.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from datetime import UTC, datetime
 from threading import BoundedSemaphore
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from uuid import uuid4
 
 import msgspec
@@ -18,6 +20,7 @@ import msgspec
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube import names
 from worker_agent.kube.client import Api
+from worker_agent.kube.news import News
 from worker_agent.kube.objects import Meta, Pod
 
 MESSAGE_MAX: Final = 1024  # more the API server refuses
@@ -35,8 +38,13 @@ class Telling:
 
     def tell(self, kind: Kind, about: Meta, reason: str, message: str, *, is_bad: bool = False) -> None:
         if self._room.acquire(blocking=False):
-            sent = self._pool.submit(self._write, kind, about, reason, message[:MESSAGE_MAX], "Warning" if is_bad else "Normal")
+            sent = self._pool.submit(self._write, kind, about, News(reason, message, is_bad))
             sent.add_done_callback(lambda _: self._room.release())
+
+    def tell_once(self, kind: Kind, about: Meta, news: News, *, key: str, at: datetime) -> Future[None]:
+        """Of what happened at `at`. `key` and what it is about make its name: told again it is a Conflict. May fail as any call."""
+        name = hashlib.sha256(f"{key}/{about.uid}".encode()).hexdigest()[:16]
+        return self._pool.submit(self._create, kind, about, _body(kind, about, news, name=name, at=at))
 
     def tell_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str]) -> None:
         """Each pod once, and again where the reason changes."""
@@ -52,31 +60,40 @@ class Telling:
                 self.tell("Pod", about, "WaitsForGpus", message)
         self._said = told
 
-    def _write(self, kind: Kind, about: Meta, reason: str, message: str, type_: str) -> None:
-        now = datetime.now(UTC)
-        # Of a node they lie in `default`, where kubectl looks for them; of a namespace in itself, for those who may look there.
-        of = about.namespace or (about.name if kind == "Namespace" else "")
-        namespace = of or "default"
-        uid = about.name if kind == "Node" else about.uid  # as kubelets do, and `kubectl describe node` asks for it
-        involved = {"apiVersion": GROUPS.get(kind, "v1"), "kind": kind, "name": about.name, "uid": uid}
-        if of:
-            involved["namespace"] = of
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{about.name[:200]}.{uuid4().hex[:16]}", "namespace": namespace},
-            "involvedObject": involved,
-            "reason": reason,
-            "message": message,
-            "type": type_,
-            "count": 1,
-            "firstTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "source": {"component": names.AGENT},
-            "reportingComponent": "egs.io/agent",
-            "reportingInstance": names.AGENT,
-        }
+    def _write(self, kind: Kind, about: Meta, news: News) -> None:
         try:
-            self._api.create(f"/api/v1/namespaces/{namespace}/events", body, msgspec.Raw)
+            self._create(kind, about, _body(kind, about, news, name=uuid4().hex[:16], at=datetime.now(UTC)))
         except ClusterError:
             return  # of a namespace that is going, or too many
+
+    def _create(self, kind: Kind, about: Meta, body: dict[str, Any]) -> None:
+        self._api.create(f"/api/v1/namespaces/{_place(kind, about) or 'default'}/events", body, msgspec.Raw)
+
+
+def _place(kind: Kind, about: Meta) -> str:
+    """Of a node they lie in `default`, where kubectl looks for them; of a namespace in itself, for those who may look there."""
+    return about.namespace or (about.name if kind == "Namespace" else "")
+
+
+def _body(kind: Kind, about: Meta, news: News, *, name: str, at: datetime) -> dict[str, Any]:
+    place = _place(kind, about)
+    uid = about.name if kind == "Node" else about.uid  # as kubelets do, and `kubectl describe node` asks for it
+    involved = {"apiVersion": GROUPS.get(kind, "v1"), "kind": kind, "name": about.name, "uid": uid}
+    if place:
+        involved["namespace"] = place
+    stamp = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{about.name[:200]}.{name}", "namespace": place or "default"},
+        "involvedObject": involved,
+        "reason": news.reason,
+        "message": news.message[:MESSAGE_MAX],
+        "type": "Warning" if news.is_bad else "Normal",
+        "count": 1,
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "source": {"component": names.AGENT},
+        "reportingComponent": "egs.io/agent",
+        "reportingInstance": names.AGENT,
+    }

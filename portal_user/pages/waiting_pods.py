@@ -1,0 +1,71 @@
+"""The pods of a workspace that wait for a GPU request, by the word of the clusters' agents; and Jobs that will not live to see it start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+from django.db.models import QuerySet
+
+from egs.pages import words
+from egs.pages.access import PageRequest, says
+from gpr.models import PROVISIONED, Gpr, GprState
+from slices.models import Namespace
+from worker_agent.protocol import JobWaiting, PodsWaiting
+
+S = GprState
+SHOWS = frozenset({S.PENDING_APPROVAL, S.QUEUED, S.PROVISIONING, S.ACTIVE})
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPods:
+    """Of one namespace: how many there are, and why, each a sentence; and what Jobs run into while they wait."""
+
+    text: str
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def waiting_pods(gpr: Gpr, request: PageRequest) -> tuple[WaitingPods, ...]:
+    """Of the namespaces where it runs, or may run."""
+    if gpr.state not in SHOWS:
+        return ()
+    found = []
+    for row in _rows(gpr):
+        seen = msgspec.convert(row.waiting, PodsWaiting)
+        text = f"{words.plural(seen.count, 'GPU pod')} of {row.name} in {row.cluster.name} {'waits' if seen.count == 1 else 'wait'}:"
+        # What runs takes pods in now.
+        warnings = () if gpr.state in PROVISIONED else tuple(_warnings(seen.jobs, gpr.planned_start_at, request))
+        found.append(WaitingPods(text, tuple(_reasons(seen)), warnings))
+    return tuple(found)
+
+
+def _rows(gpr: Gpr) -> QuerySet[Namespace]:
+    rows = Namespace.objects.filter(slice=gpr.slice_id, waiting__isnull=False).select_related("cluster")
+    if gpr.state in PROVISIONED:
+        return rows.filter(cluster=gpr.cluster_id)
+    allowed = list(gpr.clusters.all())
+    return rows.filter(cluster__in=allowed) if allowed else rows
+
+
+def _reasons(seen: PodsWaiting) -> Iterator[str]:
+    for each in seen.reasons:
+        others = each.count - len(each.names)
+        yield f"{', '.join(each.names)}{f' and {others} more' if others > 0 else ''}. {each.text}"
+    if (rest := seen.count - sum(each.count for each in seen.reasons)) > 0:
+        yield f"{rest} more, for other reasons."
+
+
+def _warnings(jobs: Sequence[JobWaiting], starts_at: datetime | None, request: PageRequest) -> Iterator[str]:
+    """Also where nobody knows when it starts; of what has failed by now the cluster tells."""
+    say = says(request)
+    for job in jobs:
+        fails_at = datetime.fromtimestamp(job.fails_s, UTC)
+        if request.now < fails_at and (starts_at is None or fails_at <= starts_at):
+            start = f"they are expected to start at {say(starts_at)}" if starts_at else "nobody knows yet when they start"
+            yield (
+                f"Job {job.name} fails at {say(fails_at)}: its activeDeadlineSeconds runs while its pods wait, and {start}. "
+                "Make it longer, or make the Job anew without it."
+            )

@@ -1,0 +1,33 @@
+"""What happened to GPRs is asked for now and then, and handed to the cluster as the hub last told it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.agent.stage import Stage
+from worker_agent.link import LIFE_EVERY_S
+from worker_agent.protocol import LifeMark, set_digest
+
+MARK = LifeMark(id="1", gpr_id="gpr-1", gpr_name="train", slice="red", at_s=0.0, state="QUEUED")
+
+
+def test_the_list_is_wanted_now_and_then_and_not_sent_again() -> None:
+    stage = Stage()
+    first = stage.core.sync_request(0.0)
+    assert first.request.have_life == ""
+    assert stage.core.sync_request(0.0).request.have_life is None
+
+    digest = set_digest([MARK])
+    stage.core.on_reply(first, msgspec.structs.replace(stage.reply(), life=(MARK,), life_digest=digest))
+    stage.advance(LIFE_EVERY_S)
+
+    assert stage.core.sync_request(0.0).request.have_life == digest
+
+
+def test_a_word_of_the_hub_that_says_nothing_of_it_changes_nothing() -> None:
+    stage = Stage()
+    stage.core.on_reply(stage.core.sync_request(0.0), msgspec.structs.replace(stage.reply(), life=(MARK,), life_digest="d"))
+
+    stage.tell()
+
+    assert stage.core.link.life == (MARK,)

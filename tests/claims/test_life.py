@@ -1,0 +1,124 @@
+"""What agents are told of the lives of GPRs, also of those that are no objects: for people who look at the cluster."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from gpr.models import Gpr
+from gpr.services.ending import gpr_release
+from gpr.services.requests import gpr_cancel, gpr_submit
+from inventory.models import Cluster
+from slices.models import Slice
+from tests.builders import NOW, nodes_of, spec
+from tests.claims.stage import ClaimStage, neighbor, other_cluster
+from tests.inventory.agent import Agent
+from worker_agent.protocol import LIFE_TOLD_S, LifeMark
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def stage() -> ClaimStage:
+    return ClaimStage()
+
+
+def told(stage: ClaimStage, agent: Agent | None = None) -> tuple[LifeMark, ...]:
+    life = (agent or stage.agent).sync(at=stage.now, have_life="").life
+    assert life is not None
+    return life
+
+
+def words(stage: ClaimStage, agent: Agent | None = None) -> list[tuple[str, int, tuple[str, ...]]]:
+    return [(mark.state, mark.percent, mark.nodes) for mark in told(stage, agent)]
+
+
+def second_cluster_of(slice_: Slice) -> tuple[Cluster, Agent]:
+    cluster, agent = other_cluster()
+    slice_.clusters.add(cluster)
+    return cluster, agent
+
+
+def test_each_mark_of_one_that_was_filed_on_the_pages_is_told_with_the_nodes_it_had(stage: ClaimStage) -> None:
+    gpr = stage.submit(name="train", duration_s=600)
+    stage.open(gpr)
+    for _ in range(3):
+        stage.after(150)
+        stage.tick()
+    gpr_release(gpr=Gpr.objects.get(pk=gpr.pk), actor=stage.owner, now=stage.now)
+    stage.leave(gpr)
+
+    marks = told(stage)
+
+    node = (f"{stage.cluster.name}-n0",)
+    assert [(mark.state, mark.percent, mark.nodes) for mark in marks] == [
+        ("QUEUED", 0, ()),
+        ("PROVISIONING", 0, node),
+        ("ACTIVE", 0, node),
+        *(("ACTIVE", percent, node) for percent in (25, 50, 75)),
+        ("EXITING", 0, node),
+        ("RELEASED", 0, node),
+    ]
+    assert {(mark.gpr_id, mark.gpr_name, mark.slice) for mark in marks} == {(str(gpr.pk), "train", str(stage.slice.pk))}
+    assert [mark.at_s - NOW.timestamp() for mark in marks] == [0, 0, 0, 150, 300, 450, 450, 450]
+    assert "50 % of the time of train has passed." in {mark.message for mark in marks}
+
+
+def test_a_mark_is_the_same_whenever_it_is_told_and_not_told_for_ever(stage: ClaimStage) -> None:
+    stage.submit(name="train")
+    (first,) = told(stage)
+
+    stage.after(LIFE_TOLD_S - 1)
+    assert told(stage) == (first,)
+    stage.after(2)
+    assert told(stage) == ()
+
+
+def test_who_has_the_list_is_not_sent_it_again(stage: ClaimStage) -> None:
+    stage.submit(name="train")
+    reply = stage.agent.sync(at=stage.now, have_life="")
+
+    assert stage.agent.sync(at=stage.now, have_life=reply.life_digest).life is None
+    assert stage.agent.sync(at=stage.now).life is None  # nor who does not want it
+
+
+def test_what_waits_is_told_in_each_cluster_that_it_allows_and_its_run_where_it_runs(stage: ClaimStage) -> None:
+    _, agent = second_cluster_of(stage.slice)
+    anywhere = stage.submit(name="anywhere", priority=150)
+    here = stage.submit(name="here", clusters=(stage.cluster,))
+    assert {mark.gpr_name for mark in told(stage)} == {"anywhere", "here"}
+    assert {mark.gpr_name for mark in told(stage, agent)} == {"anywhere"}
+
+    gpr_cancel(gpr=Gpr.objects.get(pk=here.pk), actor=stage.owner, now=stage.now)
+    stage.open(anywhere)
+
+    assert words(stage, agent) == [("QUEUED", 0, ())]
+    assert {mark.state for mark in told(stage)} == {"QUEUED", "CANCELED", "PROVISIONING", "ACTIVE"}
+
+
+def test_a_cluster_hears_nothing_of_workspaces_that_are_not_in_it(stage: ClaimStage) -> None:
+    _, agent = other_cluster()
+    stage.submit(name="train")
+    theirs, owner = neighbor(stage)
+    gpr_submit(actor=owner, spec=spec(theirs, name="song"), now=stage.now)
+
+    assert told(stage, agent) == ()
+    assert {(mark.gpr_name, mark.slice) for mark in told(stage)} == {("train", str(stage.slice.pk)), ("song", str(theirs.pk))}
+
+
+def test_a_node_that_was_replaced_is_told_nothing_of_the_end(stage: ClaimStage) -> None:
+    gpr = stage.submit(name="train")
+    stage.open(gpr)
+    stage.after(60)
+    spare = gpr.reservations.get()
+    spare.pk, spare.replaces_id, spare.joined_at, spare.epoch = None, spare.pk, stage.now, spare.epoch + 1
+    spare.node = nodes_of(stage.cluster)[1]
+    spare.starts_at = stage.now
+    spare.save(force_insert=True)
+    stage.after(60)
+
+    gpr_release(gpr=Gpr.objects.get(pk=gpr.pk), actor=stage.owner, now=stage.now)
+
+    assert [mark.nodes for mark in told(stage)][-2:] == [(f"{stage.cluster.name}-n0",), (f"{stage.cluster.name}-n1",)]
+    assert told(stage)[-1].at_s == (NOW + timedelta(seconds=120)).timestamp()

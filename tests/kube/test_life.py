@@ -1,0 +1,89 @@
+"""What happens to GPRs that were filed on the pages, on a real API server: events of their workspaces' namespaces and of their nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube.cluster import Cluster
+from tests.kube.site import Site
+from worker_agent.protocol import LifeMark
+
+BEGUN_S = time.time() - 300
+LIFE = (
+    *(("QUEUED", 0), ("PROVISIONING", 0), ("ACTIVE", 0), ("ACTIVE", 25), ("ACTIVE", 50), ("ACTIVE", 75)),
+    *(("EXITING", 0), ("FAILED", 0)),
+)
+REASONS = ["Queued", "Provisioning", "Provisioned", "Passed25Percent", "Passed50Percent", "Passed75Percent", "Exiting", "Failed"]
+
+
+@pytest.fixture
+def site(managed: Cluster) -> Iterator[Site]:
+    made = Site(managed)
+    made.start()
+    made.move_in()
+    yield made
+    made.stop()
+    made.move_out()
+
+
+def life_of(site: Site, slice_: str, gpr: str = "train") -> tuple[LifeMark, ...]:
+    return tuple(
+        LifeMark(
+            id=f"{gpr}-{number}",
+            gpr_id=f"{gpr}-{site.key}",
+            gpr_name=gpr,
+            slice=slice_,
+            at_s=BEGUN_S + number,
+            state=state,
+            percent=percent,
+            message=f"{state} {percent}",
+            nodes=() if state == "QUEUED" else (site.node_names[0],),
+        )
+        for number, (state, percent) in enumerate(LIFE)
+    )
+
+
+def told(site: Site, namespace: str) -> list[tuple[str, str, str]]:
+    """Of the namespace, or in `default` of the node, the earliest first."""
+    name = namespace if namespace != "default" else site.node_names[0]
+    found = [each for each in site.cluster.list("events", namespace=namespace) if each["involvedObject"]["name"] == name]
+    found = [each for each in found if each["message"].startswith("GPR train: ") and not each["reason"].startswith("Egs")]
+    return [(each["reason"], each["type"], each["message"]) for each in sorted(found, key=lambda each: str(each["firstTimestamp"]))]
+
+
+def test_each_mark_of_a_gpr_is_an_event_of_its_namespaces_and_nodes_once(site: Site) -> None:
+    red, blue = site.make_slice("red"), site.make_slice("blue")
+    site.until("namespaces seen", lambda: site.driver.namespace_uid(red))
+    life = life_of(site, red)
+    site.tell(life=life[:4])
+    site.until("the first half", lambda: len(told(site, red)) == 4)
+
+    site.tell(life=life)
+    site.until("all of the node", lambda: len(told(site, "default")) == len(LIFE) - 1)
+    site.stop()
+    site.start()
+    site.tell(life=(*life, *life_of(site, red, "last")[:1]))  # to an agent that remembers nothing
+    site.until("one mark more", lambda: "GPR last: QUEUED 0" in site.cluster.kubectl("events", "--namespace", red))
+
+    assert [reason for reason, _, _ in told(site, red)] == REASONS
+    assert [reason for reason, _, _ in told(site, "default")] == REASONS[1:]
+    assert told(site, red)[-1] == ("Failed", "Warning", "GPR train: FAILED 0")
+    assert told(site, blue) == []
+    described = site.cluster.kubectl("describe", "node", site.node_names[0])
+    assert "GPR train: ACTIVE 50" in described
+
+
+def test_a_mark_that_the_api_server_had_no_time_for_is_told_later_and_once(site: Site) -> None:
+    red = site.make_slice("red")
+    site.stop()
+    site.trouble = "calls fail"
+    site.start()
+    site.until("namespaces seen", lambda: site.driver.namespace_uid(red))
+
+    site.tell(life=life_of(site, red))
+
+    site.until("all of them", lambda: len(told(site, red)) == len(LIFE) and len(told(site, "default")) == len(LIFE) - 1, within_s=30)
+    assert [reason for reason, _, _ in told(site, red)] == REASONS

@@ -1,0 +1,109 @@
+"""On the page of a request: the pods of its workspace that wait for it, and the Jobs that fail before it is expected to start."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+
+import pytest
+from django.test import Client
+
+from egs.clock import db_now
+from gpr.models import Gpr
+from slices.tenancy import waiting_observe
+from tests import factories
+from tests.pages.user_world import World, make_world, text
+from tests.slices.kubeconfigs import ready_namespace
+from worker_agent.protocol import JobWaiting, PodsWaiting, ReasonWaiting
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    made = make_world()
+    ready_namespace(made.slice, made.cluster, at=db_now(), name="vision-train")
+    return made
+
+
+@pytest.fixture
+def waits(world: World) -> Gpr:
+    """Behind one of ten hours."""
+    factories.active(world.foreign, world.people.outsider, name="theirs", nodes=2, duration_s=36_000)
+    return factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
+
+
+def say(world: World, *jobs: JobWaiting, count: int = 7) -> None:
+    reasons = (
+        ReasonWaiting(text="Waits for GPUs.", count=5, names=("train-0", "train-1", "<b>train-2")),
+        ReasonWaiting(text="This pod will not start: it has resource claims.", count=1, names=("odd",)),
+    )
+    waiting_observe(cluster=world.cluster, waiting=(PodsWaiting(namespace="vision-train", count=count, reasons=reasons, jobs=jobs),))
+
+
+def why(client: Client, gpr: Gpr) -> str:
+    return re.sub(r"\s+", " ", text(client.get(f"/gprs/{gpr.pk}/", {"part": "why"})))
+
+
+def job(name: str, *, hours: float) -> JobWaiting:
+    return JobWaiting(name=name, count=3, fails_s=(db_now() + timedelta(hours=hours)).timestamp())
+
+
+def test_how_many_pods_wait_and_why_stands_on_its_page(world: World, waits: Gpr) -> None:
+    say(world)
+
+    shown = why(world.client("owner"), waits)
+
+    assert "7 GPU pods of vision-train in aurora wait:" in shown
+    assert "train-0, train-1, &lt;b&gt;train-2 and 2 more. Waits for GPUs." in shown
+    assert "odd. This pod will not start: it has resource claims." in shown
+    assert "1 more, for other reasons." in shown
+
+
+def test_a_job_that_fails_before_the_start_is_warned_of_and_one_that_does_not_is_not(world: World, waits: Gpr) -> None:
+    short = job("short", hours=2)
+    say(world, short, job("long", hours=48))
+    waits.refresh_from_db()
+    assert waits.planned_start_at is not None
+
+    shown = unescape(why(world.client("teammate"), waits))
+
+    fails_at = datetime.fromtimestamp(short.fails_s, UTC)
+    (told,) = re.findall(r"Job (\w+) fails at (.*?): its activeDeadlineSeconds runs while .*? expected to start at (.*?)\. Make", shown)
+    assert (told[0], told[1][-5:], told[2][-5:]) == ("short", f"{fails_at:%H:%M}", f"{waits.planned_start_at:%H:%M}")
+
+
+def test_where_nobody_knows_the_start_a_deadline_is_warned_of_too(world: World, waits: Gpr) -> None:
+    say(world, job("short", hours=48))
+    Gpr.objects.filter(pk=waits.pk).update(planned_start_at=None)
+
+    assert "nobody knows yet when they start" in why(world.client("owner"), waits)
+
+
+def test_of_what_has_started_or_ended_no_job_is_warned_of(world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="runs", nodes=2)
+    say(world, job("short", hours=1))
+    shown = why(world.client("owner"), gpr)
+    assert "7 GPU pods" in shown
+    assert "Job short" not in shown
+
+    Gpr.objects.filter(pk=gpr.pk).update(state="EXITING")
+    assert "GPU pods" not in why(world.client("owner"), gpr)
+
+
+def test_pods_of_a_cluster_where_it_may_not_start_do_not_wait_for_it(world: World, waits: Gpr) -> None:
+    other = factories.cluster("borealis", nodes=2)
+    world.slice.clusters.add(other)
+    waits.clusters.set([other])
+    say(world)
+
+    assert "GPU pods" not in why(world.client("owner"), waits)
+
+
+def test_others_requests_tell_nothing_of_them(world: World, waits: Gpr) -> None:
+    theirs = factories.gpr(world.foreign, world.people.outsider, name="also", nodes=1)
+    say(world)
+
+    assert "vision-train" not in why(world.client("outsider"), theirs)
+    assert world.client("outsider").get(f"/gprs/{waits.pk}/").status_code == 404
