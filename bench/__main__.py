@@ -22,6 +22,7 @@ from bench import (
     queue_drawn,
     queue_page,
     queue_quality,
+    queue_trials,
     slurm,
     speed,
     vc_quotas,
@@ -31,6 +32,7 @@ from bench.figures import Figure, NotRun, table
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "queue-quality": queue_quality.run,
     "queue-drawn": queue_drawn.run,
+    "queue-trials": queue_trials.run,
     "fragmentation": fragmentation.run,
     "planner-speed": planner_speed.run,
     "slurm": slurm.run,
