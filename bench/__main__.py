@@ -20,6 +20,7 @@ from bench import (
     live,
     planner_speed,
     queue_drawn,
+    queue_large,
     queue_page,
     queue_quality,
     queue_trials,
@@ -44,10 +45,12 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "kube-box": kube_box.run,
     "kube-fill": kube_fill.run,
     "queue-page": queue_page.run,
+    "queue-large": queue_large.run,
     "live": live.run,
 }
 # They take long: only by name.
 BY_NAME: dict[str, Callable[[Path | None], list[Figure]]] = {
+    "planner-large": planner_speed.run_large,
     "kueue-large-scale": kueue.run_large_scale,
     "kube-fill-all": kube_fill.run_all_nodes,
 }

@@ -22,6 +22,7 @@ from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot
 
 SIZES = ((1_000, 500), (10_000, 5_000), (20_000, 10_000))
+LARGE = (100_000, 5_000)
 GPUS = 8
 RUNS = 5
 PROJECTS = 20
@@ -43,6 +44,20 @@ def run(traces: Path | None) -> list[Figure]:
     plan(_snapshot(10, 5))  # compiles
     measured = {size: _case(*size) for size in SIZES}
     return [*(figure for size, of in measured.items() for figure in _figures(*size, of)), *_doubling(*list(measured.items())[-2:])]
+
+
+def run_large(traces: Path | None) -> list[Figure]:
+    """The deepest queue that the database is measured with (bench/queue_large.py); once each."""
+    plan(_snapshot(10, 5))  # compiles
+    fresh = _snapshot(*LARGE)
+    began = time.perf_counter()
+    stored = _with_slots(fresh)
+    measured = {
+        "a plan from nothing": time.perf_counter() - began,
+        "restart from stored slots": _seconds(partial(board_of, stored), runs=1),
+        "a whole plan": _seconds(partial(plan, stored), runs=1),
+    }
+    return [Figure("planner-large", f"{_title(*LARGE)}: {what}", "s", seconds) for what, seconds in measured.items()]
 
 
 @dataclass(slots=True)

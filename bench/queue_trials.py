@@ -1,6 +1,6 @@
 """What else a queue goes through: priorities, nodes that fail, boxes that idle, several clusters, bookings. Our policy alone.
 
-Priorities and failures on the real week; the rest on lists drawn by a seed, since the week has none of it.
+Priorities on the real week, failures there and on lists drawn by a seed; the rest on such a list, since the week has none of it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ WEEK: Final = "philly_week.csv"
 NODES: Final = ("nodes_80x8.csv", "nodes_64x8.csv")
 LOWEST, HIGHEST = "50", "201"
 FAIL_EVERY_DAYS, REPAIR_S, FAILURE_SEEDS = 30, 14_400, (1, 2, 3)
+FAILING_LISTS = (5003, 5004)
 # Of the drawn lists.
 SEED, COUNT, LOAD, NODE_COUNT = 5001, 3_000, 0.9, 80
 SELDOM: Final = 5  # every so many boxes
@@ -40,7 +41,7 @@ def run(traces: Path | None) -> list[Figure]:
     weeks = [_week(traces, nodes) for nodes in NODES]
     return [
         *(figure for week in weeks for figure in priorities(*week)),
-        *failures(weeks, FAILURE_SEEDS),
+        *failures([*weeks, *_drawn(pool)], FAILURE_SEEDS),
         *idle_release(pool, jobs),
         *clusters(jobs),
         *bookings(pool, jobs),
@@ -118,6 +119,11 @@ def bookings(pool: Pool, jobs: Sequence[Job]) -> list[Figure]:
         _figure(f"{case}: latest start after its time", "s", told["late_s"]["max"], goal="0"),
         _figure(f"{case}: promises kept", "", _share([done]), goal="1"),
     ]
+
+
+def _drawn(pool: Pool) -> Iterator[tuple[str, tuple[Pool, ...], tuple[Job, ...]]]:
+    for seed in FAILING_LISTS:
+        yield f"drawn, load {LOAD}, seed {seed}", (pool,), draw(seed=seed, count=COUNT, load=LOAD, pool=pool)
 
 
 def _week(traces: Path, nodes: str) -> tuple[str, tuple[Pool, ...], tuple[Job, ...]]:
