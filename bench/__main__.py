@@ -20,8 +20,10 @@ from bench import (
     live,
     planner_speed,
     queue_drawn,
+    queue_large,
     queue_page,
     queue_quality,
+    queue_trials,
     slurm,
     speed,
     vc_quotas,
@@ -31,6 +33,7 @@ from bench.figures import Figure, NotRun, table
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "queue-quality": queue_quality.run,
     "queue-drawn": queue_drawn.run,
+    "queue-trials": queue_trials.run,
     "fragmentation": fragmentation.run,
     "planner-speed": planner_speed.run,
     "slurm": slurm.run,
@@ -42,10 +45,12 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "kube-box": kube_box.run,
     "kube-fill": kube_fill.run,
     "queue-page": queue_page.run,
+    "queue-large": queue_large.run,
     "live": live.run,
 }
 # They take long: only by name.
 BY_NAME: dict[str, Callable[[Path | None], list[Figure]]] = {
+    "planner-large": planner_speed.run_large,
     "kueue-large-scale": kueue.run_large_scale,
     "kube-fill-all": kube_fill.run_all_nodes,
 }

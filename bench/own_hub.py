@@ -1,4 +1,4 @@
-"""A hub for one benchmark: PostgreSQL (and Redis) of deploy/services, a database and a process of its own, gone afterwards."""
+"""A hub for one benchmark: a database and a process of its own, gone afterwards; PostgreSQL (and Redis) of deploy/services, or SQLite."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,11 +21,20 @@ ROOT = Path(__file__).resolve().parent.parent
 def figures_from(*command: str, with_redis: bool) -> list[Figure]:
     """What `python -m COMMAND` tells on such a hub. Raises NotRun."""
     servers = _servers()
+    return _told(command, {"EGS_DATABASE_URL": servers["POSTGRES"], "EGS_REDIS_URL": servers["REDIS"] if with_redis else ""})
+
+
+def figures_embedded(*command: str) -> list[Figure]:
+    """The same on SQLite. Raises NotRun."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _told(command, {"EGS_DATABASE_URL": f"sqlite:///{folder}/hub.sqlite3", "EGS_REDIS_URL": ""})
+
+
+def _told(command: Sequence[str], settings: Mapping[str, str]) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         given = {
+            **settings,
             "EGS_VAR_DIR": folder,
-            "EGS_DATABASE_URL": servers["POSTGRES"],
-            "EGS_REDIS_URL": servers["REDIS"] if with_redis else "",
             "EGS_LOG_LEVEL": "ERROR",
             "EGS_ENTRY_TIMEOUT_S": "86400",  # nothing enters meanwhile
             "DJANGO_SETTINGS_MODULE": "egs.settings",
@@ -45,7 +54,8 @@ def migrated_database() -> Iterator[None]:
     """Empty, and Django is on it, here and in processes that are started from here; once in a process."""
     from tests.databases import postgres_database
 
-    with postgres_database() as url:
+    given = os.environ["EGS_DATABASE_URL"]
+    with nullcontext(given) if given.startswith("sqlite") else postgres_database() as url:
         os.environ["EGS_DATABASE_URL"] = url
         import django
 

@@ -74,6 +74,7 @@ def _figures(case: str, ours: _Told, slurm: _Told) -> list[Figure]:
     if slurm.planned_per_s:
         planned = [statistics.median(told.planned_per_s) for told in (ours, slurm)]
         figures.append(_figure(case, "planned, of those queued", "jobs/s", planned[0], "Slurm's backfill", planned[1]))
+        figures.append(Figure("slurm", f"{case}: planned jobs/s, x Slurm's backfill", "x", planned[0] / planned[1], goal=">= 10"))
     return [*figures, *_accuracy(case, ours, slurm, "Slurm, of its own plan")]
 
 

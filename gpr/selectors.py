@@ -7,6 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Window
+from django.db.models.fields.tuple_lookups import (
+    Tuple,
+    TupleGreaterThan,
+    TupleGreaterThanOrEqual,
+    TupleLessThan,
+    TupleLessThanOrEqual,
+)
 from django.db.models.functions import RowNumber
 
 from accounts.models import User
@@ -19,7 +26,8 @@ from slices.models import Role
 from slices.selectors import has_role, slices_visible_to
 
 # As the planner considers them (gpr/planner/waiting.py); the index gpr_queue is in this order.
-QUEUE_ORDER = ("-priority", "turn_share", "turn_key", "turn_at", "id")
+TURN = ("turn_share", "turn_key", "turn_at", "id")
+QUEUE_ORDER = ("-priority", *TURN)
 
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
@@ -71,26 +79,46 @@ def queue_visible_to(actor: User) -> QuerySet[Gpr]:
 
 
 def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
-    """For those that wait; 1 is considered first. It counts those before, of whomever, and tells nothing else of them."""
-    waiting = {gpr.pk: gpr for gpr in gprs if gpr.state == GprState.QUEUED}
-    if len(waiting) <= 1:
-        return {pk: _position(gpr) for pk, gpr in waiting.items()}
-    # The database numbers all keys by its index and answers for the page alone. As an alternative the filter counts after the numbering.
+    """For those that wait; 1 is considered first. It counts those before, of whomever, and tells nothing else of them.
+
+    Two stretches of the index are counted, without the table; then the keys from the first to the last of them are numbered: as many as
+    they are on a page of the queue, more where filters have left some out.
+    """
+    waiting = sorted((gpr for gpr in gprs if gpr.state == GprState.QUEUED), key=lambda gpr: (-gpr.priority, *_turn(gpr)))
+    if not waiting:
+        return {}
+    first, last, queue = waiting[0], waiting[-1], Gpr.objects.filter(state=GprState.QUEUED).order_by()
+    higher, equal = queue.filter(priority__gt=first.priority), queue.filter(before(first), priority=first.priority)
+    ahead = higher.values("pk").union(equal.values("pk"), all=True).count()
+    if first is last:
+        return {first.pk: ahead + 1}
     place = Window(RowNumber(), order_by=list(QUEUE_ORDER))
-    rows = Gpr.objects.filter(state=GprState.QUEUED).annotate(place=place).filter(Q(place__lt=1) | Q(pk__in=waiting))
-    return dict(rows.order_by().values_list("pk", "place"))
-
-
-def _position(gpr: Gpr) -> int:
-    ahead = Q(priority__gt=gpr.priority) | Q(priority=gpr.priority) & before(gpr)
-    return 1 + Gpr.objects.filter(ahead, state=GprState.QUEUED).count()
+    # As an alternative the filter on keys counts after the numbering.
+    rows = queue.filter(_between(first, last)).annotate(place=place).filter(Q(place__lt=1) | Q(pk__in=[gpr.pk for gpr in waiting]))
+    return {pk: ahead + number for pk, number in rows.values_list("pk", "place")}
 
 
 def before(gpr: Gpr) -> Q:
-    """Of those of its priority, whoever is considered before it."""
-    is_older = Q(turn_at__lt=gpr.turn_at) | Q(turn_at=gpr.turn_at, pk__lt=gpr.pk)
-    has_less = Q(turn_key__lt=gpr.turn_key) | Q(turn_key=gpr.turn_key) & is_older
-    return Q(turn_share__lt=gpr.turn_share) | Q(turn_share=gpr.turn_share) & has_less
+    """Of those of its priority, whoever is considered before it: a stretch of the index."""
+    return Q(TupleLessThan(Tuple(*TURN), _turn(gpr)))
+
+
+def behind(gpr: Gpr) -> Q:
+    """Of those of its priority, whoever is considered after it."""
+    return Q(TupleGreaterThan(Tuple(*TURN), _turn(gpr)))
+
+
+def _between(first: Gpr, last: Gpr) -> Q:
+    """With both of them."""
+    since, until = (Q(kind(Tuple(*TURN), _turn(gpr))) for kind, gpr in ((TupleGreaterThanOrEqual, first), (TupleLessThanOrEqual, last)))
+    if first.priority == last.priority:
+        return since & until & Q(priority=first.priority)
+    inner = Q(priority__lt=first.priority, priority__gt=last.priority)
+    return Q(priority=first.priority) & since | inner | Q(priority=last.priority) & until
+
+
+def _turn(gpr: Gpr) -> tuple[Any, ...]:
+    return tuple(getattr(gpr, name) for name in TURN)
 
 
 def by_id(text: str) -> Q:

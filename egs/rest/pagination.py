@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ from uuid import UUID
 from django.core.exceptions import ValidationError as FieldInvalid
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, TupleLessThan
 from django.utils.dateparse import parse_datetime
 from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import BasePagination
@@ -59,9 +60,11 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
     backward = at is not None and at.is_reversed
     order = _turned(ordering) if backward else ordering
     rows = rows.order_by(*order)
-    if at is not None:
-        rows = rows.filter(_behind(order, at.values))
-    found = list(rows[: size + 1])
+    found: list[Any] = []
+    for stretch in [Q()] if at is None else _stretches(order, at.values):
+        found += rows.filter(stretch)[: size + 1 - len(found)]
+        if len(found) > size:
+            break
     page = found[:size]
     if backward:
         page.reverse()
@@ -141,6 +144,24 @@ def _page_size(text: str | None) -> int:
 
 def _turned(ordering: Sequence[str]) -> list[str]:
     return [name[1:] if name.startswith("-") else f"-{name}" for name in ordering]
+
+
+def _stretches(ordering: Sequence[str], values: Sequence[Any]) -> Iterator[Q]:
+    """What the order puts behind these values, one after the other; no two share a row.
+
+    An index in this order finds where a comparison of several fields at once begins, but only if all of them go the same way. Where the
+    last fields do, and the first another, many rows may have the same first: those that do are a stretch of their own.
+    """
+    ways = [name.startswith("-") for name in ordering]
+    split = next((at for at in range(len(ways), 0, -1) if ways[at - 1] != ways[-1]), 0)
+    if len(ways) - split == 1:  # hardly a row shares all but the last
+        yield _behind(ordering, values)
+        return
+    names = [name.lstrip("-") for name in ordering]
+    beyond = TupleLessThan if ways[-1] else TupleGreaterThan
+    yield Q(beyond(Tuple(*names[split:]), values[split:]), **dict(zip(names[:split], values[:split], strict=True)))
+    if split:
+        yield _behind(ordering[:split], values[:split])
 
 
 def _behind(ordering: Sequence[str], values: Sequence[Any]) -> Q:

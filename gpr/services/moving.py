@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.db import models, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition
 from gpr.models import Gpr, GprState
 from gpr.planner.snapshot import Moved, Place
-from gpr.selectors import QUEUE_ORDER, before
+from gpr.selectors import QUEUE_ORDER, before, behind
 from gpr.services.requests import gpr_update
 from gpr.witness import replan, witness_lock
 from journal.hints import TICK, hint
@@ -46,6 +46,12 @@ class Spot:
     behind: Gpr | None = None
 
     @property
+    def changes(self) -> dict[str, Any]:
+        """Of the row that goes there."""
+        share, key = self.place.share, self.place.key
+        return {"place_share": share, "place_key": key, "turn_share": share, "turn_key": key, "turn_at": self.at}
+
+    @property
     def moved_behind(self) -> str:
         return str(self.behind.pk) if self.behind else ""
 
@@ -59,8 +65,7 @@ def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "")
     witness_lock()
     gpr.refresh_from_db(fields=["turn_share", "turn_key", "turn_at"])  # plans change these without the version
     spot = spot_for(gpr, MoveTo(to))
-    places = {"place_share": spot.place.share, "place_key": spot.place.key}
-    gpr_update(gpr, {**places, "turn_share": spot.place.share, "turn_key": spot.place.key, "turn_at": spot.at})
+    gpr_update(gpr, spot.changes)
     replan(now=now, moved=Moved(str(gpr.pk), spot.moved_behind))
     event_record(
         kind="gpr.moved",
@@ -80,7 +85,7 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
         raise IllegalTransition(
             f"Only a GPR in the queue has a place there; this one is {gpr.get_state_display().lower()}.", state=gpr.state
         )
-    passed = _band(gpr).filter(before(gpr) if to in {MoveTo.UP, MoveTo.FIRST} else ~before(gpr))
+    passed = _band(gpr).filter(before(gpr) if to in {MoveTo.UP, MoveTo.FIRST} else behind(gpr))
     neighbor = passed.first() if to in {MoveTo.FIRST, MoveTo.DOWN} else passed.last()
     if neighbor is None:
         which = "first" if to in {MoveTo.UP, MoveTo.FIRST} else "last"
@@ -96,7 +101,7 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
             at = _at(neighbor) - GAP if last is None or _place(last) != _place(neighbor) else _middle(last, neighbor)
             return Spot(_place(neighbor), at)
         case MoveTo.DOWN:
-            following = _band(gpr).filter(~before(neighbor) & ~Q(pk=neighbor.pk)).first()
+            following = _band(gpr).filter(behind(neighbor)).first()
             at = _at(neighbor) + GAP if following is None or _place(following) != _place(neighbor) else _middle(neighbor, following)
             return Spot(_place(neighbor), at, neighbor)
 
