@@ -13,6 +13,7 @@ from pathlib import Path
 from bench import (
     fragmentation,
     hub,
+    kube_agent,
     kube_box,
     kube_fill,
     kube_view,
@@ -42,6 +43,7 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "vc-quotas": vc_quotas.run,
     "hub": hub.run,
     "kube-view": kube_view.run,
+    "kube-agent": kube_agent.run,
     "kube-box": kube_box.run,
     "kube-fill": kube_fill.run,
     "queue-page": queue_page.run,

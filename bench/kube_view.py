@@ -86,11 +86,16 @@ def _fill(api: Any) -> None:
         api.create(path, body, Namespace)
 
     with ThreadPoolExecutor(WRITERS) as writers:
-        list(writers.map(lambda number: make("/api/v1/nodes", _node(number)), range(NODES)))
-        list(writers.map(lambda number: make(f"/api/v1/namespaces/{NAMESPACE}/pods", _pod(number)), range(PODS)))
+        list(writers.map(lambda number: make("/api/v1/nodes", node(number)), range(NODES)))
+        list(
+            writers.map(
+                lambda number: make(f"/api/v1/namespaces/{NAMESPACE}/pods", pod(f"train-{number:05}", number % NODES, gpr=str(uuid4()))),
+                range(PODS),
+            )
+        )
 
 
-def _node(number: int) -> dict[str, Any]:
+def node(number: int) -> dict[str, Any]:
     labels = {
         "kubernetes.io/hostname": _name(number),
         "node.kubernetes.io/instance-type": "hgx-h100",
@@ -114,7 +119,8 @@ def _node(number: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _name(number), "labels": labels}, "status": status}
 
 
-def _pod(number: int) -> dict[str, Any]:
+def pod(name: str, on: int, *, gpr: str = "") -> dict[str, Any]:
+    """On this node; let in by the agent where it is of a box."""
     container = {
         "name": "main",
         "image": "registry.example/team/train:latest",
@@ -122,16 +128,16 @@ def _pod(number: int) -> dict[str, Any]:
         "env": [{"name": f"SETTING_{index}", "value": f"value-{index}"} for index in range(10)],
         "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "8", "memory": "64Gi"}},
     }
-    labels = {"app": "train", "egs.io/gpr": str(uuid4()), "job-name": f"train-{number // 8}"}
-    spec = {"nodeName": _name(number % NODES), "restartPolicy": "Never", "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"train-{number:05}", "labels": labels}, "spec": spec}
+    labels = {"app": "train", "job-name": f"train-{on}", **({"egs.io/gpr": gpr} if gpr else {})}
+    spec = {"nodeName": _name(on), "restartPolicy": "Never", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
 def _name(number: int) -> str:
     return f"node-{number:04}"
 
 
-def _update(api: Any, until: float) -> None:
+def update(api: Any, until: float) -> None:
     """As kubelets do: each update of a node's status changes when it was last heard of. Until then by time.monotonic()."""
     from worker_agent.kube.objects import Namespace
 
@@ -164,7 +170,7 @@ def _begun(client: str, url: str, folder: Path, *, steady: bool) -> dict[str, fl
         if steady:
             process.stdin.write("begin\n")
             process.stdin.flush()
-            _update(_api(url, folder), time.monotonic() + STEADY_S)
+            update(_api(url, folder), time.monotonic() + STEADY_S)
         process.stdin.write("end\n")
         process.stdin.close()
         return figures | _line(process.stdout)
@@ -183,7 +189,7 @@ def _line(out: IO[str]) -> dict[str, float]:
 def main(client: str, url: str, folder: str) -> None:
     """`view` makes all of it, tells when it is whole, and goes on by itself."""
     view = (_our_view if client == OURS else _their_view)(url, Path(folder))
-    imported_mib, began, began_cpu_s = _memory_mib(), time.monotonic(), time.process_time()
+    imported_mib, began, began_cpu_s = memory_mib(), time.monotonic(), time.process_time()
     look = view()
     whole = {"whole_s": time.monotonic() - began, "whole_cpu_s": time.process_time() - began_cpu_s}
     sys.stdout.write(json.dumps(whole) + "\n")
@@ -194,9 +200,9 @@ def main(client: str, url: str, folder: str) -> None:
     sys.stdin.readline()
     figures = {
         "steady_cores": (time.process_time() - began_cpu_s) / (time.monotonic() - began),
-        "above_mib": _memory_mib() - imported_mib,
-        "process_mib": _memory_mib(),
-        "peak_mib": _memory_mib("VmHWM"),
+        "above_mib": memory_mib() - imported_mib,
+        "process_mib": memory_mib(),
+        "peak_mib": memory_mib("VmHWM"),
     }
     sys.stdout.write(json.dumps(figures) + "\n")
 
@@ -277,9 +283,9 @@ def _note(event: str, fields: dict[str, object]) -> None:
     sys.stderr.write(f"{event} {fields}\n")
 
 
-def _memory_mib(kind: str = "VmRSS") -> float:
+def memory_mib(kind: str = "VmRSS", of: int | str = "self") -> float:
     """Not by getrusage, whose peak begins with what the parent had."""
-    (kib,) = re.findall(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    (kib,) = re.findall(rf"{kind}:\s+(\d+) kB", Path(f"/proc/{of}/status").read_text())
     return int(kib) / 1024
 
 
