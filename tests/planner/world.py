@@ -18,8 +18,6 @@ from tests.planner.oracle import problems
 
 # Ticks are missed, nodes close, are gone or in another rack, requests are canceled or edited, boxes end late or early.
 MISHAPS = frozenset({"late", "close", "lose", "reseat", "cancel", "edit", "overrun", "early"})
-# And the clock is set back: seconds that happen twice make the oracle slow.
-BACK = "back"
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ SINGLES = Asks(priorities=(101,), node_counts=(1,), lengths_s=range(8, 30))
 
 @dataclass
 class World:
-    """`policy`: by which the planner goes. `mishaps`: which troubles happen, of MISHAPS, or BACK. `asks`: what people ask for."""
+    """`policy`: by which the planner goes. `mishaps`: which troubles happen, of MISHAPS. `asks`: what people ask for."""
 
     seed: int
     policy: Policy = ROOMY
@@ -67,8 +65,6 @@ class World:
     def step(self) -> tuple[Snapshot, Plan]:
         """One tick later: what happened meanwhile, the plan, and what it starts."""
         self.now_s += self.dice.choice([1, 2, 5, 9]) if "late" in self.mishaps else 1
-        if BACK in self.mishaps and self.dice.random() < 0.15:
-            self.now_s -= self.dice.choice([1, 3, 20])
         self.end_boxes()
         acts = {"close": self._close, "lose": self._lose, "reseat": self._reseat, "cancel": self._cancel, "edit": self._edit}
         for mishap, act in acts.items():
