@@ -109,7 +109,7 @@ READS: dict[str, Callable[[User, Gpr], Any]] = {
     "later page": lambda admin, gpr: after(queue_visible_to(admin), gpr),
     "place": lambda admin, gpr: queue_positions([gpr]),
     "places of a page": lambda admin, gpr: queue_positions(after(queue_visible_to(admin), gpr).rows),
-    **{f"move {to}": lambda admin, gpr, to=to: spot(gpr, to) for to in MoveTo},  # type: ignore[misc]
+    **{f"move {to}": lambda admin, gpr, to=to: spot(gpr, to) for to in MoveTo},
 }
 
 
