@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpr.planner.lines import (
+    AFTER,
+    AT_S,
     FOREVER_S,
+    FREE,
     NEVER_S,
     NONE,
     Lines,
@@ -68,15 +71,15 @@ def free_of(boxes: list[Box], line: int = 0) -> list[int]:
 def steps_of(lines: Lines, line: int) -> list[tuple[int, int]]:
     steps, step = [], int(lines.head[line])
     while step != NONE:
-        steps.append((int(lines.at_s[step]), int(lines.free[step])))
-        step = int(lines.after[step])
+        steps.append((int(lines.steps[step, AT_S]), int(lines.steps[step, FREE])))
+        step = int(lines.steps[step, AFTER])
     return steps
 
 
 def unused_count(lines: Lines) -> int:
     count, step = 0, int(lines.unused[0])
     while step != NONE:
-        count, step = count + 1, int(lines.after[step])
+        count, step = count + 1, int(lines.steps[step, AFTER])
     return count
 
 
@@ -101,7 +104,7 @@ def test_no_step_is_ever_lost(boxes: list[Box]) -> None:
     lines = lines_of(boxes)
 
     in_use = len(steps_of(lines, 0)) + len(steps_of(lines, 1))
-    assert unused_count(lines) == lines.unused[1] == len(lines.at_s) - in_use
+    assert unused_count(lines) == lines.unused[1] == len(lines.steps) - in_use
 
 
 @MANY
