@@ -99,7 +99,9 @@ class Board:
     def copy(self) -> Board:
         """Another in the same state: what happens on one does not on the other. What only grows is shared."""
         twin = copy(self)
-        twin.ground, twin.running, twin.overdue = copy_ground(self.ground), dict(self.running), set(self.overdue)
+        # Nodes that are ordered get GPUs and lose their closures.
+        twin.ground, twin.closed = copy_ground(self.ground)._replace(rooms=self.ground.rooms.copy()), dict(self.closed)
+        twin.running, twin.overdue = dict(self.running), set(self.overdue)
         waitings = [copy(waiting) for waiting in self.order]
         twin.order = SortedKeyList(waitings, key=turn_of)
         twin.queue = {waiting.request.id: waiting for waiting in waitings}

@@ -24,7 +24,9 @@ from gpr.planner.lines import (
     forget_before,
     free_until,
     last_fit,
+    lean,
     least_free,
+    spliced,
 )
 
 # For sorting nodes: what is left over first, then the end of the gap, cut to so many bits.
@@ -98,7 +100,7 @@ def copy_ground(ground: Ground) -> Ground:
     return ground._replace(nodes=copy_lines(ground.nodes), limits=copy_lines(ground.limits))
 
 
-@compiled
+@lean
 def need_of(ground: Ground, node: int, gpus: int) -> int:
     """How many GPUs of this node such a box takes; more than it can ever have free where it is too small."""
     room = int(ground.rooms[node])
@@ -107,7 +109,7 @@ def need_of(ground: Ground, node: int, gpus: int) -> int:
     return gpus if 0 < gpus <= room else NEVER_S
 
 
-@compiled
+@lean
 def which_pool(ground: Ground, kind: Kind, places: Ints) -> int:
     """Which of its pools these nodes are of."""
     for i in range(len(kind.pools)):
@@ -116,7 +118,7 @@ def which_pool(ground: Ground, kind: Kind, places: Ints) -> int:
     return 0
 
 
-@compiled
+@lean
 def take(ground: Ground, places: Ints, kind: Kind, start_s: int, end_s: int, sign: int) -> None:
     """Put a box on these nodes (`sign` 1), or take it out (-1)."""
     for node in places:
@@ -128,7 +130,7 @@ def take(ground: Ground, places: Ints, kind: Kind, start_s: int, end_s: int, sig
             change(ground.limits, kind.limits[i, k], start_s, end_s, -sign * kind.amounts[i, k])
 
 
-@compiled
+@lean
 def take_all(ground: Ground, boxes: Boxes) -> None:
     """Put boxes on the ground."""
     for i in range(len(boxes.gpus)):
@@ -140,7 +142,7 @@ def take_all(ground: Ground, boxes: Boxes) -> None:
                 change(ground.limits, boxes.limits[i, k], start_s, end_s, -boxes.amounts[i, k])
 
 
-@compiled
+@lean
 def limits_allow(ground: Ground, kind: Kind, i: int, start_s: int) -> bool:
     """Do the limits allow the whole box in its pool `i`?"""
     for k in range(kind.limits.shape[1]):
@@ -150,7 +152,7 @@ def limits_allow(ground: Ground, kind: Kind, i: int, start_s: int) -> bool:
     return True
 
 
-@compiled
+@lean
 def after_limits(ground: Ground, kind: Kind, i: int, since_s: int) -> int:
     """The first second from `since_s` on from which all limits allow the whole box in its pool `i`; NEVER_S if none does."""
     start_s, at_s = NONE, since_s
@@ -162,7 +164,7 @@ def after_limits(ground: Ground, kind: Kind, i: int, since_s: int) -> int:
     return at_s
 
 
-@compiled
+@lean
 def first_of_one(ground: Ground, pool: int, kind: Kind, since_s: int, before_s: int) -> int:
     best_s, found = before_s, False
     for node in members_of(ground, pool):
@@ -174,7 +176,7 @@ def first_of_one(ground: Ground, pool: int, kind: Kind, since_s: int, before_s: 
     return best_s if found else NEVER_S
 
 
-@compiled
+@spliced
 def members_of(ground: Ground, pool: int) -> Ints:
     return ground.members[ground.first[pool] : ground.first[pool + 1]]
 
@@ -253,7 +255,7 @@ def earliest(ground: Ground, kind: Kind, since_s: int, before_s: int) -> tuple[i
     return best_s, best_pool
 
 
-@compiled
+@lean
 def counts_s(kind: Kind, pool: int, start_s: int) -> int:
     """What a start in this pool of its pools counts for: with its handicap."""
     for i in range(len(kind.pools)):

@@ -32,6 +32,20 @@ def compiled(function: Function) -> Function:
     return cast("Function", numba.njit(cache=True)(function))
 
 
+def lean(function: Function) -> Function:
+    """As `compiled`, without counting references to arrays, which took half the time of a plan: each call counts all that it is given.
+
+    So it may neither make arrays or lists, nor call what is `compiled` and answers with one; numbers alone are answered. It may make
+    views and call what is `spliced`. Else memory is lost, or freed too early: tests/planner/test_memory.py looks for that.
+    """
+    return cast("Function", numba.njit(cache=True, _nrt=False)(function))
+
+
+def spliced(function: Function) -> Function:
+    """Made part of each function that calls it, and as lean as that: for what answers with views."""
+    return cast("Function", numba.njit(inline="always")(function))
+
+
 # The columns of a step. They lie side by side, as a walk along a line reads all three: that halves its time on large grounds.
 AT_S, FREE, AFTER = 0, 1, 2
 
@@ -82,7 +96,7 @@ def copy_lines(lines: Lines) -> Lines:
     return Lines(*(array.copy() for array in lines))
 
 
-@compiled
+@lean
 def take_step(lines: Lines, at_s: int, free: int, after: int) -> int:
     step = int(lines.unused[0])
     if step == NONE:
@@ -104,20 +118,20 @@ def take_steps(lines: Lines, at_s: int, free: Ints) -> Ints:
     return steps
 
 
-@compiled
+@lean
 def drop_step(lines: Lines, step: int) -> None:
     lines.steps[step, AFTER] = lines.unused[0]
     lines.unused[0] = step
     lines.unused[1] += 1
 
 
-@compiled
+@lean
 def end_of(lines: Lines, step: int) -> int:
     after = lines.steps[step, AFTER]
     return int(lines.steps[after, AT_S]) if after != NONE else NEVER_S
 
 
-@compiled
+@lean
 def change(lines: Lines, line: int, start_s: int, end_s: int, by: int) -> None:
     """Add `by` to what is free over `[start_s, end_s)`. O(steps of the line)."""
     step, before = lines.head[line], NONE
@@ -140,7 +154,7 @@ def change(lines: Lines, line: int, start_s: int, end_s: int, by: int) -> None:
         join(lines, before, first)
 
 
-@compiled
+@lean
 def join(lines: Lines, step: int, after: int) -> None:
     """Two neighbors that are equal become one."""
     if after != NONE and lines.steps[step, FREE] == lines.steps[after, FREE]:
@@ -148,7 +162,7 @@ def join(lines: Lines, step: int, after: int) -> None:
         drop_step(lines, after)
 
 
-@compiled
+@lean
 def forget_before(lines: Lines, line: int, now_s: int) -> None:
     """Drop what is over: keeps a long-lived plan short."""
     step = lines.head[line]
@@ -159,7 +173,7 @@ def forget_before(lines: Lines, line: int, now_s: int) -> None:
     lines.steps[step, AT_S] = max(lines.steps[step, AT_S], now_s)
 
 
-@compiled
+@lean
 def least_free(lines: Lines, line: int, start_s: int, end_s: int) -> int:
     """Free throughout `[start_s, end_s)`."""
     step = lines.head[line]
@@ -172,7 +186,7 @@ def least_free(lines: Lines, line: int, start_s: int, end_s: int) -> int:
     return least
 
 
-@compiled
+@lean
 def first_fit(lines: Lines, line: int, need: int, length_s: int, since_s: int, before_s: int) -> int:
     """The first second in `[since_s, before_s)` from which on `need` is free for `length_s`, or NEVER_S."""
     step, start_s = lines.head[line], NEVER_S
@@ -193,7 +207,7 @@ def first_fit(lines: Lines, line: int, need: int, length_s: int, since_s: int, b
     return NEVER_S
 
 
-@compiled
+@lean
 def last_fit(lines: Lines, line: int, need: int, length_s: int, since_s: int, until_s: int) -> int:
     """The last second in `[since_s, until_s]` from which on `need` is free for `length_s`, or NONE."""
     step, start_s, found_s = lines.head[line], NEVER_S, NONE
@@ -209,7 +223,7 @@ def last_fit(lines: Lines, line: int, need: int, length_s: int, since_s: int, un
     return found_s
 
 
-@compiled
+@lean
 def free_until(lines: Lines, line: int, need: int, at_s: int) -> int:
     """How long `need` stays free from `at_s` on; NONE when it is not free then."""
     step = lines.head[line]
@@ -223,7 +237,7 @@ def free_until(lines: Lines, line: int, need: int, at_s: int) -> int:
     return at_s
 
 
-@compiled
+@lean
 def free_since(lines: Lines, line: int, need: int, at_s: int) -> int:
     """Since when `need` has been free without a break until `at_s`; `at_s` itself when just before it was not."""
     step, since_s = lines.head[line], NEVER_S
@@ -233,7 +247,7 @@ def free_since(lines: Lines, line: int, need: int, at_s: int) -> int:
     return min(since_s, at_s)
 
 
-@compiled
+@lean
 def next_step_s(lines: Lines, line: int, after_s: int) -> int:
     """When it changes next, after `after_s`; NEVER_S if it does not."""
     step = lines.head[line]
@@ -242,7 +256,7 @@ def next_step_s(lines: Lines, line: int, after_s: int) -> int:
     return int(lines.steps[step, AT_S]) if step != NONE else NEVER_S
 
 
-@compiled
+@lean
 def rises(lines: Lines, line: int, at_s: int) -> bool:
     """Does more become free just then?"""
     step, before = lines.head[line], NEVER_S

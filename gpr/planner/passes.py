@@ -11,7 +11,23 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow, members_of, nearest, need_of, room_at, take
-from gpr.planner.lines import AFTER, AT_S, FREE, NEVER_S, NONE, Bools, Ints, compiled, end_of, forget_before, least_free, next_step_s, rises
+from gpr.planner.lines import (
+    AFTER,
+    AT_S,
+    FREE,
+    NEVER_S,
+    NONE,
+    Bools,
+    Ints,
+    compiled,
+    end_of,
+    forget_before,
+    lean,
+    least_free,
+    next_step_s,
+    rises,
+    spliced,
+)
 
 # What a row of the table is.
 EMPTY: Final = 0
@@ -75,7 +91,7 @@ def new_now(first: Ints, gpus: Ints, levels: Ints, nodes: Ints, *, node_count: i
     return Now(first, gpus, seen_s, until_s, ranked_s, ranked, fill, better_s, levels, nodes, np.zeros(len(nodes), np.int64))
 
 
-@compiled
+@spliced
 def used(array: Ints) -> Ints:
     """A row without the NONEs at its end."""
     count = 0
@@ -84,25 +100,25 @@ def used(array: Ints) -> Ints:
     return array[:count]
 
 
-@compiled
+@spliced
 def kind_of(table: Table, j: int) -> Kind:
     pools = used(table.pools[j])
     handicaps_s, limits, amounts = table.handicaps_s[j, : len(pools)], table.limits[j, : len(pools)], table.amounts[j, : len(pools)]
     return Kind(table.nodes[j], table.gpus[j], table.length_s[j], table.level[j], pools, handicaps_s, limits, amounts)
 
 
-@compiled
+@spliced
 def places_of(table: Table, j: int) -> Ints:
     return table.places[table.first_place[j] : table.first_place[j] + table.nodes[j]]
 
 
-@compiled
+@lean
 def put(ground: Ground, table: Table, j: int, sign: int) -> None:
     """The slot of a row: onto the ground (1), or off it (-1)."""
     take(ground, places_of(table, j), kind_of(table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j], sign)
 
 
-@compiled
+@lean
 def look_at(ground: Ground, now: Now, node: int, at_s: int) -> None:
     """Fill `seen_s` for all levels of the node's pool, in one walk along its line."""
     first, last = now.first[ground.pool_of[node]], now.first[ground.pool_of[node] + 1]
@@ -141,7 +157,7 @@ def look(ground: Ground, now: Now, at_s: int) -> None:
             free[:] = free[order]
 
 
-@compiled
+@lean
 def look_again(ground: Ground, now: Now, node: int, at_s: int) -> bool:
     """A node has changed. True when it stays free for longer than it did, so that somebody may fit who did not."""
     is_better = False
@@ -158,7 +174,7 @@ def look_again(ground: Ground, now: Now, node: int, at_s: int) -> bool:
     return is_better
 
 
-@compiled
+@lean
 def rank_anew(now: Now, k: int, node: int, old_s: int, new_s: int) -> None:
     """It stays free until `new_s` instead of `old_s`."""
     ranked_s, ranked = now.ranked_s[k], now.ranked[k]
@@ -177,7 +193,7 @@ def rank_anew(now: Now, k: int, node: int, old_s: int, new_s: int) -> None:
         now.fill[k] += 1
 
 
-@compiled
+@lean
 def reach(now: Now) -> None:
     """Fill `reach_s`."""
     for g in range(len(now.nodes)):
@@ -188,7 +204,7 @@ def reach(now: Now) -> None:
                 now.reach_s[g] = max(now.reach_s[g], now.ranked_s[k, place])
 
 
-@compiled
+@lean
 def may_start(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
     """Are enough nodes free for its whole length from now on, its own slot not counted? A look at a few figures, not at the nodes."""
     end_s, slot_s = at_s + table.length_s[j], table.slot_s[j]
@@ -209,7 +225,7 @@ def may_start(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
     return False
 
 
-@compiled
+@lean
 def note_near(now: Now, table: Table, watch: Watch, j: int, levels: Ints) -> None:
     """Are nodes of its slot free?"""
     watch.is_near[j] = False
@@ -278,7 +294,7 @@ def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
     return False, False
 
 
-@compiled
+@lean
 def start_due(table: Table, order: Ints, at_s: int, started: Ints) -> int:
     """Those whose slots have come start there. Answers how many rows `started` holds."""
     count = 0
@@ -370,14 +386,14 @@ def runs_of(table: Table, order: Ints, group_count: int) -> tuple[Ints, Ints, In
     return run_group[:count], peer[:count], next_peer
 
 
-@compiled
+@lean
 def touch(watch: Watch, table: Table, node: int) -> None:
     """There may be more room at this node."""
     for j in watch.near[watch.near_first[node] : watch.near_first[node + 1]]:
         touch_row(watch, table, j)
 
 
-@compiled
+@lean
 def touch_limited(watch: Watch, table: Table, i: int) -> None:
     """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else."""
     for j in watch.near[watch.near_first[i] : watch.near_first[i + 1]]:
@@ -385,7 +401,7 @@ def touch_limited(watch: Watch, table: Table, i: int) -> None:
             touch_row(watch, table, j)
 
 
-@compiled
+@lean
 def touch_torn(watch: Watch, table: Table) -> None:
     """The room that they wait for may have been taken."""
     if watch.torn_count[0] == 0:
@@ -395,13 +411,13 @@ def touch_torn(watch: Watch, table: Table) -> None:
             touch_row(watch, table, j)
 
 
-@compiled
+@lean
 def set_torn(watch: Watch, j: int, is_torn: bool) -> None:
     watch.torn_count[0] += int(is_torn) - int(watch.is_torn[j])
     watch.is_torn[j] = is_torn
 
 
-@compiled
+@lean
 def touch_row(watch: Watch, table: Table, j: int) -> None:
     if not watch.is_touched[j] and table.state[j] == WAITING:
         watch.is_touched[j] = True
@@ -409,7 +425,7 @@ def touch_row(watch: Watch, table: Table, j: int) -> None:
         watch.touched_count[0] += 1
 
 
-@compiled
+@lean
 def touch_groups(now: Now, table: Table, watch: Watch, at_s: int) -> None:
     """Touch the first of each run if there are enough nodes for long enough; and gangs that have some of them where their slot is, if
     another has become free for long enough.
@@ -437,7 +453,7 @@ def touch_groups(now: Now, table: Table, watch: Watch, at_s: int) -> None:
     now.better_s[:] = NONE
 
 
-@compiled
+@lean
 def has_better(now: Now, table: Table, j: int, at_s: int) -> bool:
     """Has a node become better that stays free for its whole length?"""
     best_s = NONE
@@ -446,7 +462,7 @@ def has_better(now: Now, table: Table, j: int, at_s: int) -> bool:
     return bool(best_s >= at_s + table.length_s[j])
 
 
-@compiled
+@lean
 def touch_behind(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> None:
     """The next of its run, when it has been looked at: nobody behind one for which there is not enough has enough."""
     behind = peer_behind(table, watch, j)
@@ -454,7 +470,7 @@ def touch_behind(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> Non
         touch_row(watch, table, behind)
 
 
-@compiled
+@lean
 def peer_behind(table: Table, watch: Watch, j: int) -> int:
     """Who still waits behind it in its run, or NONE."""
     while watch.next_peer[j] != NONE and table.state[watch.next_peer[j]] != WAITING:
@@ -581,7 +597,7 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int, asked: 
         at_s = events[0][0]
 
 
-@compiled
+@lean
 def follow(ground: Ground, now: Now, table: Table, watch: Watch, number: int, at_s: int) -> bool:
     """A node or a limit changes now. True when somebody may fit who did not."""
     line = number - len(ground.rooms)
@@ -618,7 +634,7 @@ def compress(ground: Ground, table: Table, order: Ints, at_s: int) -> None:
             put(ground, table, j, 1)
 
 
-@compiled
+@lean
 def lift(ground: Ground, table: Table, rows: Ints) -> None:
     """Take the slots of these rows off the ground; where they were stays known."""
     for j in rows:

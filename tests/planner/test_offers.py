@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
-from gpr.planner.offering import offers
+from gpr.planner.offering import Desk, offers
 from gpr.planner.plan import Reason
 from gpr.planner.snapshot import Policy, Snapshot
 from tests.planner.build import EITHER, placements, pool, request, running, settled, stand
@@ -34,6 +34,16 @@ def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitte
         assert told == ([] if got.slot is None else [(got.start_s, got.promise_s, got.explanation)])
     for offer in found:
         assert offer.slot.start_s == offer.start_s <= offer.promise_s
+
+
+@settings(max_examples=60, deadline=None)
+@given(snapshots(), st.data())
+def test_a_desk_answers_alike_whatever_it_was_asked_before(snapshot: Snapshot, data: st.DataObject) -> None:
+    before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=(), has_freed=True)]))
+    candidates = [data.draw(requests("new", 99)) for _ in range(3)]
+    desk = Desk(before)
+
+    assert [desk.offers(candidate) for candidate in candidates] == [offers(before, candidate) for candidate in candidates]
 
 
 @settings(max_examples=100, deadline=None)

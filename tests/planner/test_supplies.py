@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
-from gpr.planner.offering import offers
+from gpr.planner.offering import Desk, offers
 from gpr.planner.plan import Cause, Plan, Reason
 from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
 from gpr.planner.supplies import DRAWS_MOST
@@ -120,6 +120,15 @@ def test_an_offer_says_what_would_be_ordered_and_of_the_rest_what_is_there() -> 
         ("p", 1000, 1000, ""),
     ]
     assert [offer.supply for offer in offers(busy(until=25), asking("a"))] == [""]
+
+
+def test_nodes_that_would_be_ordered_for_one_question_are_not_there_in_the_next() -> None:
+    desk = Desk(busy())
+    rooms = desk._board.ground.rooms.copy()
+
+    assert [desk.offers(asking(id_)) for id_ in ("a", "b")] == [offers(busy(), asking(id_)) for id_ in ("a", "b")]
+    assert (desk._board.ground.rooms == rooms).all()
+    assert all(not desk._board.closed[node] for node in ("s0", "p0"))
 
 
 @dataclass
