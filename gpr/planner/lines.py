@@ -43,7 +43,7 @@ def lean(function: Function) -> Function:
 
 def spliced(function: Function) -> Function:
     """Made part of each function that calls it, and as lean as that: for what answers with views."""
-    return cast("Function", numba.njit(inline="always")(function))
+    return cast("Function", numba.njit(cache=True, inline="always")(function))
 
 
 # The columns of a step. They lie side by side, as a walk along a line reads all three: that halves its time on large grounds.

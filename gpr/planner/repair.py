@@ -19,7 +19,7 @@ from gpr.planner.ground import is_near
 from gpr.planner.kinds import LEVELS
 from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
-from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window
+from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window, Within
 from gpr.planner.waiting import Turn, Waiting, by_promise
 
 # A failure of many nodes at once breaks many promises: no tick may hang on it, and none take all tries from the others.
@@ -162,11 +162,12 @@ def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | N
         return changed
     for node_id in slot.nodes:
         node = board.node_numbers.get(node_id)
-        if node is None or pool is None or board.ground.pool_of[node] != pool:
+        if node is None or pool is None or board.ground.pool_of.item(node) != pool:
             return _cause_of_loss(board, pool), node_id
-        if not 0 < (request.gpus_per_node or board.ground.rooms[node]) <= board.ground.rooms[node]:
+        room = board.ground.rooms.item(node)
+        if not 0 < (request.gpus_per_node or room) <= room:
             return changed
-    if not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within]):
+    if request.within != Within.ANY and not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within]):
         return Cause.TOPOLOGY, ""  # whoever edits what it needs takes its slot away
     return changed if slot.start_s < request.earliest_start_s else None
 
