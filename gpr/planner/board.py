@@ -208,14 +208,14 @@ class Board:
         return not bool(((self._table.state == WAITING) & (self._table.slot_s > self.now_s)).any())
 
     def has_slot(self, waiting: Waiting) -> bool:
-        return bool(self._table.state[waiting.row] == WAITING)
+        return self._table.state.item(waiting.row) == WAITING
 
     def start_s(self, waiting: Waiting) -> int:
         """Of its slot."""
-        return int(self._table.slot_s[waiting.row])
+        return self._table.slot_s.item(waiting.row)
 
     def pool_of_slot(self, waiting: Waiting) -> int:
-        return int(self.ground.pool_of[places_of(self._table, waiting.row)[0]])
+        return self.ground.pool_of.item(self._table.places.item(self._table.first_place.item(waiting.row)))
 
     def rooms_of(self, waitings: Sequence[Waiting]) -> set[int]:
         """Numbers of all that these may take room of: pools, then limits. What shares none of them is not in their way."""

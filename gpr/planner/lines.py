@@ -38,7 +38,7 @@ def lean(function: Function) -> Function:
     So it may neither make arrays or lists, nor call what is `compiled` and answers with one; numbers alone are answered. It may make
     views and call what is `spliced`. Else memory is lost, or freed too early: tests/planner/test_memory.py looks for that.
     """
-    return cast("Function", numba.njit(cache=True, _nrt=False)(function))
+    return cast("Function", numba.njit(cache=True, _nrt=False)(function))  # type: ignore[call-overload]  # of numba itself
 
 
 def spliced(function: Function) -> Function:
