@@ -1,15 +1,16 @@
 """How promises and ranges turned out, as it is published.
 
-An administrator reads all of it. Everybody else reads how it went for all workspaces together, as whole percents and only where at least
-twenty outcomes stand behind them (I13), and the last promises of his own workspaces.
+An administrator reads all of it. Everybody else reads how it went for all workspaces together on days that are over, in round figures,
+and only where so many outcomes of workspaces that he cannot see stand behind them that they tell nothing of any one (I13); and the last
+promises of his own workspaces.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -21,8 +22,9 @@ from accounts.models import User
 from gpr.models import GprState, Promise, PromiseMove, PromiseOutcome
 from gpr.outcomes import GRACE_S, PROMISE_GRACE
 from gpr.planner.bands import ENOUGH_COUNT
-from gpr.planner.report import quantile
+from gpr.planner.report import MINUTE_S, quantile
 from gpr.snapshot import box_length_s
+from slices.models import Slice
 from slices.selectors import slices_visible_to
 
 # Over how many days it may be asked for; longer than a month it is told by the week.
@@ -34,12 +36,15 @@ OUTCOMES_MAX: Final = 100_000
 LAST_SHOWN, WORST_SHOWN = 20, 10
 # Classes of length begin at these, and end where the next begins.
 LENGTHS_S: Final = (0, 900, 3_600, 14_400, 57_600)
-MINUTE_S: Final = 60
+# What is told of strangers is of so many projects, that none is known by it; and their counts are in tens.
+PROJECTS_LEAST: Final = 3
+TENS: Final = 10
 
 
 class Outcome(NamedTuple):
     """What is read of one. Of one that did not have to wait nothing was foretold."""
 
+    slice_id: UUID
     settled_at: datetime
     length_s: int
     is_gang: bool
@@ -53,7 +58,10 @@ class Outcome(NamedTuple):
     p90_s: int | None = None
 
 
-_FIELDS: Final = tuple(f"forecast__{name}" if name in Outcome._field_defaults else name for name in Outcome._fields)
+_FIELDS: Final = (
+    "gpr__slice",
+    *(f"forecast__{name}" if name in Outcome._field_defaults else name for name in Outcome._fields if name != "slice_id"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,10 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """`is_cut`: there are more outcomes than are read, so it begins later than was asked. `worst`: for administrators."""
+    """`is_cut`: there are more outcomes than are read, so it begins later than was asked. `worst`: for administrators.
+
+    `until_at`: now, and for others than administrators the day's begin.
+    """
 
     days: int
     since_at: datetime
@@ -159,26 +170,29 @@ class Calibration:
 
 
 def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
-    """Of today, by UTC, and the days before. Few queries, however much there is."""
-    since_at = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (days - 1) * DAY
-    outcomes = _settled_since(since_at)
-    is_cut = len(outcomes) == OUTCOMES_MAX
+    """Of so many days by UTC, today being the last, or for others than administrators yesterday. Few queries, however much there is."""
+    ends_at = _day_of(now) + (DAY if actor.is_admin else timedelta())
+    since_at, until_at = ends_at - days * DAY, min(now, ends_at)
+    # Who waits still could be seen to start: what is overdue is nothing of a day that is over.
+    overdue = _overdue(now) if actor.is_admin else []
+    outcomes = overdue + _settled_between(since_at, ends_at)
+    is_cut = len(outcomes) > OUTCOMES_MAX
     if is_cut:
-        since_at = outcomes[-1].settled_at
-    outcomes += _overdue(now)
-    scorer = Scorer(least=1 if actor.is_admin else ENOUGH_COUNT, is_whole=actor.is_admin)
+        outcomes = outcomes[:OUTCOMES_MAX]
+        since_at = outcomes[-1].settled_at if actor.is_admin else _day_of(outcomes[-1].settled_at)
+    scorer = Scorer(None if actor.is_admin else _strangers(actor))
     settled = _with_moves(PromiseOutcome.objects.filter(settled_at__gte=since_at))
     own = settled if actor.is_admin else settled.filter(gpr__slice__in=slices_visible_to(actor).values("pk"))
     late = settled.filter(margin_s__lt=-GRACE_S).order_by("margin_s", "-settled_at", "-pk")
     return Calibration(
         days=days,
         since_at=since_at,
-        until_at=now,
+        until_at=until_at,
         is_cut=is_cut,
         total=scorer.score(outcomes),
-        causes=scorer.causes(_moved_by(since_at), len(outcomes)),
+        causes=scorer.causes(_moved_by(since_at, ends_at), len(outcomes)),
         classes=_classes(outcomes, scorer),
-        spans=_spans(outcomes, scorer, since_at, now, WEEK if days > DAYS_BY_DAY else DAY),
+        spans=_spans(outcomes, scorer, since_at, until_at, WEEK if days > DAYS_BY_DAY else DAY),
         last=tuple(map(Settled.of, own.order_by("-settled_at", "-pk")[:LAST_SHOWN])),
         worst=tuple(map(Settled.of, late[:WORST_SHOWN])) if actor.is_admin else (),
     )
@@ -186,24 +200,24 @@ def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """What one reader may have of it. `least`: fewer outcomes say nothing; `is_whole`: counts and fractions of a percent, too."""
+    """What one reader may have of it. `strangers`: workspaces that he cannot see, and their projects; None: he reads all, exactly."""
 
-    least: int
-    is_whole: bool
+    strangers: Mapping[UUID, UUID] | None
 
     def score(self, outcomes: Sequence[Outcome]) -> Score:
-        if len(outcomes) < self.least:
+        outcomes = self._told(outcomes)
+        if not outcomes:
             return Score()
-        waited = [outcome for outcome in outcomes if outcome.promised_wait_s is not None]
-        ranged = [outcome for outcome in waited if outcome.is_learned]
+        waited = self._told([outcome for outcome in outcomes if outcome.promised_wait_s is not None])
+        ranged = self._told([outcome for outcome in waited if outcome.is_learned])
         kept_count = sum(outcome.margin_s >= -GRACE_S for outcome in outcomes)
         moved_count = sum(outcome.is_moved for outcome in outcomes)
         margins = [outcome.margin_s for outcome in waited]
         return Score(
-            due_count=len(outcomes),
-            kept_count=kept_count if self.is_whole else None,
+            due_count=self._count(outcomes),
+            kept_count=kept_count if self.strangers is None else None,
             kept_share=self._share(kept_count, len(outcomes), rounded=math.floor),
-            moved_count=moved_count if self.is_whole else None,
+            moved_count=moved_count if self.strangers is None else None,
             moved_share=self._share(moved_count, len(outcomes)),
             waited_count=self._count(waited),
             margin_p50_s=self._quantile(margins, 0.5),
@@ -216,40 +230,70 @@ class Scorer:
             width_p50_s=self._quantile([(outcome.p90_s or 0) - (outcome.p50_s or 0) for outcome in ranged], 0.5),
         )
 
-    def causes(self, moved_by: Sequence[tuple[str, int]], due_count: int) -> tuple[CauseShare, ...]:
+    def causes(self, moved_by: Mapping[str, Mapping[UUID, int]], due_count: int) -> tuple[CauseShare, ...]:
         """The most frequent first."""
-        told = ((cause, count) for cause, count in moved_by if count >= self.least)
+        told = ((cause, sum(counts.values())) for cause, counts in moved_by.items() if self._is_enough(counts))
         ranked = sorted(told, key=lambda each: (-each[1], each[0]))
-        return tuple(CauseShare(cause, count if self.is_whole else None, self._share(count, due_count)) for cause, count in ranked)
+        is_whole = self.strangers is None
+        return tuple(CauseShare(cause, count if is_whole else None, self._share(count, due_count)) for cause, count in ranked)
+
+    def _told(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """All of them or none."""
+        return outcomes if self._is_enough(Counter(outcome.slice_id for outcome in outcomes)) else ()
+
+    def _is_enough(self, counts: Mapping[UUID, int]) -> bool:
+        """By workspace. What the reader knows himself hides nobody."""
+        if self.strangers is None:
+            return True
+        theirs = {slice_id: count for slice_id, count in counts.items() if slice_id in self.strangers}
+        return sum(theirs.values()) >= ENOUGH_COUNT and len({self.strangers[slice_id] for slice_id in theirs}) >= PROJECTS_LEAST
 
     def _count(self, outcomes: Sequence[Outcome]) -> int | None:
-        return len(outcomes) if self.is_whole or len(outcomes) >= self.least else None
+        """None where too little may be told of them."""
+        return len(outcomes) if self.strangers is None else round_to(len(outcomes), TENS, rounded=math.floor) or None
 
     def _share(self, count: int, total: int, *, rounded: Callable[[float], int] = round) -> float | None:
-        if total < self.least:
+        if not total:
             return None
-        return count / total if self.is_whole else rounded(100 * count / total) / 100
+        return count / total if self.strangers is None else round_to(100 * count / total, 1, rounded=rounded) / 100
 
     def _quantile(self, values: Sequence[float], level: float) -> float | None:
-        return quantile(values, level) if len(values) >= self.least else None
+        found = quantile(values, level)
+        return found if found is None or self.strangers is None else round_to(found, MINUTE_S)
 
     def _accuracy(self, errors_s: Sequence[int]) -> Accuracy:
         within = (self._share(sum(error_s <= bound_s for error_s in errors_s), len(errors_s)) for bound_s in (MINUTE_S, 10 * MINUTE_S))
         return Accuracy(self._quantile(errors_s, 0.5), *within)
 
 
-def _settled_since(since_at: datetime) -> list[Outcome]:
-    """The newest first."""
-    rows = PromiseOutcome.objects.filter(settled_at__gte=since_at).order_by("-settled_at", "-pk")
-    return [Outcome._make(row) for row in rows.values_list(*_FIELDS)[:OUTCOMES_MAX]]
+def round_to(value: float, step: int, *, rounded: Callable[[float], int] = round) -> int:
+    """To a multiple of it."""
+    return step * rounded(value / step)
+
+
+def _day_of(at: datetime) -> datetime:
+    """When it began, by UTC."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _strangers(actor: User) -> dict[UUID, UUID]:
+    return dict(Slice.objects.exclude(pk__in=slices_visible_to(actor).values("pk")).values_list("pk", "project"))
+
+
+def _settled_between(since_at: datetime, ends_at: datetime) -> list[Outcome]:
+    """The newest first, and one more than are used where there are more."""
+    rows = PromiseOutcome.objects.filter(settled_at__gte=since_at, settled_at__lt=ends_at).order_by("-settled_at", "-pk")
+    return [Outcome._make(row) for row in rows.values_list(*_FIELDS)[: OUTCOMES_MAX + 1]]
 
 
 def _overdue(now: datetime) -> list[Outcome]:
     """That wait still, though they were to have started: not kept, whatever comes. Moved or not is told when they are settled."""
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED, first_promised_start_at__lt=now - PROMISE_GRACE)
-    found = rows.values_list("first_promised_start_at", "made_at", "gpr__remaining_s", "gpr__nodes")[:OUTCOMES_MAX]
+    fields = "gpr__slice", "first_promised_start_at", "made_at", "gpr__remaining_s", "gpr__nodes"
+    found = rows.order_by("first_promised_start_at", "pk").values_list(*fields)[: OUTCOMES_MAX + 1]
     return [
         Outcome(
+            slice_id=slice_id,
             settled_at=now,
             length_s=box_length_s(remaining_s),
             is_gang=nodes > 1,
@@ -258,19 +302,23 @@ def _overdue(now: datetime) -> list[Outcome]:
             wait_s=math.floor((now - made_at).total_seconds()),
             is_learned=False,
         )
-        for promised_at, made_at, remaining_s, nodes in found
+        for slice_id, promised_at, made_at, remaining_s, nodes in found
     ]
 
 
-def _moved_by(since_at: datetime) -> list[tuple[str, int]]:
-    """How many settled promises each cause moved."""
+def _moved_by(since_at: datetime, ends_at: datetime) -> dict[str, dict[UUID, int]]:
+    """How many settled promises each cause moved, by workspace."""
     moves = PromiseMove.objects.filter(
         gpr__outcomes__settled_at__gte=since_at,
+        gpr__outcomes__settled_at__lt=ends_at,
         gpr__outcomes__is_moved=True,
         at__gte=F("gpr__outcomes__made_at"),
         at__lte=F("gpr__outcomes__settled_at"),
     )
-    return list(moves.order_by().values_list("cause").annotate(count=Count("gpr__outcomes", distinct=True)))
+    found: dict[str, dict[UUID, int]] = defaultdict(dict)
+    for cause, slice_id, count in moves.order_by().values_list("cause", "gpr__slice").annotate(count=Count("gpr__outcomes", distinct=True)):
+        found[cause][slice_id] = count
+    return found
 
 
 def _classes(outcomes: Sequence[Outcome], scorer: Scorer) -> tuple[ClassScore, ...]:
@@ -280,20 +328,20 @@ def _classes(outcomes: Sequence[Outcome], scorer: Scorer) -> tuple[ClassScore, .
         grouped[outcome.is_gang, bisect_right(LENGTHS_S, outcome.length_s) - 1].append(outcome)
     ends_s: tuple[int | None, ...] = (*LENGTHS_S[1:], None)
     return tuple(
-        ClassScore(LENGTHS_S[number], ends_s[number], is_gang, scorer.score(members))
+        ClassScore(LENGTHS_S[number], ends_s[number], is_gang, score)
         for (is_gang, number), members in sorted(grouped.items())
-        if len(members) >= ENOUGH_COUNT
+        if len(members) >= ENOUGH_COUNT and (score := scorer.score(members)).due_count
     )
 
 
-def _spans(outcomes: Sequence[Outcome], scorer: Scorer, since_at: datetime, now: datetime, step: timedelta) -> tuple[SpanScore, ...]:
-    """All of them, also where nothing came due."""
-    count = (now - since_at) // step + 1
+def _spans(outcomes: Sequence[Outcome], scorer: Scorer, since_at: datetime, until_at: datetime, step: timedelta) -> tuple[SpanScore, ...]:
+    """All of them, also where nothing came due. What comes due at the end itself is of the last."""
+    count = max(math.ceil((until_at - since_at) / step), 1)
     grouped: dict[int, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        grouped[(outcome.settled_at - since_at) // step].append(outcome)
+        grouped[min((outcome.settled_at - since_at) // step, count - 1)].append(outcome)
     begins = [since_at + number * step for number in range(count)]
-    return tuple(SpanScore(begin, min(begin + step, now), scorer.score(grouped[number])) for number, begin in enumerate(begins))
+    return tuple(SpanScore(begin, min(begin + step, until_at), scorer.score(grouped[number])) for number, begin in enumerate(begins))
 
 
 def _with_moves(rows: QuerySet[PromiseOutcome]) -> QuerySet[PromiseOutcome]:

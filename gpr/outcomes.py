@@ -6,14 +6,14 @@ What they teach about new ones is in gpr/forecasts.py; what is published of them
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, QuerySet
 
 from gpr.forecasts import forecasts_started
-from gpr.models import AllocatorRecord, Forecast, Gpr, Promise, PromiseOutcome
+from gpr.models import AllocatorRecord, Forecast, Gpr, Promise, PromiseMove, PromiseOutcome
 from gpr.snapshot import length_s
 
 # A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
@@ -46,13 +46,14 @@ def promises_abandon(gprs: Sequence[Gpr], *, now: datetime) -> None:
     PromiseOutcome.objects.bulk_create(_outcomes(overdue, gprs, now))
 
 
-def _outcomes(promises: Iterable[Promise], gprs: Sequence[Gpr], now: datetime) -> list[PromiseOutcome]:
-    """As if each were settled now, without a start."""
+def _outcomes(promises: QuerySet[Promise], gprs: Sequence[Gpr], now: datetime) -> list[PromiseOutcome]:
+    """As if each were settled now, without a start. One that only got earlier was not moved."""
     of_id = {gpr.pk: gpr for gpr in gprs}
-    return [_outcome(promise, of_id[promise.gpr_id], now) for promise in promises]
+    moves = PromiseMove.objects.filter(gpr=OuterRef("gpr"), at__gte=OuterRef("made_at"))
+    return [_outcome(promise, of_id[promise.gpr_id], promise.has_moved, now) for promise in promises.annotate(has_moved=Exists(moves))]
 
 
-def _outcome(promise: Promise, gpr: Gpr, now: datetime) -> PromiseOutcome:
+def _outcome(promise: Promise, gpr: Gpr, is_moved: bool, now: datetime) -> PromiseOutcome:
     return PromiseOutcome(
         gpr_id=gpr.pk,
         made_at=promise.made_at,
@@ -62,7 +63,7 @@ def _outcome(promise: Promise, gpr: Gpr, now: datetime) -> PromiseOutcome:
         wait_s=max(_seconds(now - promise.made_at), 0),
         length_s=length_s(gpr),
         is_gang=gpr.nodes > 1,
-        is_moved=promise.promised_start_at != promise.first_promised_start_at,
+        is_moved=is_moved,
         is_learned=promise.p90_at is not None,
     )
 

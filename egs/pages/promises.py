@@ -182,8 +182,9 @@ def _facts(total: Score) -> tuple[Fact, ...]:
     is_kept = total.kept_share == 1
     kept_note = f"{words.number(total.kept_count)} of them" if total.kept_count is not None else "at most a minute late"
     moved_note = f"{words.number(total.moved_count)} of them" if total.moved_count is not None else "for a cause"
+    due_note = "started, or overdue" if total.kept_count is not None else "by yesterday; all counts in tens"
     return (
-        Fact("Promises due", words.number(total.due_count or 0), "started, or overdue"),
+        Fact("Promises due", words.number(total.due_count or 0), due_note),
         Fact("Kept", percent(total.kept_share), kept_note, tone="good" if is_kept else "late"),
         Fact("Moved", percent(total.moved_share), moved_note),
         Fact("Earlier than promised", _span(total.margin_p50_s), "median of those that waited"),

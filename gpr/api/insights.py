@@ -18,7 +18,9 @@ from gpr.models import PromiseOutcome
 
 
 class InsightsQuery(StrictSerializer):
-    days = serializers.ChoiceField(choices=DAYS, default=30, help_text="Today, by UTC, and the days before.")
+    days = serializers.ChoiceField(
+        choices=DAYS, default=30, help_text="By UTC, up to today for administrators and up to yesterday for everybody else."
+    )
 
 
 class AccuracySerializer(serializers.Serializer[Any]):
@@ -30,7 +32,9 @@ class AccuracySerializer(serializers.Serializer[Any]):
 class ScoreSerializer(serializers.Serializer[Any]):
     """Shares are from 0 to 1. Null: nothing to measure, or too little for who asks."""
 
-    due_count = serializers.IntegerField(allow_null=True, help_text="Promises that came due: settled by a start, or overdue.")
+    due_count = serializers.IntegerField(
+        allow_null=True, help_text="Promises that came due: settled, or overdue. In tens for who is no administrator."
+    )
     kept_count = serializers.IntegerField(allow_null=True, help_text="For administrators.")
     kept_share = serializers.FloatField(allow_null=True, help_text="Started no later than a minute after the time promised first.")
     moved_count = serializers.IntegerField(allow_null=True, help_text="For administrators.")
@@ -104,7 +108,8 @@ class InsightsViewSet(ApiViewSet[Any]):
     def retrieve(self, request: Request) -> Response:
         """How promises and ranges turned out.
 
-        Who is no administrator reads whole percents of all workspaces together, without small counts, and the promises of his own.
+        Who is no administrator reads round figures of all workspaces together, of days that are over and only where they tell nothing of
+        any one, and the promises of his own.
         """
         asked = InsightsQuery(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
+from django.conf import settings
 from django.db.models import QuerySet
 
 from egs.pages import words
 from egs.pages.access import PageRequest, says
 from gpr.models import PROVISIONED, Gpr, GprState
+from inventory.models import agent_is_live
 from slices.models import Namespace
 from worker_agent.protocol import JobWaiting, PodsWaiting
 
@@ -32,18 +34,25 @@ def waiting_pods(gpr: Gpr, request: PageRequest) -> tuple[WaitingPods, ...]:
     """Of the namespaces where it runs, or may run."""
     if gpr.state not in SHOWS:
         return ()
-    found = []
-    for row in _rows(gpr):
+    return tuple(pods for row in _rows(gpr) if (pods := _pods(row, gpr, request)))
+
+
+def _pods(row: Namespace, gpr: Gpr, request: PageRequest) -> WaitingPods | None:
+    """What a cluster that is silent told last is nothing of today, and what cannot be read says nothing."""
+    if not agent_is_live(getattr(row.cluster, "agent", None), request.now, within_s=settings.EGS_AGENT_UNREACHABLE_S):
+        return WaitingPods(f"{row.cluster.name} is silent: which GPU pods of {row.name} wait there is not known.", (), ())
+    try:
         seen = msgspec.convert(row.waiting, PodsWaiting)
-        text = f"{words.plural(seen.count, 'GPU pod')} of {row.name} in {row.cluster.name} {'waits' if seen.count == 1 else 'wait'}:"
-        # What runs takes pods in now.
-        warnings = () if gpr.state in PROVISIONED else tuple(_warnings(seen.jobs, gpr.planned_start_at, request))
-        found.append(WaitingPods(text, tuple(_reasons(seen)), warnings))
-    return tuple(found)
+    except msgspec.ValidationError:  # an older release wrote it
+        return None
+    text = f"{words.plural(seen.count, 'GPU pod')} of {row.name} in {row.cluster.name} {'waits' if seen.count == 1 else 'wait'}:"
+    # What runs takes pods in now.
+    warnings = () if gpr.state in PROVISIONED else tuple(_warnings(seen.jobs, gpr.planned_start_at, request))
+    return WaitingPods(text, tuple(_reasons(seen)), warnings)
 
 
 def _rows(gpr: Gpr) -> QuerySet[Namespace]:
-    rows = Namespace.objects.filter(slice=gpr.slice_id, waiting__isnull=False).select_related("cluster")
+    rows = Namespace.objects.filter(slice=gpr.slice_id, waiting__isnull=False).select_related("cluster__agent")
     if gpr.state in PROVISIONED:
         return rows.filter(cluster=gpr.cluster_id)
     allowed = list(gpr.clusters.all())

@@ -15,8 +15,8 @@ from tests.e2e.processes import Api
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
 SHELL = {"?": "Keys and help", "/": "Jump to a page or workspace", "Ctrl K": "Jump to a page or workspace", "Esc": "Close what lies on top"}
-ADMIN = {**SHELL, "g q": "Queue", "g s": "Schedule"}
-USER = {**SHELL, "g w": "Workspaces"}
+ADMIN = {**SHELL, "g q": "Queue", "g s": "Schedule", "g p": "Promises"}
+USER = {**SHELL, "g w": "Workspaces", "g p": "Promises"}
 OF_WORKSPACE = {**USER, "g r": "GPU requests", "c": "Create GPU request"}
 ROWS = {"j": "Next row", "k": "Row before", "Enter": "Open the row"}
 FORM = {"Ctrl Enter": "Send the form"}

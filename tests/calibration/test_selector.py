@@ -13,6 +13,7 @@ from gpr import calibration
 from gpr.calibration import Calibration, calibration_for
 from gpr.models import Gpr, Promise
 from gpr.planner.plan import Cause
+from slices.models import Slice
 from tests import factories
 from tests.calibration.outcomes import moved, settled, waited
 from tests.factories import People
@@ -31,6 +32,17 @@ def world() -> World:
 def now() -> datetime:
     """Late enough in the day that a few hours ago is today, by UTC."""
     return db_now().replace(hour=23)
+
+
+@pytest.fixture
+def theirs(world: World) -> list[Slice]:
+    """Workspaces of three projects, which only the outsider sees."""
+    more = [factories.make_slice(world.cluster, owner=world.people.outsider, of=factories.project()) for _ in range(2)]
+    return [world.foreign, *more]
+
+
+def for_owner(world: World, now: datetime) -> Calibration:
+    return calibration_for(world.people.owner, days=7, now=now)
 
 
 def for_admin(people: People, now: datetime, days: int = 30) -> Calibration:
@@ -100,13 +112,12 @@ def test_classes_with_twenty_outcomes_are_told_and_smaller_ones_are_not(world: W
     settled(slice_, owner, now, 21, length_s=10**6)
     settled(slice_, owner, now, 19, length_s=3_600)
 
-    for person in (world.people.admin, world.people.owner):
-        classes = calibration_for(person, days=7, now=now).classes
-        assert [(one.length_from_s, one.length_below_s, one.is_gang, one.score.due_count) for one in classes] == [
-            (0, 900, False, 20),
-            (57_600, None, False, 21),
-            (900, 3_600, True, 20),
-        ]
+    classes = for_admin(world.people, now).classes
+    assert [(one.length_from_s, one.length_below_s, one.is_gang, one.score.due_count) for one in classes] == [
+        (0, 900, False, 20),
+        (57_600, None, False, 21),
+        (900, 3_600, True, 20),
+    ]
 
 
 @pytest.mark.parametrize(("days", "count", "first"), [(7, 7, 6), (30, 30, 29), (90, 13, 89)])
@@ -123,31 +134,69 @@ def test_time_is_cut_into_days_and_a_quarter_into_weeks(days: int, count: int, f
     assert (found.spans[0].score.due_count, found.spans[-1].score.due_count, found.total.due_count) == (3, 2, 5)
 
 
-def test_others_than_administrators_read_whole_percents_and_no_count_below_twenty(world: World, now: datetime) -> None:
-    people = world.people
-    settled(world.foreign, people.outsider, now, 62)
-    late = settled(world.foreign, people.outsider, now, 2, margin_s=-900, name="canary")
-    moved(late[0], Cause.OVERRUN)
-    waited(world.foreign, people.outsider, now, [600] * 19)
+def test_a_start_today_changes_nothing_that_strangers_read(world: World, theirs: list[Slice], now: datetime) -> None:
+    outsider = world.people.outsider
+    for slice_ in theirs:
+        waited(slice_, outsider, now - timedelta(days=1), [600] * 20)
+    before = for_owner(world, now)
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    assert (before.total.due_count, before.since_at, before.until_at) == (60, today - timedelta(days=7), today)
+    assert before.spans[-1].until_at == today
 
-    for person in (people.owner, people.teammate, people.outsider):
+    moved(waited(world.foreign, outsider, now, [9_000])[0], Cause.OVERRUN)
+    overdue = factories.gpr(world.foreign, outsider)
+    Promise.objects.filter(gpr=overdue).update(first_promised_start_at=now - timedelta(hours=1))
+
+    assert repr(for_owner(world, now + timedelta(minutes=10))) == repr(before)
+    assert for_admin(world.people, now).total.due_count == 62
+
+
+@pytest.mark.parametrize(
+    ("own", "of_strangers", "due_count"),
+    [(0, (7, 7, 6), 20), (9, (7, 7, 6), 20), (10, (7, 7, 6), 30), (50, (7, 7, 5), None), (0, (99, 99, 0), None), (99, (0, 0, 0), None)],
+)
+def test_members_read_what_rests_on_twenty_outcomes_of_three_projects_that_they_cannot_see(
+    own: int, of_strangers: tuple[int, ...], due_count: int | None, world: World, theirs: list[Slice], now: datetime
+) -> None:
+    yesterday = now - timedelta(days=1)
+    settled(world.slice, world.people.owner, yesterday, own)
+    for slice_, count in zip(theirs, of_strangers, strict=True):
+        for outcome in settled(slice_, world.people.outsider, yesterday, count):
+            moved(outcome, Cause.OVERRUN)
+
+    found = for_owner(world, now)
+
+    expected = [due_count] if due_count else []
+    assert (found.total == calibration.Score()) == (due_count is None)
+    assert found.total.due_count == due_count
+    assert [span.score.due_count for span in found.spans if span.score != calibration.Score()] == expected
+    assert [one.score.due_count for one in found.classes] == expected
+    assert [(cause.cause, cause.count) for cause in found.causes] == ([("overrun", None)] if due_count else [])
+    assert for_admin(world.people, now).total.due_count == own + sum(of_strangers)
+
+
+def test_members_read_round_figures(world: World, theirs: list[Slice], now: datetime) -> None:
+    """Whole percents, tens and minutes; nothing of the few that had to wait, until they are enough."""
+    people, yesterday = world.people, now - timedelta(days=1)
+    for slice_ in theirs:
+        settled(slice_, people.outsider, yesterday, 21)
+    late = settled(world.foreign, people.outsider, yesterday, 2, margin_s=-900, name="canary")
+    moved(late[0], Cause.OVERRUN)
+    waited(world.foreign, people.outsider, yesterday, [605] * 19)
+
+    for person in (people.owner, people.teammate):
         found = calibration_for(person, days=7, now=now)
         total = found.total
-        assert (total.due_count, total.kept_share, total.moved_share) == (83, 0.97, 0.01)
+        assert (total.due_count, total.kept_share, total.moved_share) == (80, 0.97, 0.01)
         assert (total.kept_count, total.moved_count, total.waited_count, total.ranged_count) == (None, None, None, None)
         assert (total.margin_p50_s, total.expected.median_error_s, total.p90_coverage, total.width_p50_s) == (None,) * 4
         assert (found.causes, found.worst) == ((), ())
 
-
-def test_below_twenty_others_read_nothing_at_all_of_them(world: World, now: datetime) -> None:
-    settled(world.foreign, world.people.outsider, now, 19)
-
-    found = calibration_for(world.people.owner, days=7, now=now)
-
-    assert found.total == calibration.Score()
-    assert all(span.score == calibration.Score() for span in found.spans)
-    assert (found.classes, found.last) == ((), ())
-    assert for_admin(world.people, now).total.due_count == 19
+    for slice_ in theirs:
+        waited(slice_, people.outsider, yesterday, [605], range_s=(600, 1_790))
+    total = for_owner(world, now).total
+    assert (total.waited_count, total.ranged_count) == (20, 20)
+    assert (total.margin_p50_s, total.expected.median_error_s, total.p90_coverage, total.width_p50_s) == (3_000, 0, 1.0, 1_200)
 
 
 def test_each_reads_the_last_promises_of_his_own_workspaces(world: World, now: datetime) -> None:
@@ -162,12 +211,17 @@ def test_each_reads_the_last_promises_of_his_own_workspaces(world: World, now: d
 
 def test_the_newest_are_read_where_there_are_too_many_and_it_says_so(world: World, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "OUTCOMES_MAX", 30)
-    settled(world.slice, world.people.owner, now - timedelta(days=2), 10, margin_s=-900)
     settled(world.slice, world.people.owner, now - timedelta(days=1), 30)
+    assert not for_admin(world.people, now).is_cut
 
+    settled(world.slice, world.people.owner, now - timedelta(days=2), 10, margin_s=-900)
     found = for_admin(world.people, now)
-
     assert (found.is_cut, found.since_at, found.total.due_count, found.total.kept_share) == (True, now - timedelta(days=1), 30, 1.0)
+
+    waiting = factories.gpr(world.slice, world.people.owner)
+    Promise.objects.filter(gpr=waiting).update(first_promised_start_at=now - timedelta(hours=1))
+    found = for_admin(world.people, now)
+    assert (found.is_cut, found.total.due_count, found.total.kept_count) == (True, 30, 29)
 
 
 @pytest.mark.parametrize(("persona", "most"), [("owner", 5), ("admin", 7)])

@@ -9,6 +9,7 @@ import pytest
 from gpr.models import AllocatorRecord, Forecast, Promise, PromiseOutcome
 from gpr.services.decisions import gpr_evict
 from gpr.services.ending import gpr_release
+from gpr.services.moving import MoveTo, gpr_move
 from gpr.services.requests import gpr_cancel
 from tests.builders import make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh, length_s
@@ -64,6 +65,24 @@ def test_a_promise_that_is_moved_is_held_against_the_time_that_was_promised_firs
 
     assert (outcome.promised_start_at, outcome.margin_s, outcome.is_moved) == (promised_at, -300, True)
     assert AllocatorRecord.objects.values_list("kept_count", "late_count").get() == (1, 1)
+
+
+def test_a_promise_that_only_got_earlier_was_not_moved(stage: Stage) -> None:
+    """An administrator moves it up: nothing had to give way that was promised."""
+    stage.active(nodes=2, duration_s=HOUR_S)
+    first = stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=2, duration_s=HOUR_S)
+    stage.after(1)
+    second = stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=2, duration_s=HOUR_S)
+    promised_at = Promise.objects.get(gpr=second).first_promised_start_at
+    gpr_move(gpr=second, to=MoveTo.FIRST, actor=stage.admin, now=stage.now)
+    assert Promise.objects.get(gpr=second).promised_start_at < promised_at
+    gpr_cancel(gpr=first, actor=stage.owner, now=stage.now)
+    stage.now = promised_at + timedelta(minutes=2)
+    gpr_cancel(gpr=second, actor=stage.owner, now=stage.now)
+
+    outcome = PromiseOutcome.objects.get(gpr=second)
+
+    assert (outcome.promised_start_at, outcome.is_moved) == (promised_at, False)
 
 
 def test_one_that_is_withdrawn_after_it_was_overdue_was_not_kept_and_before_it_tells_nothing(stage: Stage) -> None:

@@ -11,6 +11,8 @@ from django.test import Client
 
 from egs.clock import db_now
 from gpr.models import Gpr
+from inventory.models import AgentSession
+from slices.models import Namespace
 from slices.tenancy import waiting_observe
 from tests import factories
 from tests.pages.user_world import World, make_world, text
@@ -107,3 +109,20 @@ def test_others_requests_tell_nothing_of_them(world: World, waits: Gpr) -> None:
 
     assert "vision-train" not in why(world.client("outsider"), theirs)
     assert world.client("outsider").get(f"/gprs/{waits.pk}/").status_code == 404
+
+
+def test_what_a_silent_cluster_told_last_is_not_shown_as_if_it_were_so_still(world: World, waits: Gpr) -> None:
+    say(world, job("short", hours=2))
+    AgentSession.objects.update(last_sync_at=db_now() - timedelta(days=1))
+
+    shown = why(world.client("owner"), waits)
+
+    assert "aurora is silent: which GPU pods of vision-train wait there is not known." in shown
+    assert "train-0" not in shown
+    assert "Job short" not in shown
+
+
+def test_what_an_older_release_stored_does_not_break_the_page(world: World, waits: Gpr) -> None:
+    Namespace.objects.update(waiting={"pods": 7})
+
+    assert "GPU pods" not in why(world.client("owner"), waits)
