@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -23,6 +24,7 @@ from inventory.services.sync import sync_hear, sync_tell
 from worker_agent.protocol import (
     CLAIMS_PATH,
     EVENTS_PATH,
+    NAMESPACES_WAITING_MAX,
     PROTO_MAX,
     PROTO_MIN,
     REGISTER_PATH,
@@ -30,6 +32,7 @@ from worker_agent.protocol import (
     SYNC_PATH,
     Code,
     EventsRequest,
+    PodsWaiting,
     RegisterRequest,
     RenewRequest,
     SyncReply,
@@ -76,7 +79,7 @@ def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer
 
 def hear(*, bearer: str, body: bytes, now: datetime) -> HeardSync:
     agent = agent_authenticate(bearer=bearer, now=now)
-    message = _decode(body, SyncRequest)
+    message = _sync_request(body)
     session_epoch = sync_hear(agent=agent, message=message, now=now)
     tenancy.heard(agent.cluster, message, now)
     return HeardSync(agent, message, session_epoch, now)
@@ -152,6 +155,32 @@ def _decode(body: bytes, kind: type[Message]) -> Message:
         return msgspec.json.decode(NUL.sub(rb"\1", body) if rb"\u0000" in body else body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"The body is not a {kind.__name__}: {error}") from None
+
+
+def _sync_request(body: bytes) -> SyncRequest:
+    """What only pages show is left out where it cannot be read: it is of people's making, and must cost no cluster its heartbeat."""
+    try:
+        return _decode(body, SyncRequest)
+    except Malformed as error:
+        parts = _decode(body, dict[str, msgspec.Raw])
+        waiting = parts.pop("waiting", None)
+        parts.pop("have_life", None)
+        message = _decode(msgspec.json.encode(parts), SyncRequest)
+        log.warning("agent_sync_partly_unreadable", error=error.detail)
+        return msgspec.structs.replace(message, waiting=_readable(waiting) if waiting is not None else None)
+
+
+def _readable(waiting: msgspec.Raw) -> tuple[PodsWaiting, ...] | None:
+    """One by one, so that nobody's hides another's. None: as it was told before."""
+    try:
+        listed = _decode(bytes(waiting), list[msgspec.Raw])
+    except Malformed:
+        return None
+    read = []
+    for each in listed[:NAMESPACES_WAITING_MAX]:
+        with suppress(Malformed):
+            read.append(_decode(bytes(each), PodsWaiting))
+    return tuple(read)
 
 
 def _encode(status: int, message: msgspec.Struct) -> AgentAnswer:

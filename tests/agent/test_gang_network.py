@@ -12,8 +12,8 @@ import pytest
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_probes import call
 from tests.kube.healthy import RDMA_PORT
+from worker_agent.kube.gang_logs import Said
 from worker_agent.kube.gang_verdicts import gang_network, in_one, ring
-from worker_agent.kube.jobs import Said
 from worker_agent.kube.verdicts import Unreadable
 from worker_agent.protocol import CheckResult, Phase, Verdict
 from worker_agent.steps import EntryStep
@@ -95,6 +95,21 @@ def test_a_pod_that_said_nothing_is_cut_off_when_nobody_reached_it_either(text: 
 
 def test_of_two_nodes_the_one_whose_pod_said_nothing_is_at_fault() -> None:
     assert verdicts_by_node([words(0, 2, bad=cut(1, 2))], count=2) == [{WARN}, {FAIL}]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_pod_that_never_came_has_no_name_and_its_node_is_at_fault(count: int) -> None:
+    last = count - 1
+    said = [words(index, count, bad=dict.fromkeys(cut(last, count), NOT_FOUND)) for index in range(last)]
+
+    assert [FAIL in found for found in verdicts_by_node(said, count=count)] == [False] * last + [True]
+
+
+def test_of_three_nodes_two_that_came_and_find_each_other_by_no_name_are_not_at_fault() -> None:
+    everywhere = {(asking, asked): NOT_FOUND for asking in range(3) for asked in range(3)}
+
+    with pytest.raises(Unreadable, match="the Service egs-checks"):
+        results(0, [words(index, 3, bad=everywhere) for index in (0, 1)], count=3)
 
 
 def test_a_pod_that_was_reached_and_said_nothing_is_at_fault_and_no_other() -> None:

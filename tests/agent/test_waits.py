@@ -1,10 +1,19 @@
-"""The pods that wait are told to the hub when that is news, and to each that may not know."""
+"""The pods that wait are told to the hub when that is news, and to each that may not know; whatever people write into them."""
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
 
+import msgspec
+import pytest
+
+from tests.agent.fake_kube import Object, waiting_pod
 from tests.agent.stage import Stage
+from worker_agent.cluster.base import ClusterError
+from worker_agent.kube import names, waits
+from worker_agent.kube.client import Missing
+from worker_agent.kube.objects import Pod
+from worker_agent.kube.waits import Waits
 from worker_agent.protocol import PodsWaiting, Workspace, set_digest
 
 WAITING = (PodsWaiting(namespace="red-ns", count=2),)
@@ -56,3 +65,100 @@ def test_a_hub_of_another_session_and_one_that_bound_other_namespaces_hear_it_an
     assert say(stage) == WAITING
     say(stage, workspaces=(RED,), workspaces_digest=set_digest([RED]))
     assert [say(stage), say(stage)] == [WAITING, None]
+
+
+# -- what is read of the cluster ---------------------------------------------------------------------------------------
+
+
+class JobsApi:
+    """By path; what is an error is raised."""
+
+    def __init__(self, jobs: dict[str, Object | ClusterError]) -> None:
+        self.jobs, self.asked = jobs, list[str]()
+
+    def get(self, path: str, type_: Any) -> Any:
+        self.asked.append(path)
+        found = self.jobs.get(path, Missing("404"))
+        if isinstance(found, ClusterError):
+            raise found
+        return msgspec.convert(found, type_)
+
+
+def path_of(name: str, namespace: str = "red") -> str:
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+
+
+def job(name: str, uid: str, *, started: str = "2027-01-01T00:00:00Z") -> Object:
+    return {"metadata": {"name": name, "uid": uid}, "spec": {"activeDeadlineSeconds": 60}, "status": {"startTime": started}}
+
+
+def pod_of(job_name: str, uid: str, namespace: str = "red") -> Object:
+    pod = waiting_pod(f"{namespace}-{len(job_name)}", namespace)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job_name, "uid": uid, "controller": True}
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+
+
+def looked(api: JobsApi, *pods: Object) -> tuple[PodsWaiting, ...]:
+    """As the hub reads it."""
+    read = [msgspec.convert(pod, Pod) for pod in pods]
+    made = Waits(api=api, bound=str, pods=lambda: read, why=lambda _: "Waits for GPUs.", note=lambda *_: None)  # type: ignore[arg-type]
+    return msgspec.json.decode(msgspec.json.encode(made.look()), type=tuple[PodsWaiting, ...])
+
+
+@pytest.mark.parametrize("name", ["a" * 254, "../../secrets", "Fit", ""])
+def test_a_name_that_is_none_of_a_job_is_neither_asked_for_nor_told(name: str) -> None:
+    api = JobsApi({})
+
+    (told,) = looked(api, pod_of(name, "uid-fit"))
+
+    assert (told.count, told.jobs, api.asked) == (1, (), [])
+
+
+def test_a_pod_that_claims_the_job_of_another_namespace_hides_it_from_nobody() -> None:
+    api = JobsApi({path_of("fit"): job("fit", "uid-fit")})
+
+    blue, red = looked(api, pod_of("fit", "uid-fit", "red"), pod_of("fit", "uid-fit", "blue"))
+
+    assert (blue.jobs, [each.name for each in red.jobs]) == ((), ["fit"])
+
+
+def test_a_job_is_told_by_its_own_name_whatever_its_pods_call_it() -> None:
+    api = JobsApi({path_of("fit"): job("fit", "uid-fit")})
+
+    (told,) = looked(api, pod_of("another", "uid-fit"), pod_of("fit", "uid-fit"))
+
+    assert [(each.name, each.count) for each in told.jobs] == [("fit", 2)]
+
+
+def test_a_job_that_began_before_all_clocks_has_failed_since_their_beginning() -> None:
+    (told,) = looked(JobsApi({path_of("fit"): job("fit", "uid-fit", started="0001-01-01T00:00:00Z")}), pod_of("fit", "uid-fit"))
+
+    assert [each.fails_s for each in told.jobs] == [0.0]
+
+
+def test_a_job_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "TROUBLE_S", 0.0)
+    monkeypatch.setattr(waits, "EVERY_S", 0.0)
+    monkeypatch.setattr(waits, "EVERY_NAMESPACE_S", 0.0)
+    api = JobsApi({path_of("bad"): ClusterError("400"), path_of("good"): job("good", "uid-b")})
+    read = [msgspec.convert(pod_of(name, uid), Pod) for name, uid in (("bad", "uid-a"), ("good", "uid-b"))]
+    made = Waits(api=api, bound=str, pods=lambda: read, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
+    made.look()
+
+    (told,) = made.look() or ()
+
+    assert [each.name for each in told.jobs] == ["good"]
+
+
+def test_a_pod_that_has_no_place_yet_is_told_in_our_words_and_not_in_those_of_the_scheduler() -> None:
+    """They name the labels of nodes, and so other boxes."""
+    message = "0/9 nodes are available: 1 node(s) had untolerated taint {egs.io/box: 5e6f7081.1}."
+    unplaced = waiting_pod("fit")
+    unplaced["metadata"]["labels"] = {names.POD_GPR: "own"}
+    unplaced["spec"]["schedulingGates"] = []
+    unplaced["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
+
+    (told,) = looked(JobsApi({}), unplaced)
+
+    assert "the scheduler has not placed it yet" in told.reasons[0].text
+    assert "5e6f7081" not in told.reasons[0].text

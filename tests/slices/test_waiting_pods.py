@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -11,7 +12,7 @@ from slices.models import Namespace, Slice
 from tests.builders import NOW, make_cluster, make_slice
 from tests.inventory.agent import Agent
 from tests.slices.kubeconfigs import ready_namespace
-from worker_agent.protocol import JobWaiting, PodsWaiting, ReasonWaiting
+from worker_agent.protocol import NAMESPACES_WAITING_MAX, SYNC_PATH, JobWaiting, PodsWaiting, ReasonWaiting, SyncRequest
 
 pytestmark = pytest.mark.django_db
 
@@ -77,3 +78,31 @@ def test_an_agent_tells_of_its_own_cluster_and_of_bound_namespaces_alone(agent: 
 
     assert waiting(elsewhere) is None
     assert Namespace.objects.filter(waiting__isnull=False).get() == bound
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ([PodsWaiting(namespace="loose", count=1, jobs=(JobWaiting(name="a" * 300, count=1, fails_s=-1.0),)), WAITING], 2),
+        ([*[PodsWaiting(namespace="loose", count=1)] * NAMESPACES_WAITING_MAX, PodsWaiting(namespace="train", count=9)], None),
+        ([WAITING, "nonsense", None], 2),
+        ("nonsense", 5),
+    ],
+)
+def test_what_cannot_be_read_of_it_costs_no_heartbeat_and_hides_nothing_else(
+    told: object, kept: int | None, agent: Agent, bound: Namespace
+) -> None:
+    agent.sync(waiting=(PodsWaiting(namespace="train", count=5),))
+    message = msgspec.to_builtins(SyncRequest(session_epoch=agent.session_epoch, boot_id=agent.boot))
+
+    reply = agent.post(SYNC_PATH, msgspec.json.encode(message | {"waiting": told, "have_life": 7}))
+
+    assert (reply.status, reply.body.get("life")) == (200, None)
+    seen = waiting(bound)
+    assert (seen["count"] if isinstance(seen, dict) else None) == kept
+
+
+def test_a_message_whose_other_parts_cannot_be_read_is_refused_as_ever(agent: Agent, bound: Namespace) -> None:
+    reply = agent.post(SYNC_PATH, b'{"session_epoch": 1, "boot_id": 7, "waiting": 7}')
+
+    assert (reply.status, reply.code) == (400, "agent_malformed")

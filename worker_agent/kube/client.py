@@ -138,9 +138,9 @@ class Api:
     def get(self, path: str, type_: type[T], **params: str | int | bool) -> T:
         return _decoded(self._call("GET", path, params=params), type_)
 
-    def text(self, path: str, **params: str | int | bool) -> str:
+    def text(self, path: str, *, timeout_s: float = TIMEOUT_S, **params: str | int | bool) -> str:
         """An answer that is no object: the log of a pod."""
-        return self._call("GET", path, params=params).decode(errors="replace")
+        return self._call("GET", path, params=params, timeout_s=timeout_s).decode(errors="replace")
 
     def patch(self, path: str, ops: Sequence[Op], type_: type[T], **params: str | int | bool) -> T:
         """A JSON Patch. A `test` that fails is a Conflict."""
@@ -186,11 +186,21 @@ class Api:
         mine = {"fieldManager": FIELD_MANAGER, **params}
         return _decoded(self._call(method, path, params=mine, body=msgspec.json.encode(body), kind=kind), type_)
 
-    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
-        headers = {"Content-Type": kind} if body is not None else {}
-        timed = {"timeout": f"{TIMEOUT_S:g}s", **(params or {})}
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        kind: str = JSON,
+        timeout_s: float = TIMEOUT_S,
+    ) -> bytes:
+        headers = {**({"Content-Type": kind} if body is not None else {}), **self._headers()}
+        timed = {"timeout": f"{timeout_s:g}s", **(params or {})}
+        patience = httpx.Timeout(timeout_s + 1.0, connect=CONNECT_S)
         try:
-            answer = self._client.request(method, path, params=timed, content=body, headers={**headers, **self._headers()})
+            answer = self._client.request(method, path, params=timed, content=body, headers=headers, timeout=patience)
         except httpx.HTTPError as error:
             raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
         if answer.is_error:

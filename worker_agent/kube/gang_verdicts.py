@@ -11,7 +11,7 @@ import msgspec
 
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube import readings
-from worker_agent.kube.jobs import Said
+from worker_agent.kube.gang_logs import Said
 from worker_agent.kube.names import CHECK_SERVICE
 from worker_agent.kube.verdicts import Document, Reach, Results, Unreadable, document
 from worker_agent.limits import TEXT_MAX_CHARS, expect, judge, skipped
@@ -43,10 +43,12 @@ def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Resul
     pairs = _pairs(_placed(call.gang, said), documents, fan_out=fan_out)
     if not documents:
         raise Unreadable("no pod of the box said anything")
-    if all(pair.reach.error and not pair.reach.is_found for pair in pairs if pair.reach is not SILENT):
-        raise Unreadable(f"its pods do not find each other by name: is the Service {CHECK_SERVICE} there, does the cluster's DNS know it?")
     own = call.node.view.name
     by_node = {each.node: documents[each.index] for each in said if each.index in documents}
+    # A pod that never came has no name either: that is its own fault.
+    met = [pair.reach for pair in pairs if pair.asking in by_node and pair.asked in by_node]
+    if met and all(reach.error and not reach.is_found for reach in met):
+        raise Unreadable(f"its pods do not find each other by name: is the Service {CHECK_SERVICE} there, does the cluster's DNS know it?")
     fault = {node: _fault(node, by_node, pairs) for node in call.gang}
     return [*(_reached(call, pair, fault) for pair in pairs if pair.has(own)), *_rdma(own, by_node)]
 

@@ -1,4 +1,7 @@
-"""Jobs of checks in egs-system: one for each attempt, started or seen how far it is, never two of an assignment at work.
+"""Jobs of checks in egs-system: one for each attempt, started or seen how far it is.
+
+As far as the cluster tells, never two of an assignment are at work. Attempts of a box do not wait for each other: a pod of an earlier one
+whose node does not answer would hold up all.
 
 A Job of several nodes is an indexed one with a pod on each. Who polls it first starts it, and all read the same.
 
@@ -18,7 +21,8 @@ import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube import objects
-from worker_agent.kube.client import Api, Missing
+from worker_agent.kube.client import TIMEOUT_S, Api, Missing
+from worker_agent.kube.gang_logs import GangLogs, Said
 from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, NAMESPACE, TAINT
 from worker_agent.kube.objects import Condition, Job, Meta, Pod, Terminated
 
@@ -30,9 +34,11 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 VIEW_S: Final = 0.5  # how old a view of all Jobs may be
 KEPT_S: Final = 600  # how long a Job that ended is kept
 GRACE_S: Final = 5
+# A Job that failed says so only once its pods have ended, and one whose node does not answer never does: what follows GRACE_S, and some.
+FAILING_S: Final = 15.0
 STUCK_S: Final = 120.0  # a pod of an earlier attempt that has not ended by then does not: its node does not answer
 LOG_BYTES: Final = 256 * 1024
-LOG_TRY_S: Final = 30.0  # a log of a gang that cannot be read by then counts as nothing said
+LOG_TIMEOUT_S: Final = 0.5  # of a gang's: it is tried again, and exits wait meanwhile
 TEXT_CHARS: Final = 600
 # The pod is there, and what is wrong is its image or our manifest.
 IMAGE_TROUBLE: Final = frozenset(
@@ -76,14 +82,6 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}-{{}}.{CHECK_SERVICE}"
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pod of a gang left. `node`: "" where it came to none."""
-
-    index: int
-    node: str
-    text: str
-
-
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """`why`: why it failed, as a sentence; "" where it did not. `pod`: None where it is gone already. `gang`: of all that ended."""
 
@@ -104,8 +102,8 @@ class Jobs:
         self._begun: dict[str, str] = {}  # by owner: the Job that this process knows to have been there
         self._stuck_since: dict[str, float] = {}
         self._waited_for: dict[str, str] = {}  # by Job: what its pod last waited for
-        self._gangs: dict[str, tuple[Said, ...]] = {}  # by Job: as it was read once for all its nodes
-        self._gang_ended: dict[str, float] = {}  # by Job: when it was seen to have ended
+        self._failing_since: dict[str, float] = {}  # by Job
+        self._gang_logs = GangLogs(lambda pod: self._words(pod, terminated(pod), timeout_s=LOG_TIMEOUT_S), mono=mono)
 
     def poll(self, work: Work) -> Ended | None:
         """None: it runs. Raises ClusterError."""
@@ -129,8 +127,8 @@ class Jobs:
         jobs = self._api.get(JOBS, objects.Jobs, labelSelector=CHECK_OF).items
         self._pods = list(self._api.get(PODS, objects.Pods, labelSelector=CHECK_OF).items)
         self._jobs = {job.metadata.name: job for job in jobs}
-        self._gangs = {name: said for name, said in self._gangs.items() if name in self._jobs}
-        self._gang_ended = {name: at for name, at in self._gang_ended.items() if name in self._jobs}
+        self._failing_since = {name: self._failing_since.get(name, now) for name, job in self._jobs.items() if job.failing is not None}
+        self._gang_logs.forget_all_but(self._jobs)
         self._seen_mono = now
 
     def _pod_of(self, name: str) -> Pod | None:
@@ -185,8 +183,8 @@ class Jobs:
     def _follow(self, work: Work, job: Job) -> Ended | None:
         self._begun[work.owner] = work.name
         pod = self._pod_of(work.name)
-        if job.ended is not None:
-            return self._read_gang(work, job.ended) if work.is_gang else self._read(work, job.ended, pod)
+        if (over := self._over(job)) is not None:
+            return self._read_gang(work, over) if work.is_gang else self._read(work, over, pod)
         if job.metadata.deletionTimestamp:
             return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
         if pod is None or work.is_gang:
@@ -197,6 +195,12 @@ class Jobs:
             return None
         self._delete(job)
         return Ended(why=f"its pod cannot start with the image {work.image}: {said}", blames_node=False)
+
+    def _over(self, job: Job) -> Condition | None:
+        if job.ended is not None or job.failing is None:
+            return job.ended
+        since = self._failing_since[job.metadata.name]
+        return job.failing if self._mono() - since >= FAILING_S else None
 
     def _read(self, work: Work, ended: Condition, pod: Pod | None) -> Ended:
         state = terminated(pod)
@@ -210,20 +214,13 @@ class Jobs:
             return Ended(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
         return Ended(why=f"it broke off with exit code {state.exitCode}: {self._last_words(pod, state)[-TEXT_CHARS:]}".strip(": "))
 
-    def _read_gang(self, work: Work, ended: Condition) -> Ended:
-        """Each of its nodes asks for this: a log is read once. Raises ClusterError where one cannot be read yet."""
-        if work.name not in self._gangs:
-            ended_mono = self._gang_ended.setdefault(work.name, self._mono())
-            is_late = self._mono() - ended_mono >= LOG_TRY_S
-            pods = {pod.metadata.label(INDEX_OF_POD): pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == work.name}
-            said = [self._said(int(index), pod, is_late=is_late) for index, pod in sorted(pods.items()) if index.isdigit()]
-            self._gangs[work.name] = tuple(said)
+    def _read_gang(self, work: Work, ended: Condition) -> Ended | None:
+        pods = {pod.metadata.label(INDEX_OF_POD): pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == work.name}
+        said = self._gang_logs.read(work.name, {int(index): pod for index, pod in pods.items() if index.isdigit()})
+        if said is None:
+            return None
         why = f"it did not end within {work.deadline_s} s" if ended.reason == "DeadlineExceeded" else ""
-        return Ended(why=why, gang=self._gangs[work.name])
-
-    def _said(self, index: int, pod: Pod, *, is_late: bool) -> Said:
-        words = self._last_words if is_late else self._words
-        return Said(index=index, node=pod.spec.nodeName, text=words(pod, terminated(pod)) if pod.is_over else "")
+        return Ended(why=why, gang=said)
 
     def _late(self, work: Work) -> Ended:
         waited = self._waited_for.get(work.name, "")
@@ -237,13 +234,13 @@ class Jobs:
         except ClusterError as error:
             return f"its log cannot be read: {error}"
 
-    def _words(self, pod: Pod | None, state: Terminated | None) -> str:
+    def _words(self, pod: Pod | None, state: Terminated | None, *, timeout_s: float = TIMEOUT_S) -> str:
         """The last words where it left any, else the end of the log."""
         if state is not None and state.message:
             return state.message
         if pod is None:
             return ""
-        return self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES).strip()
+        return self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES, timeout_s=timeout_s).strip()
 
 
 def terminated(pod: Pod | None) -> Terminated | None:

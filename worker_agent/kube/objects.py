@@ -245,7 +245,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ended(self) -> Condition | None:
         """Complete or Failed, as soon as either is true."""
-        return next((each for each in self.status.conditions if each.type in ("Complete", "Failed") and each.status == "True"), None)
+        return self._true("Complete", "Failed")
+
+    @property
+    def failing(self) -> Condition | None:
+        """It will be Failed once its pods have ended (Kubernetes 1.31 and newer)."""
+        return self._true("FailureTarget")
+
+    def _true(self, *types: str) -> Condition | None:
+        return next((each for each in self.status.conditions if each.type in types and each.status == "True"), None)
 
 
 class Jobs(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ ROW_FIELDS: Final = (
 THROTTLES: Final = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 
 _XID = re.compile(r"^(?:<\d+>)?\[\s*(?P<at_s>\d+\.\d+)\] .*?NVRM: Xid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+)")
-_GID: Final = re.compile(r"([0-9a-f]{4}:){7}[0-9a-f]{4}")
+_GID: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}(:[0-9a-f]{4}){0,4}")  # whole, or as far as the probe tells it
 NO_GID: Final = ":".join(["0000"] * 8)  # a place of the port's table that is not used
 IPV4: Final = "IPv4"
 _YES_NO: Final = {"yes": 1.0, "no": 0.0}
@@ -225,4 +225,4 @@ def _port(name: str, files: Mapping[str, str]) -> Port:
 
 
 def _subnet(gid: str) -> str:
-    return IPV4 if gid.startswith("0000:0000:0000:0000:0000:ffff:") else ":".join(gid.split(":")[:4])
+    return IPV4 if gid.startswith("0000:0000:0000:0000:0000:ffff") else ":".join(gid.split(":")[:4])

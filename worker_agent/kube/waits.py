@@ -6,13 +6,13 @@ and each again after a while, for it may be changed. Must not live here: any wri
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -38,6 +38,11 @@ JOBS_AT_ONCE: Final = 20  # read in one look
 JOB_AGAIN_S: Final = 60.0
 TROUBLE_S: Final = 30.0  # after a read that the API server did not answer
 TEXT_MAX: Final = 200
+# People may write any name of an owner into a pod: what no Job can be called is not asked for.
+NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+UNPLACED: Final = "It was let in, and the scheduler has not placed it yet. The pod's events in the cluster tell why."
+
+Key = tuple[str, str]  # namespace, uid of a Job: a pod may name any uid, also that of another workspace's
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +60,16 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     def fails_s(self) -> float | None:
         if self.spec.activeDeadlineSeconds is None or self.status.startTime is None:
             return None
-        return min(self.status.startTime.timestamp() + self.spec.activeDeadlineSeconds, MOMENT_MAX_S)
+        return min(max(self.status.startTime.timestamp() + self.spec.activeDeadlineSeconds, 0.0), MOMENT_MAX_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """`name`: as the Job itself has it. `fails_s`: None where it does not."""
+
+    read_mono: float
+    name: str = ""
+    fails_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -69,7 +83,7 @@ class Waits:
     note: Note
     _not_before_mono: float = float("-inf")
     _jobs_not_before_mono: float = float("-inf")
-    _fails: dict[str, tuple[float, float | None]] = field(default_factory=dict)  # by uid of a Job: when it was read, and when it fails
+    _jobs: dict[Key, _Known] = field(default_factory=dict)
 
     def look(self) -> tuple[PodsWaiting, ...] | None:
         """All namespaces of workspaces in which pods wait; None: it was looked at a moment ago."""
@@ -93,8 +107,9 @@ class Waits:
         for pod in pods:
             by_reason[self._reason(pod)[:TEXT_MAX]].append(pod.metadata.name)
             owner = job_of(pod)
-            if owner is not None and (fails_s := self._fails.get(owner.uid, (0.0, None))[1]) is not None:
-                by_job[owner.name, fails_s] += 1
+            job = self._jobs.get((namespace, owner.uid)) if owner is not None else None
+            if job is not None and job.fails_s is not None:
+                by_job[job.name, job.fails_s] += 1
         reasons = sorted(by_reason.items(), key=lambda each: (-len(each[1]), each[0]))[:REASONS_WAITING_MAX]
         jobs = sorted(by_job.items(), key=lambda each: (each[0][1], each[0][0]))[:JOBS_WAITING_MAX]
         return PodsWaiting(
@@ -105,43 +120,44 @@ class Waits:
         )
 
     def _reason(self, pod: Pod) -> str:
-        if is_waiting(pod):
-            return self.why(pod)
-        said = next((each.message for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "False"), "")
-        return f"It was let in, and the scheduler has not placed it yet. {said}".strip()
+        """Not in the scheduler's words: they name labels and taints of nodes, and so the boxes of others."""
+        return self.why(pod) if is_waiting(pod) else UNPLACED
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def _read_jobs(self, waiting: Mapping[str, Sequence[Pod]], now_mono: float) -> None:
         """Those that were read longest ago first."""
-        jobs = {owner.uid: (owner, namespace) for namespace, pods in waiting.items() for pod in pods if (owner := job_of(pod))}
-        self._fails = {uid: known for uid, known in self._fails.items() if uid in jobs}
+        jobs = {(namespace, owner.uid): owner for namespace, pods in waiting.items() for pod in pods if (owner := job_of(pod))}
+        self._jobs = {key: known for key, known in self._jobs.items() if key in jobs}
         if now_mono < self._jobs_not_before_mono:
             return
-        for uid in self._due(jobs, now_mono)[:JOBS_AT_ONCE]:
+        for key in self._due(jobs, now_mono)[:JOBS_AT_ONCE]:
             try:
-                self._fails[uid] = (now_mono, self._read(*jobs[uid]))
+                self._jobs[key] = self._read(key, jobs[key].name, now_mono)
             except ClusterError as error:
+                # It comes last now: one that cannot be read holds up no other.
+                self._jobs[key] = replace(self._jobs.get(key, _Known(now_mono)), read_mono=now_mono)
                 self._jobs_not_before_mono = now_mono + TROUBLE_S
                 self.note("job_unread", {"why": str(error)})
                 return
 
-    def _due(self, uids: Iterable[str], now_mono: float) -> list[str]:
-        read = sorted((self._fails[uid][0] if uid in self._fails else float("-inf"), uid) for uid in uids)
-        return [uid for read_mono, uid in read if now_mono - read_mono >= JOB_AGAIN_S]
+    def _due(self, keys: Iterable[Key], now_mono: float) -> list[Key]:
+        read = sorted((self._jobs[key].read_mono if key in self._jobs else float("-inf"), key) for key in keys)
+        return [key for read_mono, key in read if now_mono - read_mono >= JOB_AGAIN_S]
 
-    def _read(self, owner: Owner, namespace: str) -> float | None:
+    def _read(self, key: Key, name: str, now_mono: float) -> _Known:
+        namespace, uid = key
         try:
-            # People may write any name of an owner.
-            job = self.api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{quote(owner.name, safe='')}", _Job)
+            job = self.api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", _Job)
         except Missing:
-            return None
-        return job.fails_s if job.metadata.uid == owner.uid else None
+            return _Known(now_mono)
+        return _Known(now_mono, job.metadata.name, job.fails_s) if job.metadata.uid == uid else _Known(now_mono)
 
 
 def job_of(pod: Pod) -> Owner | None:
     owner = pod.metadata.controller
-    return owner if owner is not None and (owner.apiVersion, owner.kind) == ("batch/v1", "Job") else None
+    is_job = owner is not None and (owner.apiVersion, owner.kind) == ("batch/v1", "Job") and NAME.fullmatch(owner.name)
+    return owner if is_job else None
 
 
 def is_unplaced(pod: Pod) -> bool:

@@ -26,6 +26,7 @@ ROUNDS, MESSAGE = 5, "%15d\n"
 LAST_WORDS, LAST_WORDS_BYTES = "/dev/termination-log", 4096
 BLOCK, BLOCKS = 1 << 20, 64
 XIDS_KEPT = 64
+UNSET_HALF, SUBNET_CHARS, IPV4_CHARS = "0000:" * 4, 19, 29  # of a GID: four groups of it, six where they may stand before an IPv4 address
 READ_ALL, BUFFER_SIZE = 3, 10  # of syslog(2)
 
 
@@ -54,6 +55,21 @@ def read(pattern: str) -> dict[str, str]:
         except OSError as error:
             texts[path] = f"error: {error}"
     return texts
+
+
+def by_subnet(files: dict[str, str]) -> dict[str, str]:
+    """Of the GIDs of a port the part that tells the subnet, each once: else the last words of a node with many ports are too long."""
+    kept, seen = {}, set()
+    for path, text in files.items():
+        folder, _ = os.path.split(path)
+        if os.path.basename(folder) != "gids":
+            kept[path] = text
+            continue
+        subnet = text[:IPV4_CHARS] if text.startswith(UNSET_HALF) else text[:SUBNET_CHARS]
+        if text != f"{UNSET_HALF}{UNSET_HALF}"[:-1] and (folder, subnet) not in seen:
+            seen.add((folder, subnet))
+            kept[path] = subnet
+    return kept
 
 
 def kernel_xids(file: str) -> dict[str, Any]:
@@ -200,7 +216,7 @@ def received(connection: socket.socket) -> bytes:
 
 def measured(plan: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {"commands": {name: run(alternatives) for name, alternatives in plan.get("commands", {}).items()}}
-    said["files"] = {path: text for pattern in plan.get("files", []) for path, text in read(pattern).items()}
+    said["files"] = by_subnet({path: text for pattern in plan.get("files", []) for path, text in read(pattern).items()})
     if "xids" in plan:
         said["xids"] = kernel_xids(plan["xids"])
     if "volume" in plan:
