@@ -1,6 +1,6 @@
 """What happened lately to the GPRs that concern a cluster, for its agent to tell there: each mark is an Event, in the Event's words.
 
-Read at every word of the agent, so it looks at the latest Events alone.
+Read again and again by every cluster, so it looks at the latest Events alone, and makes no model of what it reads.
 """
 
 from __future__ import annotations
@@ -8,19 +8,50 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import Reservation
 from journal.models import Event
 from slices.models import Slice
-from worker_agent.protocol import LIFE_MARKS_MAX, LIFE_TOLD_S, LifeMark
+from worker_agent.protocol import LIFE_MARKS_MAX, LIFE_NODES_MAX, LIFE_TOLD_S, LifeMark
 
 KINDS: Final = ("gpr.created", "gpr.transition", "gpr.mark")
 LOOKED_AT: Final = 10_000  # the latest Events, whatever they are of
+
+
+class _Happened(NamedTuple):
+    """Of an Event, under its fields' names."""
+
+    pk: int
+    kind: str
+    at: datetime
+    message: str
+    reason: str
+    old: str
+    new: str
+    gpr_id: UUID | None
+    slice_id: UUID | None
+    cluster_id: UUID | None
+
+    @property
+    def has_nodes(self) -> bool:
+        return self.kind == "gpr.mark" or self.new in PROVISIONED or self.old == GprState.EXITING
+
+
+class _Held(NamedTuple):
+    """Likewise, of a Reservation."""
+
+    pk: UUID
+    gpr_id: UUID
+    run: int
+    starts_at: datetime
+    joined_at: datetime | None
+    replaces_id: UUID | None
+    node__name: str
 
 
 def life_told(cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
@@ -38,15 +69,15 @@ def life_told(cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
         names[gpr_id] = name
         if allowed_id is not None:
             allowed[gpr_id].add(allowed_id)
-    reservations = _reservations(cluster_id, gpr_ids)
+    held = _held(cluster_id, {event.gpr_id for event in events if event.gpr_id and event.has_nodes}, now)
     return tuple(
-        _mark(event, event.gpr_id, names[event.gpr_id], reservations.get(event.gpr_id, ()))
+        _mark(event, event.gpr_id, names[event.gpr_id], held.get(event.gpr_id, ()))
         for event in events
         if event.gpr_id in names and (event.cluster_id or cluster_id in allowed.get(event.gpr_id, {cluster_id}))
     )
 
 
-def _events(cluster_id: UUID, now: datetime) -> list[Event]:
+def _events(cluster_id: UUID, now: datetime) -> list[_Happened]:
     newest = Event.objects.order_by("-pk").values_list("pk", flat=True).first()
     if newest is None:
         return []
@@ -57,35 +88,42 @@ def _events(cluster_id: UUID, now: datetime) -> list[Event]:
         at__gt=now - timedelta(seconds=LIFE_TOLD_S),
         slice_id__in=Slice.objects.filter(clusters=cluster_id).values("pk"),
     )
-    return list(rows.order_by("-pk")[:LIFE_MARKS_MAX])[::-1]
+    latest = rows.order_by("-pk").values_list(*_Happened._fields)[:LIFE_MARKS_MAX]
+    return [_Happened(*row) for row in latest][::-1]
 
 
-def _reservations(cluster_id: UUID, gpr_ids: Collection[UUID]) -> Mapping[UUID, list[Reservation]]:
-    found: dict[UUID, list[Reservation]] = defaultdict(list)
-    rows = Reservation.objects.filter(cluster=cluster_id, gpr__in=gpr_ids).select_related("node")
-    for row in rows.order_by("node__name"):
-        found[row.gpr_id].append(row)
+def _held(cluster_id: UUID, gpr_ids: Collection[UUID], now: datetime) -> Mapping[UUID, list[_Held]]:
+    """Of the runs that marks may be of: of many others before the GPR may have been given nodes. In order of the nodes' names."""
+    found: dict[UUID, list[_Held]] = defaultdict(list)
+    if not gpr_ids:
+        return found
+    later = Reservation.objects.filter(
+        gpr=OuterRef("gpr"), cluster=cluster_id, run__gt=OuterRef("run"), starts_at__lte=now - timedelta(seconds=LIFE_TOLD_S)
+    )
+    rows = Reservation.objects.filter(~Exists(later), cluster=cluster_id, gpr__in=gpr_ids).order_by("node__name")
+    for row in rows.values_list(*_Held._fields):
+        held = _Held(*row)
+        found[held.gpr_id].append(held)
     return found
 
 
-def _mark(event: Event, gpr_id: UUID, gpr_name: str, reservations: Sequence[Reservation]) -> LifeMark:
+def _mark(event: _Happened, gpr_id: UUID, gpr_name: str, held: Sequence[_Held]) -> LifeMark:
     is_share = event.kind == "gpr.mark"
-    state = GprState.ACTIVE if is_share else event.new
-    has_nodes = state in PROVISIONED or event.old == GprState.EXITING
+    box = _box_at(held, event.at) if event.has_nodes else []
     return LifeMark(
         id=str(event.pk),
         gpr_id=str(gpr_id),
         gpr_name=gpr_name,
         slice=str(event.slice_id),
         at_s=event.at.timestamp(),
-        state=state,
+        state=GprState.ACTIVE if is_share else event.new,
         percent=int(event.reason.rstrip("%")) if is_share else 0,
         message=event.message,
-        nodes=tuple(row.node.name for row in _box_at(reservations, event.at)) if has_nodes else (),
+        nodes=tuple(row.node__name for row in box[:LIFE_NODES_MAX]),
     )
 
 
-def _box_at(rows: Sequence[Reservation], at: datetime) -> list[Reservation]:
+def _box_at(rows: Sequence[_Held], at: datetime) -> list[_Held]:
     """What made up the box of its latest run then."""
     run = max((row.run for row in rows if row.starts_at <= at), default=0)
     joined = {row.pk: row.replaces_id for row in rows if row.joined_at is not None and row.joined_at <= at}

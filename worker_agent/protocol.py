@@ -40,6 +40,7 @@ CLAIMS_AT_ONCE = 25  # so many an agent sends, so that the answer comes soon and
 CLAIM_TOLD_S = 3600.0  # so long the hub tells of a claim's GPR after its end
 LIFE_TOLD_S = 900.0  # so long the hub tells of a mark; less than the hour for which an API server keeps an event
 LIFE_MARKS_MAX = 500  # in one answer: the latest
+LIFE_NODES_MAX = 256  # of one mark: a larger box is told on so many of its nodes
 
 # Of pods that wait, told for the pages: what is more is counted, or not told.
 NAMESPACES_WAITING_MAX, REASONS_WAITING_MAX, PODS_NAMED_MAX, JOBS_WAITING_MAX = 500, 5, 3, 10
@@ -390,7 +391,8 @@ class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened to a GPR, however it was filed: for those who look at its workspace's namespaces and its nodes.
 
     `id`: the same whenever it is told. `slice`: its id, as in Assignment.slice_id. `state`: the one that it came to, or, with `percent`, in
-    which so much of its time had passed. `message`: a sentence for members of the workspace. `nodes`: names of those that it had then.
+    which so much of its time had passed. `message`: a sentence for members of the workspace. `nodes`: names of those that it had then,
+    LIFE_NODES_MAX at most.
     """
 
     id: Id

@@ -45,10 +45,12 @@ exit {code}
 
 
 class LocalJobs:
-    """In the place of an API server and its nodes. `folder`: of the tools. `hosts`: the name of the pod of each index, with {}."""
+    """In the place of an API server and its nodes. `folder`: of the tools."""
 
-    def __init__(self, folder: Path, *, hosts: str = "127.77.0.{}") -> None:
-        self.programs, self.folder, self._hosts = folder / "bin", folder, hosts
+    def __init__(self, folder: Path) -> None:
+        self.programs, self.folder = folder / "bin", folder
+        # The address of the pod of each index. All listen on one port: other processes that run these tests have other addresses.
+        self._hosts = f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}.{{}}"
         self.programs.mkdir()
         self.without: set[int] = set()  # of a gang, the pods that do not come
         self.jobs: dict[str, Object] = {}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from gpr import life_marks
+from gpr.life_marks import _held, life_told
 from gpr.models import Gpr
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel, gpr_submit
@@ -122,3 +126,48 @@ def test_a_node_that_was_replaced_is_told_nothing_of_the_end(stage: ClaimStage) 
 
     assert [mark.nodes for mark in told(stage)][-2:] == [(f"{stage.cluster.name}-n0",), (f"{stage.cluster.name}-n1",)]
     assert told(stage)[-1].at_s == (NOW + timedelta(seconds=120)).timestamp()
+
+
+def test_telling_many_marks_of_many_takes_no_more_queries_than_of_one(stage: ClaimStage) -> None:
+    stage.open(stage.submit(name="first"))
+    with CaptureQueriesContext(connection) as of_one:
+        assert len(life_told(stage.cluster.pk, now=stage.now)) == 3
+
+    theirs, owner = neighbor(stage)
+    stage.open(gpr_submit(actor=owner, spec=spec(theirs, name="second"), now=stage.now))
+    for number in range(10):
+        stage.submit(name=f"waits-{number}")
+    with CaptureQueriesContext(connection) as of_many:
+        assert len(life_told(stage.cluster.pk, now=stage.now)) == 16
+
+    assert len(of_many) == len(of_one) == 4
+
+
+def run_anew(gpr: Gpr, run: int, *, node: int, at: datetime) -> None:
+    """The nodes of another run."""
+    made = gpr.reservations.order_by("run").last()
+    assert made is not None
+    made.pk, made.run, made.epoch, made.starts_at = None, run, made.epoch + 10, at
+    made.ends_at, made.node = at + timedelta(days=1), nodes_of(made.cluster)[node]
+    made.save(force_insert=True)
+
+
+def test_of_runs_that_were_over_before_the_earliest_mark_nothing_is_read(stage: ClaimStage) -> None:
+    gpr = stage.submit(name="train", duration_s=24 * 3600)
+    stage.open(gpr)
+    run_anew(gpr, 2, node=1, at=stage.now + timedelta(seconds=60))
+    assert {mark.nodes for mark in told(stage)} == {(), (f"{stage.cluster.name}-n0",)}
+    stage.after(120 + LIFE_TOLD_S)
+
+    gpr_release(gpr=Gpr.objects.get(pk=gpr.pk), actor=stage.owner, now=stage.now)
+
+    assert [mark.nodes for mark in told(stage)] == [(f"{stage.cluster.name}-n1",)]
+    (held,) = _held(stage.cluster.pk, {gpr.pk}, stage.now).values()
+    assert [row.run for row in held] == [2]
+
+
+def test_a_box_of_very_many_nodes_is_told_on_so_many_of_them(stage: ClaimStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(life_marks, "LIFE_NODES_MAX", 1)
+    stage.open(stage.submit(name="train", nodes=2))
+
+    assert [len(mark.nodes) for mark in told(stage)] == [0, 1, 1]

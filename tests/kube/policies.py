@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 
 from tests.e2e.processes import wait_for
-from tests.kube.callers import MERGE, Answer, Caller
+from tests.kube.callers import DONE, MERGE, Answer, Caller
 from tests.kube.cluster import SOON_S, Object
 from tests.kube.world import World, pod, pods_path
 
@@ -26,14 +26,18 @@ def without(world: World, *paths: str) -> Iterator[None]:
     """These bindings of policies are off meanwhile."""
     admin = world.admin
     kept = [admin.get(path) for path in paths]
-    for path in paths:
-        admin.call("DELETE", path, is_dry=False)
     try:
+        for path in paths:
+            admin.call("DELETE", path, is_dry=False)
         settle(admin)
         yield
     finally:
-        for path, body in zip(paths, kept, strict=True):
-            admin.make(path.rpartition("/")[0], {**body, "metadata": {"name": body["metadata"]["name"]}})
+        bodies = [
+            (path.rpartition("/")[0], {**body, "metadata": {"name": body["metadata"]["name"]}})
+            for path, body in zip(paths, kept, strict=True)
+        ]
+        outcomes = {admin.call("POST", path, body, is_dry=False).outcome for path, body in bodies}
+        assert outcomes <= {DONE, "409"}  # there still, where taking it off failed
         settle(admin)
 
 
@@ -44,8 +48,8 @@ def without_rules(world: World, words: str) -> Iterator[None]:
     rules = world.admin.get(path)["spec"]["validations"]
     left = [rule for rule in rules if words not in rule["message"]]
     assert len(left) < len(rules)
-    world.admin.patch(path, {"spec": {"validations": left}}, kind=MERGE)
     try:
+        world.admin.patch(path, {"spec": {"validations": left}}, kind=MERGE)
         settle(world.admin)
         yield
     finally:

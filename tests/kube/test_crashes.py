@@ -22,20 +22,21 @@ from worker_agent.steps import Milestone
 
 # Of one whole life, in their order; each may come more than once.
 WRITES = (
-    "saved after the start",
+    "saved the set",
     "node CLAIMED",
-    "saved after node CLAIMED",
+    "saved claim",
     "node OPEN",
     "guard opened",
     "lifted",
-    "saved after lifted",
+    "saved open",
     "guard closed",
     "node CLOSED",
     "evicted",
-    "saved after evicted",
+    "saved close",
     "node FREE",
-    "saved after node FREE",
+    "saved release",
 )
+BY_OTHER_THREADS = {"lifted", "evicted"}  # a moment before or after what is saved of the same pass
 Death = tuple[str, bool]  # at which write, and whether it is done
 
 
@@ -137,7 +138,9 @@ def test_a_life_makes_the_writes_at_which_the_agent_dies_below(site: Site, admin
     life.live()
 
     life.check_end()
-    assert list(dict.fromkeys(life.api.written)) == list(WRITES)
+    assert set(life.api.written) == set(WRITES)
+    in_order = [each for each in dict.fromkeys(life.api.written) if each not in BY_OTHER_THREADS]
+    assert in_order == [each for each in WRITES if each not in BY_OTHER_THREADS]
 
 
 @pytest.mark.parametrize("write", WRITES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -170,8 +171,7 @@ def test_an_api_server_that_is_away_at_the_deadline_holds_an_exit_up_until_it_is
     assert site.box_taint() == ["free"]
     *held, over = drains(site, box)
     assert {event.outcome for event in held} == {Outcome.FAILED}
-    assert f"pod {red}/stubborn (DELETE " in held[0].log
-    assert "ConnectError" in held[0].log
+    assert re.search(rf"pod {red}/stubborn \(DELETE \S+: \w+(Error|Timeout)", held[0].log)  # whichever end of the connection broke it off
     assert over.evidence["stage"] == "force"
 
 

@@ -85,5 +85,5 @@ def test_a_mark_that_the_api_server_had_no_time_for_is_told_later_and_once(site:
 
     site.tell(life=life_of(site, red))
 
-    site.until("all of them", lambda: len(told(site, red)) == len(LIFE) and len(told(site, "default")) == len(LIFE) - 1, within_s=30)
+    site.until("all of them", lambda: len(told(site, red)) == len(LIFE) and len(told(site, "default")) == len(LIFE) - 1)
     assert [reason for reason, _, _ in told(site, red)] == REASONS

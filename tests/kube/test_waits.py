@@ -71,6 +71,7 @@ def test_pods_of_namespaces_that_are_no_workspace_s_are_not_told(counter: Counte
 
 
 def test_without_the_right_to_read_jobs_pods_are_told_all_the_same(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "TROUBLE_S", 3600.0)
     get = counter.api.get
     monkeypatch.setattr(counter.api, "get", lambda path, *more, **asked: get(path.replace("/jobs/", "/cronjobs/"), *more, **asked))
     counter.make(with_deadline(job(), 3600))
