@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import Scope
@@ -17,6 +18,7 @@ from gpr.explaining import explain_gprs
 from gpr.fairness import usage_load
 from gpr.models import Gpr, GprState, ProjectUsage, Promise, PromiseMove, Shadow, Witness
 from gpr.planner.plan import Cause
+from gpr.rows import asks_waiting
 from inventory.models import Reservation
 from journal.models import Event
 from tests import factories
@@ -162,6 +164,24 @@ def test_a_request_whose_slot_cannot_be_read_gets_another_and_keeps_its_promise(
     for promise in Promise.objects.filter(gpr__in=queue.spoiled.values()):
         assert promise.slot_nodes == [str(node.pk)]
         assert promise.slot_start_at <= promise.promised_start_at == promise.first_promised_start_at
+
+
+def test_a_row_that_cannot_be_read_is_found_among_many_in_a_few_reads() -> None:
+    stage = Stage(nodes=1)
+    one = stage.submit()
+    given = {"slice": stage.slice, "owner": stage.owner, "shape": one.shape, "state": S.QUEUED, "state_changed_at": stage.now}
+    given |= {"nodes": 1, "duration_s": 60, "remaining_s": 60, "created_at": stage.now}
+    made = [Gpr(name=f"g{n}", turn_at=stage.now + timedelta(seconds=n), **given) for n in range(1, 201)]
+    Gpr.objects.bulk_create(made)
+    for spoiled in (made[70], made[180]):
+        no_time("gpr_gpr", "earliest_start_at", "id")(spoiled)
+
+    with CaptureQueriesContext(connection) as queries:
+        asks, lost = asks_waiting()
+
+    assert lost == [made[70].pk, made[180].pk]
+    assert [ask.pk for ask in asks] == [gpr.pk for gpr in (one, *made) if gpr.pk not in lost]
+    assert len(queries) < 40
 
 
 def test_where_that_is_too_late_its_owner_is_told_that_it_was_nobodys_edit() -> None:
