@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from accounts.models import Scope
 from gpr.allocator import tick
-from gpr.explaining import explain_gprs
+from gpr.explaining import explain_gprs, sentences_for_slices
 from gpr.fairness import usage_load
 from gpr.models import Gpr, GprState, ProjectUsage, Promise, PromiseMove, Shadow, Witness
-from gpr.planner.plan import Cause
+from gpr.planner.plan import Cause, Reason
 from gpr.rows import asks_waiting
 from inventory.models import Reservation
 from journal.models import Event
@@ -153,6 +153,21 @@ def test_a_request_that_cannot_be_read_says_so_and_is_planned_again_once_it_is_m
     assert "It waits for the start time that was asked for." in queue.sentences()
     assert not any("cannot be read" in sentence for sentence in queue.sentences())
     assert list(promises.values_list("promised_start_at", flat=True)) == promised
+
+
+def test_an_explanation_of_another_version_is_no_fault_that_anybody_was_told_of() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=600)
+    one = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="waits")
+    stage.tick()
+    for what in ("of another version", "that is a list", "that is a text", "that names nobody"):
+        FORGOTTEN[f"an explanation {what}"](one)
+        assert explain_gprs([fresh(one)], actor=stage.owner, now=stage.now) == {}, what
+        assert sentences_for_slices([fresh(one)]) == {}, what
+    stage.tick()
+
+    (told,) = explain_gprs([fresh(one)], actor=stage.owner, now=stage.now).values()
+    assert told.reason == Reason.WAITS_FOR_GPUS
 
 
 def test_a_request_whose_slot_cannot_be_read_gets_another_and_keeps_its_promise() -> None:
