@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.apps import apps
 from django.db import IntegrityError, connection, transaction
+from django.db.migrations import RunPython
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -18,7 +22,7 @@ from gpr.explaining import explain_gprs, sentences_for_slices
 from gpr.fairness import usage_load
 from gpr.models import Gpr, GprState, ProjectUsage, Promise, PromiseMove, Shadow, Witness
 from gpr.planner.plan import Cause, Reason
-from gpr.rows import asks_waiting
+from gpr.rows import arrivals_since, asks_waiting
 from inventory.models import Reservation
 from journal.models import Event
 from tests import factories
@@ -210,6 +214,18 @@ def test_where_that_is_too_late_its_owner_is_told_that_it_was_nobodys_edit() -> 
     assert PromiseMove.objects.get(gpr=waits).cause == Cause.FAULT
 
 
+def test_one_that_came_at_no_time_leaves_the_others_counted_and_is_forgotten() -> None:
+    stage = Stage(nodes=1)
+    one, other = (stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name, duration_s=600) for name in ("one", "other"))
+    no_time("gpr_shadow", "made_at", "gpr_id")(one)
+
+    assert [count for *_, count in arrivals_since(stage.now - HOUR)] == [1]
+
+    stage.after(2 * 3600)
+    stage.submit(make_slice(stage.cluster, owner=stage.owner), name="later")
+    assert set(Shadow.objects.filter(gpr__in=[one, other]).values_list("gpr", flat=True)) == {other.pk}
+
+
 def test_pages_and_lists_show_them_among_the_others() -> None:
     people, cluster = factories.make_people(), factories.cluster(nodes=1)
     spoils, later = LEFT_OUT | WITHOUT_SLOT | FORGOTTEN, timezone.now() + 2 * HOUR
@@ -251,6 +267,36 @@ def test_use_that_is_no_number_is_refused_by_the_database() -> None:
             ProjectUsage.objects.update(gpu_s=value)
 
     assert usage_load(now=stage.now) == {str(stage.slice.project_id): 5.0}
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """A database of an earlier version, which took any use."""
+    off = {"postgresql": "ALTER TABLE gpr_projectusage DROP CONSTRAINT usage_is_a_number", "sqlite": "PRAGMA ignore_check_constraints = ON"}
+    on = {"postgresql": "SELECT 1", "sqlite": "PRAGMA ignore_check_constraints = OFF"}  # the other one comes back with the transaction
+    with connection.cursor() as cursor:
+        cursor.execute(off[connection.vendor])
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(on[connection.vendor])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_use_that_is_no_number_is_none_after_an_upgrade() -> None:
+    """SQLite stores nothing for NaN, and refuses that."""
+    stage, other = Stage(nodes=1), factories.make_people()
+    good = ProjectUsage.objects.create(project=make_slice(stage.cluster, owner=other.owner).project, gpu_s=5.0, summed_at=stage.now)
+    bad = ProjectUsage.objects.create(project=stage.slice.project, gpu_s=0.0, summed_at=stage.now)
+    operations = import_module("gpr.migrations.0018_checked_choices").Migration.operations
+    (mend,) = (operation for operation in operations if isinstance(operation, RunPython))
+    assert operations.index(mend) < next(
+        n for n, each in enumerate(operations) if each.deconstruct()[2].get("model_name") == "projectusage"
+    )
+
+    for value in (float("inf"), -1.0, *([float("nan")] if connection.vendor == "postgresql" else [])):
+        ProjectUsage.objects.filter(pk=bad.pk).update(gpu_s=value)
+        mend.code(apps, SimpleNamespace(connection=connection))
+        assert dict(ProjectUsage.objects.values_list("pk", "gpu_s")) == {good.pk: 5.0, bad.pk: 0.0}
 
 
 @pytest.mark.parametrize("field", ["duration_s", "remaining_s"])
