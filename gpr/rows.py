@@ -150,7 +150,7 @@ def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
     """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them. Without those that came
     at no time that makes sense.
     """
-    timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_Second("made_at")).filter(at_s__range=(0, LAST_S))
+    timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_Second("made_at")).filter(at_s__gte=0, at_s__lte=LAST_S)
     alike = timed.values("priority", "gpu_s").annotate(since_at=Min("made_at"), since_s=Min("at_s"), arrival_count=Count("pk"))
     return list(alike.order_by("since_at", "priority", "gpu_s").values_list("priority", "gpu_s", "since_s", "arrival_count"))
 

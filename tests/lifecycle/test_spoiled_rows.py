@@ -289,13 +289,14 @@ def test_use_that_is_no_number_is_none_after_an_upgrade() -> None:
     bad = ProjectUsage.objects.create(project=stage.slice.project, gpu_s=0.0, summed_at=stage.now)
     operations = import_module("gpr.migrations.0018_checked_choices").Migration.operations
     (mend,) = (operation for operation in operations if isinstance(operation, RunPython))
+    clear: Any = mend.code
     assert operations.index(mend) < next(
         n for n, each in enumerate(operations) if each.deconstruct()[2].get("model_name") == "projectusage"
     )
 
     for value in (float("inf"), -1.0, *([float("nan")] if connection.vendor == "postgresql" else [])):
         ProjectUsage.objects.filter(pk=bad.pk).update(gpu_s=value)
-        mend.code(apps, SimpleNamespace(connection=connection))
+        clear(apps, SimpleNamespace(connection=connection))
         assert dict(ProjectUsage.objects.values_list("pk", "gpu_s")) == {good.pk: 5.0, bad.pk: 0.0}
 
 
