@@ -12,14 +12,27 @@ SPOILED: Final = (ValueError, TypeError, OverflowError, DataError)
 
 
 def readable(rows: QuerySet[Any, Any]) -> tuple[list[Any], list[Any]]:
-    """All that can be read, in their order, and the ids of the others. One query, unless one of them cannot."""
+    """All that can be read, in their order, and the ids of the others. One query, unless one of them cannot.
+
+    Then the half that cannot is read in halves: a few queries for each such row, not one for each of ten thousand.
+    """
     try:
         return list(rows), []
     except SPOILED:
-        found, lost = [], []
-    for pk in rows.values_list("pk", flat=True):
-        try:
-            found += list(rows.filter(pk=pk))
-        except SPOILED:
-            lost.append(pk)
-    return found, lost
+        return _halves(rows, list(rows.values_list("pk", flat=True)))
+
+
+def _part(rows: QuerySet[Any, Any], pks: list[Any]) -> tuple[list[Any], list[Any]]:
+    try:
+        return list(rows.filter(pk__in=pks)), []
+    except SPOILED:
+        return _halves(rows, pks)
+
+
+def _halves(rows: QuerySet[Any, Any], pks: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Of those that could not be read together."""
+    if len(pks) < 2:
+        return [], pks
+    middle = len(pks) // 2
+    (found, lost), (more, also) = _part(rows, pks[:middle]), _part(rows, pks[middle:])
+    return found + more, lost + also

@@ -55,10 +55,9 @@ def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, 
 
 
 def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, say: Say = utc) -> dict[Any, Told]:
-    """By id of the GPR; those that wait for no start have none."""
-    waiting = [gpr for gpr in gprs if gpr.explanation]
-    told = explain([_stored(gpr.explanation) for gpr in waiting], actor=actor, now=now, say=say)
-    return {gpr.pk: text for gpr, text in zip(waiting, told, strict=True)}
+    """By id of the GPR; those that wait for no start have none, and those that no plan has told anything yet."""
+    stored = {gpr.pk: explanation for gpr in gprs if (explanation := _stored(gpr.explanation)) is not None}
+    return dict(zip(stored, explain(list(stored.values()), actor=actor, now=now, say=say), strict=True))
 
 
 def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
@@ -66,7 +65,7 @@ def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
 
     One query, however many there are.
     """
-    waiting = {gpr.pk: (gpr.slice_id, _stored(gpr.explanation)) for gpr in gprs if gpr.explanation}
+    waiting = {gpr.pk: (gpr.slice_id, stored) for gpr in gprs if (stored := _stored(gpr.explanation)) is not None}
     ids = {blocker.id for _, explanation in waiting.values() for blocker in explanation.blockers}
     names: dict[UUID, dict[str, str]] = defaultdict(dict)
     for id_, gpr in gprs_by_id(ids).items():
@@ -90,16 +89,16 @@ def _told_blocker(blocker: Blocker, name: str) -> ToldBlocker:
     return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s), *size)
 
 
-def _stored(data: Any) -> Explanation:
-    """The reverse of gpr.witness.explanation_data; what was stored by an older version may lack what is new. What makes no sense is told
-    anew by the next plan.
+def _stored(data: Any) -> Explanation | None:
+    """The reverse of gpr.witness.explanation_data. None where nothing is stored, or nothing that this version knows: after an upgrade, or
+    during one. It is told anew by the next plan, and nobody is to mend anything.
     """
     try:
         blockers = tuple(_blocker(**b) for b in data["blockers"])
         counts = (int(data[name]) for name in ("ahead_count", "most_node_count", "most_gpus_per_node"))
         return Explanation(Reason(data["reason"]), blockers, *counts)
     except (TypeError, ValueError, LookupError):
-        return Explanation(Reason.UNREADABLE)
+        return None
 
 
 def _blocker(*, id: str, is_running: bool, until_s: int, is_overdue: bool = False, node_count: int = 0, gpus_per_node: int = 0) -> Blocker:

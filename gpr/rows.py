@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db.models import BigIntegerField, Count, Func, Min, Q, QuerySet
 
-from egs.readable import SPOILED, readable
+from egs.readable import readable
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow
 from inventory.models import Reservation, ReservationState
 from slices.models import Slice
@@ -146,16 +146,13 @@ def shades_standing(now: datetime) -> list[Shade]:
     return [shade for row in found if _makes_sense(shade := Shade._make(row))]
 
 
-def arrivals_since(since: datetime) -> list[tuple[int, int, datetime, int]]:
-    """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them.
-
-    None where one of them cannot be read: it is a measure of how busy things are, and goes with time.
+def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
+    """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them. Without those that came
+    at no time that makes sense.
     """
-    rows = Shadow.objects.filter(made_at__gte=since).values_list("priority", "gpu_s")
-    try:
-        return list(rows.annotate(since_at=Min("made_at"), arrival_count=Count("pk")).order_by("since_at", "priority", "gpu_s"))
-    except SPOILED:
-        return []
+    timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_Second("made_at")).filter(at_s__gte=0, at_s__lte=LAST_S)
+    alike = timed.values("priority", "gpu_s").annotate(since_at=Min("made_at"), since_s=Min("at_s"), arrival_count=Count("pk"))
+    return list(alike.order_by("since_at", "priority", "gpu_s").values_list("priority", "gpu_s", "since_s", "arrival_count"))
 
 
 def told_waiting(ids: Iterable[UUID] | None = None) -> dict[str, Told]:

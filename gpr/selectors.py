@@ -18,6 +18,7 @@ from django.db.models.functions import RowNumber
 
 from accounts.models import User
 from egs.errors import NotAllowed, StaleState
+from egs.readable import readable
 from egs.rest.references import one_by_id
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState
 from inventory.models import Node, Reservation, ReservationState, StepResult
@@ -82,20 +83,28 @@ def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     """For those that wait; 1 is considered first. It counts those before, of whomever, and tells nothing else of them.
 
     Two stretches of the index are counted, without the table; then the keys from the first to the last of them are numbered: as many as
-    they are on a page of the queue, more where filters have left some out.
+    they are on a page of the queue, more where filters have left some out. Whoever is not among those any more is counted for alone.
     """
     waiting = sorted((gpr for gpr in gprs if gpr.state == GprState.QUEUED), key=lambda gpr: (-gpr.priority, *_turn(gpr)))
     if not waiting:
         return {}
     first, last, queue = waiting[0], waiting[-1], Gpr.objects.filter(state=GprState.QUEUED).order_by()
-    higher, equal = queue.filter(priority__gt=first.priority), queue.filter(before(first), priority=first.priority)
-    ahead = higher.values("pk").union(equal.values("pk"), all=True).count()
+    ahead = _ahead_count(queue, first)
     if first is last:
         return {first.pk: ahead + 1}
     place = Window(RowNumber(), order_by=list(QUEUE_ORDER))
     # As an alternative the filter on keys counts after the numbering.
     rows = queue.filter(_between(first, last)).annotate(place=place).filter(Q(place__lt=1) | Q(pk__in=[gpr.pk for gpr in waiting]))
-    return {pk: ahead + number for pk, number in rows.values_list("pk", "place")}
+    places = {pk: ahead + number for pk, number in rows.values_list("pk", "place")}
+    # Since they were read a plan has put them elsewhere, or started them.
+    gone = [gpr.pk for gpr in waiting if gpr.pk not in places]
+    moved = readable(queue.filter(pk__in=gone))[0] if gone else []
+    return places | {gpr.pk: _ahead_count(queue, gpr) + 1 for gpr in moved}
+
+
+def _ahead_count(queue: QuerySet[Gpr], gpr: Gpr) -> int:
+    higher, equal = queue.filter(priority__gt=gpr.priority), queue.filter(before(gpr), priority=gpr.priority)
+    return higher.values("pk").union(equal.values("pk"), all=True).count()
 
 
 def before(gpr: Gpr) -> Q:

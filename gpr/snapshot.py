@@ -211,7 +211,7 @@ def memory_load(record: Witness, *, now: datetime) -> Memory:
     since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
         shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
-        arrivals=tuple(Arrival(_second(at), priority, gpu_s, count) for priority, gpu_s, at, count in arrivals_since(since)),
+        arrivals=tuple(Arrival(since_s, priority, gpu_s, count) for priority, gpu_s, since_s, count in arrivals_since(since)),
         promised_s=_finite(record.promised_sum_s),
         patient_s=_finite(record.patient_sum_s),
         summed_at_s=_second(record.summed_at),

@@ -157,8 +157,10 @@ def _remember(remembered: Remembered, now: datetime) -> None:
     fields = [field.attname for field in Shadow._meta.fields if not field.primary_key]
     Shadow.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr"], update_fields=fields)
     Witness.objects.update(promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s))
-    old = now - timedelta(seconds=SLACK.observed_s)
-    Shadow.objects.filter(made_at__lt=old).exclude(Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).delete()
+    observed = timedelta(seconds=SLACK.observed_s)
+    # Some came at a time that will never be old.
+    past = Q(made_at__lt=now - observed) | Q(made_at__gt=now + observed)
+    Shadow.objects.filter(past).exclude(Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).delete()
 
 
 def box_ended(gpr: Gpr, *, now: datetime) -> None:

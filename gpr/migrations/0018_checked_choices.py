@@ -4,6 +4,12 @@ from django.conf import settings
 from django.db import migrations, models
 
 
+def usage_clear(apps, schema_editor):
+    """What is no number counts as no use: it says nothing of what was used, and the constraint below would refuse the table."""
+    rows = apps.get_model('gpr', 'ProjectUsage').objects.using(schema_editor.connection.alias)
+    rows.exclude(gpu_s__gte=0, gpu_s__lte=1e+300).update(gpu_s=0)
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -25,6 +31,7 @@ class Migration(migrations.Migration):
             model_name='evictionvictim',
             constraint=models.CheckConstraint(condition=models.Q(('outcome__in', ['NOTICED', 'EVICTED', 'LEFT', 'SPARED'])), name='victim_outcome_known'),
         ),
+        migrations.RunPython(usage_clear, migrations.RunPython.noop),
         migrations.AddConstraint(
             model_name='projectusage',
             constraint=models.CheckConstraint(condition=models.Q(('gpu_s__gte', 0), ('gpu_s__lte', 1e+300)), name='usage_is_a_number'),

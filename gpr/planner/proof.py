@@ -72,8 +72,9 @@ def _flaws_of_box(board: Board, new: Started) -> list[Flaw]:
 def _flawed(board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping[str, Slot]) -> list[tuple[str, Flaw]]:
     """Of those that have a slot, in order of turn. `starting`: who stands there from now on instead."""
     ground, table = board.witness()
+    astray: set[int] = set()
     if starting:
-        ground, table = _started(board, table, starting)
+        ground, table, astray = _started(board, table, starting)
     states = table.state.tolist()
     waitings = [waiting for waiting in board.order if states[waiting.row] == WAITING]
     requests = [waiting.request for waiting in waitings]
@@ -84,19 +85,21 @@ def _flawed(board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping
         np.array([min(last_s_of(waiting), NEVER_S) for waiting in waitings], np.int64),
     )
     flaws = flaws_of(ground, table, np.array([waiting.row for waiting in waitings], np.int64), asked, board.now_s)
+    flaws[[waiting.row in astray for waiting in waitings]] = SHAPE
     return [(requests[i].id, flaw) for i in np.flatnonzero(flaws) if (flaw := FLAWS[flaws[i]]) is not None]
 
 
-def _started(board: Board, table: Table, starting: Mapping[str, Slot]) -> tuple[Ground, Table]:
-    """Copies, on which these stand there."""
+def _started(board: Board, table: Table, starting: Mapping[str, Slot]) -> tuple[Ground, Table, set[int]]:
+    """Copies, on which these stand there; and the rows of those that could not, for they got too many nodes or too few."""
     places = board.places([node for slot in starting.values() for node in slot.nodes])
     board.spare(2 * len(places), 2 * len(starting))
     ground = copy_ground(board.ground)
     table = table._replace(slot_s=table.slot_s.copy(), places=table.places.copy())
     rows = np.array([board.queue[id_].row for id_ in starting], np.int64)
     starts_s = np.array([slot.start_s for slot in starting.values()], np.int64)
-    restand(ground, table, rows, starts_s, places, np.cumsum([len(slot.nodes) for slot in starting.values()]))
-    return ground, table
+    counts = np.array([len(slot.nodes) for slot in starting.values()], np.int64)
+    restand(ground, table, rows, starts_s, places, np.cumsum(counts))
+    return ground, table, set(rows[counts != table.nodes[rows]].tolist())
 
 
 @compiled

@@ -93,6 +93,17 @@ def test_a_place_is_the_same_alone_on_any_page_and_among_any_others(queue: list[
     assert queue_positions([]) == {}
 
 
+def test_a_place_is_told_of_one_that_a_plan_puts_elsewhere_while_the_page_is_read(admin: User, queue: list[Gpr]) -> None:
+    page = queue[20:27]
+    Gpr.objects.filter(pk=page[3].pk).update(turn_share=-9, priority=201)
+    Gpr.objects.filter(pk=page[5].pk).update(state=GprState.CANCELED)
+
+    told = queue_positions(page)
+
+    assert told.keys() == {gpr.pk for gpr in page} - {page[5].pk}
+    assert told[page[3].pk] == 1 + list(queue_visible_to(admin)).index(page[3])
+
+
 def after(rows: QuerySet[Gpr], gpr: Gpr) -> Any:
     return page_behind(
         rows, QUEUE_ORDER, cursor=Cursor(False, tuple(getattr(gpr, name.lstrip("-")) for name in QUEUE_ORDER)).encode(), size=3

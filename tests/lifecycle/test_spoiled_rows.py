@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.apps import apps
 from django.db import IntegrityError, connection, transaction
+from django.db.migrations import RunPython
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import Scope
 from gpr.allocator import tick
-from gpr.explaining import explain_gprs
+from gpr.explaining import explain_gprs, sentences_for_slices
 from gpr.fairness import usage_load
 from gpr.models import Gpr, GprState, ProjectUsage, Promise, PromiseMove, Shadow, Witness
-from gpr.planner.plan import Cause
+from gpr.planner.plan import Cause, Reason
+from gpr.rows import arrivals_since, asks_waiting
 from inventory.models import Reservation
 from journal.models import Event
 from tests import factories
@@ -153,6 +159,21 @@ def test_a_request_that_cannot_be_read_says_so_and_is_planned_again_once_it_is_m
     assert list(promises.values_list("promised_start_at", flat=True)) == promised
 
 
+def test_an_explanation_of_another_version_is_no_fault_that_anybody_was_told_of() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=600)
+    one = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="waits")
+    stage.tick()
+    for what in ("of another version", "that is a list", "that is a text", "that names nobody"):
+        FORGOTTEN[f"an explanation {what}"](one)
+        assert explain_gprs([fresh(one)], actor=stage.owner, now=stage.now) == {}, what
+        assert sentences_for_slices([fresh(one)]) == {}, what
+    stage.tick()
+
+    (told,) = explain_gprs([fresh(one)], actor=stage.owner, now=stage.now).values()
+    assert told.reason == Reason.WAITS_FOR_GPUS
+
+
 def test_a_request_whose_slot_cannot_be_read_gets_another_and_keeps_its_promise() -> None:
     queue = Queue(WITHOUT_SLOT)
     (node,) = queue.stage.cluster.nodes.all()
@@ -164,6 +185,24 @@ def test_a_request_whose_slot_cannot_be_read_gets_another_and_keeps_its_promise(
         assert promise.slot_start_at <= promise.promised_start_at == promise.first_promised_start_at
 
 
+def test_a_row_that_cannot_be_read_is_found_among_many_in_a_few_reads() -> None:
+    stage = Stage(nodes=1)
+    one = stage.submit()
+    given = {"slice": stage.slice, "owner": stage.owner, "shape": one.shape, "state": S.QUEUED, "state_changed_at": stage.now}
+    given |= {"nodes": 1, "duration_s": 60, "remaining_s": 60, "created_at": stage.now}
+    made = [Gpr(name=f"g{n}", turn_at=stage.now + timedelta(seconds=n), **given) for n in range(1, 201)]
+    Gpr.objects.bulk_create(made)
+    for spoiled in (made[70], made[180]):
+        no_time("gpr_gpr", "earliest_start_at", "id")(spoiled)
+
+    with CaptureQueriesContext(connection) as queries:
+        asks, lost = asks_waiting()
+
+    assert lost == [made[70].pk, made[180].pk]
+    assert [ask.pk for ask in asks] == [gpr.pk for gpr in (one, *made) if gpr.pk not in lost]
+    assert len(queries) < 40
+
+
 def test_where_that_is_too_late_its_owner_is_told_that_it_was_nobodys_edit() -> None:
     stage = Stage(nodes=1)
     stage.active(duration_s=7200)
@@ -173,6 +212,18 @@ def test_where_that_is_too_late_its_owner_is_told_that_it_was_nobodys_edit() -> 
     stage.tick()
 
     assert PromiseMove.objects.get(gpr=waits).cause == Cause.FAULT
+
+
+def test_one_that_came_at_no_time_leaves_the_others_counted_and_is_forgotten() -> None:
+    stage = Stage(nodes=1)
+    one, other = (stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name, duration_s=600) for name in ("one", "other"))
+    no_time("gpr_shadow", "made_at", "gpr_id")(one)
+
+    assert [count for *_, count in arrivals_since(stage.now - HOUR)] == [1]
+
+    stage.after(2 * 3600)
+    stage.submit(make_slice(stage.cluster, owner=stage.owner), name="later")
+    assert set(Shadow.objects.filter(gpr__in=[one, other]).values_list("gpr", flat=True)) == {other.pk}
 
 
 def test_pages_and_lists_show_them_among_the_others() -> None:
@@ -216,6 +267,37 @@ def test_use_that_is_no_number_is_refused_by_the_database() -> None:
             ProjectUsage.objects.update(gpu_s=value)
 
     assert usage_load(now=stage.now) == {str(stage.slice.project_id): 5.0}
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """A database of an earlier version, which took any use."""
+    off = {"postgresql": "ALTER TABLE gpr_projectusage DROP CONSTRAINT usage_is_a_number", "sqlite": "PRAGMA ignore_check_constraints = ON"}
+    on = {"postgresql": "SELECT 1", "sqlite": "PRAGMA ignore_check_constraints = OFF"}  # the other one comes back with the transaction
+    with connection.cursor() as cursor:
+        cursor.execute(off[connection.vendor])
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(on[connection.vendor])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_use_that_is_no_number_is_none_after_an_upgrade() -> None:
+    """SQLite stores nothing for NaN, and refuses that."""
+    stage, other = Stage(nodes=1), factories.make_people()
+    good = ProjectUsage.objects.create(project=make_slice(stage.cluster, owner=other.owner).project, gpu_s=5.0, summed_at=stage.now)
+    bad = ProjectUsage.objects.create(project=stage.slice.project, gpu_s=0.0, summed_at=stage.now)
+    operations = import_module("gpr.migrations.0018_checked_choices").Migration.operations
+    (mend,) = (operation for operation in operations if isinstance(operation, RunPython))
+    clear: Any = mend.code
+    assert operations.index(mend) < next(
+        n for n, each in enumerate(operations) if each.deconstruct()[2].get("model_name") == "projectusage"
+    )
+
+    for value in (float("inf"), -1.0, *([float("nan")] if connection.vendor == "postgresql" else [])):
+        ProjectUsage.objects.filter(pk=bad.pk).update(gpu_s=value)
+        clear(apps, SimpleNamespace(connection=connection))
+        assert dict(ProjectUsage.objects.values_list("pk", "gpu_s")) == {good.pk: 5.0, bad.pk: 0.0}
 
 
 @pytest.mark.parametrize("field", ["duration_s", "remaining_s"])

@@ -132,6 +132,20 @@ def test_a_box_that_starts_is_looked_at_where_it_starts(monkeypatch: pytest.Monk
     assert plan(snapshot).faults == (Fault("a1", Flaw.CROWDED),)
 
 
+@pytest.mark.parametrize("nodes", [["p0"], ["p0", "p1", "p2"]], ids=["too few", "too many"])
+def test_a_box_that_starts_on_another_number_of_nodes_is_a_fault(nodes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slot, which is right, says nothing for it."""
+    snapshot = world(request("a1", count=2), pools=(pool(3),), running=())
+    expected = Board.expected
+
+    def wrong(board: Board, *given: Any) -> Any:
+        return expected(board, *given) | {"a1": board.slot_at(board.places(nodes), 0)}
+
+    monkeypatch.setattr(Board, "expected", wrong)
+
+    assert plan(snapshot).faults == (Fault("a1", Flaw.SHAPE),)
+
+
 @pytest.mark.parametrize(
     ("start_s", "node", "flaw"),
     [(50, "p0", "a2 crowded"), (900, "p0", "a2 late")],
