@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import ClusterError, GpuPhase, Throttled, Unavailable
-from worker_agent.kube.client import JSON, Access, Api, Forbidden, Lines, Params
+from worker_agent.kube.client import JSON, TIMEOUT_S, Access, Api, Forbidden, Lines, Params
 from worker_agent.kube.driver import STATE_PATH
 from worker_agent.kube.marks import read_records
 from worker_agent.kube.names import GUARD_PATH, RECORDS, pointer
@@ -27,11 +27,20 @@ class FaultyApi(Api):
         super().__init__(access)
         self._rng = rng
 
-    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        kind: str = JSON,
+        timeout_s: float = TIMEOUT_S,
+    ) -> bytes:
         luck = self._rng.random()
         if luck < 0.06:
             raise self._rng.choice([Throttled(0.1), Unavailable("500: injected"), Forbidden("403: injected")])
-        answer = super()._call(method, path, params=params, body=body, kind=kind)
+        answer = super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
         if luck < 0.12:
             raise Unavailable("a time-out after it was done: injected")
         return answer
@@ -53,10 +62,19 @@ class PartedApi(Api):
                 self._until_mono = time.monotonic() + self._rng.uniform(0.3, 2.0)
             return self._lost
 
-    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        kind: str = JSON,
+        timeout_s: float = TIMEOUT_S,
+    ) -> bytes:
         if self.lost == "all":
             raise Unavailable("cut off before it was asked: injected")
-        answer = super()._call(method, path, params=params, body=body, kind=kind)
+        answer = super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
         if self.lost == "all":
             raise Unavailable("cut off before the answer came: injected")
         return answer
@@ -90,10 +108,19 @@ class HeardApi(Api):
         super().__init__(access)
         self.heard: list[tuple[str, str, str]] = []
 
-    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        kind: str = JSON,
+        timeout_s: float = TIMEOUT_S,
+    ) -> bytes:
         refusal = ""
         try:
-            return super()._call(method, path, params=params, body=body, kind=kind)
+            return super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
         except ClusterError as error:
             refusal = str(error)
             raise
@@ -109,13 +136,22 @@ class StumblingApi(Api):
         self.fault = ""
         self._calls, self._lock = Counter[tuple[str, str]](), threading.Lock()
 
-    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        kind: str = JSON,
+        timeout_s: float = TIMEOUT_S,
+    ) -> bytes:
         with self._lock:
             self._calls[method, path] += bool(self.fault)
             fails = self._calls[method, path] % 2 == 1
         if fails and self.fault in REFUSALS:
             raise REFUSALS[self.fault]()
-        answer = super()._call(method, path, params=params, body=body, kind=kind)
+        answer = super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
         if fails:
             raise Unavailable("a time-out after it was done: injected")
         return answer
@@ -179,7 +215,16 @@ class MortalApi(Api):
         self.written: list[str] = []
         self.is_dead = False
 
-    def _call(self, method: str, path: str, *, params: Params | None = None, body: bytes | None = None, kind: str = JSON) -> bytes:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        kind: str = JSON,
+        timeout_s: float = TIMEOUT_S,
+    ) -> bytes:
         if method == "GET" and self.is_dead:
             raise Unavailable("nobody asks any more")  # for threads that only read: their faults would be taken for faults of the test
         with self._lock:
@@ -189,7 +234,7 @@ class MortalApi(Api):
             self.written += [name] if name else []
             self.is_dead = is_hit and not self._is_after
             self._must_live()
-        answer = super()._call(method, path, params=params, body=body, kind=kind)
+        answer = super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
         self.is_dead |= is_hit
         self._must_live()
         return answer

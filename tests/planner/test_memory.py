@@ -13,8 +13,8 @@ from gpr.planner.board import Board
 from gpr.planner.engine import settle
 from gpr.planner.lines import Ints
 from gpr.planner.repair import board_of
-from gpr.planner.snapshot import Quota, Snapshot
-from tests.planner.build import EITHER, GUARDED, Policy, pool, request, running, settled
+from gpr.planner.snapshot import Policy, Quota, Snapshot
+from tests.planner.build import EITHER, GUARDED, pool, request, running, settled
 
 
 def crowd(policy: Policy) -> Snapshot:
