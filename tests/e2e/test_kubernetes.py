@@ -123,7 +123,7 @@ def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and
 
     ask = {"shape": "H100-80GB", "nodes": 1}
     vision = api.post("/gprs/", {**ask, "name": "train", "slice": "vision", "duration_s": 3600})
-    score = {**ask, "name": "score", "slice": "speech", "clusters": ["west"], "gpus_per_node": 4, "duration_s": 180}
+    score = {**ask, "name": "score", "slice": "speech", "clusters": ["west"], "gpus_per_node": 4, "duration_s": 120}
     in_state(api, vision, "ACTIVE")
     speech = api.post("/gprs/", score)  # not before: it must not end while something else is waited for
     in_state(api, speech, "ACTIVE")
