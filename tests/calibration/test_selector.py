@@ -30,8 +30,8 @@ def world() -> World:
 
 @pytest.fixture
 def now() -> datetime:
-    """Late enough in the day that a few hours ago is today, by UTC."""
-    return db_now().replace(hour=23)
+    """Late enough in the day that a few hours ago is today, and early enough that a few minutes on is, by UTC."""
+    return db_now().replace(hour=23, minute=0)
 
 
 @pytest.fixture
