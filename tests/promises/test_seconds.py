@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_where_one_stands_in_queues_that_nobody_overtakes_is_in_whole_seconds(mi
     part = timedelta(microseconds=microseconds)
     ends = {"starts_at": NOW + HOUR + part, "ends_at": NOW + 2 * HOUR + part}
     times = {f"{queue}_{end}": moment for queue in ("patient", "strict") for end, moment in ends.items()}
-    place = {"pool": "p", "nodes": ["n"]}
+    place = {"pool": "p", "nodes": [str(uuid4())]}
     gpr = make_gpr(make_slice(make_cluster()))
     Shadow.objects.create(gpr=gpr, made_at=NOW, priority=101, gpu_s=1, gpus_per_node=1, patient=place, strict=place, **times)
 
