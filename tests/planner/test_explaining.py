@@ -87,7 +87,7 @@ def test_guarded_who_has_no_room_before_a_slot_waits_for_its_owner() -> None:
 
     explanation = placements(plan(snapshot))["long2"].explanation
 
-    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (wants("wide1", 1250),), ahead_count=1)
+    assert explanation == Explanation(Reason.WAITS_FOR_GPUS, (wants("wide1", 1250, nodes=2),), ahead_count=1)
 
 
 def test_it_waits_for_its_own_slice_when_that_is_what_ends_last() -> None:
