@@ -206,12 +206,12 @@ class Crash(BaseException):
 class MortalApi(Api):
     """The agent dies before or after the first write of this name is done: from then on nothing that it asks for is done any more.
 
-    `written`: the names of all writes, in the order in which they were begun.
+    `box`: whose life it is, by the id of its assignment. `written`: the names of all writes, in the order in which they were begun.
     """
 
-    def __init__(self, access: Access, *, dies_at: str = "", is_after: bool = False) -> None:
+    def __init__(self, access: Access, *, box: str, dies_at: str = "", is_after: bool = False) -> None:
         super().__init__(access)
-        self._dies_at, self._is_after, self._lock = dies_at, is_after, threading.Lock()
+        self._box, self._dies_at, self._is_after, self._lock = box, dies_at, is_after, threading.Lock()
         self.written: list[str] = []
         self.is_dead = False
 
@@ -248,7 +248,7 @@ class MortalApi(Api):
         if method == "GET" or path.endswith("/events"):
             return ""
         if path == STATE_PATH:
-            return _saved(body)
+            return _saved(body, self._box)
         if path == GUARD_PATH:
             return "guard opened" if _opens(body) else "guard closed"
         if path.startswith("/api/v1/nodes/"):
@@ -256,15 +256,13 @@ class MortalApi(Api):
         return "evicted" if path.endswith("/eviction") else "lifted"
 
 
-def _saved(secret: bytes) -> str:
-    """By the last milestone of the box that it contains, whatever other threads have written by then; "" without a box.
-
-    A box of a life before may be listed still: the one that has come least far is this life's.
-    """
+def _saved(secret: bytes, box: str) -> str:
+    """By the last milestone of the box that it contains, whatever other threads have written by then; "" without the box."""
     state = json.loads(zlib.decompress(base64.b64decode(json.loads(secret)["data"]["state"])))
-    reported = min((progress.get("reported", []) for progress in state.get("progress", {}).values()), key=len, default=None)
-    if reported is None:
+    progress = state.get("progress", {}).get(box)
+    if progress is None:
         return ""
+    reported = progress.get("reported", [])
     return f"saved {reported[-1]}" if reported else "saved the set"
 
 

@@ -86,7 +86,7 @@ class Life:
         """What the last one had in memory is gone. The hub tells it once what it wants."""
         self.heard: Assignment | None = None
         name, is_after = self.deaths[0] if self.deaths else ("", False)
-        self.site.restart(api_of=partial(MortalApi, dies_at=name, is_after=is_after))
+        self.site.restart(api_of=partial(MortalApi, box=str(self.box.id), dies_at=name, is_after=is_after))
 
     def live(self) -> None:
         self.until(Phase.ACTIVE, self.box)
