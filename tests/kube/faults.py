@@ -11,10 +11,11 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import ClusterError, GpuPhase, Throttled, Unavailable
-from worker_agent.kube.client import JSON, TIMEOUT_S, Access, Api, Forbidden, Lines, Params
+from worker_agent.kube.client import Access, Api, Forbidden, Lines, Params
 from worker_agent.kube.driver import STATE_PATH
 from worker_agent.kube.marks import read_records
 from worker_agent.kube.names import GUARD_PATH, RECORDS, pointer
@@ -27,20 +28,11 @@ class FaultyApi(Api):
         super().__init__(access)
         self._rng = rng
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: bytes | None = None,
-        kind: str = JSON,
-        timeout_s: float = TIMEOUT_S,
-    ) -> bytes:
+    def _call(self, method: str, path: str, **how: Any) -> bytes:
         luck = self._rng.random()
         if luck < 0.06:
             raise self._rng.choice([Throttled(0.1), Unavailable("500: injected"), Forbidden("403: injected")])
-        answer = super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
+        answer = super()._call(method, path, **how)
         if luck < 0.12:
             raise Unavailable("a time-out after it was done: injected")
         return answer
@@ -62,19 +54,10 @@ class PartedApi(Api):
                 self._until_mono = time.monotonic() + self._rng.uniform(0.3, 2.0)
             return self._lost
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: bytes | None = None,
-        kind: str = JSON,
-        timeout_s: float = TIMEOUT_S,
-    ) -> bytes:
+    def _call(self, method: str, path: str, **how: Any) -> bytes:
         if self.lost == "all":
             raise Unavailable("cut off before it was asked: injected")
-        answer = super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
+        answer = super()._call(method, path, **how)
         if self.lost == "all":
             raise Unavailable("cut off before the answer came: injected")
         return answer
@@ -108,19 +91,10 @@ class HeardApi(Api):
         super().__init__(access)
         self.heard: list[tuple[str, str, str]] = []
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: bytes | None = None,
-        kind: str = JSON,
-        timeout_s: float = TIMEOUT_S,
-    ) -> bytes:
+    def _call(self, method: str, path: str, **how: Any) -> bytes:
         refusal = ""
         try:
-            return super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
+            return super()._call(method, path, **how)
         except ClusterError as error:
             refusal = str(error)
             raise
@@ -136,22 +110,13 @@ class StumblingApi(Api):
         self.fault = ""
         self._calls, self._lock = Counter[tuple[str, str]](), threading.Lock()
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: bytes | None = None,
-        kind: str = JSON,
-        timeout_s: float = TIMEOUT_S,
-    ) -> bytes:
+    def _call(self, method: str, path: str, **how: Any) -> bytes:
         with self._lock:
             self._calls[method, path] += bool(self.fault)
             fails = self._calls[method, path] % 2 == 1
         if fails and self.fault in REFUSALS:
             raise REFUSALS[self.fault]()
-        answer = super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
+        answer = super()._call(method, path, **how)
         if fails:
             raise Unavailable("a time-out after it was done: injected")
         return answer
@@ -215,26 +180,17 @@ class MortalApi(Api):
         self.written: list[str] = []
         self.is_dead = False
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: bytes | None = None,
-        kind: str = JSON,
-        timeout_s: float = TIMEOUT_S,
-    ) -> bytes:
+    def _call(self, method: str, path: str, **how: Any) -> bytes:
         if method == "GET" and self.is_dead:
             raise Unavailable("nobody asks any more")  # for threads that only read: their faults would be taken for faults of the test
         with self._lock:
             self._must_live()
-            name = self._name(method, path, body or b"")
+            name = self._name(method, path, how.get("body") or b"")
             is_hit = bool(name) and name == self._dies_at and name not in self.written
             self.written += [name] if name else []
             self.is_dead = is_hit and not self._is_after
             self._must_live()
-        answer = super()._call(method, path, params=params, body=body, kind=kind, timeout_s=timeout_s)
+        answer = super()._call(method, path, **how)
         self.is_dead |= is_hit
         self._must_live()
         return answer

@@ -11,7 +11,8 @@ import random
 import ssl
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -315,3 +316,14 @@ class Site:
 
 def ended(*assignments: Assignment) -> list[Assignment]:
     return [msgspec.structs.replace(each, desired=Desired.ABSENT) for each in assignments]
+
+
+@contextmanager
+def moved_in(cluster: Cluster, *, nodes: int = 1) -> Iterator[Site]:
+    """One that an agent has taken in; afterwards nothing of it is left."""
+    site = Site(cluster, nodes=nodes)
+    site.start()
+    site.move_in()
+    yield site
+    site.stop()
+    site.move_out()

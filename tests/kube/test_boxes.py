@@ -7,18 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kube.cluster import Cluster
-from tests.kube.site import NODE_GPUS, Site, ended
+from tests.kube.site import NODE_GPUS, Site, ended, moved_in
 from worker_agent.protocol import Phase
 
 
 @pytest.fixture
 def site(managed: Cluster) -> Iterator[Site]:
-    made = Site(managed, nodes=2)
-    made.start()
-    made.move_in()
-    yield made
-    made.stop()
-    made.move_out()
+    with moved_in(managed, nodes=2) as made:
+        yield made
 
 
 def test_pods_wait_run_in_the_box_and_wait_again_after_it(site: Site) -> None:

@@ -12,7 +12,7 @@ from tests.e2e.processes import wait_for
 from tests.kube.callers import Caller
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.faults import Crash, MortalApi
-from tests.kube.site import NODE_GPUS, Site, ended
+from tests.kube.site import NODE_GPUS, Site, ended, moved_in
 from tests.kube.world import is_gated, pods_path
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.kube import names
@@ -43,12 +43,8 @@ Death = tuple[str, bool]  # at which write, and whether it is done
 @pytest.fixture(scope="module")
 def site(managed: Cluster) -> Iterator[Site]:
     """One for all lives: each is a box of its own."""
-    made = Site(managed)
-    made.start()
-    made.move_in()
-    yield made
-    made.stop()
-    made.move_out()
+    with moved_in(managed) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.kube.callers import Caller
 from tests.kube.cluster import Cluster, Object
 from tests.kube.faults import LOST_ANSWER, REFUSALS, HeardApi, StillClock, StumblingApi
 from tests.kube.policies import refusing
-from tests.kube.site import Site, ended
+from tests.kube.site import Site, ended, moved_in
 from tests.kube.world import pods_path
 from worker_agent.cluster.base import ClusterError, Unavailable
 from worker_agent.hands import RETRY_MAX_S
@@ -29,12 +29,8 @@ STUBBORN = {"egs.test/stops": "never"}
 
 @pytest.fixture
 def site(managed: Cluster) -> Iterator[Site]:
-    made = Site(managed)
-    made.start()
-    made.move_in()
-    yield made
-    made.stop()
-    made.move_out()
+    with moved_in(managed) as made:
+        yield made
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kube.cluster import Cluster
-from tests.kube.site import Site
+from tests.kube.site import Site, moved_in
 from worker_agent.protocol import LifeMark
 
 BEGUN_S = time.time() - 300
@@ -21,12 +21,8 @@ REASONS = ["Queued", "Provisioning", "Provisioned", "Passed25Percent", "Passed50
 
 @pytest.fixture
 def site(managed: Cluster) -> Iterator[Site]:
-    made = Site(managed)
-    made.start()
-    made.move_in()
-    yield made
-    made.stop()
-    made.move_out()
+    with moved_in(managed) as made:
+        yield made
 
 
 def life_of(site: Site, slice_: str, gpr: str = "train") -> tuple[LifeMark, ...]:

@@ -11,7 +11,7 @@ import pytest
 from tests.kube.cluster import Cluster
 from tests.kube.faults import APIS, CLOCK_IS_SET
 from tests.kube.recorder import Replay, recording
-from tests.kube.site import Site, ended
+from tests.kube.site import Site, ended, moved_in
 from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, Records, Verb
 from worker_agent.fences import new_records
 from worker_agent.kube.client import Api
@@ -24,12 +24,8 @@ TURNS = 6
 
 @pytest.fixture
 def site(managed: Cluster) -> Iterator[Site]:
-    made = Site(managed, nodes=2)
-    made.start()
-    made.move_in()
-    yield made
-    made.stop()
-    made.move_out()
+    with moved_in(managed, nodes=2) as made:
+        yield made
 
 
 def refilling(site: Site) -> tuple[str, str]:

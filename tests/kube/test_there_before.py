@@ -8,19 +8,15 @@ import pytest
 
 from tests.kube.cluster import Cluster
 from tests.kube.counter import Counter, template
-from tests.kube.site import Site
+from tests.kube.site import Site, moved_in
 from tests.kube.test_autogpr import AUTO, deployment, requests
 from worker_agent.protocol import Phase
 
 
 @pytest.fixture
 def site(managed: Cluster) -> Iterator[Site]:
-    made = Site(managed)
-    made.start()
-    made.move_in()
-    yield made
-    made.stop()
-    made.move_out()
+    with moved_in(managed) as made:
+        yield made
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kube.cluster import Cluster, Object
 from tests.kube.faults import StillClock
-from tests.kube.site import AGENT, NODE_GPUS, Site, ended
+from tests.kube.site import AGENT, NODE_GPUS, Site, ended, moved_in
 from worker_agent.kube import tending
 from worker_agent.kube.guard import slices_in
 from worker_agent.leaving import NODE_GONE_S
@@ -20,12 +20,8 @@ from worker_agent.protocol import Assignment, Drain, InventoryEvent, Phase
 @pytest.fixture
 def site(managed: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(tending, "GUARD_ANEW_S", 2.0)
-    made = Site(managed, nodes=2)
-    made.start()
-    made.move_in()
-    yield made
-    made.stop()
-    made.move_out()
+    with moved_in(managed, nodes=2) as made:
+        yield made
 
 
 @pytest.fixture
