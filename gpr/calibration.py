@@ -19,16 +19,18 @@ from uuid import UUID
 from django.db.models import Count, F, Prefetch, QuerySet
 
 from accounts.models import User
+from gpr.forecasts import whole_s
 from gpr.models import GprState, Promise, PromiseMove, PromiseOutcome
-from gpr.outcomes import GRACE_S, PROMISE_GRACE
+from gpr.outcomes import is_kept
 from gpr.planner.bands import ENOUGH_COUNT
 from gpr.planner.report import MINUTE_S, quantile
-from gpr.snapshot import box_length_s
+from gpr.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, box_length_s
 from slices.models import Slice
 from slices.selectors import slices_visible_to
 
 # Over how many days it may be asked for; longer than a month it is told by the week.
 DAYS: Final = (7, 30, 90)
+DAYS_DEFAULT: Final = 30
 DAYS_BY_DAY: Final = 30
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 # The newest of more are read: it is to be fast on the largest site, too.
@@ -140,7 +142,7 @@ class Settled:
 
     @property
     def is_kept(self) -> bool:
-        return self.margin_s >= -GRACE_S
+        return is_kept(self.margin_s)
 
     @classmethod
     def of(cls, row: PromiseOutcome) -> Settled:
@@ -183,7 +185,7 @@ def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
     scorer = Scorer(None if actor.is_admin else _strangers(actor))
     settled = _with_moves(PromiseOutcome.objects.filter(settled_at__gte=since_at))
     own = settled if actor.is_admin else settled.filter(gpr__slice__in=slices_visible_to(actor).values("pk"))
-    late = settled.filter(margin_s__lt=-GRACE_S).order_by("margin_s", "-settled_at", "-pk")
+    late = settled.filter(margin_s__lt=-PROMISE_TOLERANCE_S).order_by("margin_s", "-settled_at", "-pk")
     return Calibration(
         days=days,
         since_at=since_at,
@@ -210,7 +212,7 @@ class Scorer:
             return Score()
         waited = self._told([outcome for outcome in outcomes if outcome.promised_wait_s is not None])
         ranged = self._told([outcome for outcome in waited if outcome.is_learned])
-        kept_count = sum(outcome.margin_s >= -GRACE_S for outcome in outcomes)
+        kept_count = sum(is_kept(outcome.margin_s) for outcome in outcomes)
         moved_count = sum(outcome.is_moved for outcome in outcomes)
         margins = [outcome.margin_s for outcome in waited]
         return Score(
@@ -288,7 +290,7 @@ def _settled_between(since_at: datetime, ends_at: datetime) -> list[Outcome]:
 
 def _overdue(now: datetime) -> list[Outcome]:
     """That wait still, though they were to have started: not kept, whatever comes. Moved or not is told when they are settled."""
-    rows = Promise.objects.filter(gpr__state=GprState.QUEUED, first_promised_start_at__lt=now - PROMISE_GRACE)
+    rows = Promise.objects.filter(gpr__state=GprState.QUEUED, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
     fields = "gpr__slice", "first_promised_start_at", "made_at", "gpr__remaining_s", "gpr__nodes"
     found = rows.order_by("first_promised_start_at", "pk").values_list(*fields)[: OUTCOMES_MAX + 1]
     return [
@@ -298,8 +300,8 @@ def _overdue(now: datetime) -> list[Outcome]:
             length_s=box_length_s(remaining_s),
             is_gang=nodes > 1,
             is_moved=False,
-            margin_s=math.floor((promised_at - now).total_seconds()),
-            wait_s=math.floor((now - made_at).total_seconds()),
+            margin_s=whole_s(promised_at - now),
+            wait_s=whole_s(now - made_at),
             is_learned=False,
         )
         for slice_id, promised_at, made_at, remaining_s, nodes in found

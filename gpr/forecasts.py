@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -91,6 +91,11 @@ def _forecast(asked: Asked, told: Range, now: datetime) -> Forecast:
 
 def _asked(pk: int, made_at: datetime, started_at: datetime | None, length_s: int, gpu_count: int, *waits_s: int) -> Asked:
     expected_wait_s, promised_wait_s, p50_s, p90_s = waits_s
-    wait_s = None if started_at is None else max(math.floor((started_at - made_at).total_seconds()), 0)
+    wait_s = None if started_at is None else max(whole_s(started_at - made_at), 0)
     made_s, bounds_s = math.floor(made_at.timestamp()), (p50_s, p90_s)
     return Asked(str(pk), made_s, length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s, wait_s)
+
+
+def whole_s(span: timedelta) -> int:
+    """In seconds, as everywhere rounded down."""
+    return math.floor(span.total_seconds())

@@ -5,20 +5,14 @@ What they teach about new ones is in gpr/forecasts.py; what is published of them
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from django.db.models import Exists, F, OuterRef, QuerySet
 
-from gpr.forecasts import forecasts_started
+from gpr.forecasts import forecasts_started, whole_s
 from gpr.models import AllocatorRecord, Forecast, Gpr, Promise, PromiseMove, PromiseOutcome
-from gpr.snapshot import length_s
-
-# A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report.
-GRACE_S: Final = 60
-PROMISE_GRACE: Final = timedelta(seconds=GRACE_S)
+from gpr.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, length_s
 
 
 def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
@@ -32,17 +26,22 @@ def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
         outcome.started_at, forecast = now, foretold.get(outcome.gpr_id)
         if forecast is not None:
             # An edit may have made the promise anew since: what was foretold is counted from when it was.
-            outcome.forecast, outcome.wait_s = forecast, max(_seconds(now - forecast.made_at), 0)
+            outcome.forecast, outcome.wait_s = forecast, max(whole_s(now - forecast.made_at), 0)
     PromiseOutcome.objects.bulk_create(outcomes)
     promises.update(slot_nodes=[])
-    kept = [outcome.margin_s >= -GRACE_S for outcome in outcomes]
+    kept = [is_kept(outcome.margin_s) for outcome in outcomes]
     AllocatorRecord.objects.update(kept_count=F("kept_count") + kept.count(True), late_count=F("late_count") + kept.count(False))
+
+
+def is_kept(margin_s: int) -> bool:
+    """A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report."""
+    return margin_s >= -PROMISE_TOLERANCE_S
 
 
 def promises_abandon(gprs: Sequence[Gpr], *, now: datetime) -> None:
     """They are withdrawn, or ask for something else now: what was overdue by then was not kept."""
     settled = PromiseOutcome.objects.filter(gpr=OuterRef("gpr"), made_at=OuterRef("made_at"))
-    overdue = Promise.objects.filter(~Exists(settled), gpr__in=gprs, first_promised_start_at__lt=now - PROMISE_GRACE)
+    overdue = Promise.objects.filter(~Exists(settled), gpr__in=gprs, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
     PromiseOutcome.objects.bulk_create(_outcomes(overdue, gprs, now))
 
 
@@ -59,15 +58,10 @@ def _outcome(promise: Promise, gpr: Gpr, is_moved: bool, now: datetime) -> Promi
         made_at=promise.made_at,
         promised_start_at=promise.first_promised_start_at,
         settled_at=now,
-        margin_s=_seconds(promise.first_promised_start_at - now),
-        wait_s=max(_seconds(now - promise.made_at), 0),
+        margin_s=whole_s(promise.first_promised_start_at - now),
+        wait_s=max(whole_s(now - promise.made_at), 0),
         length_s=length_s(gpr),
         is_gang=gpr.nodes > 1,
         is_moved=is_moved,
         is_learned=promise.p90_at is not None,
     )
-
-
-def _seconds(span: timedelta) -> int:
-    """Whole ones, as everywhere rounded down."""
-    return math.floor(span.total_seconds())

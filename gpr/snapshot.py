@@ -58,6 +58,7 @@ from slices.models import Quota as QuotaRow
 RETURN_S = 4 * 3600
 # Ticks are not exact: a start this late has kept its promise.
 PROMISE_TOLERANCE_S = 60
+PROMISE_TOLERANCE = timedelta(seconds=PROMISE_TOLERANCE_S)
 SLACK = Slack()
 
 

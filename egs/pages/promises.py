@@ -13,11 +13,10 @@ from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.paging import url_with
 from egs.pages.parts import Fact, Pair, Tab
-from gpr.calibration import DAYS, Accuracy, Calibration, CauseShare, ClassScore, Score, Settled, SpanScore
+from gpr.calibration import DAYS, DAYS_DEFAULT, Accuracy, Calibration, CauseShare, ClassScore, Score, Settled, SpanScore
 from gpr.planner.bands import ENOUGH_COUNT, TARGETS
 from gpr.planner.plan import Cause
 
-DAYS_DEFAULT = 30
 NOT_YET = "too few"
 # Height of a full bar, and the room above it for the target's line.
 BARS_PX, ABOVE_PX = 64, 2

@@ -13,13 +13,13 @@ from accounts.authentication import actor_of
 from egs.rest.fields import StrictSerializer
 from egs.rest.views import ApiViewSet
 from gpr.api.outputs import CAUSES, MoveSerializer
-from gpr.calibration import DAYS, calibration_for
+from gpr.calibration import DAYS, DAYS_DEFAULT, calibration_for
 from gpr.models import PromiseOutcome
 
 
 class InsightsQuery(StrictSerializer):
     days = serializers.ChoiceField(
-        choices=DAYS, default=30, help_text="By UTC, up to today for administrators and up to yesterday for everybody else."
+        choices=DAYS, default=DAYS_DEFAULT, help_text="By UTC, up to today for administrators and up to yesterday for everybody else."
     )
 
 

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpr.planner.board import Board, Started
-from gpr.planner.ground import Ground, copy_ground, is_near
+from gpr.planner.ground import Ground, copy_ground, is_near, which_pool
 from gpr.planner.lines import FOREVER_S, NEVER_S, NONE, Ints, compiled, least_free
-from gpr.planner.passes import WAITING, Table, places_of, put, used
+from gpr.planner.passes import WAITING, Table, kind_of, places_of, put, used
 from gpr.planner.plan import Fault, Flaw, Placement, Stand
 from gpr.planner.snapshot import Slot
 from gpr.planner.waiting import Waiting
@@ -127,7 +127,7 @@ def flaws_of(ground: Ground, table: Table, rows: Ints, asked: Asked, now_s: int)
             flaws[i] = SHAPE
         elif table.slot_s[j] < max(now_s, table.earliest_s[j]):
             flaws[i] = EARLY
-        elif is_crowded(ground, places_of(table, j), limits_in(table, j, pool), table.slot_s[j], table.slot_s[j] + table.length_s[j]):
+        elif is_crowded(ground, places_of(table, j), limits_at(ground, table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j]):
             flaws[i] = CROWDED
         elif table.slot_s[j] > asked.last_s[i]:
             flaws[i] = LATE
@@ -162,12 +162,10 @@ def is_whole(ground: Ground, table: Table, j: int, pool: int, asked: Asked, i: i
 
 
 @compiled
-def limits_in(table: Table, j: int, pool: int) -> Ints:
-    """That hold for it in this pool of its pools."""
-    i = 0
-    while table.pools[j, i] != pool:
-        i += 1
-    limits: Ints = table.limits[j, i]
+def limits_at(ground: Ground, table: Table, j: int) -> Ints:
+    """That hold for it where its slot is."""
+    kind = kind_of(table, j)
+    limits: Ints = kind.limits[which_pool(ground, kind, places_of(table, j))]
     return limits
 
 

@@ -14,15 +14,14 @@ from egs.pages import words
 from egs.pages.paging import url_with
 from egs.pages.parts import Fact
 from gpr.models import PROVISIONED, Gpr, GprState, Promise
-from gpr.snapshot import PROMISE_TOLERANCE_S
+from gpr.snapshot import PROMISE_TOLERANCE
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import cluster_is_open, clusters_visible_to
 from journal.models import Event
 
 LOOK_BACK = timedelta(hours=24)
 SHAPES_SHOWN = 3
-TOLERANCE = timedelta(seconds=PROMISE_TOLERANCE_S)
-IS_LATE = Q(state=GprState.QUEUED, planned_start_at__gt=F("promise__first_promised_start_at") + TOLERANCE)
+IS_LATE = Q(state=GprState.QUEUED, planned_start_at__gt=F("promise__first_promised_start_at") + PROMISE_TOLERANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ class PromiseScore:
         since = now - LOOK_BACK
         started = Promise.objects.filter(gpr__in=Reservation.objects.filter(starts_at__gte=since, starts_at__lte=now).values("gpr"))
         score = started.exclude(gpr__provisioning_at=None).aggregate(
-            started=Count("pk"), kept=Count("pk", filter=Q(gpr__provisioning_at__lte=F("first_promised_start_at") + TOLERANCE))
+            started=Count("pk"), kept=Count("pk", filter=Q(gpr__provisioning_at__lte=F("first_promised_start_at") + PROMISE_TOLERANCE))
         )
         moved = Event.objects.filter(kind="promise.moved", at__gte=since).aggregate(moved=Count("gpr_id", distinct=True))
         return cls(**score, **moved)
