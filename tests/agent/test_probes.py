@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from tests.agent.local_jobs import LocalJobs
+from tests.agent.step_calls import step_call
 from tests.kube.healthy import RDMA_PORT, nccl_report
-from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import StepCall, StepResult, StepStatus
 from worker_agent.kube import checks, gang_logs, readings
 from worker_agent.kube.checks import PROBE, Checks
-from worker_agent.protocol import Assignment, CheckPolicy, Desired, GpuView, NodeView, Verdict
+from worker_agent.protocol import CheckPolicy, Verdict
 from worker_agent.steps import EntryStep, ExitStep
 
 GPUS = ("GPU-5f1d5c30", "GPU-0b9a8c7d")
@@ -71,29 +72,7 @@ def put_port(node: LocalJobs, number: int, **files: str) -> None:
 
 
 def call(step: str, *, node: int = 0, gang: tuple[str, ...] = (), policy: CheckPolicy | None = None) -> StepCall:
-    views = tuple(GpuView(uuid=gpu, index=n, model="H100", memory_gib=80) for n, gpu in enumerate(GPUS))
-    view = NodeView(name=f"node-{node}", uid="uid", shape="H100-80GB", node_type="hgx-h100", gpus=views, rdma=True)
-    assignment = Assignment(
-        id=f"a{node}",
-        gpr_id="gpr",
-        gpr_name="train",
-        slice="red",
-        namespaces=(),
-        node=view.name,
-        node_uid="uid",
-        gpus=GPUS,
-        epoch=1,
-        desired=Desired.PRESENT,
-        gang_count=len(gang) or 1,
-        not_before_s=0.0,
-        enter_by_s=0.0,
-        duration_s=60.0,
-        not_after_s=None,
-        entry_steps=(),
-        exit_steps=(),
-        checks=policy or CheckPolicy(),
-    )
-    return StepCall(step=step, attempt=1, assignment=assignment, node=NodeState(view=view, version="1", records={}), gang=gang)
+    return step_call(step, GPUS, node=f"node-{node}", id=f"a{node}", gang=gang, policy=policy, rdma=True)
 
 
 def ended(agent: Checks, of: StepCall) -> StepResult:

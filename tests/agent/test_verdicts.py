@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from worker_agent.cluster.base import NodeState, StepCall
+from tests.agent.step_calls import step_call
+from worker_agent.cluster.base import StepCall
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.objects import Condition, Meta, Pod, PodStatus
 from worker_agent.kube.verdicts import Document, Output, Reach, Unreadable, Volume, XidLog
-from worker_agent.protocol import Assignment, CheckResult, Desired, GpuView, NodeView, Verdict
+from worker_agent.protocol import CheckResult, Verdict
 from worker_agent.steps import EntryStep
 
 GPU = "GPU-5f1d5c30-7a5e-9d43-8f0c-3f2b1c6d7e80"
@@ -48,28 +49,8 @@ def rows(**fields: str) -> Output:
 
 def call(*, gpus: int = 1, of: int | None = None) -> StepCall:
     """For a box of these GPUs on a node that has `of`."""
-    views = tuple(GpuView(uuid=f"{GPU}-{n}" if n else GPU, index=n, model="H100", memory_gib=80) for n in range(of or gpus))
-    view = NodeView(name="node-1", uid="uid", shape="H100-80GB", node_type="hgx-h100", gpus=views)
-    assignment = Assignment(
-        id="a",
-        gpr_id="gpr",
-        gpr_name="train",
-        slice="red",
-        namespaces=(),
-        node="node-1",
-        node_uid="uid",
-        gpus=tuple(each.uuid for each in views[:gpus]),
-        epoch=1,
-        desired=Desired.PRESENT,
-        gang_count=1,
-        not_before_s=0.0,
-        enter_by_s=0.0,
-        duration_s=60.0,
-        not_after_s=None,
-        entry_steps=(),
-        exit_steps=(),
-    )
-    return StepCall(step=EntryStep.GPU_HEALTH, attempt=1, assignment=assignment, node=NodeState(view=view, version="1", records={}))
+    uuids = [f"{GPU}-{n}" if n else GPU for n in range(of or gpus)]
+    return step_call(EntryStep.GPU_HEALTH, uuids, held=gpus)
 
 
 def named(results: list[CheckResult], check: str) -> CheckResult:

@@ -12,18 +12,19 @@ import msgspec
 import pytest
 import yaml
 
+from tests.agent.step_calls import step_call
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.healthy import gang_words, gpu_lines, last_words, nccl_report, row_lines
 from tests.kube.nodes import nodes_of
 from tests.kube.pods import NODE_GPUS, Tenant
-from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import StepCall, StepResult, StepStatus
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.kube import checks, jobs
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.client import Api, access_by_kubeconfig
 from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, TAINT, box_label, box_of
-from worker_agent.protocol import Assignment, CheckPolicy, Desired, GpuView, NodeView, Verdict
+from worker_agent.protocol import CheckPolicy, Verdict
 from worker_agent.steps import EntryStep, ExitStep
 
 GPUS = tuple(f"GPU-{n}" for n in range(NODE_GPUS))
@@ -46,29 +47,7 @@ class Bench:
         self.agent = Checks(self.api, image=IMAGE)
 
     def call(self, step: str, *, attempt: int = 1, policy: CheckPolicy | None = None, rdma: bool = False) -> StepCall:
-        gpus = tuple(GpuView(uuid=gpu, index=n, model="H100", memory_gib=80) for n, gpu in enumerate(GPUS))
-        view = NodeView(name=self.node, uid="uid", shape="H100-80GB", node_type="hgx-h100", gpus=gpus, rdma=rdma)
-        assignment = Assignment(
-            id=self.name,
-            gpr_id=self.name,
-            gpr_name="train",
-            slice="red",
-            namespaces=(),
-            node=self.node,
-            node_uid="uid",
-            gpus=GPUS,
-            epoch=1,
-            desired=Desired.PRESENT,
-            gang_count=1,
-            not_before_s=0.0,
-            enter_by_s=0.0,
-            duration_s=60.0,
-            not_after_s=None,
-            entry_steps=tuple(EntryStep),
-            exit_steps=tuple(ExitStep),
-            checks=policy or CheckPolicy(),
-        )
-        return StepCall(step=step, attempt=attempt, assignment=assignment, node=NodeState(view=view, version="1", records={}))
+        return step_call(step, GPUS, node=self.node, id=self.name, gpr_id=self.name, attempt=attempt, policy=policy, rdma=rdma)
 
     def poll(self, call: StepCall) -> StepResult | None:
         """None while it runs."""
