@@ -20,6 +20,8 @@ from tests.builders import SHAPE
 from tests.factories import People, row_of
 
 HTMX = {"HX-Request": "true"}
+# Of a page, at most; one of them is the clock's, on PostgreSQL.
+QUERIES_MAX = 16
 
 
 def signed_in(user: User, *scopes: Scope) -> Client:

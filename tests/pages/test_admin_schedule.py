@@ -22,7 +22,7 @@ from portal_admin.pages.schedule import SPANS
 from portal_admin.pages.schedule_layout import Drawing, Stay, draw, free_steps
 from tests import factories
 from tests.builders import NOW
-from tests.pages.admin_world import House, make_house, queue_up, signed_in
+from tests.pages.admin_world import QUERIES_MAX, House, make_house, queue_up, signed_in
 
 SCHEDULE = "/admin/schedule/"
 AXIS = Axis(NOW - timedelta(hours=1), NOW + timedelta(hours=9), NOW, UTC)
@@ -187,4 +187,4 @@ def test_a_hundred_rows_cost_what_ten_cost(form: str, house: House, admin: Clien
     few = cost()
     more(90)
 
-    assert cost() == few <= 15
+    assert cost() == few <= QUERIES_MAX
