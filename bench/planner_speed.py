@@ -27,6 +27,8 @@ LARGE = (100_000, 5_000)
 GPUS = 8
 RUNS = 5
 PROJECTS = 20
+# Workspaces run one box at a time, so of their other requests each waits for those before it.
+OF_A_WORKSPACE = 20
 # Twice as many on twice as many nodes may take so much longer.
 DOUBLING = "<= 2.4"
 GROWING = ("a whole plan", "all expected starts, on a board")
@@ -77,6 +79,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
     restart_s = _seconds(partial(board_of, stored), runs=3)
     desk = _Desk(board := board_of(stored)[0], Pace(board, stored.memory))
     board.start()
+    shared = _with_slots(_few_workspaces(fresh))
     return {
         "a plan from nothing": nothing_s,
         "restart from stored slots": restart_s,
@@ -85,6 +88,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
         "one offer, on a board": _seconds(partial(_offer, desk, random.Random(1)), runs=50),
         "a whole plan": _seconds(partial(plan, stored), runs=1),
         "an offer from a snapshot": _seconds(partial(offers, stored, _request(random.Random(1), -1)), runs=1),
+        f"a whole plan, {OF_A_WORKSPACE} requests of each workspace": _seconds(partial(plan, shared), runs=1),
         "a whole plan, guarantees for 20 projects": _seconds(partial(plan, _with_quotas(stored, most=None)), runs=1),
         "a whole plan, guarantees and limits for 20 projects": _seconds(
             partial(plan, _with_quotas(stored, most=node_count * GPUS)), runs=1
@@ -151,6 +155,11 @@ def _with_slots(snapshot: Snapshot) -> Snapshot:
     placed = {placement.id: placement for placement in made.placements}
     queue = tuple(replace(request, slot=placed[request.id].slot, promise_s=placed[request.id].promise_s) for request in snapshot.queue)
     return replace(snapshot, queue=queue, memory=Memory(shadows=made.remembered.shadows if made.remembered else ()))
+
+
+def _few_workspaces(snapshot: Snapshot) -> Snapshot:
+    count = max(len(snapshot.queue) // OF_A_WORKSPACE, 1)
+    return replace(snapshot, queue=tuple(replace(r, slice=f"s{r.rank % count}") for r in snapshot.queue))
 
 
 def _with_quotas(snapshot: Snapshot, *, most: int | None) -> Snapshot:

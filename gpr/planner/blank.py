@@ -6,8 +6,8 @@ import numpy as np
 
 from gpr.planner.ground import NO_INTS, Ground, anywhere, take
 from gpr.planner.lines import FOREVER_S, NONE, Ints, new_lines
-from gpr.planner.passes import Table
 from gpr.planner.snapshot import Pool
+from gpr.planner.table import Table
 
 # Limits that hold for one box: of its slice, and of its slice's and its project's quota.
 LIMITS_MOST = 3

@@ -33,8 +33,9 @@ from gpr.planner.ground import (
 )
 from gpr.planner.kinds import OF_SLICE, Alike, Kinds
 from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, free_until, least_free, with_lines, with_spare
-from gpr.planner.passes import EMPTY, LOOSE, WAITING, Now, Table, places_of
+from gpr.planner.now import Now
 from gpr.planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
+from gpr.planner.table import EMPTY, LOOSE, WAITING, Table, kind_of, lift, places_of, put, stand
 from gpr.planner.waiting import Turn, Waiting, turn_of
 
 ROWS_AT_FIRST = 64
@@ -240,7 +241,7 @@ class Board:
         table.slot_s[waiting.row] = start_s
         places_of(table, waiting.row)[:] = places
         self.spare(len(places))
-        passes.put(self.ground, table, waiting.row, 1)
+        put(self.ground, table, waiting.row, 1)
         table.state[waiting.row] = WAITING
 
     def place_at(self, waiting: Waiting, kind: Kind, found: tuple[int, int]) -> None:
@@ -256,11 +257,11 @@ class Board:
         """The same, of all of these."""
         rows = np.array([waiting.row for waiting in waitings], np.int64)
         self.spare(int(self._table.nodes[rows].sum()), len(rows))
-        passes.lift(self.ground, self._table, rows)
+        lift(self.ground, self._table, rows)
 
     def box(self, waiting: Waiting) -> Box:
         """What stands in its slot."""
-        kind, places = passes.kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
+        kind, places = kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
         # Its row will be another's when it runs.
         kind = Kind(*kind[:4], *(array.copy() for array in kind[4:]))
         start_s, request = self.start_s(waiting), waiting.request
@@ -340,7 +341,7 @@ class Board:
         """Put slots that were lifted back where they were, one after the other; answers those for which there is no room any more."""
         rows = np.array([waiting.row for waiting in waitings], np.int64)
         self._spare_for_moves()
-        return [self._at_row[int(row)] for row in passes.stand(self.ground, self._table, rows)]
+        return [self._at_row[int(row)] for row in stand(self.ground, self._table, rows)]
 
     def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
         """Where and when each would start if nobody came and every box took its whole length. Nothing here changes.

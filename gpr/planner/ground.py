@@ -352,7 +352,14 @@ def snuggest(free: Ints, left: Ints, until_s: Ints, count: int) -> Ints:
     if count == 1:
         best = np.argmin(keys)
         return free[best : best + 1]
-    return free[np.sort(np.argsort(keys, kind="mergesort")[:count])]
+    worst = np.partition(keys, count - 1)[count - 1]
+    mine: Bools = keys < worst
+    ties = count - mine.sum()
+    for i in range(len(keys)):
+        if ties > 0 and keys[i] == worst:
+            mine[i] = True
+            ties -= 1
+    return free[mine]
 
 
 @compiled

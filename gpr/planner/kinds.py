@@ -13,7 +13,7 @@ import numpy as np
 from gpr.planner.blank import LIMITS_MOST, NO_POOLS, new_table, within
 from gpr.planner.ground import NO_INTS, Kind
 from gpr.planner.lines import NONE, Ints
-from gpr.planner.passes import Now, new_now
+from gpr.planner.now import Now, new_now
 from gpr.planner.snapshot import Pool, Quota, Request, Running, Within
 
 # As the ground numbers them.
