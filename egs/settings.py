@@ -74,6 +74,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "egs.pages.middleware.OwnZone",
     "egs.pages.middleware.HeadAsGet",
     "egs.pages.errors.Refusals",
 ]
