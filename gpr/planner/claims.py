@@ -113,7 +113,7 @@ class Claims:
             if start_s < old_s:
                 for project in {request.project, *(board.running[victim.id].project for victim in victims)}:
                     rights.renew(project)
-                waiting.promise_s = start_s  # what others end for is promised, so that nothing puts it off without a cause
+                waiting.promise_by(start_s)  # what others end for is promised, so that nothing puts it off without a cause
                 return Eviction(request.id, victims, start_s, old_s)
         return None
 

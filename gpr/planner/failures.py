@@ -22,8 +22,8 @@ class Failure:
 
     @property
     def outage(self) -> Running:
-        """As a box of all its GPUs, so that nothing else can stand there."""
-        return Running(f"outage of {self.node}", "", "", 0, "", (self.node,), 0, self.until_s)
+        """As a box of all its GPUs, so that nothing else can stand there; not open, so nobody takes them from it."""
+        return Running(f"outage of {self.node}", "", "", 0, "", (self.node,), 0, self.until_s, is_open=False)
 
 
 def draw_failures(pools: Sequence[Pool], *, every_days: float, repair_s: int, seed: int, since_s: int) -> Iterator[Failure]:

@@ -58,7 +58,7 @@ def _move_up(board: Board, waiting: Waiting) -> None:
     found = board.earliest(kind, board.soonest_s(request), old.start_s)
     place_or_back(board, waiting, kind, found, old)
     if found is not None:
-        waiting.promise_s = found[0] if waiting.promise_s is None else min(waiting.promise_s, found[0])
+        waiting.promise_by(found[0])
     lifted.put_back(lambda _: (Cause.ADMIN, request.id))
 
 

@@ -37,6 +37,10 @@ class Waiting:
     promise_s: int | None
     displaced: tuple[Cause, str] | None = None
 
+    def promise_by(self, start_s: int) -> None:
+        """A start by then, unless it was promised an earlier one."""
+        self.promise_s = start_s if self.promise_s is None else min(self.promise_s, start_s)
+
 
 def turn_of(waiting: Waiting) -> Turn:
     return waiting.turn
