@@ -27,6 +27,7 @@ from gpr.planner.lines import (
     lean,
     least_free,
     spliced,
+    stays_free,
 )
 
 # For sorting nodes: what is left over first, then the end of the gap, cut to so many bits.
@@ -147,7 +148,7 @@ def limits_allow(ground: Ground, kind: Kind, i: int, start_s: int) -> bool:
     """Do the limits allow the whole box in its pool `i`?"""
     for k in range(kind.limits.shape[1]):
         line = kind.limits[i, k]
-        if line != NONE and least_free(ground.limits, line, start_s, start_s + kind.length_s) < kind.amounts[i, k]:
+        if line != NONE and not stays_free(ground.limits, line, kind.amounts[i, k], start_s, start_s + kind.length_s):
             return False
     return True
 
@@ -391,7 +392,7 @@ def is_near(ground: Ground, places: Ints, level: int) -> bool:
 def room_at(ground: Ground, places: Ints, kind: Kind, start_s: int) -> bool:
     """Has it room on these very nodes?"""
     for node in places:
-        if least_free(ground.nodes, node, start_s, start_s + kind.length_s) < need_of(ground, node, kind.gpus):
+        if not stays_free(ground.nodes, node, need_of(ground, node, kind.gpus), start_s, start_s + kind.length_s):
             return False
     return limits_allow(ground, kind, which_pool(ground, kind, places), start_s)
 

@@ -187,6 +187,19 @@ def least_free(lines: Lines, line: int, start_s: int, end_s: int) -> int:
 
 
 @lean
+def stays_free(lines: Lines, line: int, need: int, start_s: int, end_s: int) -> bool:
+    """Is so much free throughout `[start_s, end_s)`? Sooner than by `least_free` where it is not."""
+    step = lines.head[line]
+    while end_of(lines, step) <= start_s:
+        step = lines.steps[step, AFTER]
+    while lines.steps[step, FREE] >= need:
+        if end_of(lines, step) >= end_s:
+            return True
+        step = lines.steps[step, AFTER]
+    return False
+
+
+@lean
 def first_fit(lines: Lines, line: int, need: int, length_s: int, since_s: int, before_s: int) -> int:
     """The first second in `[since_s, before_s)` from which on `need` is free for `length_s`, or NEVER_S."""
     step, start_s = lines.head[line], NEVER_S

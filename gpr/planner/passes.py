@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow
-from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, lean, least_free, next_step_s, rises
+from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, lean, next_step_s, rises
 from gpr.planner.now import Now, choose_now, look, look_again, reach
 from gpr.planner.table import STARTED, WAITING, Table, kind_of, places_of, put, used
 from gpr.planner.watch import (
     Watch,
+    are_shut,
     set_ready,
     set_torn,
     touch,
@@ -34,15 +35,19 @@ def may_start(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
     if is_shut:
         watch.is_limited[j], watch.is_near[j] = True, False
         return False
-    end_s, slot_s = at_s + table.length_s[j], table.slot_s[j]
-    levels = used(now.levels[table.group[j]])
-    note_near(now, table, watch, j, levels)
-    if now.reach_s[table.group[j]] >= end_s:
-        return True
+    note_near(now, table, watch, j, used(now.levels[table.group[j]]))
+    end_s = at_s + table.length_s[j]
+    is_enough = now.reach_s[table.group[j]] >= end_s or has_enough_with_own(now, table, j, end_s)
+    return is_enough and has_part(ground, now, table, watch, j, end_s)
+
+
+@lean
+def has_enough_with_own(now: Now, table: Table, j: int, end_s: int) -> bool:
+    """Would nodes be enough that are free until then but for its own slot?"""
+    slot_s = table.slot_s[j]
     if slot_s >= end_s:
         return False
-    # On its own nodes it may be its own slot that is in the way.
-    for k in levels:
+    for k in used(now.levels[table.group[j]]):
         ready = 0
         for node in places_of(table, j):
             if slot_s <= now.until_s[node, k] < end_s:
@@ -53,18 +58,24 @@ def may_start(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
 
 
 @lean
-def are_shut(ground: Ground, table: Table, j: int, at_s: int) -> bool:
-    """Is a limit in its way in each of its pools, even before its own slot takes any of it?"""
-    kind = kind_of(table, j)
-    until_s = min(at_s + kind.length_s, table.slot_s[j])
-    for i in range(len(kind.pools)):
-        is_open = True
-        for k in range(kind.limits.shape[1]):
-            line = kind.limits[i, k]
-            is_open &= line == NONE or least_free(ground.limits, line, at_s, until_s) >= kind.amounts[i, k]
-        if is_open:
-            return False
-    return True
+def has_part(ground: Ground, now: Now, table: Table, watch: Watch, j: int, end_s: int) -> bool:
+    """Are enough of them in one rack or NVLink domain, where it wants that? With those of its own slot."""
+    level = table.level[j]
+    if level == NONE or table.nodes[j] < 2:
+        return True
+    for k in used(now.levels[table.group[j]]):
+        watch.in_part[: ground.part_counts[level]] = 0
+        for i in range(np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s), now.fill[k]):
+            part = ground.part_of[level, now.ranked[k, i]]
+            if part != NONE:
+                watch.in_part[part] += 1
+        for node in places_of(table, j):
+            part = ground.part_of[level, node]
+            if part != NONE and table.slot_s[j] <= now.until_s[node, k] < end_s:
+                watch.in_part[part] += 1
+        if watch.in_part[: ground.part_counts[level]].max() >= table.nodes[j]:
+            return True
+    return False
 
 
 @lean
@@ -152,7 +163,9 @@ def start_others(ground: Ground, now: Now, table: Table, watch: Watch, at_s: int
     while len(turns) > 0:
         _, j = heapq.heappop(turns)
         watch.is_touched[j] = False
-        if table.state[j] == WAITING and table.earliest_s[j] <= at_s and may_start(ground, now, table, watch, j, at_s):
+        if table.earliest_s[j] > at_s:
+            set_ready(watch, j, is_ready=False)
+        elif table.state[j] == WAITING and may_start(ground, now, table, watch, j, at_s):
             slot = places_of(table, j).copy()
             did, is_better = start_now(ground, now, table, watch, j, at_s)
             if did:
@@ -176,7 +189,7 @@ def touch_others(ground: Ground, now: Now, table: Table, watch: Watch, j: int, l
     if len(left) > 0:
         touch_groups(now, table, watch, at_s)
     for line in used(table.lines[j]):
-        touch_limited(watch, table, len(ground.rooms) + line)
+        touch_limited(ground, table, watch, len(ground.rooms) + line, at_s)
     touch_torn(watch, table)
 
 
@@ -270,7 +283,7 @@ def follow(ground: Ground, now: Now, table: Table, watch: Watch, number: int, at
         return is_better
     is_better = rises(ground.limits, line, at_s)
     if is_better:
-        touch_limited(watch, table, number)
+        touch_limited(ground, table, watch, number, at_s)
     forget_before(ground.limits, line, at_s)
     return is_better
 

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpr.planner.ground import Ground
-from gpr.planner.lines import NONE, Bools, Ints, compiled, lean, least_free
+from gpr.planner.lines import NONE, Bools, Ints, compiled, lean, stays_free
 from gpr.planner.now import Now, reach
-from gpr.planner.table import WAITING, Table, places_of, used
+from gpr.planner.table import WAITING, Table, kind_of, places_of, used
 
 # Of so many places, two to this power, one looks at how many are ready.
 BLOCK_BITS: Final = 6
@@ -22,13 +22,14 @@ class Watch(NamedTuple):
     place of a row in the order.
     The rows of a group are in runs, in the order, of which none is longer than those behind it: mostly one run for each priority and share.
     Run `r` is of group `run_group[r]`, its rows are `row_at[run_first[r]:run_first[r + 1]]`; row `j` is of `run[j]`, at `place[j]`.
-    `is_ready[place]`: it may wait for nodes alone; others have been started, or a limit is in their way in all of their pools.
+    `is_ready[place]`: it may wait for nodes alone; the others have been started, come later, or a limit is in their way in all of their
+    pools.
     `ready_count[i]`: of so many at the places of block `i`.
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
     `woken[i]`: up to there, those in whose way limit `i` was have been touched since it gave more room.
     `is_near[j]`: when last looked at, some nodes of its slot were free; all gangs of which that is so are among
     `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: a limit was in its way. `is_torn[j]`: it had
-    room in a pool, but waits for one that it likes better; `torn_count[0]` of them do.
+    room in a pool, but waits for one that it likes better; `torn_count[0]` of them do. `in_part` is scratch.
     """
 
     near: Ints
@@ -52,6 +53,7 @@ class Watch(NamedTuple):
     gangs: Ints
     is_gang: Bools
     gang_count: Ints
+    in_part: Ints
 
 
 @compiled
@@ -87,6 +89,7 @@ def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
         gangs,
         is_gang,
         gang_count,
+        np.zeros(ground.part_counts.max() + 1, np.int64),
     )
 
 
@@ -169,20 +172,20 @@ def touch(watch: Watch, table: Table, node: int) -> None:
 
 
 @lean
-def touch_limited(watch: Watch, table: Table, i: int) -> None:
+def touch_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int) -> None:
     """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else. The first of them is
     touched now, see `touch_below`.
     """
     watch.woken[i] = watch.near_first[i]
-    touch_next_limited(watch, table, i)
+    touch_next_limited(ground, table, watch, i, at_s)
 
 
 @lean
-def touch_next_limited(watch: Watch, table: Table, i: int) -> None:
+def touch_next_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int) -> None:
     while watch.woken[i] < watch.near_first[i + 1]:
         j = watch.near[watch.woken[i]]
         watch.woken[i] += 1
-        if watch.is_limited[j] and table.state[j] == WAITING:
+        if watch.is_limited[j] and table.state[j] == WAITING and not are_shut(ground, table, j, at_s):
             touch_row(watch, table, j)
             return
 
@@ -192,8 +195,23 @@ def touch_below(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -
     """A row has been looked at: of those that wait for the same limits it is the turn of the next, while these leave anything."""
     for line in used(table.lines[j]):
         i = len(ground.rooms) + line
-        if watch.woken[i] < watch.near_first[i + 1] and least_free(ground.limits, line, at_s, at_s + 1) > 0:
-            touch_next_limited(watch, table, i)
+        if watch.woken[i] < watch.near_first[i + 1] and stays_free(ground.limits, line, 1, at_s, at_s + 1):
+            touch_next_limited(ground, table, watch, i, at_s)
+
+
+@lean
+def are_shut(ground: Ground, table: Table, j: int, at_s: int) -> bool:
+    """Is a limit in its way in each of its pools, even before its own slot takes any of it?"""
+    kind = kind_of(table, j)
+    until_s = min(at_s + kind.length_s, table.slot_s[j])
+    for i in range(len(kind.pools)):
+        is_open = True
+        for k in range(kind.limits.shape[1]):
+            line = kind.limits[i, k]
+            is_open &= line == NONE or stays_free(ground.limits, line, kind.amounts[i, k], at_s, until_s)
+        if is_open:
+            return False
+    return True
 
 
 @lean
