@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from bench.figures import Figure
 from gpr.planner.board import Board
@@ -20,7 +21,7 @@ from gpr.planner.engine import admit, plan
 from gpr.planner.offering import offers
 from gpr.planner.pace import Pace
 from gpr.planner.repair import board_of
-from gpr.planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot
+from gpr.planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot, Within
 
 SIZES = ((1_000, 500), (10_000, 5_000), (20_000, 10_000))
 LARGE = (100_000, 5_000)
@@ -29,6 +30,9 @@ RUNS = 5
 PROJECTS = 20
 # Workspaces run one box at a time, so of their other requests each waits for those before it.
 OF_A_WORKSPACE = 20
+OF_A_RACK = 16
+LATER_S = 100_000
+LIMITED = 5
 # Twice as many on twice as many nodes may take so much longer.
 DOUBLING = "<= 2.4"
 GROWING = ("a whole plan", "all expected starts, on a board")
@@ -79,7 +83,6 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
     restart_s = _seconds(partial(board_of, stored), runs=3)
     desk = _Desk(board := board_of(stored)[0], Pace(board, stored.memory))
     board.start()
-    shared = _with_slots(_few_workspaces(fresh))
     return {
         "a plan from nothing": nothing_s,
         "restart from stored slots": restart_s,
@@ -88,11 +91,11 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
         "one offer, on a board": _seconds(partial(_offer, desk, random.Random(1)), runs=50),
         "a whole plan": _seconds(partial(plan, stored), runs=1),
         "an offer from a snapshot": _seconds(partial(offers, stored, _request(random.Random(1), -1)), runs=1),
-        f"a whole plan, {OF_A_WORKSPACE} requests of each workspace": _seconds(partial(plan, shared), runs=1),
         "a whole plan, guarantees for 20 projects": _seconds(partial(plan, _with_quotas(stored, most=None)), runs=1),
         "a whole plan, guarantees and limits for 20 projects": _seconds(
             partial(plan, _with_quotas(stored, most=node_count * GPUS)), runs=1
         ),
+        **{f"a whole plan, {what}": _seconds(partial(plan, _with_slots(change(fresh))), runs=1) for what, change in OTHERS.items()},
     }
 
 
@@ -159,7 +162,40 @@ def _with_slots(snapshot: Snapshot) -> Snapshot:
 
 def _few_workspaces(snapshot: Snapshot) -> Snapshot:
     count = max(len(snapshot.queue) // OF_A_WORKSPACE, 1)
-    return replace(snapshot, queue=tuple(replace(r, slice=f"s{r.rank % count}") for r in snapshot.queue))
+    return _asked(snapshot, lambda request: replace(request, slice=f"s{request.rank % count}"))
+
+
+def _in_racks(snapshot: Snapshot) -> Snapshot:
+    """All of a gang in one."""
+    (pool,) = snapshot.pools
+    nodes = tuple(replace(node, rack=f"r{number // OF_A_RACK}") for number, node in enumerate(pool.nodes))
+    racked = _asked(snapshot, lambda request: replace(request, within=Within.RACK if request.node_count > 1 else Within.ANY))
+    return replace(racked, pools=(replace(pool, nodes=nodes),))
+
+
+def _for_later(snapshot: Snapshot) -> Snapshot:
+    dice = random.Random(3)
+    return _asked(snapshot, lambda request: replace(request, earliest_start_s=dice.randrange(LATER_S)))
+
+
+def _at_limits(snapshot: Snapshot) -> Snapshot:
+    """A few projects that together may have half of the GPUs."""
+    most = len(snapshot.pools[0].nodes) * GPUS // 2 // LIMITED
+    quotas = tuple(Quota(f"p{number}", "gpu", 0, most) for number in range(LIMITED))
+    return replace(_asked(snapshot, lambda request: replace(request, project=f"p{request.rank % LIMITED}")), quotas=quotas)
+
+
+def _asked(snapshot: Snapshot, change: Callable[[Request], Request]) -> Snapshot:
+    return replace(snapshot, queue=tuple(map(change, snapshot.queue)))
+
+
+# Queues in which something else than nodes is in the way of most.
+OTHERS: Final[Mapping[str, Callable[[Snapshot], Snapshot]]] = {
+    f"{OF_A_WORKSPACE} requests of each workspace": _few_workspaces,
+    "each gang in one rack": _in_racks,
+    "requests for later": _for_later,
+    f"{LIMITED} projects at their limits": _at_limits,
+}
 
 
 def _with_quotas(snapshot: Snapshot, *, most: int | None) -> Snapshot:
