@@ -17,12 +17,12 @@ from pathlib import Path
 from bench.figures import Figure, NotRun
 from bench.slurmctld import Ask, Listed, Slurm, slurmctld
 from gpr.planner.board import Board
-from gpr.planner.engine import admit
+from gpr.planner.engine import admit, plan
 from gpr.planner.joblist import Job
 from gpr.planner.pace import Pace
 from gpr.planner.replay import POLICIES, replay
 from gpr.planner.report import quantile
-from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running
+from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot
 
 GPUS = 8
 NODES = 64
@@ -55,7 +55,7 @@ class _Told:
 
 def _frozen(depth: int) -> list[Figure]:
     slurm_told, ours_told = _Told(), _Told()
-    _ours([], Pool("p", "c", "gpu", (Node("n1", GPUS),)), [], _asks(random.Random(0), 2), _Told())  # compiles
+    _ours([], _pool(8), _asks(random.Random(1), 2), _asks(random.Random(0), 2), _Told())  # compiles
     for state in range(STATES[depth]):
         dice = random.Random(SEED + 1000 * depth + state)
         running, queue, probes = list(_filling(dice, NODES)), _asks(dice, depth), _asks(dice, PROBES)
@@ -140,15 +140,15 @@ def _slurms(slurm: Slurm, probes: Sequence[Ask], told: _Told) -> None:
 
 def _ours(running: Iterable[tuple[Ask, Listed]], pool: Pool, queue: Sequence[Ask], probes: Sequence[Ask], told: _Told) -> None:
     now_s = int(time.time())
+    boxes = tuple(Running(job.id, "", "", 101, pool.id, job.nodes, ask.gpus, job.end_s or now_s) for ask, job in running)
+    requests = tuple(_request(f"q{rank}", rank, ask, pool) for rank, ask in enumerate(queue))
+    if requests:
+        told.planned_per_s.append(_planned_per_s(Snapshot(now_s, (pool,), boxes, requests)))
     board = Board((pool,), now_s=now_s, policy=Policy())
-    for ask, job in running:
-        board.hold(Running(job.id, "", "", 101, pool.id, job.nodes, ask.gpus, job.end_s or now_s))
+    board.hold_all(boxes)
     pace = Pace(board, Memory())
-    began = time.perf_counter()
-    for rank, ask in enumerate(queue):
-        admit(board, pace, board.enroll(_request(f"q{rank}", rank, ask, pool)))
-    if queue:
-        told.planned_per_s.append(len(queue) / (time.perf_counter() - began))
+    for request in requests:
+        admit(board, pace, board.enroll(request))
     board.start()
     expected_s, promises_s = {}, {}
     for rank, ask in enumerate(probes, start=len(queue)):
@@ -162,6 +162,13 @@ def _ours(running: Iterable[tuple[Ask, Listed]], pool: Pool, queue: Sequence[Ask
     starts = _play(board)
     told.kept += [starts[id_] <= promise_s for id_, promise_s in promises_s.items()]
     told.off_s += [abs(starts[id_] - start_s) for id_, start_s in expected_s.items()]
+
+
+def _planned_per_s(snapshot: Snapshot) -> float:
+    """As a tick plans them that finds them all new: with a promise, the expected start and its reason for each."""
+    began = time.perf_counter()
+    plan(snapshot)
+    return len(snapshot.queue) / (time.perf_counter() - began)
 
 
 def _play(board: Board) -> dict[str, int]:
