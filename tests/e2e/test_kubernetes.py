@@ -231,8 +231,15 @@ spec:{more}
 
 
 def terminal_of(person: Api, slice_: str, name: str, cluster: Cluster, folder: Path) -> Terminal:
-    """With a kubeconfig for the cluster of this name that the person asked for and read."""
-    asked = person.post(f"/slices/{slice_}/kubeconfig/", {"cluster": name})
+    """With a kubeconfig for the cluster of this name that the person asked for, once the namespace was there, and read."""
+
+    def ask() -> Any:
+        answer = person.raw("POST", f"/slices/{slice_}/kubeconfig/", {"cluster": name})
+        return False if answer.json().get("code") == "namespace_not_ready" else answer
+
+    answered = wait_for("the namespace", ask, within_s=SOON_S)
+    assert answered.status_code < 300, answered.text
+    asked = answered.json()
 
     def read() -> str | None:
         answer = person.raw("POST", f"/slices/{slice_}/kubeconfig/{asked['id']}/read/")

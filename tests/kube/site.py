@@ -28,7 +28,21 @@ from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.core import Core
 from worker_agent.kube.client import Access, Api, access_by_kubeconfig
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.protocol import Assignment, Desired, Drain, Drift, LifeMark, Observed, Phase, StepEvent, SyncReply, set_digest
+from worker_agent.protocol import (
+    AgentEvent,
+    Assignment,
+    Desired,
+    Drain,
+    Drift,
+    InventoryEvent,
+    LifeMark,
+    NodeView,
+    Observed,
+    Phase,
+    StepEvent,
+    SyncReply,
+    set_digest,
+)
 
 HUB_ID = "hub-1"
 AGENT = "system:serviceaccount:egs-system:egs-agent"
@@ -287,11 +301,16 @@ class Site:
 
     def take_events(self) -> list[StepEvent]:
         """All that wait, also those of a test before, which the cluster keeps."""
-        taken: list[StepEvent] = []
+        return [event for event in self._take() if isinstance(event, StepEvent)]
+
+    def take_views(self) -> list[NodeView]:
+        """Of nodes, as the hub is told of them: the last last."""
+        return [view for event in self._take() if isinstance(event, InventoryEvent) for view in event.nodes]
+
+    def _take(self) -> Iterator[AgentEvent]:
         while events := self.core.pending_events():
             self.core.acknowledge(session_epoch=self.session_epoch, stored_seq=events[-1].seq)
-            taken += [event for event in events if isinstance(event, StepEvent)]
-        return taken
+            yield from events
 
     # -- what goes wrong -----------------------------------------------------------------------------------------------
 

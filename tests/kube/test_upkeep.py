@@ -14,7 +14,7 @@ from tests.kube.site import AGENT, NODE_GPUS, Site, ended, moved_in
 from worker_agent.kube import tending
 from worker_agent.kube.guard import slices_in
 from worker_agent.leaving import NODE_GONE_S
-from worker_agent.protocol import Assignment, Drain, InventoryEvent, Phase
+from worker_agent.protocol import Assignment, Drain, Phase
 
 
 @pytest.fixture
@@ -198,8 +198,7 @@ def test_a_box_goes_on_where_one_of_its_eight_gpus_drops_out_and_the_hub_is_told
     site.patch_node({"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
 
     def sick() -> list[str]:
-        views = [view for event in site.core.pending_events() if isinstance(event, InventoryEvent) for view in event.nodes]
-        return [gpu.uuid for view in views if view.name == box.node for gpu in view.gpus if not gpu.healthy]
+        return [gpu.uuid for view in site.take_views() if view.name == box.node for gpu in view.gpus if not gpu.healthy]
 
     assert site.until("told", sick) == [box.gpus[-1]]
     assert site.is_in(Phase.ACTIVE, box)
