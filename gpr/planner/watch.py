@@ -22,14 +22,14 @@ class Watch(NamedTuple):
     place of a row in the order.
     The rows of a group are in runs, in the order, of which none is longer than those behind it: mostly one run for each priority and share.
     Run `r` is of group `run_group[r]`, its rows are `row_at[run_first[r]:run_first[r + 1]]`; row `j` is of `run[j]`, at `place[j]`.
-    `is_ready[place]`: it may wait for nodes alone. Not so those that come later, and those in whose way a limit was in all of their pools
-    when last looked at. Of those that have been started some still count as ready. `ready_count[i]`: of so many at the places of block `i`.
+    `is_ready[place]`: it may wait for nodes alone; the others have been started, come later, or a limit is in their way in all of their
+    pools.
+    `ready_count[i]`: of so many at the places of block `i`.
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
-    `woken[i]`, of a limit: those of `near` before it have been touched, or have no room below it, since it gave more.
-    `is_near[j]`: when last looked at, some nodes of its slot were free, and no limit shut it out; all gangs of which that is so are among
-    `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: when last looked at, a limit was in its way; of others no limit
-    need tell, for they are ready, and so found by their run. `is_torn[j]`: it had room in a pool, but waits for one that it likes better;
-    `torn_count[0]` of them do. `in_part` is scratch.
+    `woken[i]`: up to there, those in whose way limit `i` was have been touched since it gave more room.
+    `is_near[j]`: when last looked at, some nodes of its slot were free; all gangs of which that is so are among
+    `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: a limit was in its way. `is_torn[j]`: it had
+    room in a pool, but waits for one that it likes better; `torn_count[0]` of them do. `in_part` is scratch.
     """
 
     near: Ints
@@ -173,8 +173,8 @@ def touch(watch: Watch, table: Table, node: int) -> None:
 
 @lean
 def touch_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int) -> None:
-    """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else. The first of them that
-    it lets by is touched now, see `touch_below`.
+    """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else. The first of them is
+    touched now, see `touch_below`.
     """
     watch.woken[i] = watch.near_first[i]
     touch_next_limited(ground, table, watch, i, at_s)
@@ -182,9 +182,6 @@ def touch_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int)
 
 @lean
 def touch_next_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int) -> None:
-    """While it leaves anything: within a second it leaves less with each that starts, so a walk that is broken off is over."""
-    if not stays_free(ground.limits, i - len(ground.rooms), 1, at_s, at_s + 1):
-        return
     while watch.woken[i] < watch.near_first[i + 1]:
         j = watch.near[watch.woken[i]]
         watch.woken[i] += 1
@@ -195,10 +192,10 @@ def touch_next_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s:
 
 @lean
 def touch_below(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -> None:
-    """A row has been looked at: of those that wait for the same limits it is the turn of the next."""
+    """A row has been looked at: of those that wait for the same limits it is the turn of the next, while these leave anything."""
     for line in used(table.lines[j]):
         i = len(ground.rooms) + line
-        if watch.woken[i] < watch.near_first[i + 1]:
+        if watch.woken[i] < watch.near_first[i + 1] and stays_free(ground.limits, line, 1, at_s, at_s + 1):
             touch_next_limited(ground, table, watch, i, at_s)
 
 
