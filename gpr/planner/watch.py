@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from gpr.planner.ground import Ground
+from gpr.planner.ground import Ground, limits_leave
 from gpr.planner.lines import NONE, Bools, Ints, compiled, lean, stays_free
 from gpr.planner.now import Now, reach
 from gpr.planner.table import WAITING, Table, kind_of, places_of, used
@@ -22,14 +22,14 @@ class Watch(NamedTuple):
     place of a row in the order.
     The rows of a group are in runs, in the order, of which none is longer than those behind it: mostly one run for each priority and share.
     Run `r` is of group `run_group[r]`, its rows are `row_at[run_first[r]:run_first[r + 1]]`; row `j` is of `run[j]`, at `place[j]`.
-    `is_ready[place]`: it may wait for nodes alone; the others have been started, come later, or a limit is in their way in all of their
-    pools.
-    `ready_count[i]`: of so many at the places of block `i`.
+    `is_ready[place]`: it may wait for nodes alone. Not so those that come later, and those in whose way a limit was in all of their pools
+    when last looked at. Of those that have been started some still count as ready. `ready_count[i]`: of so many at the places of block `i`.
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
-    `woken[i]`: up to there, those in whose way limit `i` was have been touched since it gave more room.
-    `is_near[j]`: when last looked at, some nodes of its slot were free; all gangs of which that is so are among
-    `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: a limit was in its way. `is_torn[j]`: it had
-    room in a pool, but waits for one that it likes better; `torn_count[0]` of them do. `in_part` is scratch.
+    `woken[i]`, of a limit: those of `near` before it have been touched, or have no room below it, since it gave more.
+    `is_near[j]`: when last looked at, some nodes of its slot were free, and no limit shut it out; all gangs of which that is so are among
+    `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: a limit was in its way; of others no limit need tell, for they are
+    ready, and so found by their run. `is_torn[j]`: it had room in a pool, but waits for one that it likes better; `torn_count[0]` of them
+    do. `in_part` is scratch.
     """
 
     near: Ints
@@ -204,14 +204,10 @@ def are_shut(ground: Ground, table: Table, j: int, at_s: int) -> bool:
     """Is a limit in its way in each of its pools, even before its own slot takes any of it?"""
     kind = kind_of(table, j)
     until_s = min(at_s + kind.length_s, table.slot_s[j])
-    for i in range(len(kind.pools)):
-        is_open = True
-        for k in range(kind.limits.shape[1]):
-            line = kind.limits[i, k]
-            is_open &= line == NONE or stays_free(ground.limits, line, kind.amounts[i, k], at_s, until_s)
-        if is_open:
-            return False
-    return True
+    shut_count = 0
+    while shut_count < len(kind.pools) and not limits_leave(ground, kind, shut_count, at_s, until_s):
+        shut_count += 1
+    return shut_count == len(kind.pools)
 
 
 @lean

@@ -17,6 +17,7 @@ from gpr.planner.joblist import Job, read_jobs, read_nodes, read_quotas
 from gpr.planner.replay import POLICIES, Replay, Run, replay
 from gpr.planner.snapshot import Pool, Quota
 from tests.simulate.lists import JOB_HEADER, NODE_HEADER, write
+from tests.simulate.test_failures import most_used, stands_on
 from tests.simulate.test_quotas import HOUR_S, QUOTA_HEADER, held
 from tests.simulate.test_replay import OURS
 
@@ -59,15 +60,6 @@ def overlapping(runs: Iterable[Run]) -> list[tuple[Run, Run]]:
     return [(one, other) for one, other in pairwise(ordered) if other.start_s < one.end_s]
 
 
-def most_used(runs: Iterable[Run]) -> int:
-    changes: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for run in runs:
-        for node in run.nodes:
-            gpus = run.job.gpus_per_node or GPUS
-            changes[node] += [(run.start_s, gpus), (run.end_s, -gpus)]
-    return max(sum(gpus for _, gpus in sorted(of)[: i + 1]) for of in changes.values() for i in range(len(of)))
-
-
 @OURS
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6))
@@ -84,7 +76,7 @@ def test_whatever_meets_everybody_has_its_time_within_all_rules_and_is_late_for_
     assert most_used(done.runs) <= GPUS
     assert [pair for runs in by_slice.values() for pair in overlapping(runs)] == []
     assert max(held(done.runs, "x", run.start_s) for run in done.runs) <= CEILING
-    assert not [run for failure in failures for run in done.runs if _stands_on(run, failure)]
+    assert not [run for failure in failures for run in done.runs if stands_on(run, failure)]
     late = {run.job.id for run in done.runs if run.promise_s is None or run.start_s > run.promise_s}
     assert late <= done.repromised
     for id_ in done.refused:
@@ -95,7 +87,3 @@ def test_whatever_meets_everybody_has_its_time_within_all_rules_and_is_late_for_
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_same_lists_give_the_same_schedule(seed: int, ours: str, tmp_path: Path) -> None:
     assert play(ours, seed, tmp_path)[0] == play(ours, seed, tmp_path)[0]
-
-
-def _stands_on(run: Run, failure: Failure) -> bool:
-    return failure.node in run.nodes and max(run.start_s, failure.at_s) < min(run.end_s, failure.until_s)
