@@ -59,7 +59,7 @@ def _places(client: Any, queued: int) -> Iterator[Figure]:
 def _changes(queued: int) -> Iterator[Figure]:
     from accounts.models import User
     from egs.clock import db_now
-    from gpr.models import Gpr
+    from gpr.models import Gpr, GprState
     from gpr.services.decisions import gpr_set_priority
     from gpr.services.moving import MoveTo, spot_for
     from gpr.services.requests import gpr_cancel, gpr_update
@@ -67,7 +67,7 @@ def _changes(queued: int) -> Iterator[Figure]:
     now, admin, dice = db_now(), User.objects.get(is_admin=True), random.Random(11)
     middle = range(queued * 3 // 10, queued * 7 // 10)  # all of one priority, and with neighbors
     picked = iter([_at(offset) for offset in dice.sample(middle, RUNS * (2 + len(MoveTo)))])
-    copied = Gpr.objects.select_related(None).order_by("pk").first()
+    copied = Gpr.objects.select_related(None).filter(state=GprState.QUEUED).order_by("pk").first()
 
     def insert() -> None:
         fields = {field.attname: getattr(copied, field.attname) for field in Gpr._meta.concrete_fields if not field.primary_key}
