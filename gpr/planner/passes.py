@@ -73,8 +73,9 @@ def has_part(ground: Ground, now: Now, table: Table, watch: Watch, j: int, end_s
             part = ground.part_of[level, node]
             if part != NONE and table.slot_s[j] <= now.until_s[node, k] < end_s:
                 watch.in_part[part] += 1
-        if watch.in_part[: ground.part_counts[level]].max() >= table.nodes[j]:
-            return True
+        for part in range(ground.part_counts[level]):
+            if watch.in_part[part] >= table.nodes[j]:
+                return True
     return False
 
 

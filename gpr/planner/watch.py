@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from gpr.planner.ground import Ground, limits_leave
+from gpr.planner.ground import Ground
 from gpr.planner.lines import NONE, Bools, Ints, compiled, lean, stays_free
 from gpr.planner.now import Now, reach
 from gpr.planner.table import WAITING, Table, kind_of, places_of, used
@@ -27,9 +27,9 @@ class Watch(NamedTuple):
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
     `woken[i]`, of a limit: those of `near` before it have been touched, or have no room below it, since it gave more.
     `is_near[j]`: when last looked at, some nodes of its slot were free, and no limit shut it out; all gangs of which that is so are among
-    `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: a limit was in its way; of others no limit need tell, for they are
-    ready, and so found by their run. `is_torn[j]`: it had room in a pool, but waits for one that it likes better; `torn_count[0]` of them
-    do. `in_part` is scratch.
+    `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: when last looked at, a limit was in its way; of others no limit
+    need tell, for they are ready, and so found by their run. `is_torn[j]`: it had room in a pool, but waits for one that it likes better;
+    `torn_count[0]` of them do. `in_part` is scratch.
     """
 
     near: Ints
@@ -173,8 +173,8 @@ def touch(watch: Watch, table: Table, node: int) -> None:
 
 @lean
 def touch_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int) -> None:
-    """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else. The first of them is
-    touched now, see `touch_below`.
+    """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else. The first of them that
+    it lets by is touched now, see `touch_below`.
     """
     watch.woken[i] = watch.near_first[i]
     touch_next_limited(ground, table, watch, i, at_s)
@@ -182,6 +182,9 @@ def touch_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int)
 
 @lean
 def touch_next_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int) -> None:
+    """While it leaves anything: within a second it leaves less with each that starts, so a walk that is broken off is over."""
+    if not stays_free(ground.limits, i - len(ground.rooms), 1, at_s, at_s + 1):
+        return
     while watch.woken[i] < watch.near_first[i + 1]:
         j = watch.near[watch.woken[i]]
         watch.woken[i] += 1
@@ -192,10 +195,10 @@ def touch_next_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s:
 
 @lean
 def touch_below(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -> None:
-    """A row has been looked at: of those that wait for the same limits it is the turn of the next, while these leave anything."""
+    """A row has been looked at: of those that wait for the same limits it is the turn of the next."""
     for line in used(table.lines[j]):
         i = len(ground.rooms) + line
-        if watch.woken[i] < watch.near_first[i + 1] and stays_free(ground.limits, line, 1, at_s, at_s + 1):
+        if watch.woken[i] < watch.near_first[i + 1]:
             touch_next_limited(ground, table, watch, i, at_s)
 
 
@@ -204,10 +207,14 @@ def are_shut(ground: Ground, table: Table, j: int, at_s: int) -> bool:
     """Is a limit in its way in each of its pools, even before its own slot takes any of it?"""
     kind = kind_of(table, j)
     until_s = min(at_s + kind.length_s, table.slot_s[j])
-    shut_count = 0
-    while shut_count < len(kind.pools) and not limits_leave(ground, kind, shut_count, at_s, until_s):
-        shut_count += 1
-    return shut_count == len(kind.pools)
+    for i in range(len(kind.pools)):
+        is_open = True
+        for k in range(kind.limits.shape[1]):
+            line = kind.limits[i, k]
+            is_open &= line == NONE or stays_free(ground.limits, line, kind.amounts[i, k], at_s, until_s)
+        if is_open:
+            return False
+    return True
 
 
 @lean
