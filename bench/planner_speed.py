@@ -33,6 +33,7 @@ OF_A_WORKSPACE = 20
 OF_A_RACK = 16
 LATER_S = 100_000
 LIMITED = 5
+HANDICAP_MOST_S = 20_000
 # Twice as many on twice as many nodes may take so much longer.
 DOUBLING = "<= 2.4"
 GROWING = ("a whole plan", "all expected starts, on a board")
@@ -178,8 +179,24 @@ def _for_later(snapshot: Snapshot) -> Snapshot:
     return _asked(snapshot, lambda request: replace(request, earliest_start_s=dice.randrange(LATER_S)))
 
 
+def _in_two_clusters(snapshot: Snapshot) -> Snapshot:
+    """Half of the nodes in each; everybody may use both."""
+    (pool,) = snapshot.pools
+    half = len(pool.nodes) // 2
+    pools = (replace(pool, nodes=pool.nodes[:half]), Pool("other", "d", "gpu-d", pool.nodes[half:]))
+    running = tuple(replace(box, pool="pool" if number < half else "other") for number, box in enumerate(snapshot.running))
+    both = _asked(snapshot, lambda request: replace(request, pools=("pool", "other")))
+    return replace(both, pools=pools, running=running)
+
+
+def _liked_better(snapshot: Snapshot) -> Snapshot:
+    """Each would wait for one of two clusters, up to some hours."""
+    dice = random.Random(5)
+    return _asked(_in_two_clusters(snapshot), lambda request: replace(request, handicaps=(("other", dice.randrange(HANDICAP_MOST_S)),)))
+
+
 def _at_limits(snapshot: Snapshot) -> Snapshot:
-    """A few projects that together may have half of the GPUs."""
+    """A few projects that together may have half of the GPUs, of one of the clusters."""
     most = len(snapshot.pools[0].nodes) * GPUS // 2 // LIMITED
     quotas = tuple(Quota(f"p{number}", "gpu", 0, most) for number in range(LIMITED))
     return replace(_asked(snapshot, lambda request: replace(request, project=f"p{request.rank % LIMITED}")), quotas=quotas)
@@ -195,6 +212,8 @@ OTHERS: Final[Mapping[str, Callable[[Snapshot], Snapshot]]] = {
     "each gang in one rack": _in_racks,
     "requests for later": _for_later,
     f"{LIMITED} projects at their limits": _at_limits,
+    f"{LIMITED} projects at their limits in one of two clusters": lambda snapshot: _at_limits(_in_two_clusters(snapshot)),
+    "one of two clusters liked better": _liked_better,
 }
 
 

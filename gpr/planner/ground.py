@@ -146,15 +146,9 @@ def take_all(ground: Ground, boxes: Boxes) -> None:
 @lean
 def limits_allow(ground: Ground, kind: Kind, i: int, start_s: int) -> bool:
     """Do the limits allow the whole box in its pool `i`?"""
-    return limits_leave(ground, kind, i, start_s, start_s + kind.length_s)
-
-
-@lean
-def limits_leave(ground: Ground, kind: Kind, i: int, start_s: int, end_s: int) -> bool:
-    """Do the limits leave what it takes of them in its pool `i` throughout `[start_s, end_s)`?"""
     for k in range(kind.limits.shape[1]):
         line = kind.limits[i, k]
-        if line != NONE and not stays_free(ground.limits, line, kind.amounts[i, k], start_s, end_s):
+        if line != NONE and not stays_free(ground.limits, line, kind.amounts[i, k], start_s, start_s + kind.length_s):
             return False
     return True
 

@@ -21,7 +21,8 @@ class Now(NamedTuple):
     `until_s[node, k]`; `ranked_s[k, :fill[k]]` the same in rising order without the NONEs, `ranked[k, :fill[k]]` whose they are;
     equal ones by node.
     `better_s[k]`: how long at most a node stays free that has become better since the groups were last touched; NONE: none has.
-    Group `g` wants `nodes[g]` nodes of one of the levels `levels[g]`, which follow its pools; `reach_s[g]`: until when it would have them.
+    Group `g` wants `nodes[g]` nodes of one of the levels `levels[g]`, which follow its pools; `reach_s[g, i]`: until when it would have
+    them in its pool `i`, NONE where they are too few.
     """
 
     first: Ints
@@ -42,7 +43,7 @@ def new_now(first: Ints, gpus: Ints, levels: Ints, nodes: Ints, *, node_count: i
     until_s, seen_s = np.full((node_count, count), NONE, np.int64), np.zeros(count, np.int64)
     ranked_s, ranked = np.zeros((count, node_count), np.int64), np.zeros((count, node_count), np.int64)
     fill, better_s = np.zeros(count, np.int64), np.full(count, NONE, np.int64)
-    return Now(first, gpus, seen_s, until_s, ranked_s, ranked, fill, better_s, levels, nodes, np.zeros(len(nodes), np.int64))
+    return Now(first, gpus, seen_s, until_s, ranked_s, ranked, fill, better_s, levels, nodes, np.full(levels.shape, NONE, np.int64))
 
 
 @lean
@@ -144,11 +145,10 @@ def rank_of(now: Now, k: int, node: int, until_s: int) -> int:
 def reach(now: Now) -> None:
     """Fill `reach_s`."""
     for g in range(len(now.nodes)):
-        now.reach_s[g] = NONE
-        for k in used(now.levels[g]):
+        for i in range(len(used(now.levels[g]))):
+            k = now.levels[g, i]
             place = now.fill[k] - now.nodes[g]
-            if place >= 0:
-                now.reach_s[g] = max(now.reach_s[g], now.ranked_s[k, place])
+            now.reach_s[g, i] = now.ranked_s[k, place] if place >= 0 else NONE
 
 
 @compiled

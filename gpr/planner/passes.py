@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpr.planner.gates import are_open
 from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow
 from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, lean, next_step_s, rises
 from gpr.planner.now import Now, choose_now, look, look_again, reach
 from gpr.planner.table import STARTED, WAITING, Table, kind_of, places_of, put, used
 from gpr.planner.watch import (
     Watch,
-    are_shut,
+    has_better_slot,
     set_ready,
     set_torn,
     touch,
@@ -30,67 +31,70 @@ from gpr.planner.watch import (
 @lean
 def may_start(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
     """Are enough nodes free for its whole length from now on, its own slot not counted? A look at a few figures, not at the nodes."""
-    is_shut = are_shut(ground, table, j, at_s)
-    set_ready(watch, j, is_ready=not is_shut)
-    if is_shut:
-        watch.is_limited[j], watch.is_near[j] = True, False
-        return False
-    note_near(now, table, watch, j, used(now.levels[table.group[j]]))
-    end_s = at_s + table.length_s[j]
-    is_enough = now.reach_s[table.group[j]] >= end_s or has_enough_with_own(now, table, j, end_s)
-    return is_enough and has_part(ground, now, table, watch, j, end_s)
-
-
-@lean
-def has_enough_with_own(now: Now, table: Table, j: int, end_s: int) -> bool:
-    """Would nodes be enough that are free until then but for its own slot?"""
-    slot_s = table.slot_s[j]
-    if slot_s >= end_s:
-        return False
-    for k in used(now.levels[table.group[j]]):
-        ready = 0
-        for node in places_of(table, j):
-            if slot_s <= now.until_s[node, k] < end_s:
-                ready += 1
-        if ready > 0 and ready + now.fill[k] - np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s) >= table.nodes[j]:
-            return True
-    return False
-
-
-@lean
-def has_part(ground: Ground, now: Now, table: Table, watch: Watch, j: int, end_s: int) -> bool:
-    """Are enough of them in one rack or NVLink domain, where it wants that? With those of its own slot."""
-    level = table.level[j]
-    if level == NONE or table.nodes[j] < 2:
-        return True
-    for k in used(now.levels[table.group[j]]):
-        watch.in_part[: ground.part_counts[level]] = 0
-        for i in range(np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s), now.fill[k]):
-            part = ground.part_of[level, now.ranked[k, i]]
-            if part != NONE:
-                watch.in_part[part] += 1
-        for node in places_of(table, j):
-            part = ground.part_of[level, node]
-            if part != NONE and table.slot_s[j] <= now.until_s[node, k] < end_s:
-                watch.in_part[part] += 1
-        for part in range(ground.part_counts[level]):
-            if watch.in_part[part] >= table.nodes[j]:
-                return True
-    return False
-
-
-@lean
-def note_near(now: Now, table: Table, watch: Watch, j: int, levels: Ints) -> None:
-    """Are nodes of its slot free?"""
-    watch.is_near[j] = False
-    first = table.first_place[j]
-    for k in levels:
-        for i in range(first, first + table.nodes[j]):
-            watch.is_near[j] |= now.until_s[table.places[i], k] != NONE
+    is_enough = watch.is_limited[j] = watch.is_near[j] = False
+    for i in range(len(used(table.pools[j]))):
+        is_shut = not are_open(watch.gates, table, j, i, at_s)
+        watch.is_limited[j] |= is_shut
+        is_ready = not is_shut and not has_better_slot(ground, table, j, i, at_s)
+        set_ready(watch, j, i, is_ready)
+        if is_ready:
+            k = now.levels[table.group[j], i]
+            note_near(now, table, watch, j, k)
+            is_enough = is_enough or has_enough(ground, now, table, watch, j, i, at_s + table.length_s[j])
     if watch.is_near[j] and table.nodes[j] > 1 and not watch.is_gang[j]:
         watch.is_gang[j] = True
         watch.gangs[watch.gang_count[0]] = j
         watch.gang_count[0] += 1
+    return is_enough
+
+
+@lean
+def note_near(now: Now, table: Table, watch: Watch, j: int, k: int) -> None:
+    """Are nodes of its slot free, at this level?"""
+    first = table.first_place[j]
+    for i in range(first, first + table.nodes[j]):
+        watch.is_near[j] |= now.until_s[table.places[i], k] != NONE
+
+
+@lean
+def has_enough(ground: Ground, now: Now, table: Table, watch: Watch, j: int, i: int, end_s: int) -> bool:
+    """Are, or would be but for its own slot, enough nodes of its pool `i` free until then?"""
+    k = now.levels[table.group[j], i]
+    is_enough = now.reach_s[table.group[j], i] >= end_s or has_enough_with_own(now, table, j, k, end_s)
+    return bool(is_enough and has_part(ground, now, table, watch, j, k, end_s))
+
+
+@lean
+def has_enough_with_own(now: Now, table: Table, j: int, k: int, end_s: int) -> bool:
+    slot_s = table.slot_s[j]
+    if slot_s >= end_s:
+        return False
+    ready = 0
+    for node in places_of(table, j):
+        if slot_s <= now.until_s[node, k] < end_s:
+            ready += 1
+    return ready > 0 and ready + now.fill[k] - np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s) >= table.nodes[j]
+
+
+@lean
+def has_part(ground: Ground, now: Now, table: Table, watch: Watch, j: int, k: int, end_s: int) -> bool:
+    """Are enough of them in one rack or NVLink domain, where it wants that? With those of its own slot."""
+    level = table.level[j]
+    if level == NONE or table.nodes[j] < 2:
+        return True
+    watch.in_part[: ground.part_counts[level]] = 0
+    for i in range(np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s), now.fill[k]):
+        part = ground.part_of[level, now.ranked[k, i]]
+        if part != NONE:
+            watch.in_part[part] += 1
+    for node in places_of(table, j):
+        part = ground.part_of[level, node]
+        if part != NONE and table.slot_s[j] <= now.until_s[node, k] < end_s:
+            watch.in_part[part] += 1
+    most = 0
+    for in_part in watch.in_part[: ground.part_counts[level]]:
+        most = max(most, in_part)
+    return bool(most >= table.nodes[j])
 
 
 @compiled
@@ -105,23 +109,24 @@ def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
     """Start it if it has room beside all other slots; else nothing changes. Answers whether it did, and whether that left room."""
     kind = kind_of(table, j)
     slot = places_of(table, j).copy()
-    had_slot = table.state[j] == WAITING
     is_better = False
-    if had_slot:
-        put(ground, table, j, -1)
-        for node in slot:
-            is_better |= look_again(ground, now, node, at_s)
-    watch.is_limited[j], shut_count = False, 0
+    put(ground, table, j, -1)
+    for node in slot:
+        is_better |= look_again(ground, now, node, at_s)
+    watch.is_limited[j] = False
     set_torn(watch, j, is_torn=False)
     for i in range(len(kind.pools)):
+        if has_better_slot(ground, table, j, i, at_s):
+            continue
         if not limits_allow(ground, kind, i, at_s):
             watch.is_limited[j] = True
-            shut_count += 1
+            set_ready(watch, j, i, is_ready=False)
             continue
         chosen = choose_now(ground, now, now.levels[table.group[j], i], kind.pools[i], kind, at_s)
         if len(chosen) == kind.nodes:
             if is_better_elsewhere(ground, kind, i, at_s):
                 set_torn(watch, j, is_torn=True)
+                set_ready(watch, j, i, is_ready=False)
                 continue
             places_of(table, j)[:] = chosen
             table.slot_s[j] = at_s
@@ -130,11 +135,9 @@ def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
             for node in chosen:
                 look_again(ground, now, node, at_s)
             return True, is_better
-    if had_slot:
-        put(ground, table, j, 1)
-        for node in slot:
-            look_again(ground, now, node, at_s)
-    set_ready(watch, j, is_ready=shut_count < len(kind.pools))
+    put(ground, table, j, 1)
+    for node in slot:
+        look_again(ground, now, node, at_s)
     return False, False
 
 
@@ -165,7 +168,8 @@ def start_others(ground: Ground, now: Now, table: Table, watch: Watch, at_s: int
         _, j = heapq.heappop(turns)
         watch.is_touched[j] = False
         if table.earliest_s[j] > at_s:
-            set_ready(watch, j, is_ready=False)
+            for i in range(len(used(table.pools[j]))):
+                set_ready(watch, j, i, is_ready=False)
         elif table.state[j] == WAITING and may_start(ground, now, table, watch, j, at_s):
             slot = places_of(table, j).copy()
             did, is_better = start_now(ground, now, table, watch, j, at_s)
@@ -190,7 +194,7 @@ def touch_others(ground: Ground, now: Now, table: Table, watch: Watch, j: int, l
     if len(left) > 0:
         touch_groups(now, table, watch, at_s)
     for line in used(table.lines[j]):
-        touch_limited(ground, table, watch, len(ground.rooms) + line, at_s)
+        touch_limited(ground, table, watch, line, at_s)
     touch_torn(watch, table)
 
 
@@ -200,7 +204,7 @@ def tick(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> Ints
     started = np.empty(len(order), np.int64)
     due = start_due(table, order, at_s, started)
     look(ground, now, at_s)
-    watch = watch_of(ground, now, table, order[table.state[order] == WAITING])
+    watch = watch_of(ground, now, table, order[table.state[order] == WAITING], at_s)
     return started[: due + start_others(ground, now, table, watch, at_s, started[due:])]
 
 
@@ -241,7 +245,7 @@ def play(ground: Ground, now: Now, table: Table, order: Ints, at_s: int, asked: 
     look(ground, now, at_s)
     started = np.empty(len(order), np.int64)
     waiting, slots = order[table.state[order] == WAITING], table.places.copy()
-    watch = watch_of(ground, now, table, waiting)
+    watch = watch_of(ground, now, table, waiting, at_s)
     left, goes_on = asked[waiting].sum(), True
     while left > 0:
         while len(events) > 0 and events[0][0] <= at_s:
@@ -284,7 +288,7 @@ def follow(ground: Ground, now: Now, table: Table, watch: Watch, number: int, at
         return is_better
     is_better = rises(ground.limits, line, at_s)
     if is_better:
-        touch_limited(ground, table, watch, number, at_s)
+        touch_limited(ground, table, watch, line, at_s)
     forget_before(ground.limits, line, at_s)
     return is_better
 

@@ -6,10 +6,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from gpr.planner.gates import Gates, are_open, gates_of, leaves_any, look_at_gate
 from gpr.planner.ground import Ground
-from gpr.planner.lines import NONE, Bools, Ints, compiled, lean, stays_free
+from gpr.planner.lines import NONE, Bools, Ints, compiled, lean
 from gpr.planner.now import Now, reach
-from gpr.planner.table import WAITING, Table, kind_of, places_of, used
+from gpr.planner.table import WAITING, Table, places_of, used
 
 # Of so many places, two to this power, one looks at how many are ready.
 BLOCK_BITS: Final = 6
@@ -22,14 +23,16 @@ class Watch(NamedTuple):
     place of a row in the order.
     The rows of a group are in runs, in the order, of which none is longer than those behind it: mostly one run for each priority and share.
     Run `r` is of group `run_group[r]`, its rows are `row_at[run_first[r]:run_first[r + 1]]`; row `j` is of `run[j]`, at `place[j]`.
-    `is_ready[place]`: it may wait for nodes alone. Not so those that come later, and those in whose way a limit was in all of their pools
-    when last looked at. Of those that have been started some still count as ready. `ready_count[i]`: of so many at the places of block `i`.
+    `is_ready[i, place]`: in its pool `i` it may wait for nodes alone. Not so those that come later, those in whose way a limit was when
+    last looked at, and those that wait for a pool that they like better. Of those that have been started some still count as ready.
+    `ready_count[i, b]`: of so many at the places of block `b`.
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
+    `gates` are as of now for each limit that has given room, or of which some was taken.
     `woken[i]`, of a limit: those of `near` before it have been touched, or have no room below it, since it gave more.
-    `is_near[j]`: when last looked at, some nodes of its slot were free, and no limit shut it out; all gangs of which that is so are among
-    `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: when last looked at, a limit was in its way; of others no limit
-    need tell, for they are ready, and so found by their run. `is_torn[j]`: it had room in a pool, but waits for one that it likes better;
-    `torn_count[0]` of them do. `in_part` is scratch.
+    `is_near[j]`: when last looked at, some nodes of its slot were free in a pool in which it was ready; all gangs of which that is so are
+    among `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: when last looked at, a limit was in its way; of others no
+    limit need tell, for they are ready, and so found by their run. `is_torn[j]`: it had room in a pool, but waits for one that it likes
+    better; `torn_count[0]` of them do. `in_part` is scratch.
     """
 
     near: Ints
@@ -44,6 +47,7 @@ class Watch(NamedTuple):
     turn: Ints
     touched: Ints
     is_touched: Bools
+    gates: Gates
     woken: Ints
     is_near: Bools
     is_limited: Bools
@@ -57,9 +61,9 @@ class Watch(NamedTuple):
 
 
 @compiled
-def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
+def watch_of(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> Watch:
     """Everybody is to be looked at."""
-    row_count = len(table.state)
+    row_count, pool_count = table.pools.shape
     turn = np.zeros(row_count, np.int64)
     turn[order] = np.arange(len(order))
     near, near_first = near_of(ground, table, order)
@@ -69,8 +73,9 @@ def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
     is_near, is_limited, is_torn = np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_)
     touched_count, torn_count, gang_count = np.array([len(order)]), np.zeros(1, np.int64), np.zeros(1, np.int64)
     gangs, is_gang = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_)
-    is_ready, ready_count = np.ones(len(order), np.bool_), np.full((len(order) >> BLOCK_BITS) + 1, 1 << BLOCK_BITS, np.int64)
-    ready_count[-1] = len(order) & ((1 << BLOCK_BITS) - 1)
+    is_ready = np.ones((pool_count, len(order)), np.bool_)
+    ready_count = np.full((pool_count, (len(order) >> BLOCK_BITS) + 1), 1 << BLOCK_BITS, np.int64)
+    ready_count[:, -1] = len(order) & ((1 << BLOCK_BITS) - 1)
     return Watch(
         near,
         near_first,
@@ -80,6 +85,7 @@ def watch_of(ground: Ground, now: Now, table: Table, order: Ints) -> Watch:
         turn,
         touched,
         is_touched,
+        gates_of(ground.limits, table, order, at_s),
         near_first[1:].copy(),
         is_near,
         is_limited,
@@ -142,24 +148,24 @@ def runs_of(table: Table, order: Ints, group_count: int) -> tuple[Ints, Ints, In
 
 
 @lean
-def set_ready(watch: Watch, j: int, is_ready: bool) -> None:
+def set_ready(watch: Watch, j: int, i: int, is_ready: bool) -> None:
     place = watch.place[j]
-    watch.ready_count[place >> BLOCK_BITS] += int(is_ready) - int(watch.is_ready[place])
-    watch.is_ready[place] = is_ready
+    watch.ready_count[i, place >> BLOCK_BITS] += int(is_ready) - int(watch.is_ready[i, place])
+    watch.is_ready[i, place] = is_ready
 
 
 @lean
-def next_ready(watch: Watch, table: Table, place: int, end: int) -> int:
-    """The first row that is ready at one of the places in `[place, end)`, or NONE."""
+def next_ready(watch: Watch, table: Table, i: int, place: int, end: int) -> int:
+    """The first row that is ready in its pool `i` at one of the places in `[place, end)`, or NONE."""
     while place < end:
-        if watch.ready_count[place >> BLOCK_BITS] == 0:
+        if watch.ready_count[i, place >> BLOCK_BITS] == 0:
             place = ((place >> BLOCK_BITS) + 1) << BLOCK_BITS
             continue
-        if watch.is_ready[place]:
+        if watch.is_ready[i, place]:
             j = int(watch.row_at[place])
             if table.state[j] == WAITING:
                 return j
-            set_ready(watch, j, is_ready=False)
+            set_ready(watch, j, i, is_ready=False)
         place += 1
     return NONE
 
@@ -172,23 +178,26 @@ def touch(watch: Watch, table: Table, node: int) -> None:
 
 
 @lean
-def touch_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int) -> None:
-    """There may be more room below the limit `i`, less all nodes: for those in whose way it was, and nobody else. The first of them that
-    it lets by is touched now, see `touch_below`.
+def touch_limited(ground: Ground, table: Table, watch: Watch, line: int, at_s: int) -> None:
+    """There may be more room below this limit: for those in whose way it was, and nobody else. The first of them that it lets by is touched
+    now, see `touch_below`.
     """
+    i = len(ground.rooms) + line
+    look_at_gate(ground.limits, watch.gates, line, at_s)
     watch.woken[i] = watch.near_first[i]
-    touch_next_limited(ground, table, watch, i, at_s)
+    touch_next_limited(ground, table, watch, line, at_s)
 
 
 @lean
-def touch_next_limited(ground: Ground, table: Table, watch: Watch, i: int, at_s: int) -> None:
+def touch_next_limited(ground: Ground, table: Table, watch: Watch, line: int, at_s: int) -> None:
     """While it leaves anything: within a second it leaves less with each that starts, so a walk that is broken off is over."""
-    if not stays_free(ground.limits, i - len(ground.rooms), 1, at_s, at_s + 1):
+    i = len(ground.rooms) + line
+    if not leaves_any(watch.gates, line, at_s):
         return
     while watch.woken[i] < watch.near_first[i + 1]:
         j = watch.near[watch.woken[i]]
         watch.woken[i] += 1
-        if watch.is_limited[j] and table.state[j] == WAITING and not are_shut(ground, table, j, at_s):
+        if watch.is_limited[j] and table.state[j] == WAITING and would_be_ready(ground, table, watch, j, at_s):
             touch_row(watch, table, j)
             return
 
@@ -199,22 +208,30 @@ def touch_below(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -
     for line in used(table.lines[j]):
         i = len(ground.rooms) + line
         if watch.woken[i] < watch.near_first[i + 1]:
-            touch_next_limited(ground, table, watch, i, at_s)
+            touch_next_limited(ground, table, watch, line, at_s)
 
 
 @lean
-def are_shut(ground: Ground, table: Table, j: int, at_s: int) -> bool:
-    """Is a limit in its way in each of its pools, even before its own slot takes any of it?"""
-    kind = kind_of(table, j)
-    until_s = min(at_s + kind.length_s, table.slot_s[j])
-    for i in range(len(kind.pools)):
-        is_open = True
-        for k in range(kind.limits.shape[1]):
-            line = kind.limits[i, k]
-            is_open &= line == NONE or stays_free(ground.limits, line, kind.amounts[i, k], at_s, until_s)
-        if is_open:
-            return False
-    return True
+def would_be_ready(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -> bool:
+    """In one of the pools in which it is not?"""
+    for i in range(len(used(table.pools[j]))):
+        is_ready = watch.is_ready[i, watch.place[j]]
+        if not is_ready and are_open(watch.gates, table, j, i, at_s) and not has_better_slot(ground, table, j, i, at_s):
+            return True
+    return False
+
+
+@lean
+def has_better_slot(ground: Ground, table: Table, j: int, i: int, at_s: int) -> bool:
+    """Does its slot count for more than a start now in its pool `i`, as it is in a pool that it likes better? So it will be until then."""
+    slot_pool = ground.pool_of[places_of(table, j)[0]]
+    if table.handicaps_s[j, i] == 0 or slot_pool == table.pools[j, i]:
+        return False
+    m = 0
+    while table.pools[j, m] != slot_pool:
+        m += 1
+    later_s = table.slot_s[j] + table.handicaps_s[j, m] - at_s - table.handicaps_s[j, i]
+    return bool(later_s < 0 or (later_s == 0 and m < i))
 
 
 @lean
@@ -248,12 +265,10 @@ def touch_groups(now: Now, table: Table, watch: Watch, at_s: int) -> None:
     """
     reach(now)
     for r in range(len(watch.run_group)):
-        reach_s = now.reach_s[watch.run_group[r]]
-        if reach_s == NONE:
-            continue
-        j = next_ready(watch, table, watch.run_first[r], watch.run_first[r + 1])
-        if j != NONE and reach_s >= at_s + table.length_s[j]:
-            touch_row(watch, table, j)
+        group = watch.run_group[r]
+        for i in range(len(used(now.levels[group]))):
+            if now.reach_s[group, i] != NONE:
+                touch_ready(now, table, watch, i, watch.run_first[r], r, at_s)
     i = 0
     while i < watch.gang_count[0]:
         j = watch.gangs[i]
@@ -262,7 +277,7 @@ def touch_groups(now: Now, table: Table, watch: Watch, at_s: int) -> None:
             watch.gang_count[0] -= 1
             watch.gangs[i] = watch.gangs[watch.gang_count[0]]
             continue
-        if now.reach_s[table.group[j]] != NONE and has_better(now, table, j, at_s):
+        if has_better(now, table, j, at_s):
             touch_row(watch, table, j)
         i += 1
     now.better_s[:] = NONE
@@ -270,16 +285,24 @@ def touch_groups(now: Now, table: Table, watch: Watch, at_s: int) -> None:
 
 @lean
 def has_better(now: Now, table: Table, j: int, at_s: int) -> bool:
-    """Has a node become better that stays free for its whole length?"""
-    best_s = NONE
-    for k in used(now.levels[table.group[j]]):
-        best_s = max(best_s, now.better_s[k])
-    return bool(best_s >= at_s + table.length_s[j])
+    """Has a node become better that stays free for its whole length, in a pool in which enough are free?"""
+    group = table.group[j]
+    for i in range(len(used(now.levels[group]))):
+        if now.reach_s[group, i] != NONE and now.better_s[now.levels[group, i]] >= at_s + table.length_s[j]:
+            return True
+    return False
 
 
 @lean
 def touch_behind(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> None:
     """The next of its run, when it has been looked at: nobody behind one for which there is not enough has enough."""
-    behind = next_ready(watch, table, watch.place[j] + 1, watch.run_first[watch.run[j] + 1])
-    if behind != NONE and now.reach_s[table.group[j]] >= at_s + table.length_s[behind]:
-        touch_row(watch, table, behind)
+    for i in range(len(used(table.pools[j]))):
+        touch_ready(now, table, watch, i, watch.place[j] + 1, watch.run[j], at_s)
+
+
+@lean
+def touch_ready(now: Now, table: Table, watch: Watch, i: int, place: int, run: int, at_s: int) -> None:
+    """Of those of the run from this place on that are ready in their pool `i` the first, if there are enough nodes for it."""
+    j = next_ready(watch, table, i, place, watch.run_first[run + 1])
+    if j != NONE and now.reach_s[watch.run_group[run], i] >= at_s + table.length_s[j]:
+        touch_row(watch, table, j)

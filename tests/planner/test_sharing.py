@@ -14,7 +14,6 @@ from tests.planner.build import GENEROUS, pool, request, settled, starts
 from tests.planner.draw import GUARDED
 from tests.planner.oracle import problems
 
-
 LONG = 130  # more than the planner reads at once
 
 
@@ -30,7 +29,7 @@ def crowd(seed: int) -> Snapshot:
 
 def _one_of(dice: random.Random, number: int, slice_count: int) -> Request:
     owner = dice.randrange(slice_count)
-    return request(
+    asked = request(
         f"r{number}",
         slice=f"s{owner}",
         project="xy"[owner % 2],
@@ -41,6 +40,7 @@ def _one_of(dice: random.Random, number: int, slice_count: int) -> Request:
         pools=dice.choice([("p",), ("p",), ("p", "q")]),
         earliest=dice.choice([0, 0, 0, 9]),
     )
+    return replace(asked, handicaps=((dice.choice("pq"), dice.choice([0, 5, 20])),))
 
 
 @settings(max_examples=40, deadline=None)
@@ -64,6 +64,7 @@ def test_the_start_that_is_shown_is_the_start_that_happens_where_limits_decide_i
 
 
 def _next_s(snapshot: Snapshot) -> int:
-    """When next a box ends or a request may begin: nothing can start in between."""
+    """When next a box ends, a slot comes due or a request may begin: nothing can start in between."""
     times_s = [box.end_s for box in snapshot.running] + [waits.earliest_start_s for waits in snapshot.queue]
+    times_s += [waits.slot.start_s for waits in snapshot.queue if waits.slot]
     return min(time_s for time_s in times_s if time_s > snapshot.now_s)
