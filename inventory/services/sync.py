@@ -239,6 +239,7 @@ def _assignment(row: Reservation, checks: CheckPolicy) -> Assignment:
         entry_steps=tuple(row.entry_steps),
         exit_steps=tuple(row.exit_steps),
         checks=checks,
+        replaces=str(row.replaces_id or ""),
     )
 
 
