@@ -33,7 +33,7 @@ from inventory.models import Reservation
 from journal.models import Event
 from tests import factories
 from tests.builders import HOUR, make_slice
-from tests.lifecycle.stage import Stage, fresh
+from tests.lifecycle.stage import ENTRY, Stage, fresh
 from tests.pages.admin_world import signed_in
 
 pytestmark = pytest.mark.django_db
@@ -354,6 +354,28 @@ def test_a_box_whose_end_cannot_be_read_still_holds_its_nodes() -> None:
 
     assert fresh(waits).state == S.QUEUED
     assert Reservation.objects.filter(gpr=waits).count() == 0
+
+
+@pytest.mark.parametrize("column", ["active_at", "ends_at", "provisioning_at"])
+@pytest.mark.parametrize("at", [NO_TIME, BEFORE_ALL], ids=["after all", "before all"])
+def test_a_box_that_cannot_be_read_stops_no_other_at_its_end_or_start(column: str, at: Mapping[str, str]) -> None:
+    stage = Stage(nodes=3)
+    spoiled = stage.active(duration_s=600)
+    ends = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="ends", duration_s=600)
+    stage.tick()
+    stage.after(5)
+    stage.say(ends, *ENTRY)
+    stage.tick()
+    starts = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="starts")
+    no_time("gpr_gpr", column, "id", at=at)(spoiled)
+    stage.after(601)
+    stage.tick()
+
+    assert (fresh(ends).state, fresh(starts).state) == (S.EXITING, S.PROVISIONING)
+    told = Event.objects.filter(kind="gpr.spoiled", gpr_id=spoiled.pk)
+    assert [(event.severity, event.reason, event.slice_id) for event in told] == [("error", "box", None)]
+    stage.tick()
+    assert told.count() == 1
 
 
 def test_use_that_is_no_number_is_refused_by_the_database() -> None:
