@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
+import structlog
 from django.db import DataError
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+
+log = structlog.get_logger(__name__)
 
 # What reading a column raises where it holds no date, no id, nothing of its kind, or one beyond all calendars.
 SPOILED: Final = (ValueError, TypeError, OverflowError, DataError)
+LOST_MAX: Final = 50
+# PostgreSQL has times before, after and `infinity`. No zone pushes these out of the calendar.
+FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
 def readable(rows: QuerySet[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -20,6 +27,30 @@ def readable(rows: QuerySet[Any, Any]) -> tuple[list[Any], list[Any]]:
         return list(rows), []
     except SPOILED:
         return _halves(rows, list(rows.values_list("pk", flat=True)))
+
+
+def readable_first(rows: QuerySet[Any, Any], count: int) -> tuple[list[Any], list[Any]]:
+    """The first `count` that can be read, in their order, and the ids of those among them that cannot, which the log names.
+
+    One query, unless there are such. Raises what reading them does where more than a few cannot: that is not the fault of rows.
+    """
+    lost: list[Any] = []
+    while True:
+        part = rows.exclude(pk__in=lost) if lost else rows
+        try:
+            return list(part[:count]), lost
+        except SPOILED:
+            pks = list(part.prefetch_related(None).values_list("pk", flat=True)[:count])
+            more = _halves(part, pks)[1]
+            if not more or len(lost) + len(more) > LOST_MAX:
+                raise
+            lost += more
+            log.error("rows_unreadable", model=rows.model._meta.label, ids=[str(pk) for pk in more])
+
+
+def is_time(name: str) -> Q:
+    """The column holds a time that can be read: for sums over rows, which one of them would spoil."""
+    return Q(**{f"{name}__gte": FIRST, f"{name}__lte": LAST})
 
 
 def _part(rows: QuerySet[Any, Any], pks: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -24,9 +24,11 @@ from fast_update.fast import fast_update
 from egs.clock import db_now
 from egs.errors import EgsError
 from egs.locks import gate_shut, single_runner
+from egs.readable import readable
 from egs.words import are, plural, utc
 from gpr.claims import orphans_cancel
 from gpr.evictions import reason_at_end
+from gpr.faults import spoiled_record
 from gpr.lifecycle import gprs_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState
 from gpr.planner.claims import may_claim
@@ -39,6 +41,7 @@ from gpr.services.replacing import box_of, replacements_review, spare_follow, sp
 from gpr.services.sparing import notices_review
 from gpr.services.starting import Start, gprs_start
 from gpr.snapshot import Loaded, at, books_end
+from gpr.sound import BOX, NOTHING_OF_ITS_KIND, Spoiled
 from gpr.witness import SUBMITS_GATE, explanation_data, replan
 from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import Window, reservations_set_windows
@@ -140,7 +143,7 @@ def _last_event_id() -> int:
 def advance(*, now: datetime) -> int:
     """Move every provisioned GPR as far as its nodes and the clock allow; how many moves."""
     moved_count = _activate_ready(now)
-    for gpr in _with_rows(Gpr.objects.filter(pk__in=_stirring(now))):
+    for gpr in _readable(_with_rows(Gpr.objects.filter(pk__in=_stirring(now))), now):
         rows = gpr.rows_now
         # After a pause one may be due for several moves.
         while gpr.state in PROVISIONED and _survives(gpr, rows, now):
@@ -153,7 +156,7 @@ def _stirring(now: datetime) -> set[UUID]:
     """Those that may be due for something, by the clock or their nodes: most boxes run undisturbed, and are not read at each tick."""
     due = set(Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=now)).values_list("pk", flat=True))
     windows = Gpr.objects.filter(state=S.ACTIVE).values_list("pk", "active_at", "ends_at", "marks_passed")
-    due |= {pk for pk, active_at, ends_at, passed in windows if _marks(active_at, ends_at, now) > passed}
+    due |= {pk for pk, active_at, ends_at, passed in _readable(windows, now) if _marks(active_at, ends_at, now) > passed}
     leaves = Q(state=ReservationState.RELEASED) | Q(phase__in=[Phase.FAILED, Phase.EXITING, Phase.RELEASED]) | ~Q(desired=Desired.PRESENT)
     fails = leaves | Q(node__gone_at__isnull=False)
     is_late = Q(enter_by_at__lt=now - timedelta(seconds=ENTRY_SILENCE_S))
@@ -161,6 +164,13 @@ def _stirring(now: datetime) -> set[UUID]:
     runs = fails | Q(replaces__isnull=False) | Q(failing_at__isnull=False)
     rows = Reservation.objects.filter(Q(gpr__state=S.PROVISIONING) & enters | Q(gpr__state=S.ACTIVE) & runs, run=F("gpr__run"))
     return due.union(rows.values_list("gpr", flat=True))
+
+
+def _readable(rows: QuerySet[Any, Any], now: datetime) -> list[Any]:
+    """Without boxes that cannot be read: their nodes stay theirs, and administrators are told."""
+    found, lost = readable(rows)
+    spoiled_record([Spoiled(pk, BOX, NOTHING_OF_ITS_KIND) for pk in lost], now=now)
+    return found
 
 
 def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
@@ -229,7 +239,7 @@ def _activate_ready(now: datetime) -> int:
     """Those whose nodes are all open, many at once; how many. What fails is left to be moved alone."""
     shut = Reservation.objects.filter(gpr=OuterRef("pk"), run=OuterRef("run"), active_at=None).exclude(phase=Phase.ACTIVE)
     gprs = _with_rows(Gpr.objects.filter(~Exists(shut), state=S.PROVISIONING))
-    ready = [gpr for gpr in gprs if _is_open(gpr.rows_now) and not _has_lost_a_node(gpr.rows_now)]
+    ready = [gpr for gpr in _readable(gprs, now) if _is_open(gpr.rows_now) and not _has_lost_a_node(gpr.rows_now)]
     count = 0
     for first in range(0, len(ready) if len(ready) > 1 else 0, MOVES_AT_ONCE):
         some = ready[first : first + MOVES_AT_ONCE]

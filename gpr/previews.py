@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from egs.readable import readable
 from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, Plan, victims_of
@@ -172,4 +173,4 @@ def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
 
 def _evicted(made: Plan) -> tuple[Gpr, ...]:
     ids = {victim.id for victim in victims_of(made.evictions)}
-    return tuple(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk")) if ids else ()
+    return tuple(readable(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk"))[0]) if ids else ()

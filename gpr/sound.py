@@ -8,7 +8,7 @@ from uuid import UUID
 
 from gpr.rows import Ask, Stood, are_ids, asks_waiting, promises_standing
 
-REQUEST, PROMISE, SLOT = "request", "promise", "slot"
+REQUEST, PROMISE, SLOT, BOX = "request", "promise", "slot", "box"
 NOTHING_OF_ITS_KIND: Final = "A column holds nothing of its kind."
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
 from worker_agent.fences import claim_refusal, is_lost, new_records
-from worker_agent.gangs import Gangs
+from worker_agent.gangs import NO_GANG, Gangs
 from worker_agent.hands import Hands, Write
 from worker_agent.link import Link
 from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Desired, Phase
@@ -48,7 +48,7 @@ class Entering:
         claims = [self._claim(*each) for each in members if self._hands.own(each[0]) is None]
         self._hands.write(Verb.CLAIM, filter(None, claims), within_s=CLAIMS_WITHIN_S)
         until_mono = self._clock.mono() + CHECKS_WITHIN_S
-        gangs = Gangs(members)
+        gangs = Gangs(members, is_broken=self._is_broken)
         for assignment, progress in sorted(members, key=lambda each: each[0].id <= self._checked_last):
             if self._clock.mono() >= until_mono:
                 return
@@ -79,7 +79,7 @@ class Entering:
         for step in assignment.entry_steps:
             if step in progress.entry_done:
                 continue
-            gang = gangs.at(step, assignment) if step in GANG_STEPS else ()
+            gang = gangs.at(step, assignment) if step in GANG_STEPS else NO_GANG
             if gang is None:
                 return
             status = self._hands.step(assignment, progress, step, gang=gang)
@@ -89,6 +89,10 @@ class Entering:
                 return
             progress.entry_done.append(step)
         progress.advance(Phase.ENTERED)
+
+    def _is_broken(self, node: str) -> bool:
+        state = self._hands.nodes.get(node)
+        return state is None or state.view.broken
 
     # -- the box -------------------------------------------------------------------------------------------------------
 

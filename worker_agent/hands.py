@@ -26,6 +26,7 @@ from worker_agent.cluster.base import (
     Verb,
 )
 from worker_agent.fences import Held, HeldGpus, own_record
+from worker_agent.gangs import NO_GANG, Gang
 from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
@@ -183,8 +184,8 @@ class Hands:
     def herald(self, life: Sequence[LifeMark]) -> None:
         self._cluster.herald(life)
 
-    def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: tuple[str, ...] = ()) -> StepStatus:
-        """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due. `gang`: as in StepCall."""
+    def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: Gang = NO_GANG) -> StepStatus:
+        """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""
         key = (assignment.id, step)
         if self._clock.mono() < self._retry_mono.get(key, float("-inf")):
             return StepStatus.RUNNING
@@ -200,7 +201,7 @@ class Hands:
         self._report(assignment, step, outcome, result, attempt=attempt, started_s=started_s)
         return result.status
 
-    def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int, gang: tuple[str, ...]) -> StepResult:
+    def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int, gang: Gang) -> StepResult:
         closed_s = progress.exit_began_s
         call = StepCall(
             step=step,
@@ -208,7 +209,8 @@ class Hands:
             assignment=assignment,
             node=self.nodes[assignment.node],
             since_closed_s=max(0.0, self._time.now() - closed_s) if closed_s is not None else 0.0,
-            gang=gang,
+            gang=gang.nodes,
+            at_work=gang.at_work,
         )
         try:
             return self._cluster.run(call)

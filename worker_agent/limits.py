@@ -8,6 +8,7 @@ Sources: Azure's node health checks (bandwidths of one node, ECC, remapped rows,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -65,6 +66,7 @@ MEASURED: Final[dict[str, str]] = {
     "gpu_count": "GPUs that answer",
     "volume_content": "Content of a volume as written",
     "rdma_subnet": "RDMA ports of another subnet than the policy's",
+    "gang_peers": "Nodes of the box at work that it was measured against",
     "gang_rdma_links": "RDMA ports down here and up on other nodes of the box",
     "gang_rdma_subnet": "RDMA ports of another subnet than on most nodes of the box",
     "volumes_attached": "Volumes of the workspace on the node",
@@ -103,6 +105,14 @@ def judge(check: str, value: float | None, *, shape: str, policy: CheckPolicy, g
 def expect(check: str, value: float | None, expected: float, *, is_least: bool = False, gpu: str = "", text: str = "") -> CheckResult:
     """As `judge`, against what is expected there and then."""
     return _result(check, value, expected, gpu=gpu, text=text, is_least=is_least)
+
+
+def measured_against(met: Sequence[str], silent: Sequence[str]) -> CheckResult:
+    """Of a spare, by name: the nodes at work whose pods spoke to its own, and those where none came up. No fault of either."""
+    said = [f"{', '.join(met)}; not by their GPUs, which are at work"] if met else []
+    text = "; ".join([*said, *(f"not {node}: its pod said nothing" for node in silent)])
+    found = expect("gang_peers", len(met), len(met) + len(silent), is_least=True, text=text)
+    return msgspec.structs.replace(found, verdict=Verdict.WARN if met else Verdict.SKIP) if silent else found
 
 
 def skipped(check: str, why: str) -> CheckResult:

@@ -293,6 +293,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     run: int = 1  # how often the GPR was started, this time included: with `gpr_id` it names the box
     slice_id: str = ""  # `slice` is its name, for people
     checks: CheckPolicy = CheckPolicy()
+    replaces: str = ""  # of a spare, the id of the assignment in whose place it enters; an older hub does not say
 
     @property
     def slice_key(self) -> str:

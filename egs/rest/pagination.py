@@ -28,6 +28,8 @@ from rest_framework.settings import api_settings
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
+from egs.readable import readable_first
+
 PAGE_SIZE_MAX = 500
 CURSOR_MAX_CHARS = 2000
 CURSOR, PAGE_SIZE = "cursor", "page_size"
@@ -47,11 +49,12 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """`next`, `previous`: cursors as text; None where there is nothing more."""
+    """`next`, `previous`: cursors as text; None where there is nothing more. `lost_count`: rows among them that cannot be read."""
 
     rows: list[Any]
     next: str | None
     previous: str | None
+    lost_count: int = 0
 
 
 def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, size: int) -> CursorPage:
@@ -61,8 +64,10 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
     order = _turned(ordering) if backward else ordering
     rows = rows.order_by(*order)
     found: list[Any] = []
+    lost_count = 0
     for stretch in [Q()] if at is None else _stretches(order, at.values):
-        found += rows.filter(stretch)[: size + 1 - len(found)]
+        part, lost = readable_first(rows.filter(stretch), size + 1 - len(found))
+        found, lost_count = found + part, lost_count + len(lost)
         if len(found) > size:
             break
     page = found[:size]
@@ -72,7 +77,8 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
     has_next, has_previous = (True, is_more) if backward else (is_more, at is not None)
     here = at.values if at else ()
     last, first = (_values(page[-1], ordering), _values(page[0], ordering)) if page else (here, here)
-    return CursorPage(page, Cursor(False, last).encode() if has_next else None, Cursor(True, first).encode() if has_previous else None)
+    next_, previous = Cursor(False, last).encode() if has_next else None, Cursor(True, first).encode() if has_previous else None
+    return CursorPage(page, next_, previous, lost_count)
 
 
 class CreatedPagination(BasePagination):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -113,8 +114,9 @@ def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
     """Everything in the cluster that its agent has not let go, in order of id: what is held, and what an administrator freed without it."""
     told = policies_told(cluster_id=cluster_id)
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
-    rows = reservations_told(cluster_id).select_related("gpr", "slice", "node").prefetch_related(gpus).order_by("pk")
-    return tuple(_assignment(row, told(row.node.shape)) for row in rows)
+    # Of the GPR its name alone: one that cannot be read must not cut the cluster off.
+    rows = reservations_told(cluster_id).annotate(gpr_name=F("gpr__name")).select_related("slice", "node").prefetch_related(gpus)
+    return tuple(_assignment(row, told(row.node.shape)) for row in rows.order_by("pk"))
 
 
 def orders_told(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
@@ -217,11 +219,11 @@ def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> Non
     )
 
 
-def _assignment(row: Reservation, checks: CheckPolicy) -> Assignment:
+def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
     return Assignment(
         id=str(row.pk),
         gpr_id=str(row.gpr_id),
-        gpr_name=row.gpr.name,
+        gpr_name=row.gpr_name,
         slice=row.slice.name,
         slice_id=str(row.slice_id),
         namespaces=tuple(row.namespaces),
@@ -239,6 +241,7 @@ def _assignment(row: Reservation, checks: CheckPolicy) -> Assignment:
         entry_steps=tuple(row.entry_steps),
         exit_steps=tuple(row.exit_steps),
         checks=checks,
+        replaces=str(row.replaces_id or ""),
     )
 
 

@@ -20,6 +20,7 @@ from egs.pages.node_strip import NodeBox
 from egs.pages.paging import url_with
 from egs.pages.parts import Tab
 from egs.pages.shell import Shell
+from egs.readable import readable
 from gpr.models import GprState, Promise
 from gpr.rows import ids_of
 from gpr.snapshot import length_s
@@ -230,7 +231,7 @@ class _Books:
         rows = Reservation.objects.filter(cluster__in=self._clusters, starts_at__lt=self._axis.end, ends_at__gt=self._axis.start)
         # Held longer than booked: it stands there until it is given back.
         overdue = Reservation.objects.filter(cluster__in=self._clusters, state=ReservationState.HELD, ends_at__lte=self._axis.start)
-        for row in (rows | overdue).select_related("gpr", "slice"):
+        for row in readable((rows | overdue).select_related("gpr", "slice"))[0]:
             ends_at = max(row.ends_at, self._axis.now) if row.state == ReservationState.HELD else row.ends_at
             self._add(row.node_id, f"{row.gpr_id}.{row.run}", _kind(row), row.starts_at, ends_at, row.gpr, row.slice)
 
@@ -242,7 +243,7 @@ class _Books:
             pools |= Q(slot_pool__startswith=f"{cluster.name}/")
         waiting = Promise.objects.filter(pools, gpr__state=GprState.QUEUED, slot_start_at__lt=self._axis.end)
         known = {str(node.pk): node.pk for nodes in self._nodes.values() for node in nodes}
-        for promise in waiting.select_related("gpr__slice"):
+        for promise in readable(waiting.select_related("gpr__slice"))[0]:
             starts_at = max(promise.slot_start_at, self._axis.now)
             ends_at = starts_at + timedelta(seconds=length_s(promise.gpr))
             if ends_at <= self._axis.start:

@@ -17,6 +17,7 @@ from egs.pages.gpr_box import ask_of
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import Fact, ListFoot
 from egs.pages.shell import Shell, WorkspaceMark
+from egs.readable import readable
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
@@ -96,7 +97,7 @@ def _slices(request: PageRequest) -> Any:
 
 def _gprs(slices: Sequence[Any]) -> dict[UUID, Gpr]:
     ids = {pk for slice_ in slices for pk in (slice_.held_id, slice_.next_id) if pk}
-    return Gpr.objects.in_bulk(ids)
+    return {gpr.pk: gpr for gpr in readable(Gpr.objects.filter(pk__in=ids))[0]} if ids else {}
 
 
 def _row(slice_: Any, gprs: Mapping[UUID, Gpr], told: Mapping[UUID, Told], *, may_write: bool) -> WorkspaceRow:

@@ -12,10 +12,13 @@ import pytest
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_probes import call
 from tests.kube.healthy import RDMA_PORT
+from worker_agent.cluster.base import NodeState
+from worker_agent.gangs import Gang, Gangs
 from worker_agent.kube.gang_logs import Said
 from worker_agent.kube.gang_verdicts import gang_network, in_one, ring
 from worker_agent.kube.verdicts import Unreadable
 from worker_agent.protocol import CheckResult, Phase, Verdict
+from worker_agent.state import Member, Progress
 from worker_agent.steps import EntryStep
 
 PASS, WARN, FAIL, SKIP = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.SKIP
@@ -210,17 +213,139 @@ def test_a_box_of_one_node_skips_it_in_so_many_words() -> None:
     assert {each.verdict for each in told.results} == {SKIP}
 
 
-def test_a_spare_enters_without_asking_the_nodes_that_are_at_work() -> None:
-    stage = Stage(small_fleet(count=3))
+# -- a spare, beside nodes that are at work -----------------------------------------------------------------------------
+
+
+def spare_told(own: int, said: list[Said], *, count: int) -> dict[str, CheckResult]:
+    """What is stored of the spare, which has the first nodes of its box to be measured against."""
+    names = tuple(f"node-{number}" for number in range(count))
+    of = call(EntryStep.GANG_NETWORK, node=own, gang=names)
+    at_work = tuple(name for name in names if name != f"node-{own}")
+    return {each.check: each for each in in_one(gang_network(msgspec.structs.replace(of, at_work=at_work), said, fan_out=2))}
+
+
+def test_a_spare_is_measured_against_nodes_at_work_and_says_against_which() -> None:
+    told = spare_told(2, [words(index, 3) for index in range(3)], count=3)
+
+    assert told["gang_latency"].verdict is PASS
+    assert (told["gang_peers"].verdict, told["gang_peers"].value) == (PASS, 2.0)
+    assert told["gang_peers"].text == "node-0, node-1; not by their GPUs, which are at work"
+
+
+def test_a_spare_that_reaches_none_of_them_fails() -> None:
+    told = spare_told(2, [words(index, 3, bad=cut(2, 3)) for index in range(3)], count=3)
+
+    assert told["gang_latency"].verdict is FAIL
+
+
+def test_a_node_at_work_that_nobody_reaches_is_not_the_spare_s_fault() -> None:
+    told = spare_told(2, [words(index, 3, bad=cut(0, 3)) for index in range(3)], count=3)
+
+    assert told["gang_latency"].verdict is WARN
+    assert "node-2 to node-0: timed out" in told["gang_latency"].text
+
+
+def test_a_node_at_work_on_which_no_pod_came_up_is_told_as_not_measured_and_the_others_count() -> None:
+    bad = dict.fromkeys(cut(0, 3), NOT_FOUND)
+    told = spare_told(2, [words(index, 3, bad=bad) for index in (1, 2)], count=3)
+
+    assert told["gang_latency"].verdict is PASS
+    assert (told["gang_peers"].verdict, told["gang_peers"].value) == (WARN, 1.0)
+    assert told["gang_peers"].text == "node-1; not by their GPUs, which are at work; not node-0: its pod said nothing"
+
+
+def test_where_no_pod_came_up_on_any_of_them_nothing_counts_as_measured() -> None:
+    bad = dict.fromkeys([*cut(0, 3), *cut(1, 3)], NOT_FOUND)
+    told = spare_told(2, [words(2, 3, bad=bad, ports={"mlx5_0": {}})], count=3)
+
+    assert {each.verdict for each in told.values()} == {SKIP}
+    assert told["gang_peers"].text == "not node-0: its pod said nothing; not node-1: its pod said nothing"
+
+
+def test_a_spare_that_said_nothing_is_at_fault_itself() -> None:
+    told = spare_told(2, [words(index, 3, bad=cut(2, 3)) for index in range(2)], count=3)
+
+    assert told["gang_latency"].verdict is FAIL
+
+
+def test_a_long_way_to_a_node_at_work_is_warned_of_for_its_load_is_in_it() -> None:
+    told = spare_told(1, [words(index, 2, bad={(0, 1): {"ms": 101.0}}) for index in range(2)], count=2)
+
+    assert told["gang_latency"].verdict is WARN
+    assert told["gang_latency"].value == 101.0
+
+
+def test_a_port_of_the_spare_that_is_down_and_up_at_work_fails() -> None:
+    said = [words(0, 2, ports={"mlx5_0": {}}), words(1, 2, ports={"mlx5_0": DOWN})]
+
+    assert spare_told(1, said, count=2)["gang_rdma_links"].verdict is FAIL
+
+
+def with_spare(stage: Stage, *, replaces: str) -> dict[str, CheckResult]:
+    """Two nodes are at work, a third enters: what is told of it by the check between them."""
     box = stage.gang(entry_steps=STEPS)
     stage.tell(*box)
     stage.run(20, until=lambda: stage.phase() is Phase.ACTIVE)
     stage.take_events()
-    spare = stage.assignment(2, gang_count=3, entry_steps=STEPS)
-
+    spare = stage.assignment(2, gang_count=3, entry_steps=STEPS, replaces=replaces)
     stage.tell(*(msgspec.structs.replace(each, gang_count=3) for each in box), spare)
     stage.run(20, until=lambda: stage.phase("a2") is Phase.ACTIVE)
-
     assert stage.phase("a2") is Phase.ACTIVE
     (told,) = [event for event in stage.take_events() if event.step == "gang_network"]
-    assert (told.assignment_id, {each.verdict for each in told.results}) == ("a2", {SKIP})
+    assert told.assignment_id == "a2"
+    return {each.check: each for each in told.results}
+
+
+def test_a_spare_is_checked_against_the_others_of_its_box_but_not_the_one_that_it_replaces() -> None:
+    told = with_spare(Stage(small_fleet(count=3)), replaces="a0")
+
+    assert told["gang_latency"].verdict is PASS
+    assert told["gang_peers"].text.startswith("test-h-02;")
+
+
+def test_an_older_hub_does_not_say_which_node_is_replaced_and_none_is_asked() -> None:
+    told = with_spare(Stage(small_fleet(count=3)), replaces="")
+
+    assert {name: each.verdict for name, each in told.items()} == {"gang_latency": SKIP}
+
+
+def test_where_no_other_node_of_the_box_is_well_the_spare_enters_and_it_says_so() -> None:
+    stage = Stage(small_fleet(count=3))
+    down = stage.views[1].name
+    real = stage.cluster.observe
+
+    def observe() -> dict[str, NodeState]:
+        seen = real()
+        if stage.phase("a2") is not None:
+            seen[down] = msgspec.structs.replace(seen[down], view=msgspec.structs.replace(seen[down].view, ready=False, broken=True))
+        return seen
+
+    stage.cluster.observe = observe  # type: ignore[method-assign]
+
+    told = with_spare(stage, replaces="a0")
+
+    assert {name: (each.verdict, each.text) for name, each in told.items()} == {
+        "gang_latency": (SKIP, "no other node of the box is at work and well"),
+    }
+
+
+def member(id_: str, *, active_s: float | None = 1.0, gang_count: int = 9, replaces: str = "") -> Member:
+    about = Stage(starts=False).assignment(id=id_, gang_count=gang_count, entry_steps=STEPS, replaces=replaces)
+    return msgspec.structs.replace(about, node=f"node-{id_}"), Progress(active_s=active_s)
+
+
+def test_a_spare_asks_two_of_a_large_box_and_none_that_is_to_be_replaced_or_is_no_member_yet() -> None:
+    at_work = [member(id_) for id_ in "abcdef"]
+    spares = [member("s", active_s=None, replaces="a"), member("t", active_s=None, replaces="b")]
+    gangs = Gangs([*at_work, *spares], is_broken=lambda node: node == "node-c")
+
+    for spare, _ in spares:
+        assert gangs.at("gang_network", spare) == Gang(tuple(sorted(["node-d", "node-e", spare.node])), at_work=("node-d", "node-e"))
+
+
+def test_spares_of_a_box_of_which_nothing_is_left_take_it_together() -> None:
+    both = [member("s", active_s=None, replaces="a", gang_count=2), member("t", active_s=None, replaces="b", gang_count=2)]
+    for _, progress in both:
+        progress.phase, progress.entry_done = Phase.ENTERING, ["node_ready", "gpu_count"]
+
+    assert Gangs(both).at("gang_network", both[0][0]) == Gang(("node-s", "node-t"))

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.agent.local_jobs import LocalJobs
@@ -348,6 +349,36 @@ def test_the_node_that_no_other_reaches_fails_and_not_those_that_ask_it(node: Lo
     assert [result.status for result in results] == [StepStatus.OK, StepStatus.OK, StepStatus.FAILED, StepStatus.OK]
     (warned,) = [each for each in results[1].results if each.verdict is WARN]
     assert warned.text.startswith("node-1 to node-2: ")
+
+
+def spare_call(number: int) -> StepCall:
+    """Of a spare, to be measured against two nodes at work."""
+    names = ("node-0", "node-1", f"node-{number}")
+    of = call(EntryStep.GANG_NETWORK, node=number, gang=names, policy=ANY_LATENCY)
+    return msgspec.structs.replace(of, at_work=names[:2])
+
+
+def test_a_spare_is_measured_against_those_at_work_with_no_room_of_theirs(node: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "GANG_TRY_S", 10)
+    node.without = {0}
+
+    result = ended(agent_of(node), spare_call(2))
+
+    assert result.status is StepStatus.OK, result.log
+    told = {each.check: each for each in result.results}
+    assert {name for name, each in told.items() if each.verdict is Verdict.PASS} == {"gang_latency", "gang_rdma_links", "gang_rdma_subnet"}
+    assert told["gang_peers"].text == "node-1; not by their GPUs, which are at work; not node-0: its pod said nothing"
+    (job,) = node.jobs.values()
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {}, "limits": {}}
+
+
+def test_two_spares_of_one_box_are_measured_at_once_and_neither_ends_the_other_s_job(node: LocalJobs) -> None:
+    agent = agent_of(node)
+    for number in (2, 3):
+        assert agent.run(spare_call(number)).status is StepStatus.RUNNING
+
+    assert len(node.jobs) == 2
 
 
 def test_a_log_that_cannot_be_read_at_once_is_read_again_before_anybody_is_blamed(node: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -469,6 +469,31 @@ def test_the_nodes_of_a_box_get_a_pod_each_of_one_job_by_names_that_they_find(be
     assert len(gang_pods(bench)) == 3
 
 
+def test_a_spare_is_measured_against_nodes_that_have_no_room_left(bench: Bench, tenant: Tenant, box: tuple[str, ...]) -> None:
+    """The workspace's pods have all of their processors: a pod that asked for any would wait, or take somebody's place."""
+    at_work = tuple(name for name in box if name != bench.node)
+    for node in at_work:
+        container = {"name": "main", "image": IMAGE, "resources": {"requests": {"cpu": "128"}}}
+        about = {"name": f"fills-{node}", "namespace": tenant.name}
+        bench.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": {"nodeName": node, "containers": [container]}})
+        tenant.pod_in(about["name"], "Running")
+    call = msgspec.structs.replace(_for_node(bench.call(EntryStep.GANG_NETWORK), bench.node, box), at_work=at_work)
+
+    def running() -> list[Object]:
+        assert bench.poll(call) is None
+        return [pod for pod in gang_pods(bench) if pod["status"]["phase"] == "Running"]
+
+    pods = wait_for("a pod on each", lambda: found if len(found := running()) == 3 else None, within_s=SOON_S)
+    for pod in pods:
+        bench.end(pod, "pass", gang_words(int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]), 3))
+
+    result = bench.ended(call)
+
+    assert (result.status, {pod["spec"]["nodeName"] for pod in pods}) == (StepStatus.OK, set(box))
+    assert {each.check: each.value for each in result.results}["gang_peers"] == 2.0
+    assert [tenant.pod_in(f"fills-{node}", "Running")["spec"]["nodeName"] for node in at_work] == list(at_work)
+
+
 def _for_node(call: StepCall, node: str, box: tuple[str, ...]) -> StepCall:
     assignment = msgspec.structs.replace(call.assignment, id=f"{call.assignment.id}-{node}", node=node, gang_count=len(box))
     state = msgspec.structs.replace(call.node, view=msgspec.structs.replace(call.node.view, name=node))

@@ -117,6 +117,7 @@ def test_a_spare_enters_the_open_box_and_the_sick_node_leaves_only_when_it_is_op
     assert {each.gang_count for each in told_of.values()} == {2}, "the agent opens the spare beside the node that is open"
     assert told_of[spare.node.name].not_after_s == fresh(gpr).ends_at.timestamp()  # type: ignore[union-attr]
     assert spare.entry_steps == sick.entry_steps, "it is checked as for any entry"
+    assert (told_of[spare.node.name].replaces, told_of[sick.node.name].replaces) == (str(sick.pk), ""), "not measured against that one"
 
     say(stage, spare, Phase.ENTERING, Phase.ENTERED)
     stage.tick()

@@ -16,18 +16,24 @@ from django.db.migrations import RunPython
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+import egs.readable
 from accounts.models import Scope
+from egs.readable import SPOILED, readable_first
+from egs.rest.pagination import CursorPage, page_behind
 from gpr.allocator import tick
 from gpr.explaining import explain_gprs, sentences_for_slices
 from gpr.fairness import usage_load
 from gpr.models import Gpr, GprState, ProjectUsage, Promise, PromiseMove, Shadow, Witness
 from gpr.planner.plan import Cause, Reason
 from gpr.rows import arrivals_since, asks_waiting
+from gpr.selectors import QUEUE_ORDER
+from gpr.services.moving import MoveTo, gpr_move
+from gpr.witness import replan
 from inventory.models import Reservation
 from journal.models import Event
 from tests import factories
 from tests.builders import HOUR, make_slice
-from tests.lifecycle.stage import Stage, fresh
+from tests.lifecycle.stage import ENTRY, Stage, fresh
 from tests.pages.admin_world import signed_in
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +42,7 @@ S = GprState
 Spoil = Callable[[Gpr], object]
 # No calendar has it: PostgreSQL stores one such time, SQLite any text.
 NO_TIME = {"postgresql": "infinity", "sqlite": "2026-99-99 00:00:00"}
+BEFORE_ALL = {"postgresql": "-infinity", "sqlite": "0000-00-00 00:00:00"}
 
 
 def gpr(**fields: Any) -> Spoil:
@@ -57,11 +64,11 @@ def shadow(**fields: Any) -> Spoil:
     return spoil
 
 
-def no_time(table: str, column: str, key: str) -> Spoil:
+def no_time(table: str, column: str, key: str, *, at: Mapping[str, str] = NO_TIME) -> Spoil:
     def spoil(spoiled: Gpr) -> None:
         id_ = spoiled.pk if connection.vendor == "postgresql" else spoiled.pk.hex
         with connection.cursor() as cursor:
-            cursor.execute(f"UPDATE {table} SET {column} = %s WHERE {key} = %s", [NO_TIME[connection.vendor], id_])  # noqa: S608
+            cursor.execute(f"UPDATE {table} SET {column} = %s WHERE {key} = %s", [at[connection.vendor], id_])  # noqa: S608
 
     return spoil
 
@@ -99,6 +106,15 @@ NO_TIMES = {
     "no time of its slot": no_time("gpr_promise", "slot_start_at", "gpr_id"),
     "no planned time": no_time("gpr_gpr", "planned_start_at", "id"),
     "no time of its shadow": no_time("gpr_shadow", "made_at", "gpr_id"),
+}
+
+# Lists read more than plans do.
+LISTED_TIMES = {name: spoil for name, spoil in NO_TIMES.items() if "shadow" not in name} | {
+    "no birth": no_time("gpr_gpr", "created_at", "id"),
+    "no change": no_time("gpr_gpr", "state_changed_at", "id"),
+    "no time of its promise": no_time("gpr_promise", "made_at", "gpr_id"),
+    "in the queue since ever": no_time("gpr_gpr", "queued_at", "id", at=BEFORE_ALL),
+    "planned for long ago": no_time("gpr_gpr", "planned_start_at", "id", at=BEFORE_ALL),
 }
 
 
@@ -241,6 +257,88 @@ def test_pages_and_lists_show_them_among_the_others() -> None:
             assert answer.status_code == 200, url
 
 
+@pytest.mark.parametrize("name", LISTED_TIMES)
+def test_a_row_with_no_time_is_left_out_of_pages_and_lists_and_they_say_so(name: str) -> None:
+    people, cluster = factories.make_people(), factories.cluster(nodes=1)
+    shared, later = factories.make_slice(cluster, owner=people.owner), timezone.now() + 2 * HOUR
+    names = ("first", "spoiled", "last")
+    first, spoiled, last = (factories.gpr(shared, people.owner, name=name, earliest_start_at=later) for name in names)
+    replan(now=timezone.now())
+    LISTED_TIMES[name](spoiled)
+
+    for user, scope, lists in ((people.owner, Scope.READ, OWNER_LISTS), (people.admin, Scope.ADMIN, ADMIN_LISTS)):
+        browser, bearer = signed_in(user), {"Authorization": f"Bearer {factories.token(user, scope)}"}
+        for url in (url.format(shared.name) for url in lists):
+            answer = browser.get(url, headers=bearer if url.startswith("/api") else {})
+            assert answer.status_code == 200, url
+            if url in {f"/workspaces/{shared.name}/", "/admin/queue/"}:
+                assert "1 left out" in answer.content.decode(), url
+            if url.startswith("/api"):
+                assert {row["id"] for row in answer.json()["results"]} >= {str(first.pk), str(last.pk)}, url
+
+
+@pytest.mark.parametrize("name", LISTED_TIMES)
+@pytest.mark.parametrize(("moved", "to", "order"), [("b", "up", "bac"), ("a", "down", "bac"), ("c", "first", "cab"), ("a", "last", "bca")])
+def test_others_are_moved_beside_a_row_with_no_time(name: str, moved: str, to: str, order: str) -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=600)
+    of: dict[str, Gpr] = {}
+    for letter in "abxc":
+        stage.after(1)
+        of[letter] = stage.submit(make_slice(stage.cluster, owner=stage.owner), name=letter, duration_s=600)
+    LISTED_TIMES[name](of["x"])
+
+    gpr_move(gpr=of[moved], to=MoveTo(to), actor=factories.make_people().admin, now=stage.now)
+
+    waiting = Gpr.objects.filter(state=S.QUEUED).exclude(pk=of["x"].pk)
+    assert "".join(waiting.order_by(*QUEUE_ORDER).values_list("name", flat=True)) == order
+
+
+def test_whoever_opens_a_row_with_no_time_reads_that_it_cannot_be_read() -> None:
+    people, cluster = factories.make_people(), factories.cluster(nodes=1)
+    one = factories.gpr(factories.make_slice(cluster, owner=people.owner), people.owner)
+    no_time("gpr_gpr", "state_changed_at", "id")(one)
+    browser, bearer = signed_in(people.owner), {"Authorization": f"Bearer {factories.token(people.owner, Scope.READ)}"}
+
+    for url in (url.format(one.pk) for url in OWNER_DETAILS):
+        answer = browser.get(url, headers=bearer if url.startswith("/api") else {})
+        assert (answer.status_code, "cannot be read" in answer.content.decode()) == (409, True), url
+
+
+@pytest.mark.parametrize("spoiled", ["01", "04", "13", "1234"])
+def test_page_by_page_all_others_come_once(spoiled: str) -> None:
+    stage = Stage(nodes=1)
+    gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=str(number), duration_s=600 + number) for number in range(5)]
+    for gpr in gprs:
+        if gpr.name in spoiled:
+            no_time("gpr_gpr", "state_changed_at", "id")(gpr)
+
+    there = [queue_page(None)]
+    while cursor := there[-1].next:
+        there.append(queue_page(cursor))
+    back = [there[-1]]
+    while cursor := back[-1].previous:
+        back.append(queue_page(cursor))
+
+    assert [gpr.name for page in there for gpr in page.rows] == [name for name in "01234" if name not in spoiled]
+    assert [page.rows for page in reversed(back)] == [page.rows for page in there]
+
+
+def queue_page(cursor: str | None) -> CursorPage:
+    return page_behind(Gpr.objects.filter(state=S.QUEUED), QUEUE_ORDER, cursor=cursor, size=2)
+
+
+def test_where_nothing_can_be_read_it_is_no_fault_of_rows_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(nodes=1)
+    for number in range(3):
+        no_time("gpr_gpr", "state_changed_at", "id")(stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"g{number}"))
+    assert len(readable_first(Gpr.objects.order_by("pk"), 2)[1]) == 3
+    monkeypatch.setattr(egs.readable, "LOST_MAX", 2)
+
+    with pytest.raises(SPOILED):
+        readable_first(Gpr.objects.order_by("pk"), 2)
+
+
 OWNER_LISTS = ("/", "/workspaces/{}/", "/api/v1/gprs/", "/api/v1/queue/")
 OWNER_DETAILS = ("/gprs/{}/", "/api/v1/gprs/{}/")
 ADMIN_LISTS = ("/admin/queue/", "/admin/schedule/", "/api/v1/gprs/", "/api/v1/queue/")
@@ -256,6 +354,28 @@ def test_a_box_whose_end_cannot_be_read_still_holds_its_nodes() -> None:
 
     assert fresh(waits).state == S.QUEUED
     assert Reservation.objects.filter(gpr=waits).count() == 0
+
+
+@pytest.mark.parametrize("column", ["active_at", "ends_at", "provisioning_at"])
+@pytest.mark.parametrize("at", [NO_TIME, BEFORE_ALL], ids=["after all", "before all"])
+def test_a_box_that_cannot_be_read_stops_no_other_at_its_end_or_start(column: str, at: Mapping[str, str]) -> None:
+    stage = Stage(nodes=3)
+    spoiled = stage.active(duration_s=600)
+    ends = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="ends", duration_s=600)
+    stage.tick()
+    stage.after(5)
+    stage.say(ends, *ENTRY)
+    stage.tick()
+    starts = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="starts")
+    no_time("gpr_gpr", column, "id", at=at)(spoiled)
+    stage.after(601)
+    stage.tick()
+
+    assert (fresh(ends).state, fresh(starts).state) == (S.EXITING, S.PROVISIONING)
+    told = Event.objects.filter(kind="gpr.spoiled", gpr_id=spoiled.pk)
+    assert [(event.severity, event.reason, event.slice_id) for event in told] == [("error", "box", None)]
+    stage.tick()
+    assert told.count() == 1
 
 
 def test_use_that_is_no_number_is_refused_by_the_database() -> None:

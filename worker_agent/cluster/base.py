@@ -89,7 +89,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     """One poll of one attempt. `since_closed_s` counts from the close, over restarts; it is 0 before.
 
-    `gang`: of a step that nodes of a box take together (steps.GANG_STEPS), the names of these, in order.
+    `gang`: of a step that nodes of a box take together (steps.GANG_STEPS), the names of these, in order. `at_work`: as in gangs.Gang.
     """
 
     step: str
@@ -98,6 +98,7 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeState
     since_closed_s: float = 0.0
     gang: tuple[str, ...] = ()
+    at_work: tuple[str, ...] = ()
 
 
 class ClusterError(Exception):

@@ -30,7 +30,8 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.cluster.fleet import Fleet, Trouble
 from worker_agent.cluster.store import Store
-from worker_agent.limits import expect, is_good, judge, sentence, skipped, threshold_of
+from worker_agent.gangs import why_alone
+from worker_agent.limits import expect, is_good, judge, measured_against, sentence, skipped, threshold_of
 from worker_agent.protocol import Assignment, CheckPolicy, CheckResult, Drift, LifeMark, NodeOrder
 from worker_agent.steps import DrainStage, EntryStep, ExitStep, drain_stage
 
@@ -337,9 +338,10 @@ def _measured(call: StepCall, sick: list[int], busy: int) -> tuple[CheckResult, 
             good = threshold_of("nccl_bandwidth", call.node.view.shape, CheckPolicy()) or 20.0
             return _judged(call, nccl_bandwidth=_near(call, good * 1.02), nccl_latency=_near(call, 22), nccl_wrong=0)
         case EntryStep.GANG_NETWORK if len(call.gang) < 2:
-            return (skipped("gang_latency", "no other node of the box enters with this one"),)
+            return (skipped("gang_latency", why_alone(call.assignment)),)
         case EntryStep.GANG_NETWORK:
-            return _judged(call, gang_latency=_near(call, 0.2))
+            against = (measured_against(call.at_work, ()),) if call.at_work else ()
+            return (*_judged(call, gang_latency=_near(call, 0.2)), *against)
         case ExitStep.GPU_IDLE:
             return tuple(_judge(call, "gpu_processes", busy, gpu=gpu) for gpu in call.assignment.gpus)
         case ExitStep.VOLUMES:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
+from worker_agent.gangs import why_alone
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.client import Api
 from worker_agent.kube.gang_verdicts import gang_network, in_one
@@ -139,8 +140,7 @@ class Checks:
     def _gang_network(self, call: StepCall) -> StepResult:
         """One Job for all nodes of the box, of which each reads its own part."""
         if len(call.gang) < 2:
-            why = "the box has one node" if call.assignment.gang_count < 2 else "the other nodes of the box are at work, or leave this out"
-            return _told([skipped("gang_latency", why)])
+            return _told([skipped("gang_latency", why_alone(call.assignment))])
         ended = self._jobs.poll(self._gang_work(call))
         if ended is None:
             return StepResult(status=StepStatus.RUNNING)
@@ -152,8 +152,8 @@ class Checks:
             return _failed(f"{call.step} could not be measured between {len(call.gang)} nodes: {why}", blames_node=False)
 
     def _gang_work(self, call: StepCall) -> Work:
-        """The same for each node of the box."""
-        box = box_of(call.assignment.gpr_id, call.assignment.run)
+        """The same for each node of the box that enters with it. Spares come one by one, each with a Job of its own."""
+        box = call.assignment.id if call.at_work else box_of(call.assignment.gpr_id, call.assignment.run)
         work = Work(
             owner=f"{box}.{call.attempt}",
             epoch=0,
@@ -163,6 +163,7 @@ class Checks:
             image=self._probe_image(call),
             command=(),
             deadline_s=GANG_S,
+            is_guest=bool(call.at_work),
         )
         gang = {"hosts": work.hosts, "count": len(work.nodes), "fan_out": GANG_FAN_OUT, "port": GANG_PORT, "within_s": GANG_TRY_S}
         return msgspec.structs.replace(work, command=_command({"gang": gang, "files": RDMA_FILES}))

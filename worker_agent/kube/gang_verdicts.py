@@ -14,7 +14,7 @@ from worker_agent.kube import readings
 from worker_agent.kube.gang_logs import Said
 from worker_agent.kube.names import CHECK_SERVICE
 from worker_agent.kube.verdicts import Document, Reach, Results, Unreadable, document
-from worker_agent.limits import TEXT_MAX_CHARS, expect, judge, skipped
+from worker_agent.limits import TEXT_MAX_CHARS, expect, judge, measured_against, skipped
 from worker_agent.protocol import CheckResult, Verdict
 
 PAIR = "gang_latency"
@@ -38,7 +38,10 @@ class Pair:
 
 
 def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Results:
-    """Raises Unreadable where it tells nothing of any node: then what the pods have in common is wrong."""
+    """Raises Unreadable where it tells nothing of any node: then what the pods have in common is wrong.
+
+    Of a node at work whose pod said nothing nothing is known: it may have had no room.
+    """
     documents = dict(_documents(said))
     pairs = _pairs(_placed(call.gang, said), documents, fan_out=fan_out)
     if not documents:
@@ -49,8 +52,12 @@ def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Resul
     met = [pair.reach for pair in pairs if pair.asking in by_node and pair.asked in by_node]
     if met and all(reach.error and not reach.is_found for reach in met):
         raise Unreadable(f"its pods do not find each other by name: is the Service {CHECK_SERVICE} there, does the cluster's DNS know it?")
+    silent = [node for node in call.at_work if node not in by_node]
+    pairs = [pair for pair in pairs if not any(pair.has(node) for node in silent)]
     fault = {node: _fault(node, by_node, pairs) for node in call.gang}
-    return [*(_reached(call, pair, fault) for pair in pairs if pair.has(own)), *_rdma(own, by_node)]
+    reached = [_reached(call, pair, fault) for pair in pairs if pair.has(own)] or [skipped(PAIR, "no other node's pod said anything")]
+    spoke = [node for node in call.at_work if node in by_node]
+    return [*reached, *_rdma(own, by_node), *([measured_against(spoke, silent)] if call.at_work else [])]
 
 
 def in_one(results: Results) -> Results:
@@ -112,7 +119,9 @@ def _reached(call: StepCall, pair: Pair, fault: Mapping[str, int]) -> CheckResul
     text = f"{pair.asking} to {pair.asked}" + (f": {pair.reach.error}" if pair.reach.error else "")
     found = judge(PAIR, pair.reach.ms, shape=call.node.view.shape, policy=call.assignment.checks, text=text)
     if not pair.reach.error:
-        return found
+        # The load of a node at work is in it.
+        is_excused = found.verdict is Verdict.FAIL and bool(call.at_work)
+        return msgspec.structs.replace(found, verdict=Verdict.WARN) if is_excused else found
     return msgspec.structs.replace(found, verdict=Verdict.WARN if fault[pair.other(own)] > fault[own] else Verdict.FAIL)
 
 
@@ -124,6 +133,8 @@ def _rdma(own: str, documents: Mapping[str, Document]) -> Results:
         return [skipped("gang_rdma_links", "no node of the box has an RDMA port that is up")]
     if own not in up:
         return [skipped("gang_rdma_links", SILENT.error)]
+    if len(up) < 2:
+        return [skipped("gang_rdma_links", "no other node's pod said anything")]
     names = sorted({name for of_node in up.values() for name in of_node})
     down = [name for name in names if name not in up[own]]
     odd = [name for name in names if name in up[own] and not _is_most(up[own][name], [of_node.get(name) for of_node in up.values()])]

@@ -51,7 +51,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt: what runs where, with what. `volume`: of this class, made for it and gone with it; None: none.
 
     `owner`: of which there is one at work at a time, an assignment or an attempt of a box. `nodes`: each gets a pod.
-    `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm.
+    `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm. `is_guest`: on nodes at work, where it waits for no room.
     """
 
     owner: str
@@ -66,6 +66,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
     volume: str | None = None
     shared_memory_mib: int = 0
+    is_guest: bool = False
 
     @property
     def name(self) -> str:
@@ -299,7 +300,7 @@ def _pod(work: Work) -> dict[str, Any]:
 
 
 def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
-    resources = {"cpu": "500m", "memory": f"{256 + work.shared_memory_mib}Mi"}
+    resources = {} if work.is_guest else {"cpu": "500m", "memory": f"{256 + work.shared_memory_mib}Mi"}
     gpus = {GPU: str(work.gpus)} if work.gpus else {}
     return {
         "name": "check",
