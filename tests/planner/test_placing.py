@@ -10,7 +10,7 @@ from gpr.planner.engine import plan
 from gpr.planner.limits import Most, most_that_fits
 from gpr.planner.plan import Cause, PromiseMove, Reason
 from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window, Within
-from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts
+from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
 
 
 @EITHER
@@ -217,6 +217,24 @@ def test_who_waits_for_a_better_liked_pool_goes_to_the_other_when_that_place_is_
 
     (placement,) = made.starts
     assert placement.slot == stand(1010, "q0", pool="q")
+
+
+@pytest.mark.parametrize(("gain", "start"), [(999, 1000), (1000, 2000)])
+def test_who_waits_for_a_better_liked_pool_takes_what_comes_free_in_another_where_it_saves_more(gain: int, start: int) -> None:
+    """Its slot is 1000 s from now, and a node of the other pool free."""
+    waits = replace(waiting("a", 2000, "p0"), pools=("p", "q"), handicaps=(("q", gain),))
+    world = Snapshot(1000, (pool(1), pool(1, id="q")), (running("r", "p0", end=2000),), (waits,), policy=GUARDED)
+
+    assert starts(plan(world)) == {"a": start}
+
+
+def test_it_is_foretold_who_loses_the_place_that_it_waits_for_to_one_that_goes_before_it() -> None:
+    """Node p0 has room for `a2` from 5 on, which is better than node q0 at once; at 3 `b1` takes that room."""
+    late = replace(waiting("a2", 55, "p0", gpus=3, length=10), pools=("p", "q"), handicaps=(("q", 8),))
+    first = replace(waiting("b1", 70, "p0", gpus=2, length=50), earliest_start_s=3, priority=201)
+    world = Snapshot(0, (pool(1, 4), pool(1, 4, id="q")), (running("r", "p0", end=5, gpus=2),), (first, late), policy=GUARDED)
+
+    assert starts(plan(world)) == {"b1": 3, "a2": 3}
 
 
 def test_handicaps_mean_nothing_to_a_booking() -> None:
