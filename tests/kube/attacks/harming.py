@@ -68,7 +68,7 @@ GPU_ATTACKS = [
     Attack(
         "to resize a CPU pod to GPUs",
         patching("cpu", resized({names.GPU: "1"}), sub="resize", kind=STRATEGIC),
-        {"a": "RBAC", "uons": "422"},
+        {"a": "RBAC", "uons": "422|egs-pod"},
         without=NO_RESIZE,
     ),
     Attack(
