@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from tests.e2e.processes import ROOT, wait_for
 
 SOON_S = 60.0
 Object = dict[str, Any]
+
+MUTATING, CLAIMS = "mutatingadmissionpolicies.admissionregistration.k8s.io", "resourceclaims.resource.k8s.io"
+RESIZE, POD_RESOURCES = "pods/resize", "spec.resources of a pod"
 
 
 class KubeError(Exception):
@@ -30,6 +34,10 @@ class Cluster:
         """What it prints. Raises KubeError with what it says else."""
         command = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), "--request-timeout=30s", *arguments]
         return _output(command, given=given)
+
+    def has(self, what: str) -> bool:
+        """One of those that came after Kubernetes 1.30: MUTATING, CLAIMS, RESIZE, POD_RESOURCES."""
+        return what in _served(self)
 
     def apply(self, *objects: Object) -> None:
         self.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
@@ -49,6 +57,14 @@ class Cluster:
 
     def wait_for_account(self, namespace: str) -> None:
         wait_for("the service account", lambda: self.get("serviceaccount", "default", namespace=namespace), within_s=SOON_S)
+
+
+@cache
+def _served(cluster: Cluster) -> frozenset[str]:
+    served = set(cluster.kubectl("api-resources", "--output", "name").split())
+    served |= {each["name"] for each in json.loads(cluster.kubectl("get", "--raw", "/api/v1"))["resources"]}
+    minor = int(json.loads(cluster.kubectl("get", "--raw", "/version"))["minor"])
+    return frozenset(served | ({POD_RESOURCES} if minor >= 34 else set()))
 
 
 @contextmanager

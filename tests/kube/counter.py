@@ -14,6 +14,7 @@ import msgspec
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.site import access_as_agent
+from tests.kube.written import written
 from worker_agent.claims import Desk, Heard
 from worker_agent.clock import SystemClock
 from worker_agent.kube import names
@@ -164,7 +165,8 @@ class Counter:
 
     def make(self, *objects: Object) -> None:
         for body in objects:
-            self.cluster.kubectl("create", "--namespace", self.namespace, "-f", "-", given=json.dumps(body))
+            given = json.dumps(written(self.cluster, body))
+            self.cluster.kubectl("create", "--namespace", self.namespace, "-f", "-", given=given)
 
     def change(self, spec: Object, name: str = "train") -> None:
         self.kubectl("patch", "gpr", name, "--type=merge", "--patch", json.dumps({"spec": spec}))

@@ -13,18 +13,19 @@ import httpx
 
 from tests.e2e.processes import wait_for
 from tests.kube.callers import DONE, MERGE, Answer, Caller
-from tests.kube.cluster import SOON_S, Object
+from tests.kube.cluster import MUTATING, SOON_S, Object
 from tests.kube.world import World, pod, pods_path
 
 POLICIES: Final = "/apis/admissionregistration.k8s.io/v1"
 VALIDATING: Final = f"{POLICIES}/validatingadmissionpolicybindings"
-MUTATING: Final = f"{POLICIES}/mutatingadmissionpolicybindings"
+MUTATING_BINDINGS: Final = f"{POLICIES}/mutatingadmissionpolicybindings"
 
 
 @contextmanager
 def without(world: World, *paths: str) -> Iterator[None]:
     """These bindings of policies are off meanwhile."""
     admin = world.admin
+    paths = tuple(path for path in paths if world.cluster.has(MUTATING) or not path.startswith(MUTATING_BINDINGS))
     kept = [admin.get(path) for path in paths]
     try:
         for path in paths:
@@ -91,6 +92,8 @@ def settle(admin: Caller) -> None:
         "mutating": lambda answer: "data" in answer.body,
         "validating": lambda answer: answer.outcome == name,
     }
+    if not admin.cluster.has(MUTATING):
+        del kinds["mutating"]
     for path, (policy, binding) in kinds.items():
         made = {"policies": policy, "policybindings": binding}
         for kind, spec in made.items():

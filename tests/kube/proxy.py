@@ -83,6 +83,7 @@ class Proxy:
         with suppress(httpx.HTTPError, OSError), self._behind.stream("GET", handler.path, headers=headers) as answer:
             handler.send_response(answer.status_code)
             handler.send_header("Transfer-Encoding", "chunked")
+            handler.send_header("Connection", "close")  # as it is done below: nobody asks over it again
             handler.end_headers()
             handler.wfile.flush()
             for count, line in enumerate(self._lines(answer) if is_watch else _whole(answer)):

@@ -56,7 +56,7 @@ def recording(cluster: Cluster, folder: Path) -> Iterator[Recording]:
     children = []
     for kind in KINDS:
         file = folder / f"{kind}.json"
-        path = f"/api/v1/{kind}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        path = f"/api/v1/{kind}?watch=true"  # begins with all that there is
         command = [str(cluster.programs / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "get", "--raw", path]
         with file.open("wb") as out:
             children.append(subprocess.Popen(command, stdout=out))

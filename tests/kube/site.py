@@ -22,8 +22,9 @@ from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
 from tests.kube.faults import APIS, CLOCK_IS_SET, SetClock
 from tests.kube.nodes import nodes_of
+from tests.kube.written import written
 from worker_agent.clock import Clock, SystemClock
-from worker_agent.cluster.base import GpuRecord, NodeState, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import ClusterError, GpuRecord, NodeState, StepCall, StepResult, StepStatus
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.core import Core
 from worker_agent.kube.client import Access, Api, access_by_kubeconfig
@@ -95,8 +96,15 @@ class Site:
         self.agent_api = self._api()
         self.driver = KubernetesCluster(self.agent_api, check=self.check, note=self.note)
         self.driver.start()
+        self.core = wait_for("an agent that has begun", self._begun, within_s=SOON_S)
+
+    def _begun(self) -> Core | None:
+        """None where the API server had no time for it: the process ends then, and is started again."""
         clock = SetClock(self.rng) if self.trouble == CLOCK_IS_SET else self.clock
-        self.core = Core(cluster=self.driver, clock=clock, rng=random.Random(7), note=self.note)
+        try:
+            return Core(cluster=self.driver, clock=clock, rng=random.Random(7), note=self.note)
+        except ClusterError:
+            return None
 
     def _api(self) -> Api:
         return APIS[self.trouble](self.access, self.rng) if self.trouble in APIS else self.api_of(self.access)
@@ -150,7 +158,7 @@ class Site:
         node = nodes_of(self._fleet)[number]
         if is_managed:
             node["metadata"]["labels"]["egs.io/managed"] = "true"
-        return node
+        return written(self.cluster, node)
 
     def manage(self, number: int) -> None:
         self.cluster.kubectl("label", "node", self.node_names[number], "egs.io/managed=true")
@@ -215,13 +223,14 @@ class Site:
         }
         pod = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pod}
-        self.cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": slice_}, "spec": spec})
+        about = {"name": name, "namespace": slice_}
+        self.cluster.apply(written(self.cluster, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": spec}))
 
     def run_pod(self, slice_: str, name: str, *, gpus: int, labels: dict[str, str] | None = None) -> None:
         container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
         spec = {"restartPolicy": "Never", "containers": [container]}
         about = {"name": name, "namespace": slice_, "labels": labels or {}}
-        self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
+        self.cluster.apply(written(self.cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}))
 
     def run_pod_on(self, slice_: str, name: str, *, number: int) -> None:
         """As it was before EGS came: without a gate."""

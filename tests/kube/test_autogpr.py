@@ -166,7 +166,7 @@ def test_the_groups_of_a_leaderworkerset_are_one_workload_by_way_of_their_leader
 
 def test_each_run_of_a_cronjob_is_a_workload_of_its_own(counter: Counter) -> None:
     counter.make(template(**AUTO))
-    counter.kubectl("create", "-f", "-", given=json.dumps(cronjob("nightly")))
+    counter.make(cronjob("nightly"))
 
     counter.kubectl("create", "job", "nightly-1", "--from=cronjob/nightly")
 

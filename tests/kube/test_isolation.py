@@ -11,17 +11,18 @@ from tests.kube.attacks import ATTACKS
 from tests.kube.attacks.attack import Attack, Attacker, binding
 from tests.kube.attacks.climbing import NAMESPACE_ATTACKS, RIGHT_ATTACKS, TOKEN_REQUEST
 from tests.kube.attacks.entering import HOST
-from tests.kube.attacks.posing import REQUEST_ATTACKS, SPEC
+from tests.kube.attacks.posing import REQUEST_ATTACKS, request
 from tests.kube.callers import DONE, JSON_PATCH, MERGE, Caller
 from tests.kube.cluster import SOON_S, Object
-from tests.kube.policies import MUTATING, without
-from tests.kube.world import BLUE_GPR, KIND_OF_REQUEST, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
+from tests.kube.policies import MUTATING_BINDINGS, without
+from tests.kube.world import BLUE_GPR, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
+from tests.kube.written import written
 from worker_agent.kube import names
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.tries)
 def test_nobody_gets_through_who_tries(attack: Attack, world: World) -> None:
-    expected = attack.expected
+    expected = attack.expected(world.cluster)
 
     found = {who: attack.outcome(Attacker(world.people[who], NAMESPACES[who])) for who in expected}
 
@@ -34,12 +35,13 @@ def test_nobody_gets_through_who_tries(attack: Attack, world: World) -> None:
 SELECTOR = {"matchLabels": {"app": "try"}}
 
 
-def workload(kind: str, *, metadata: Object | None = None, **spec: Any) -> tuple[str, Object]:
+def workload(world: World, kind: str, *, metadata: Object | None = None, **spec: Any) -> tuple[str, Object]:
     """The path for its kind, and a workload that makes such pods."""
     group, more = KINDS[kind]
     template = {"metadata": {"labels": {"app": "try"}, **(metadata or {})}, "spec": {"containers": [container(1)], **spec}}
     path = f"/api{'s' if group != 'v1' else ''}/{group}/namespaces/red/{kind.lower()}s"
-    return path, {"apiVersion": group, "kind": kind, "metadata": {"name": f"try-{kind.lower()}"}, "spec": {"template": template, **more}}
+    body = {"apiVersion": group, "kind": kind, "metadata": {"name": f"try-{kind.lower()}"}, "spec": {"template": template, **more}}
+    return path, written(world.cluster, body)
 
 
 KINDS: dict[str, tuple[str, Object]] = {
@@ -65,7 +67,7 @@ TEMPLATES: dict[str, Object] = {
 def test_a_workload_makes_no_pods(kind: str, template: str, world: World) -> None:
     """It is accepted; its owner reads in its events why it has no pods."""
     restart: Object = {"restartPolicy": "Never"} if kind == "Job" else {}
-    path, body = workload(kind, **TEMPLATES[template], **restart)
+    path, body = workload(world, kind, **TEMPLATES[template], **restart)
     made = world.people["u"].make(path, body)
 
     def refusal() -> str:
@@ -141,7 +143,7 @@ def test_a_scheduler_of_their_own_binds_nothing(world: World) -> None:
 def test_a_daemon_set_on_gpus_gets_no_pods_on_nodes_of_others_and_waits_at_the_gate_elsewhere(world: World) -> None:
     """Elsewhere is a node that EGS does not manage: cordoned, so that nothing else of these tests gets on to it."""
     world.admin.make("/api/v1/nodes", {"metadata": {"name": "elsewhere"}, "spec": {"unschedulable": True}})
-    path, body = workload("DaemonSet")
+    path, body = workload(world, "DaemonSet")
     try:
         world.people["u"].make(path, body)
         (waits,) = wait_for("its pod", lambda: world.admin.get(pods_path("red"), labelSelector="app=try")["items"], within_s=SOON_S)
@@ -223,7 +225,7 @@ def test_pods_of_an_exempt_namespace_are_left_alone(world: World) -> None:
 
 def test_a_job_with_a_deadline_may_fail_before_it_ever_ran(world: World) -> None:
     """The deadline runs while the pods wait at the gate: owners are told so in the manual."""
-    path, job = workload("Job", restartPolicy="Never")
+    path, job = workload(world, "Job", restartPolicy="Never")
     job["spec"]["activeDeadlineSeconds"] = 1
     world.people["u"].make(path, job)
 
@@ -238,17 +240,19 @@ def test_a_job_with_a_deadline_may_fail_before_it_ever_ran(world: World) -> None
 # --- requests
 
 
-def test_the_name_on_a_request_stays_where_nothing_puts_it_back(world: World) -> None:
+def test_the_name_on_a_request_stays_where_nothing_puts_it_back_and_people_may_write_their_own(world: World) -> None:
     """As in clusters without mutating policies."""
-    path = "/apis/egs.io/v1alpha1/namespaces/red/gpuprovisioningrequests/filed"
+    path = "/apis/egs.io/v1alpha1/namespaces/red/gpuprovisioningrequests"
     nameless = {"metadata": {"annotations": {names.REQUESTER: None}}}
+    signed = request(annotations={names.REQUESTER: "system:serviceaccount:people:u"})
 
-    with without(world, f"{MUTATING}/egs-requester"):
-        refused = world.people["u"].call("PATCH", path, nameless, kind=MERGE)
-        unnamed = world.people["u"].call("POST", path.rpartition("/")[0], {**KIND_OF_REQUEST, "metadata": {"name": "try"}, "spec": SPEC})
+    with without(world, f"{MUTATING_BINDINGS}/egs-requester"):
+        refused = world.people["u"].call("PATCH", f"{path}/filed", nameless, kind=MERGE)
+        unnamed = world.people["u"].call("POST", path, request())
+        accepted = world.people["u"].call("POST", path, signed)
 
     assert refused.outcome == "egs-request"
-    assert unnamed.outcome == DONE
+    assert unnamed.outcome == accepted.outcome == DONE
     assert names.REQUESTER not in unnamed.body["metadata"].get("annotations", {})
 
 
@@ -261,9 +265,9 @@ def test_the_name_on_a_request_stays_where_nothing_puts_it_back(world: World) ->
 def test_a_node_that_joins_as_managed_is_tainted_at_once(taints: list[Object], world: World) -> None:
     """So nothing gets on to it before the agent has seen it."""
     free = {"key": names.TAINT, "value": names.FREE, "effect": names.TAINT_EFFECT}
-    joins = {"metadata": {"name": "joins", "labels": {names.MANAGED: "true"}}, "spec": {"taints": taints}}
+    joins = {"kind": "Node", "metadata": {"name": "joins", "labels": {names.MANAGED: "true"}}, "spec": {"taints": taints}}
 
-    made = world.admin.call("POST", "/api/v1/nodes", joins).body
+    made = world.admin.call("POST", "/api/v1/nodes", written(world.cluster, joins)).body
 
     assert [taint for taint in made["spec"]["taints"] if not taint["key"].startswith("node.kubernetes.io/")] == [*taints, free]
 

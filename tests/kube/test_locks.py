@@ -15,7 +15,7 @@ from tests.kube.attacks.attack import Attacker, binding
 from tests.kube.attacks.entering import GATE_ATTACKS, TOLERATION_ATTACKS
 from tests.kube.callers import DONE, MERGE, Answer
 from tests.kube.cluster import SOON_S, Object
-from tests.kube.policies import MUTATING, VALIDATING, tried_again_and_again, without, without_rules
+from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without, without_rules
 from tests.kube.world import BLUE_GPR, NODE_BLUE, RED_GPR, World, is_gated, pod, pods_path, scheduling_reason
 from worker_agent.kube import names
 
@@ -51,7 +51,7 @@ def bound_by_scheduler(world: World, name: str) -> str:
 
 @contextmanager
 def no_gate(world: World) -> Iterator[None]:
-    with without(world, f"{MUTATING}/egs-gate"), without_rules(world, "the scheduling gate egs.io/gpr"):
+    with without(world, f"{MUTATING_BINDINGS}/egs-gate"), without_rules(world, "the scheduling gate egs.io/gpr"):
         yield
 
 
@@ -90,11 +90,11 @@ LOCKS = {"the gate": no_gate, "the taint": no_taint, "the box": no_box, "the gua
 # lock stops them there. All others end as ever.
 ENDS: dict[str, dict[str, str]] = {
     "the gate": {
-        **{attack.tries: DONE for attack in ATTACKS if attack.expected.get("o") == {"gated"}},
+        **{attack.tries: DONE for attack in ATTACKS if attack.end("o") == "gated"},
         **{attack.tries: DONE for attack in GATE_ATTACKS if attack.opens},
         "a GPU pod with nodeName": "egs-pod",
     },
-    "the taint": {attack.tries: DONE for attack in TOLERATION_ATTACKS if attack.expected["o"] == {"egs-pod"}},
+    "the taint": {attack.tries: DONE for attack in TOLERATION_ATTACKS if attack.end("o") == "egs-pod"},
     "the box": dict.fromkeys(["a selector on the victim's workspace", "a selector on the victim's box, later"], DONE),
     "the guard": {},
 }
@@ -127,9 +127,10 @@ def test_without_one_lock_all_attacks_end_as_ever_but_those_that_it_stops_and_th
 ) -> None:
     attacker, insistent = Attacker(world.people["o"], "red"), Insistent(world.people["o"], "red")
     with LOCKS[lock](world):
-        tried = [attack for attack in ATTACKS if "o" in attack.expected]
+        tried = [attack for attack in ATTACKS if attack.end("o")]
         ends = {attack.tries: attack.outcome(attacker) for attack in tried}
-        expected = {attack.tries: {ENDS[lock][attack.tries]} if attack.tries in ENDS[lock] else attack.expected["o"] for attack in tried}
+        expected = {attack.tries: attack.expected(world.cluster)["o"] for attack in tried}
+        expected |= {tries: {end} for tries, end in ENDS[lock].items()}
         assert {tries: end for tries, end in ends.items() if end not in expected[tries]} == {}
         try:
             for attack in tried:

@@ -206,12 +206,13 @@ def test_a_selector_holds_for_the_beginning_and_for_what_follows(place: Place) -
 def test_a_stream_that_breaks_goes_on_where_it_was(place: Place, proxy: Proxy, through_proxy: Api) -> None:
     with place.mirror(through_proxy) as mirror:
         mirror.wait_whole(SOON_S)
+        proxy.asked.clear()
         proxy.lines_each = 1
         for number in range(4):
             place.make(f"thing-{number}")
         wait_until_true(mirror, place)
 
-    assert [asked for asked in proxy.watches if "sendInitialEvents" in asked] == proxy.watches[:1]
+    assert not [asked for asked in proxy.watches if "sendInitialEvents" in asked]
     assert {asked["limit"] for asked in proxy.asked if "limit" in asked} == {"1"}  # nor is all listed
     assert place.noted("watch_broke")
     assert not place.noted("watch_begins_anew")
@@ -268,7 +269,7 @@ def test_what_was_seen_in_a_beginning_that_broke_off_is_not_believed(place: Plac
         assert not mirror.is_whole
         assert not mirror.objects()
         place.delete("thing-0")
-        proxy.lines_each = float("inf")
+        proxy.lines_each, proxy.breaks_lists = float("inf"), False
         mirror.wait_whole(SOON_S)
 
         assert shown(mirror) == place.truth()
@@ -303,6 +304,14 @@ def test_a_server_that_cannot_begin_a_watch_with_all_there_is_is_listed_by_pages
         place.make("later")
         place.delete("thing-3")
         wait_until_true(mirror, place)
+        assert not place.notes
+
+        proxy.expires, proxy.lines_each = "status", 0
+        place.make("last")
+        wait_for("a new beginning", lambda: place.noted("watch_begins_anew"), within_s=SOON_S)
+        proxy.expires, proxy.lines_each = "", float("inf")
+        wait_until_true(mirror, place)
+    assert len([asked for asked in proxy.asked if "sendInitialEvents" in asked]) == 1
 
 
 def test_while_there_is_no_server_it_shows_what_it_knew_and_says_since_when(place: Place, proxy: Proxy, through_proxy: Api) -> None:

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import APPLY, DONE, JSON_PATCH, Caller
-from tests.kube.cluster import SOON_S, Cluster, Object
+from tests.kube.cluster import CLAIMS, MUTATING, SOON_S, Cluster, Object
 from tests.kube.nodes import nodes_of
+from tests.kube.written import gated, written
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.kube import names
 
@@ -189,7 +190,7 @@ def new_world(cluster: Cluster) -> Iterator[World]:
     )
     for name, slice_id in (("red", RED), ("blue", BLUE)):
         world.bind_namespace(name, slice_id)
-    cluster.apply(*rights_of_people(), *priority_classes(), *managed_nodes())
+    cluster.apply(*rights_of_people(), *priority_classes(), *(written(cluster, node) for node in managed_nodes()))
     for name in ("red", "blue", "loose"):
         wait_for("its service account", lambda name=name: cluster.get("serviceaccount", "default", namespace=name), within_s=SOON_S)
     for node, gpr, slice_id, namespace, name in ((NODE_RED, RED_GPR, RED, "red", "mine"), (NODE_BLUE, BLUE_GPR, BLUE, "blue", "victim")):
@@ -198,7 +199,7 @@ def new_world(cluster: Cluster) -> Iterator[World]:
         world.lift(namespace, name, gpr=gpr)
     for namespace in ("red", "loose"):
         make_targets(world, namespace)
-        filed = {"metadata": {"name": "filed"}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
+        filed = {"metadata": {"name": "filed", "annotations": {names.REQUESTER: "admin"}}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
         world.admin.make(f"/apis/egs.io/v1alpha1/namespaces/{namespace}/gpuprovisioningrequests", {**KIND_OF_REQUEST, **filed})
     assert world.running("red", "mine")["spec"]["nodeName"] == NODE_RED
     assert world.running("blue", "victim")["spec"]["nodeName"] == NODE_BLUE
@@ -216,8 +217,13 @@ def make_targets(world: World, namespace: str) -> None:
     own_gate, gate = {"name": "own.io/gate"}, {"name": names.GATE}
     world.admin.make(pods_path(namespace), pod("gated", 1, schedulingGates=[own_gate]))
     world.admin.make(pods_path(namespace), pod("cpu"))
+    if not world.cluster.has(MUTATING):
+        # Its gate is there without their having applied it, as if it had been added to what they applied.
+        world.admin.make(pods_path(namespace), gated(pod("plain", 1)))
     for applied in (pod("applied", 1, schedulingGates=[gate]), pod("plain", 1)):
         world.admin.call("PATCH", pods_path(namespace, applied["metadata"]["name"]), applied, kind=APPLY, is_dry=False)
+    if not world.cluster.has(CLAIMS):
+        return
     world.admin.make(
         f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims",
         {
@@ -263,7 +269,7 @@ def priority_classes() -> list[Object]:
 
 
 def managed_nodes() -> list[Object]:
-    """They join with the label alone: the taint is admission's."""
+    """They join with the label alone: the taint is admission's, where it gives any."""
     nodes = nodes_of(FLEET)
     for node in nodes:
         node["metadata"]["labels"][names.MANAGED] = "true"

@@ -20,7 +20,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from worker_agent.clock import Instant, SystemClock
-from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.client import Api, Forbidden, Gone, Lines, Missing, Params, Status
 from worker_agent.kube.objects import HasMeta, Meta
 from worker_agent.kube.replica import Key, Replica, Rewound, key_of, version_of
@@ -93,7 +93,7 @@ class Mirror(Generic[T]):
         self._object = msgspec.json.Decoder(type_).decode
         self._replica: Replica[T] = Replica()
         self._fresh: dict[Key, T] | None = {}  # while all is read anew; None while what changes is followed
-        self._lists = False
+        self._lists = self._always_lists = False
         self._failures = 0  # attempts in a row that brought nothing
         self._refused_as: type[Exception] | None = None  # not served here, or not ours to read: an older install. Said once
         self._heard: Instant | None = None
@@ -169,12 +169,16 @@ class Mirror(Generic[T]):
     def _broke(self, error: Exception) -> None:
         if self._is_stopping.is_set():
             return
+        if self._fresh is not None and not self._lists and isinstance(error, Conflict) and not isinstance(error, Missing):
+            # No fault: servers without the feature WatchList, as all of Kubernetes 1.30, 1.31 and 1.33 are, begin no watch that way.
+            self._lists = self._always_lists = True
+            return
         before, self._refused_as = self._refused_as, type(error) if isinstance(error, Missing | Forbidden) else None
         if self._refused_as is None or self._refused_as is not before:
             self._note("watch_broke", {"path": self._path, "why": str(error) or type(error).__name__})
         if self._fresh is not None:
             # Refused, or too much for this server: the other way is tried next.
-            self._fresh, self._lists = {}, not self._lists
+            self._fresh, self._lists = {}, self._always_lists or not self._lists
 
     def _follow(self) -> None:
         """Until the server ends the stream in order. Raises ClusterError, Rewound."""
@@ -248,7 +252,7 @@ class Mirror(Generic[T]):
 
     def _take_all(self, objects: dict[Key, T], version: int) -> None:
         self._replica.replace(objects, version)
-        self._fresh, self._lists = None, False
+        self._fresh, self._lists = None, self._always_lists
         self._heard = Instant.of(SystemClock())
         self._refused_as = None
         self._is_whole.set()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.kube.callers import DONE, JSON_PATCH, Answer, Caller
-from tests.kube.cluster import Object
+from tests.kube.cluster import RESIZE, Cluster, Object
 from tests.kube.world import NODE_BLUE, is_gated, pod, pods_path
 
 ALL, WITH_BOX = "uaons", "uaon"  # who tries: everybody, or those whose namespace has a pod that runs on GPUs
@@ -60,19 +60,26 @@ class Attack:
     ends: dict[str, str]  # how, by those who try; where servers differ "this|that"
     opens: bool = False  # it does harm where the validating policies are off
     reads: Callable[[Object], str] = accepted  # what it came to, where the answer is no refusal
+    without: tuple[str, dict[str, str]] | None = None  # how it ends on a server that has not this (Cluster.has)
 
     def outcome(self, attacker: Attacker) -> str:
         answer = self.act(attacker)
         return self.reads(answer.body) if answer.outcome == DONE else answer.outcome
 
-    @property
-    def expected(self) -> dict[str, set[str]]:
-        return {who: set(end.split("|")) for people, end in self.ends.items() for who in people}
+    def end(self, who: str) -> str:
+        """Of this one on a server that has all; "" where they do not try."""
+        return next((end for people, end in self.ends.items() if who in people), "")
+
+    def expected(self, cluster: Cluster) -> dict[str, set[str]]:
+        what, instead = self.without or ("", self.ends)
+        ends = self.ends if cluster.has(what) else instead
+        return {who: set(end.split("|")) for people, end in ends.items() for who in people if self.end(who)}
 
 
 EVERYONE_BY_POD: Final = {ALL: "egs-pod"}
 STATUS: Final = {"ua": "RBAC", "ons": "egs-status"}
 ONLY_BY_ROLE: Final = {ALL: "RBAC"}
+NO_RESIZE: Final = RESIZE, {"a": "RBAC", "uons": "404"}
 
 
 def creating(name: str = "try", gpus: int | str | None = None, *, metadata: Object | None = None, **spec: Any) -> Act:

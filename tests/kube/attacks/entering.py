@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.kube.attacks.attack import ALL, EVERYONE_BY_POD, STATUS, WITH_BOX, Act, Attack, binding, creating, gated, patching, posting
+from tests.kube.attacks.attack import (
+    ALL,
+    EVERYONE_BY_POD,
+    NO_RESIZE,
+    STATUS,
+    WITH_BOX,
+    Act,
+    Attack,
+    binding,
+    creating,
+    gated,
+    patching,
+    posting,
+)
 from tests.kube.callers import APPLY, DONE, MERGE, STRATEGIC
 from tests.kube.cluster import Object
 from tests.kube.world import BLUE, BLUE_GPR, NODE_BLUE, RESTRICTED, gate_index, is_gated, pod
@@ -87,6 +100,7 @@ TOLERATION_ATTACKS = [
         lambda by: by.put("cpu", tolerating, sub="resize"),
         {"a": "RBAC", "uons": "no effect"},
         reads=tolerates_any,
+        without=NO_RESIZE,
     ),
 ]
 
@@ -217,7 +231,12 @@ GATE_ATTACKS = [
         {"a": "RBAC", "uons": "no effect"},
         reads=kept_gate,
     ),
-    Attack("the gate off through pods/resize", lambda by: by.put("gated", without_gates, sub="resize"), {"a": "RBAC", "uons": "egs-pod"}),
+    Attack(
+        "the gate off through pods/resize",
+        lambda by: by.put("gated", without_gates, sub="resize"),
+        {"a": "RBAC", "uons": "egs-pod"},
+        without=NO_RESIZE,
+    ),
     Attack(
         "their own gates off",
         patching("gated", {"spec": {"schedulingGates": [{"name": "own.io/gate", "$patch": "delete"}]}}, kind=STRATEGIC),

@@ -7,6 +7,7 @@ from typing import Any, Final
 from tests.kube.attacks.attack import (
     ALL,
     EVERYONE_BY_POD,
+    NO_RESIZE,
     ONLY_BY_ROLE,
     WITH_BOX,
     Attack,
@@ -19,7 +20,7 @@ from tests.kube.attacks.attack import (
 )
 from tests.kube.attacks.entering import ephemeral
 from tests.kube.callers import APPLY, DONE, MERGE, STRATEGIC
-from tests.kube.cluster import Object
+from tests.kube.cluster import CLAIMS, POD_RESOURCES, Object
 from tests.kube.world import BLUE_GPR, NODE_BLUE, container
 from worker_agent.kube import names
 
@@ -52,29 +53,35 @@ GPU_ATTACKS = [
     ),
     Attack("none of a GPU", creating(gpus="0"), {ALL: "gated"}, reads=gated),
     Attack("GPUs in requests alone", creating(containers=[container(resources={"requests": {names.GPU: "1"}})]), {ALL: "422"}),
-    Attack("GPUs for the pod as a whole", creating(resources={"limits": {names.GPU: "1"}}), {ALL: "422"}),
+    Attack(
+        "GPUs for the pod as a whole", creating(resources={"limits": {names.GPU: "1"}}), {ALL: "422"}, without=(POD_RESOURCES, {ALL: DONE})
+    ),
     Attack("GPUs as overhead", creating(overhead={names.GPU: "1"}), {ALL: "403"}),
     Attack(
         "GPUs by a claim",
         creating(resourceClaims=[{"name": "gpus", "resourceClaimName": "claim"}]),
         {ALL: "gated"},
         reads=gated,
+        without=(CLAIMS, {ALL: DONE}),  # it drops what it does not know
     ),
     Attack("GPUs for a CPU pod that is pending, by PUT", lambda by: by.put("cpu", with_gpus), {ALL: "422"}),
     Attack(
         "to resize a CPU pod to GPUs",
         patching("cpu", resized({names.GPU: "1"}), sub="resize", kind=STRATEGIC),
-        {"a": "RBAC", "uons": "422"},
+        {"a": "RBAC", "uons": "422|egs-pod"},
+        without=NO_RESIZE,
     ),
     Attack(
         "to resize a pod to more GPUs",
         patching("mine", resized({names.GPU: "8"}), sub="resize", kind=STRATEGIC),
         {"a": "RBAC", "uon": "422"},
+        without=NO_RESIZE,
     ),
     Attack(
         "to resize a GPU pod to all CPUs of its node",
         patching("mine", resized({"cpu": "100", names.GPU: "1"}), sub="resize", kind=STRATEGIC),
         {"a": "RBAC", "uon": "egs-pod"},
+        without=NO_RESIZE,
     ),
     Attack(
         "a GPU in an ephemeral container",
@@ -98,6 +105,7 @@ GPU_ATTACKS = [
             },
         ),
         {ALL: "422"},
+        without=(CLAIMS, {"a": "RBAC", "uons": "404"}),
     ),
     Attack(
         "a device of others for their claim",
@@ -114,6 +122,7 @@ GPU_ATTACKS = [
             kind=MERGE,
         ),
         {"ua": "RBAC", "ons": "422|egs-status"},
+        without=(CLAIMS, {"ua": "RBAC", "ons": "404"}),
     ),
 ]
 
@@ -215,7 +224,12 @@ END_ATTACKS = [
         {"a": "RBAC", "uon": "no effect"},
         reads=labeled,
     ),
-    Attack("our label off through pods/resize", lambda by: by.put("mine", unlabeled, sub="resize"), {"a": "RBAC", "uon": "egs-pod"}),
+    Attack(
+        "our label off through pods/resize",
+        lambda by: by.put("mine", unlabeled, sub="resize"),
+        {"a": "RBAC", "uon": "egs-pod"},
+        without=NO_RESIZE,
+    ),
     Attack(
         "a pod that is owned by the victim's node",
         creating(gpus=1, metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": NODE_BLUE, "uid": "x"}]}),

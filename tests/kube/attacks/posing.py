@@ -50,7 +50,7 @@ REQUEST_ATTACKS = [
     Attack("a request that passes for the agent's", posting(REQUESTS, request(annotations={names.AUTO: "true"})), BY_REQUEST, opens=True),
     Attack("to put their name on a request", marking(names.REQUESTER, "somebody"), BY_REQUEST, opens=True),
     # Where nobody could put it back egs-request refuses it.
-    Attack("to take the name off a request", marking(names.REQUESTER, None), {"uons": "kept", "a": "RBAC"}, reads=kept),
+    Attack("to take the name off a request", marking(names.REQUESTER, None), {"uons": "kept|egs-request", "a": "RBAC"}, reads=kept),
     Attack("to make a request pass for the agent's later", marking(names.AUTO, "true"), BY_REQUEST, opens=True),
     Attack(
         "to end somebody's request of their own workspace, which is their right", changing({"spec": {"earlyRelease": True}}), {"u": DONE}

@@ -1,0 +1,36 @@
+"""What people write themselves where a cluster has no mutating policies, as docs/kubernetes.md tells them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.kube.cluster import MUTATING, Cluster, Object
+from worker_agent.kube import names
+
+GATES: Final = {"schedulingGates": [{"name": names.GATE}]}
+FREE_TAINT: Final = {"key": names.TAINT, "value": names.FREE, "effect": names.TAINT_EFFECT}
+
+
+def written(cluster: Cluster, body: Object) -> Object:
+    """A pod or workload on GPUs with the gate, a node that joins as managed with the taint; as it is where the cluster adds these."""
+    if cluster.has(MUTATING):
+        return body
+    spec = body.get("spec", {})
+    if body.get("kind") == "Node" and names.MANAGED in body["metadata"].get("labels", {}):
+        return {**body, "spec": {**spec, "taints": [*spec.get("taints", []), FREE_TAINT]}}
+    if "jobTemplate" in spec:
+        return {**body, "spec": {**spec, "jobTemplate": written(cluster, spec["jobTemplate"])}}
+    if isinstance(spec.get("template"), dict):  # not the name of one
+        return {**body, "spec": {**spec, "template": gated(spec["template"])}} if _wants_gpus(spec["template"]) else body
+    return gated(body) if _wants_gpus(body) else body
+
+
+def gated(pod: Object) -> Object:
+    """With the gate beside its own ones."""
+    spec = pod["spec"]
+    return {**pod, "spec": {**spec, "schedulingGates": [*spec.get("schedulingGates", []), *GATES["schedulingGates"]]}}
+
+
+def _wants_gpus(pod: Object) -> bool:
+    resources: list[Any] = [each.get("resources", {}) for each in pod.get("spec", {}).get("containers", [])]
+    return any(key.startswith(names.GPU_PREFIXES) for each in resources for kind in each.values() for key in kind)
