@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from worker_agent import VERSION, fences
 from worker_agent.clock import Clock, HubTime, Instant
@@ -34,6 +35,8 @@ from worker_agent.protocol import (
 )
 from worker_agent.state import Memory, Progress
 from worker_agent.steps import Milestone
+
+REST_MOST_S: Final = 1.0  # between passes while nothing changes
 
 
 def _silent(event: str, fields: dict[str, object]) -> None:
@@ -209,6 +212,14 @@ class Core:
         self._prune()
         views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))
         self._outbox.see_inventory(views, self._clock.mono())
+
+    def rest_s(self) -> float:
+        """How long the next pass may wait if nothing changes until then: not at all while anything is under way."""
+        held = self._memory.state.held()
+        if not self._memory.is_durable or any(progress.phase is not Phase.ACTIVE or progress.is_leaving for _, progress in held):
+            return 0.0
+        ends_s = (end_of(*each) for each in held)
+        return min([REST_MOST_S, *(end_s - self._time.latest() for end_s in ends_s if end_s is not None)])
 
     def _tend(self) -> None:
         found = self._hands.tend(repairs=self.repairs_drift)

@@ -24,7 +24,7 @@ from worker_agent.state import OtherWriter
 from worker_agent.tenancy import Tenancy
 from worker_agent.transport import NoAnswer
 
-PERIOD_S = 0.2  # between passes; an exit begins within this time of its end
+PERIOD_S = 0.2  # between passes, or looks whether one is due; an exit begins within this time of its end
 SLOW_S = 1.0
 TENANCY_S = 30.0  # between looks at namespaces of which the hub said nothing new
 REQUESTS_S = 1.0  # between looks at objects of which nobody said anything new
@@ -53,6 +53,7 @@ class Process:
         stop: threading.Event | None = None,
     ) -> None:
         rng = random.Random()  # noqa: S311  # jitter and ids, no secret
+        self._cluster = cluster
         self._log, self._connect, self._tenancy, self._requests, self._clock = log, connect, tenancy, requests, clock
         self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
         self._dialog = Dialog(core=self._core, cluster_uid=cluster.uid(), join_token=join_token, clock=clock, rng=rng, note=log)
@@ -71,9 +72,10 @@ class Process:
         threading.Thread(target=self._keep_requests, name="egs-requests", daemon=True).start()
         while not self._is_stopping.is_set() and self._dialog_stop() is None:
             self._wake_main.clear()
+            serial = self._cluster.serial()
             self._pass()
             self._wake_push.set()
-            self._wake_main.wait(PERIOD_S)
+            self._rest_until_change(serial)
         self._is_stopping.set()
         return self._exit_code()
 
@@ -95,6 +97,14 @@ class Process:
     def _pass(self) -> None:
         with self._guard("pass"), self._lock:
             self._core.reconcile()
+
+    def _rest_until_change(self, serial: int) -> None:
+        """Until the hub or the cluster says something new, or something is due: most passes would find all as it was."""
+        with self._lock:
+            until_mono = self._clock.mono() + self._core.rest_s()
+        while not (self._wake_main.wait(PERIOD_S) or self._is_stopping.is_set()):
+            if self._clock.mono() >= until_mono or self._cluster.serial() != serial:
+                return
 
     def _talk(self, lane: Lane) -> None:
         transport = self._connect()

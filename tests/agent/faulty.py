@@ -62,6 +62,9 @@ class FaultyCluster:
         self._last_view = self._inner.observe()
         return dict(self._last_view)
 
+    def serial(self) -> int:
+        return self._inner.serial()
+
     def fence(self, closing: Sequence[NodeChange]) -> None:
         self._inner.fence(closing)
 

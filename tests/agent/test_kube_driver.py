@@ -228,6 +228,23 @@ def test_a_lift_that_hangs_keeps_nobody_waiting_and_its_box_takes_no_more_than_i
     assert [path for _, path in api.calls if "/red/" in path] == ["/api/v1/namespaces/red/pods/first"]
 
 
+def test_its_serial_rises_while_a_lift_is_on_its_way_and_with_what_comes_of_it_and_else_stays(gate: threading.Event) -> None:
+    """Passes wait for that."""
+    red = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(red, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[waiting_pod("p")])
+    api.hook = lambda _, path: (gate.wait(HANG_S), None)[1] if "/red/" in path else None
+    driver.observe()
+    still = driver.serial()
+    assert driver.serial() == still
+
+    driver.serve([[red]])
+    assert driver.serial() < driver.serial()
+    gate.set()
+
+    assert soon(lambda: waiting(driver) == [])
+    assert driver.serial() == driver.serial() > still
+
+
 def test_a_box_that_ends_lifts_no_more_and_is_not_over_while_a_lift_is_on_its_way(gate: threading.Event) -> None:
     gpus = [f"GPU-{number}" for number in range(20)]
     box = msgspec.structs.replace(assignment("a", "n1", "GPU-0"), gpus=tuple(gpus))

@@ -152,6 +152,9 @@ class Cluster(Protocol):
     def observe(self) -> dict[str, NodeState]:
         """All managed GPU nodes by name. It may lag behind (a watch): the writes are what is tested."""
 
+    def serial(self) -> int:
+        """Rises with each change that a pass would go by, and while something is on its way; with each call where that is not known."""
+
     def fence(self, closing: Sequence[NodeChange]) -> None:
         """These are closed next: what is cheaper for all of them at once. It may do nothing."""
 

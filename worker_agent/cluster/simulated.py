@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 
 import msgspec
 
@@ -79,6 +80,7 @@ class SimulatedCluster:
         self._fleet, self._store, self._clock = fleet, store, clock
         self._on_change = on_change
         self._started: dict[tuple[str, int, str, int], float] = {}
+        self._serials = count()
         self.history: list[Change] = []
         self.world = self._load_world()
 
@@ -124,6 +126,9 @@ class SimulatedCluster:
                 self._trouble(self.world, [trouble], name)
                 self._save_world()
         return dict(self.world.nodes)
+
+    def serial(self) -> int:
+        return next(self._serials)
 
     def _due(self, trouble: Trouble) -> str:
         """The node that it strikes now, or ""."""

@@ -85,6 +85,7 @@ class KubernetesCluster:
         self._hoist = Hoist(api, lifters, note)
         self._full = FullBoxes()
         self._draining = Draining(api, evictions=evictions, force=force)
+        self._moves = 0  # times that it was asked for its serial while something was on its way
         self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
         self._observed_mono = float("-inf")
         self._fenced: dict[str, tuple[str, frozenset[str]]] = {}  # by node: as it was seen, and to whom the guard is closed since
@@ -169,6 +170,10 @@ class KubernetesCluster:
         self._sight.look()
         self._draining.begin_pass()
         return self._sight.states()
+
+    def serial(self) -> int:
+        self._moves += self._hoist.is_any_busy or bool(self._opening)
+        return self._moves + self._sight.serial
 
     def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         match verb:

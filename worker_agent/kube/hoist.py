@@ -44,6 +44,10 @@ class Hoist:
         """How many more may be sent."""
         return LIFTS_AT_ONCE - sum(each.call is not None for going in self._going.values() for each in going)
 
+    @property
+    def is_any_busy(self) -> bool:
+        return bool(self._going)
+
     def is_busy(self, gpr_id: str) -> bool:
         """With lifts on their way: how full its boxes are is known once these are answered."""
         return gpr_id in self._going

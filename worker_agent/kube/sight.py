@@ -79,6 +79,11 @@ class Sight:
         return self._nodes.is_whole and self._pods.is_whole and self._namespaces.is_whole
 
     @property
+    def serial(self) -> int:
+        """Rises with each change of any."""
+        return self._nodes.serial + self._pods.serial + self._namespaces.serial
+
+    @property
     def nodes_serial(self) -> int:
         return self._nodes.serial
 
