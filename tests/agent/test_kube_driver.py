@@ -304,15 +304,21 @@ def test_nothing_is_let_in_after_the_end_though_the_node_cannot_be_written(gate:
 def test_an_agent_that_stops_lets_nobody_in_while_it_waits_for_other_calls(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     box = of_gpus(100, assignment("a", "n1", "GPU-0"))
     api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=red_pods(100))
-    monkeypatch.setattr(Mirror, "stop", lambda _: gate.wait(0.5))  # a stream that takes its time
-    api.hook = lambda _, path: time.sleep(0.02) if "/pods/" in path else None
+
+    def stop_slowly(_: object) -> None:
+        """A stream that takes its time, while lifts are answered."""
+        gate.set()
+        time.sleep(0.2)
+
+    monkeypatch.setattr(Mirror, "stop", stop_slowly)
+    api.hook = lambda _, path: (gate.wait(HANG_S), None)[1] if "/pods/" in path else None
     driver.observe()
     driver.serve([[box]])
-    assert soon(lambda: lift_count(api))
+    assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
 
     driver.stop()
 
-    assert lift_count(api) <= 2 * CALLS_AT_ONCE
+    assert lift_count(api) == CALLS_AT_ONCE
 
 
 def test_a_box_whose_lifts_hang_leaves_room_for_another() -> None:
