@@ -1,4 +1,6 @@
-"""Many requests of few workspaces, which run one box at a time each, below limits of their projects: who is looked at again, and when."""
+"""Many requests of few workspaces, which run one box at a time each, below limits, in pools that they like more and less: who is looked at
+again, and when.
+"""
 
 from __future__ import annotations
 
@@ -8,45 +10,111 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.snapshot import Quota, Request, Snapshot
-from tests.planner.build import GENEROUS, pool, request, settled, starts
+from gpr.planner.board import Board
+from gpr.planner.engine import plan, settle
+from gpr.planner.ground import Ground, choose, copy_ground, earliest, limits_allow
+from gpr.planner.lines import NEVER_S, next_step_s
+from gpr.planner.repair import board_of
+from gpr.planner.snapshot import Node, Pool, Quota, Request, Running, Slot, Snapshot, Window, Within
+from gpr.planner.table import STARTED, WAITING, Table, kind_of, places_of, put
+from tests.planner.build import GENEROUS, request, settled, starts
 from tests.planner.draw import GUARDED
 from tests.planner.oracle import problems
 
-LONG = 130  # more than the planner reads at once
+SHORT, LONG = 30, 130  # the long one is more than the planner reads at once
+SEEDS = st.integers(0, 10**6)
 
 
-def crowd(seed: int) -> Snapshot:
-    """Room for nearly all, if it were not for their workspaces and projects."""
+def crowd(seed: int, sizes: tuple[int, ...] = (10, 20, SHORT)) -> Snapshot:
+    """Room for nearly all, if it were not for their workspaces, projects and likings."""
     dice = random.Random(seed)
-    slice_count, pools = dice.randint(1, 6), (pool(dice.randint(2, 10), 4), pool(dice.randint(0, 4), 4, id="q"))
-    most = {"x": (None, 8, 12), "y": (None, 4, 20), "s0": (None, None, 4)}
-    quotas = tuple(Quota(owner, f"shape-{id_}", 0, dice.choice(of)) for owner, of in most.items() for id_ in "pq")
-    queue = tuple(_one_of(dice, number, slice_count) for number in range(dice.choice([10, 20, 30, LONG])))
-    return Snapshot(0, pools, queue=queue, quotas=quotas, policy=dice.choice(GUARDED), memory=GENEROUS)
+    pools = tuple(_pool(dice, id_) for id_ in ("p", "q", "r")[: dice.choice([1, 2, 2, 3])])
+    owners, shapes = ["x", "y", "s0", "s1"], sorted({pool.shape for pool in pools})
+    quotas = tuple(Quota(owner, shape, 0, dice.choice([None, None, 4, 8, 12])) for owner in owners for shape in shapes)
+    running = tuple(
+        Running(f"on {node.id}", f"of {node.id}", "y", 101, pool.id, (node.id,), dice.randint(1, 4), dice.randint(1, 40))
+        for pool in pools
+        for node in pool.nodes
+        if dice.random() < 0.4
+    )
+    slice_count, gang_chance = dice.randint(1, 8), dice.choice([0.1, 0.5])
+    queue = tuple(_one_of(dice, number, slice_count, gang_chance, pools) for number in range(dice.choice(sizes)))
+    return Snapshot(0, pools, running, queue, quotas=quotas, policy=dice.choice(GUARDED), memory=GENEROUS)
 
 
-def _one_of(dice: random.Random, number: int, slice_count: int) -> Request:
-    owner = dice.randrange(slice_count)
+def _pool(dice: random.Random, id_: str) -> Pool:
+    closed_s = dice.randrange(40)
+    closed = (Window(closed_s, closed_s + 9),) if dice.random() < 0.3 else ()
+    nodes = tuple(Node(f"{id_}{i}", 4, closed if i == 0 else (), rack=f"{id_}-{i // 2}") for i in range(dice.randint(1, 6)))
+    return Pool(id_, f"cluster-{id_}", dice.choice(["shape", f"shape-{id_}"]), nodes)
+
+
+def _one_of(dice: random.Random, number: int, slice_count: int, gang_chance: float, pools: tuple[Pool, ...]) -> Request:
+    owner, is_gang = dice.randrange(slice_count), dice.random() < gang_chance
+    mine = dice.sample([pool.id for pool in pools], dice.randint(1, len(pools)))
     asked = request(
         f"r{number}",
-        slice=f"s{owner}",
+        slice=f"s{owner}" if owner else f"alone {number}",
         project="xy"[owner % 2],
-        count=dice.choice([1, 1, 1, 2, 3]),
-        gpus=dice.choice([0, 1, 2]),
+        count=dice.choice([2, 3]) if is_gang else 1,
+        gpus=dice.choice([0, 1, 2, 3]),
         length=dice.randint(1, 20),
         priority=dice.choice([101, 101, 201]),
-        pools=dice.choice([("p",), ("p",), ("p", "q")]),
-        earliest=dice.choice([0, 0, 0, 9]),
+        pools=tuple(mine),
+        earliest=dice.choice([0, 0, 0, 9, 31]),
     )
-    return replace(asked, handicaps=((dice.choice("pq"), dice.choice([0, 5, 20])),))
+    handicaps = tuple((id_, dice.choice([0, 0, 5, 20])) for id_ in mine)
+    return replace(asked, handicaps=handicaps, within=dice.choice([Within.ANY, Within.ANY, Within.RACK]) if is_gang else Within.ANY)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_what_is_expected_is_what_trying_everybody_whenever_anything_changes_comes_to(seed: int) -> None:
+    snapshot = crowd(seed)
+    board, newcomers = board_of(snapshot)
+    settle(board, newcomers, snapshot)
+
+    assert board.expected() == played_out(board)
+
+
+def played_out(board: Board) -> dict[str, Slot]:
+    """Whoever is first in order and fits beside all slots starts, again and again, at each second at which anything changes."""
+    ground, table = board.witness()
+    ground, table = copy_ground(ground), Table._make(column.copy() for column in table)
+    rows = [waiting.row for waiting in board.order if board.has_slot(waiting)]
+    at_s: int = board.now_s
+    while at_s < NEVER_S:
+        for j in rows:
+            if table.state[j] == WAITING and table.slot_s[j] <= at_s:
+                table.state[j] = STARTED
+        while any(_starts(ground, table, j, at_s) for j in rows):
+            pass
+        waits = [j for j in rows if table.state[j] == WAITING]
+        times_s = [int(time_s) for j in waits for time_s in (table.slot_s[j], table.earliest_s[j])]
+        times_s += [next_step_s(lines, i, at_s) for lines in (ground.nodes, ground.limits) for i in range(len(lines.head))]
+        at_s = min((time_s for time_s in times_s if time_s > at_s), default=NEVER_S) if waits else NEVER_S
+    ids = {waiting.row: waiting.request.id for waiting in board.order}
+    return {ids[j]: board.slot_at(places_of(table, j), int(table.slot_s[j])) for j in rows}
+
+
+def _starts(ground: Ground, table: Table, j: int, at_s: int) -> bool:
+    if table.state[j] != WAITING or table.earliest_s[j] > at_s:
+        return False
+    kind, old = kind_of(table, j), places_of(table, j).copy()
+    put(ground, table, j, -1)
+    for i, pool in enumerate(kind.pools):
+        nodes = choose(ground, pool, kind, at_s) if limits_allow(ground, kind, i, at_s) else old[:0]
+        if len(nodes) == kind.nodes and earliest(ground, kind, at_s, at_s + kind.handicaps_s[i] + 1)[1] == pool:
+            places_of(table, j)[:], table.slot_s[j], table.state[j] = nodes, at_s, STARTED
+            break
+    put(ground, table, j, 1)
+    return bool(table.state[j] == STARTED)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6))
+@given(SEEDS)
 def test_the_start_that_is_shown_is_the_start_that_happens_where_limits_decide_it(seed: int) -> None:
-    snapshot = crowd(seed)
+    snapshot = crowd(seed, sizes=(10, 20, SHORT, LONG))
     shown = {id_: start_s for id_, start_s in starts(plan(snapshot)).items() if start_s is not None}
     began_s: dict[str, int] = {}
 
@@ -57,14 +125,15 @@ def test_the_start_that_is_shown_is_the_start_that_happens_where_limits_decide_i
         snapshot = settled(snapshot)
         if not any(waits.slot for waits in snapshot.queue):
             break
-        now_s = _next_s(snapshot)
+        now_s = snapshot.now_s + 1 if len(snapshot.queue) < SHORT else _next_change_s(snapshot)
         snapshot = replace(snapshot, now_s=now_s, running=tuple(box for box in snapshot.running if box.end_s > now_s))
 
     assert began_s == shown
 
 
-def _next_s(snapshot: Snapshot) -> int:
-    """When next a box ends, a slot comes due or a request may begin: nothing can start in between."""
+def _next_change_s(snapshot: Snapshot) -> int:
+    """When next a box ends, a node opens, a slot comes due or a request may begin."""
     times_s = [box.end_s for box in snapshot.running] + [waits.earliest_start_s for waits in snapshot.queue]
     times_s += [waits.slot.start_s for waits in snapshot.queue if waits.slot]
+    times_s += [window.end_s for pool in snapshot.pools for node in pool.nodes for window in node.closed]
     return min(time_s for time_s in times_s if time_s > snapshot.now_s)
