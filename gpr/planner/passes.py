@@ -30,7 +30,10 @@ from gpr.planner.watch import (
 
 @lean
 def may_start(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s: int) -> bool:
-    """Are enough nodes free for its whole length from now on, its own slot not counted? A look at a few figures, not at the nodes."""
+    """Are enough nodes free for its whole length from now on, its own slot not counted? A look at a few figures, not at the nodes.
+
+    Notes what it waits for: where it is ready, whether a limit is in its way, whether nodes of its slot are free.
+    """
     is_enough = watch.is_limited[j] = watch.is_near[j] = False
     for i in range(len(used(table.pools[j]))):
         is_shut = not are_open(watch.gates, table, j, i, at_s)

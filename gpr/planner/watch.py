@@ -19,7 +19,7 @@ BLOCK_BITS: Final = 6
 class Watch(NamedTuple):
     """Whom to look at again when something changes, so that a tick need not look at everybody.
 
-    `near[near_first[i]:near_first[i + 1]]` have their slots on node `i`, or share limit `i` less all nodes; in the order. `turn[j]` is the
+    `near[near_first[n]:near_first[n + 1]]` have their slots on node `n`, or share limit `n` less all nodes; in the order. `turn[j]` is the
     place of a row in the order.
     The rows of a group are in runs, in the order, of which none is longer than those behind it: mostly one run for each priority and share.
     Run `r` is of group `run_group[r]`, its rows are `row_at[run_first[r]:run_first[r + 1]]`; row `j` is of `run[j]`, at `place[j]`.
@@ -28,7 +28,7 @@ class Watch(NamedTuple):
     `ready_count[i, b]`: of so many at the places of block `b`.
     `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
     `gates` are as of now for each limit that has given room, or of which some was taken.
-    `woken[i]`, of a limit: those of `near` before it have been touched, or have no room below it, since it gave more.
+    `woken[n]`, of a limit: those of `near` before it have been touched, or have no room below it, since it gave more.
     `is_near[j]`: when last looked at, some nodes of its slot were free in a pool in which it was ready; all gangs of which that is so are
     among `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: when last looked at, a limit was in its way; of others no
     limit need tell, for they are ready, and so found by their run. `is_torn[j]`: it had room in a pool, but waits for one that it likes
@@ -182,21 +182,21 @@ def touch_limited(ground: Ground, table: Table, watch: Watch, line: int, at_s: i
     """There may be more room below this limit: for those in whose way it was, and nobody else. The first of them that it lets by is touched
     now, see `touch_below`.
     """
-    i = len(ground.rooms) + line
+    number = len(ground.rooms) + line
     look_at_gate(ground.limits, watch.gates, line, at_s)
-    watch.woken[i] = watch.near_first[i]
+    watch.woken[number] = watch.near_first[number]
     touch_next_limited(ground, table, watch, line, at_s)
 
 
 @lean
 def touch_next_limited(ground: Ground, table: Table, watch: Watch, line: int, at_s: int) -> None:
     """While it leaves anything: within a second it leaves less with each that starts, so a walk that is broken off is over."""
-    i = len(ground.rooms) + line
+    number = len(ground.rooms) + line
     if not leaves_any(watch.gates, line, at_s):
         return
-    while watch.woken[i] < watch.near_first[i + 1]:
-        j = watch.near[watch.woken[i]]
-        watch.woken[i] += 1
+    while watch.woken[number] < watch.near_first[number + 1]:
+        j = watch.near[watch.woken[number]]
+        watch.woken[number] += 1
         if watch.is_limited[j] and table.state[j] == WAITING and would_be_ready(ground, table, watch, j, at_s):
             touch_row(watch, table, j)
             return
@@ -206,14 +206,14 @@ def touch_next_limited(ground: Ground, table: Table, watch: Watch, line: int, at
 def touch_below(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -> None:
     """A row has been looked at: of those that wait for the same limits it is the turn of the next."""
     for line in used(table.lines[j]):
-        i = len(ground.rooms) + line
-        if watch.woken[i] < watch.near_first[i + 1]:
+        number = len(ground.rooms) + line
+        if watch.woken[number] < watch.near_first[number + 1]:
             touch_next_limited(ground, table, watch, line, at_s)
 
 
 @lean
 def would_be_ready(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -> bool:
-    """In one of the pools in which it is not?"""
+    """Would it be ready in one more of its pools, if it were looked at now?"""
     for i in range(len(used(table.pools[j]))):
         is_ready = watch.is_ready[i, watch.place[j]]
         if not is_ready and are_open(watch.gates, table, j, i, at_s) and not has_better_slot(ground, table, j, i, at_s):
