@@ -79,7 +79,7 @@ class Entering:
         for step in assignment.entry_steps:
             if step in progress.entry_done:
                 continue
-            gang = gangs.at(step, assignment) if step in GANG_STEPS else NO_GANG
+            gang = gangs.at(step, assignment, progress) if step in GANG_STEPS else NO_GANG
             if gang is None:
                 return
             status = self._hands.step(assignment, progress, step, gang=gang)

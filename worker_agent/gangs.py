@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from worker_agent.protocol import Assignment, Phase
-from worker_agent.state import Member
+from worker_agent.state import Member, Progress
 
 AT_WORK_MAX: Final = 2  # of the nodes at work, those that a spare is measured against
 
@@ -33,8 +33,13 @@ class Gangs:
             self._boxes[assignment.gpr_id, assignment.run].append((assignment, progress))
         self._found: dict[tuple[str, int, str], Gang | None] = {}
 
-    def at(self, step: str, assignment: Assignment) -> Gang | None:
-        """The nodes that take this step together with this one, itself included; None while one of them has not come so far."""
+    def at(self, step: str, assignment: Assignment, progress: Progress) -> Gang | None:
+        """The nodes that take this step together with this one, itself included; None while one of them has not come so far.
+
+        A spare's attempt under way keeps those that it began with: where another set was to be measured, it would begin anew.
+        """
+        if progress.asked:
+            return _spare_s(assignment, progress.asked)
         key = (assignment.gpr_id, assignment.run, step)
         box = self._boxes[key[:2]]
         if any(progress.active_s is not None for _, progress in box):
@@ -48,8 +53,7 @@ class Gangs:
         replaced = {assignment.replaces for assignment, _ in box}
         at_work = (assignment for assignment, progress in box if progress.active_s is not None and assignment.id not in replaced)
         well = sorted(assignment.node for assignment in at_work if not self._is_broken(assignment.node))
-        asked = tuple(well[:AT_WORK_MAX]) if spare.replaces else ()
-        return Gang(tuple(sorted((spare.node, *asked))), asked)
+        return _spare_s(spare, tuple(well[:AT_WORK_MAX]) if spare.replaces else ())
 
 
 def why_alone(assignment: Assignment) -> str:
@@ -57,8 +61,12 @@ def why_alone(assignment: Assignment) -> str:
     if assignment.gang_count < 2:
         return "the box has one node"
     if assignment.replaces:
-        return "no other node of the box is at work and well"
+        return "no other node of the box that is well is at work, or takes this with it"
     return "the other nodes of the box are at work, or leave this out"
+
+
+def _spare_s(spare: Assignment, asked: tuple[str, ...]) -> Gang:
+    return Gang(tuple(sorted((spare.node, *asked))), asked)
 
 
 def _together(step: str, box: Sequence[Member]) -> Gang | None:

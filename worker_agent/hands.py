@@ -191,10 +191,11 @@ class Hands:
             return StepStatus.RUNNING
         started_s = self._started_s.setdefault(key, self._time.now())
         attempt = progress.attempts.get(step, 0) + 1
+        progress.asked = gang.at_work  # until this attempt is over: see Gangs.at
         result = self._poll(assignment, progress, step, attempt, gang)
         if result.status is StepStatus.RUNNING:
             return StepStatus.RUNNING
-        progress.attempts = {**progress.attempts, step: attempt}
+        progress.attempts, progress.asked = {**progress.attempts, step: attempt}, ()
         del self._started_s[key]
         self._retry_mono[key] = self._clock.mono() + self._pause_s(attempt)
         outcome = Outcome.OK if result.status is StepStatus.OK else Outcome.FAILED

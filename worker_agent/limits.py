@@ -66,7 +66,7 @@ MEASURED: Final[dict[str, str]] = {
     "gpu_count": "GPUs that answer",
     "volume_content": "Content of a volume as written",
     "rdma_subnet": "RDMA ports of another subnet than the policy's",
-    "gang_peers": "Nodes of the box at work that it was measured against",
+    "gang_peers": "Nodes of the box at work that it reached and that reached it",
     "gang_rdma_links": "RDMA ports down here and up on other nodes of the box",
     "gang_rdma_subnet": "RDMA ports of another subnet than on most nodes of the box",
     "volumes_attached": "Volumes of the workspace on the node",
@@ -107,12 +107,15 @@ def expect(check: str, value: float | None, expected: float, *, is_least: bool =
     return _result(check, value, expected, gpu=gpu, text=text, is_least=is_least)
 
 
-def measured_against(met: Sequence[str], silent: Sequence[str]) -> CheckResult:
-    """Of a spare, by name: the nodes at work whose pods spoke to its own, and those where none came up. No fault of either."""
-    said = [f"{', '.join(met)}; not by their GPUs, which are at work"] if met else []
-    text = "; ".join([*said, *(f"not {node}: its pod said nothing" for node in silent)])
-    found = expect("gang_peers", len(met), len(met) + len(silent), is_least=True, text=text)
-    return msgspec.structs.replace(found, verdict=Verdict.WARN if met else Verdict.SKIP) if silent else found
+def measured_against(met: Sequence[str], unmet: Sequence[str] = (), silent: Sequence[str] = ()) -> CheckResult:
+    """Of a spare, by name, the nodes at work: reached both ways, not so, and those where no pod came up. It blames none of them."""
+    said = [f"{', '.join(met)}; their GPUs are at work and were left out"] if met else []
+    said += [f"not {', '.join(unmet)}: not reached both ways"] if unmet else []
+    said += [f"not {', '.join(silent)}: its pod said nothing"] if silent else []
+    found = expect("gang_peers", len(met), len(met) + len(unmet) + len(silent), is_least=True, text="; ".join(said))
+    if not unmet and not silent:
+        return found
+    return msgspec.structs.replace(found, verdict=Verdict.WARN if met or unmet else Verdict.SKIP)
 
 
 def skipped(check: str, why: str) -> CheckResult:

@@ -33,6 +33,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
     entry_done: list[str] = []
     exit_done: list[str] = []
     attempts: dict[str, int] = {}
+    asked: tuple[str, ...] = ()  # of a spare, the nodes at work that its attempt under way is measured against, by name
     reported: list[str] = []  # said once: milestones, unsupported words
 
     def advance(self, phase: Phase) -> None:

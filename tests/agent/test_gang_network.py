@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -12,12 +12,12 @@ import pytest
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_probes import call
 from tests.kube.healthy import RDMA_PORT
-from worker_agent.cluster.base import NodeState
+from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
 from worker_agent.gangs import Gang, Gangs
 from worker_agent.kube.gang_logs import Said
 from worker_agent.kube.gang_verdicts import gang_network, in_one, ring
 from worker_agent.kube.verdicts import Unreadable
-from worker_agent.protocol import CheckResult, Phase, Verdict
+from worker_agent.protocol import Assignment, CheckResult, Phase, Verdict
 from worker_agent.state import Member, Progress
 from worker_agent.steps import EntryStep
 
@@ -229,13 +229,21 @@ def test_a_spare_is_measured_against_nodes_at_work_and_says_against_which() -> N
 
     assert told["gang_latency"].verdict is PASS
     assert (told["gang_peers"].verdict, told["gang_peers"].value) == (PASS, 2.0)
-    assert told["gang_peers"].text == "node-0, node-1; not by their GPUs, which are at work"
+    assert told["gang_peers"].text == "node-0, node-1; their GPUs are at work and were left out"
 
 
-def test_a_spare_that_reaches_none_of_them_fails() -> None:
-    told = spare_told(2, [words(index, 3, bad=cut(2, 3)) for index in range(3)], count=3)
+def ways(*pairs: tuple[int, int]) -> list[Said]:
+    """Of three nodes, of which the last is the spare: these time out, the asking one first."""
+    return [words(index, 3, bad=dict.fromkeys(pairs, TIMED_OUT)) for index in range(3)]
+
+
+@pytest.mark.parametrize("pairs", [tuple(cut(2, 3)), ((2, 0), (2, 1)), ((0, 2), (1, 2))])
+def test_a_spare_that_reaches_none_or_is_reached_by_none_of_those_that_reach_each_other_fails(pairs: tuple[tuple[int, int], ...]) -> None:
+    told = spare_told(2, ways(*pairs), count=3)
 
     assert told["gang_latency"].verdict is FAIL
+    assert (told["gang_peers"].verdict, told["gang_peers"].value) == (WARN, 0.0)
+    assert told["gang_peers"].text == "not node-0, node-1: not reached both ways"
 
 
 def test_a_node_at_work_that_nobody_reaches_is_not_the_spare_s_fault() -> None:
@@ -243,6 +251,41 @@ def test_a_node_at_work_that_nobody_reaches_is_not_the_spare_s_fault() -> None:
 
     assert told["gang_latency"].verdict is WARN
     assert "node-2 to node-0: timed out" in told["gang_latency"].text
+    assert told["gang_peers"].text == "node-1; their GPUs are at work and were left out; not node-0: not reached both ways"
+
+
+def test_a_spare_and_the_one_other_node_that_do_not_reach_each_other_are_a_tie() -> None:
+    """A full node may starve the pod that came as a guest: then it is as much the other's fault."""
+    for pairs in (cut(0, 2), [(0, 1)], [(1, 0)]):
+        told = spare_told(1, [words(index, 2, bad=dict.fromkeys(pairs, TIMED_OUT)) for index in range(2)], count=2)
+
+        assert told["gang_latency"].verdict is WARN
+        assert told["gang_latency"].text.startswith("it may be either node's fault, as one other alone answered: node-")
+        assert (told["gang_peers"].verdict, told["gang_peers"].value) == (WARN, 0.0)
+
+
+def test_where_of_two_others_one_alone_spoke_it_is_a_tie_as_well() -> None:
+    told = spare_told(2, [words(index, 3, bad=cut(0, 3) | cut(2, 3)) for index in (1, 2)], count=3)
+
+    assert told["gang_latency"].verdict is WARN
+    assert told["gang_latency"].text.startswith("it may be either node's fault, as one other alone answered: node-1 to node-2")
+    assert told["gang_peers"].text == "not node-1: not reached both ways; not node-0: its pod said nothing"
+
+
+@pytest.mark.parametrize("between", [((0, 1), (1, 0)), ((0, 1),), ((1, 0),)])
+def test_where_the_others_do_not_reach_each_other_either_it_says_nothing_against_the_spare(between: tuple[tuple[int, int], ...]) -> None:
+    told = spare_told(2, ways(*cut(2, 3), *between), count=3)
+
+    assert told["gang_latency"].verdict is WARN
+    assert told["gang_latency"].text.startswith("it says nothing against this node, as the others do not reach each other either: node-")
+
+
+@pytest.mark.parametrize("pairs", [((2, 0),), ((0, 2),), ((2, 0), (0, 2)), ((2, 0), (1, 2))])
+def test_a_spare_that_reaches_one_and_is_reached_by_one_is_not_at_fault_alone(pairs: tuple[tuple[int, int], ...]) -> None:
+    told = spare_told(2, ways(*pairs), count=3)
+
+    assert told["gang_latency"].verdict is WARN
+    assert told["gang_latency"].text.startswith("it may be either node's fault, as it reaches others and they reach it: node-")
 
 
 def test_a_node_at_work_on_which_no_pod_came_up_is_told_as_not_measured_and_the_others_count() -> None:
@@ -251,7 +294,7 @@ def test_a_node_at_work_on_which_no_pod_came_up_is_told_as_not_measured_and_the_
 
     assert told["gang_latency"].verdict is PASS
     assert (told["gang_peers"].verdict, told["gang_peers"].value) == (WARN, 1.0)
-    assert told["gang_peers"].text == "node-1; not by their GPUs, which are at work; not node-0: its pod said nothing"
+    assert told["gang_peers"].text == "node-1; their GPUs are at work and were left out; not node-0: its pod said nothing"
 
 
 def test_where_no_pod_came_up_on_any_of_them_nothing_counts_as_measured() -> None:
@@ -259,7 +302,7 @@ def test_where_no_pod_came_up_on_any_of_them_nothing_counts_as_measured() -> Non
     told = spare_told(2, [words(2, 3, bad=bad, ports={"mlx5_0": {}})], count=3)
 
     assert {each.verdict for each in told.values()} == {SKIP}
-    assert told["gang_peers"].text == "not node-0: its pod said nothing; not node-1: its pod said nothing"
+    assert told["gang_peers"].text == "not node-0, node-1: its pod said nothing"
 
 
 def test_a_spare_that_said_nothing_is_at_fault_itself() -> None:
@@ -279,6 +322,22 @@ def test_a_port_of_the_spare_that_is_down_and_up_at_work_fails() -> None:
     said = [words(0, 2, ports={"mlx5_0": {}}), words(1, 2, ports={"mlx5_0": DOWN})]
 
     assert spare_told(1, said, count=2)["gang_rdma_links"].verdict is FAIL
+
+
+def test_a_port_of_the_spare_in_another_subnet_fails_where_the_others_agree_and_else_is_a_tie() -> None:
+    def told(*subnets: Ports) -> tuple[Verdict, str]:
+        count = len(subnets)
+        said = [words(index, count, ports=ports) for index, ports in enumerate(subnets)]
+        found = spare_told(count - 1, said, count=count)["gang_rdma_subnet"]
+        return found.verdict, found.text
+
+    one, other, third = ({"mlx5_0": gids} for gids in ({}, OTHER, RAIL))
+    assert told(one, one, other) == (FAIL, "mlx5_0/1 in fe80:0000:0000:0002")
+    assert told(one, other) == (WARN, "not one that most others have, so it may be their fault: mlx5_0/1 in fe80:0000:0000:0002")
+    assert [told(one, other, third)[0], told(one, other, one)[0], told(one, one, one)[0]] == [WARN, PASS, PASS]
+    both = one | {"mlx5_1": {}}
+    assert told(both, both, {"mlx5_0": OTHER, "mlx5_1": OTHER})[0] is FAIL
+    assert told(both, one | {"mlx5_1": DOWN}, {"mlx5_0": {}, "mlx5_1": OTHER})[0] is WARN
 
 
 def with_spare(stage: Stage, *, replaces: str) -> dict[str, CheckResult]:
@@ -325,8 +384,104 @@ def test_where_no_other_node_of_the_box_is_well_the_spare_enters_and_it_says_so(
     told = with_spare(stage, replaces="a0")
 
     assert {name: (each.verdict, each.text) for name, each in told.items()} == {
-        "gang_latency": (SKIP, "no other node of the box is at work and well"),
+        "gang_latency": (SKIP, "no other node of the box that is well is at work, or takes this with it"),
     }
+
+
+def spare_that_measures(stage: Stage, *, broken: Callable[[], Collection[int]]) -> list[tuple[int, Gang]]:
+    """Of each poll of a spare that enters beside three nodes at work: the attempt and the nodes. `broken`: by number, at each look."""
+    polls: list[tuple[int, Gang]] = []
+    real, run = stage.cluster.observe, stage.cluster.run
+
+    def observe() -> dict[str, NodeState]:
+        seen = real()
+        for number in broken():
+            name = stage.views[number].name
+            seen[name] = msgspec.structs.replace(seen[name], view=msgspec.structs.replace(seen[name].view, broken=True))
+        return seen
+
+    def measure(call: StepCall) -> StepResult:
+        if call.step == "gang_network" and call.at_work:
+            polls.append((call.attempt, Gang(call.gang, call.at_work)))
+        return run(call)
+
+    stage.cluster.observe, stage.cluster.run = observe, measure  # type: ignore[method-assign]
+    box = [stage.assignment(number, gang_count=3, entry_steps=STEPS, duration_s=600.0) for number in range(3)]
+    stage.tell(*box)
+    stage.run(20, until=lambda: stage.phase() is Phase.ACTIVE)
+    stage.fleet.step_s["gang_network"] = 5.0
+    stage.tell(*(msgspec.structs.replace(each, gang_count=4) for each in box), spare_of(stage))
+    return polls
+
+
+def spare_of(stage: Stage) -> Assignment:
+    return stage.assignment(3, gang_count=4, entry_steps=STEPS, duration_s=600.0, replaces="a2")
+
+
+def test_the_nodes_that_an_attempt_asks_stay_the_same_however_their_state_flaps() -> None:
+    stage = Stage(small_fleet(count=4))
+    broken: set[int] = set()
+    polls = spare_that_measures(stage, broken=lambda: broken)
+    stage.run(20, until=lambda: bool(polls))
+
+    for now in ({0}, set(), {1}, {0, 1}):
+        broken.clear()
+        broken.update(now)
+        stage.run(1)
+    assert stage.phase("a3") is Phase.ENTERING
+    stage.run(20, until=lambda: stage.phase("a3") is Phase.ACTIVE)
+
+    first, second = (stage.views[number].name for number in (0, 1))
+    assert {(attempt, gang.at_work) for attempt, gang in polls} == {(1, (first, second))}
+    assert stage.phase("a3") is Phase.ACTIVE
+
+
+def test_an_agent_that_was_restarted_goes_on_with_the_nodes_that_the_attempt_began_with() -> None:
+    stage = Stage(small_fleet(count=4))
+    broken: set[int] = set()
+    polls = spare_that_measures(stage, broken=lambda: broken)
+    stage.run(20, until=lambda: len(polls) > 2)
+
+    broken.add(0)
+    stage.start()
+    box = [stage.assignment(number, gang_count=4, entry_steps=STEPS, duration_s=600.0) for number in range(3)]
+    stage.tell(*box, spare_of(stage))
+    before = len(polls)
+    stage.run(20, until=lambda: stage.phase("a3") is Phase.ACTIVE)
+
+    assert len(polls) > before
+    assert {gang.at_work for _, gang in polls} == {tuple(stage.views[number].name for number in (0, 1))}
+
+
+def test_the_next_attempt_asks_those_that_are_well_by_then() -> None:
+    stage = Stage(small_fleet(count=4))
+    broken: set[int] = set()
+    polls = spare_that_measures(stage, broken=lambda: broken)
+    run = stage.cluster.run
+
+    def fails_once(call: StepCall) -> StepResult:
+        result = run(call)
+        if call.step == "gang_network" and call.at_work and call.attempt == 1 and result.status is StepStatus.OK:
+            broken.add(1)
+            return StepResult(status=StepStatus.FAILED)
+        return result
+
+    stage.cluster.run = fails_once  # type: ignore[method-assign]
+    stage.run(60, until=lambda: stage.phase("a3") is Phase.ACTIVE)
+
+    assert {attempt for attempt, _ in polls} == {1, 2}
+    assert {gang.at_work for attempt, gang in polls if attempt == 1} == {tuple(stage.views[number].name for number in (0, 1))}
+    assert {gang.at_work for attempt, gang in polls if attempt == 2} == {(stage.views[0].name,)}
+
+
+def test_nodes_that_an_attempt_asks_may_all_have_left_meanwhile() -> None:
+    spare, progress = member("s", active_s=None, replaces="a")
+    progress.asked = ("node-d", "node-e")
+
+    for others in ([member("f")], [member("t", active_s=None, replaces="b")], []):
+        gangs = Gangs([*others, (spare, progress)])
+
+        assert gangs.at("gang_network", spare, progress) == Gang(("node-d", "node-e", "node-s"), at_work=("node-d", "node-e"))
 
 
 def member(id_: str, *, active_s: float | None = 1.0, gang_count: int = 9, replaces: str = "") -> Member:
@@ -339,8 +494,10 @@ def test_a_spare_asks_two_of_a_large_box_and_none_that_is_to_be_replaced_or_is_n
     spares = [member("s", active_s=None, replaces="a"), member("t", active_s=None, replaces="b")]
     gangs = Gangs([*at_work, *spares], is_broken=lambda node: node == "node-c")
 
-    for spare, _ in spares:
-        assert gangs.at("gang_network", spare) == Gang(tuple(sorted(["node-d", "node-e", spare.node])), at_work=("node-d", "node-e"))
+    for spare, progress in spares:
+        assert gangs.at("gang_network", spare, progress) == Gang(
+            tuple(sorted(["node-d", "node-e", spare.node])), at_work=("node-d", "node-e")
+        )
 
 
 def test_spares_of_a_box_of_which_nothing_is_left_take_it_together() -> None:
@@ -348,4 +505,4 @@ def test_spares_of_a_box_of_which_nothing_is_left_take_it_together() -> None:
     for _, progress in both:
         progress.phase, progress.entry_done = Phase.ENTERING, ["node_ready", "gpu_count"]
 
-    assert Gangs(both).at("gang_network", both[0][0]) == Gang(("node-s", "node-t"))
+    assert Gangs(both).at("gang_network", *both[0]) == Gang(("node-s", "node-t"))

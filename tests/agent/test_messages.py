@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from worker_agent.link import encoded_digest
 from worker_agent.protocol import (
     Account,
     Assignment,
@@ -82,6 +83,7 @@ ASSIGNMENT = Assignment(
     drain=Drain(grace_s=30.0, force_after_s=120.0),
     run=3,
     slice_id="4b1d6f0e-2a3c-4d5e-8f90-1a2b3c4d5e6f",
+    replaces="2e1f0a9b-8c7d-4e6f-a5b4-c3d2e1f0a9b8",
 )
 ORDER = NodeOrder(
     id="9c1d2e3f-4a5b-4c6d-8e7f-0a1b2c3d4e5f",
@@ -315,6 +317,20 @@ def test_a_message_is_read_as_it_always_was_whatever_else_it_holds(name: str) ->
 def test_an_assignment_of_the_first_version_has_what_came_later_by_default() -> None:
     first = {key: value for key, value in fixture("sync_reply")["assignments"][0].items() if key not in ("run", "drain", "checks")}
     assert msgspec.convert(first, type=Assignment) == msgspec.structs.replace(ASSIGNMENT, run=1, drain=Drain(), checks=CheckPolicy())
+
+
+def test_an_assignment_of_a_hub_that_does_not_tell_of_spares_replaces_none() -> None:
+    first = fixture("sync_reply")["assignments"][0]
+    del first["replaces"]
+    assert msgspec.convert(first, type=Assignment).replaces == ""
+
+
+def test_an_agent_that_does_not_know_all_of_an_assignment_takes_the_rest_and_the_digest_over_all() -> None:
+    newer = fixture("sync_reply")
+    newer["assignments"][0]["a_field_of_tomorrow"] = "x"
+    received = read_sync_reply(json.dumps(newer).encode())
+    assert received.reply.assignments == (ASSIGNMENT,)
+    assert received.raw_digest == encoded_digest([json.dumps(newer["assignments"][0]).encode()])
 
 
 def test_a_step_of_the_first_version_measured_nothing_by_name_and_blames_its_node() -> None:

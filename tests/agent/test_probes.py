@@ -367,10 +367,11 @@ def test_a_spare_is_measured_against_those_at_work_with_no_room_of_theirs(node: 
     assert result.status is StepStatus.OK, result.log
     told = {each.check: each for each in result.results}
     assert {name for name, each in told.items() if each.verdict is Verdict.PASS} == {"gang_latency", "gang_rdma_links", "gang_rdma_subnet"}
-    assert told["gang_peers"].text == "node-1; not by their GPUs, which are at work; not node-0: its pod said nothing"
+    assert told["gang_peers"].text == "node-1; their GPUs are at work and were left out; not node-0: its pod said nothing"
     (job,) = node.jobs.values()
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    assert container["resources"] == {"requests": {}, "limits": {}}
+    # What is limited and asks for nothing by itself would ask for as much.
+    assert container["resources"] == {"requests": {"cpu": "0", "memory": "0"}, "limits": {"cpu": "250m", "memory": "128Mi"}}
 
 
 def test_two_spares_of_one_box_are_measured_at_once_and_neither_ends_the_other_s_job(node: LocalJobs) -> None:

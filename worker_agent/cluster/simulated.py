@@ -345,7 +345,7 @@ def _measured(call: StepCall, sick: list[int], busy: int) -> tuple[CheckResult, 
         case EntryStep.GANG_NETWORK if len(call.gang) < 2:
             return (skipped("gang_latency", why_alone(call.assignment)),)
         case EntryStep.GANG_NETWORK:
-            against = (measured_against(call.at_work, ()),) if call.at_work else ()
+            against = (measured_against(call.at_work),) if call.at_work else ()
             return (*_judged(call, gang_latency=_near(call, 0.2)), *against)
         case ExitStep.GPU_IDLE:
             return tuple(_judge(call, "gpu_processes", busy, gpu=gpu) for gpu in call.assignment.gpus)

@@ -20,6 +20,7 @@ from worker_agent.protocol import CheckResult, Verdict
 PAIR = "gang_latency"
 BADNESS = {Verdict.PASS: 0, Verdict.SKIP: 1, Verdict.WARN: 2, Verdict.FAIL: 3}
 SILENT = Reach(error="its pod said nothing")
+NOBODY_SPOKE = skipped(PAIR, "no other node's pod said anything")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,11 @@ def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Resul
         raise Unreadable(f"its pods do not find each other by name: is the Service {CHECK_SERVICE} there, does the cluster's DNS know it?")
     silent = [node for node in call.at_work if node not in by_node]
     pairs = [pair for pair in pairs if not any(pair.has(node) for node in silent)]
+    rdma = _rdma(own, by_node, is_spare=bool(call.at_work))
+    if call.at_work:
+        return [*_of_spare(call, pairs, by_node), *rdma, _met(call, pairs, silent)]
     fault = {node: _fault(node, by_node, pairs) for node in call.gang}
-    reached = [_reached(call, pair, fault) for pair in pairs if pair.has(own)] or [skipped(PAIR, "no other node's pod said anything")]
-    spoke = [node for node in call.at_work if node in by_node]
-    return [*reached, *_rdma(own, by_node), *([measured_against(spoke, silent)] if call.at_work else [])]
+    return [*([_reached(call, pair, fault) for pair in pairs if pair.has(own)] or [NOBODY_SPOKE]), *rdma]
 
 
 def in_one(results: Results) -> Results:
@@ -115,17 +117,56 @@ def _fault(node: str, spoke: Collection[str], pairs: Sequence[Pair]) -> int:
 
 def _reached(call: StepCall, pair: Pair, fault: Mapping[str, int]) -> CheckResult:
     """Of a pair that failed the one that more speaks against is at fault, and the other is warned; where it is as much, both are."""
-    own = call.node.view.name
-    text = f"{pair.asking} to {pair.asked}" + (f": {pair.reach.error}" if pair.reach.error else "")
-    found = judge(PAIR, pair.reach.ms, shape=call.node.view.shape, policy=call.assignment.checks, text=text)
+    own, found = call.node.view.name, _judged(call, pair)
     if not pair.reach.error:
-        # The load of a node at work is in it.
-        is_excused = found.verdict is Verdict.FAIL and bool(call.at_work)
-        return msgspec.structs.replace(found, verdict=Verdict.WARN) if is_excused else found
+        return found
     return msgspec.structs.replace(found, verdict=Verdict.WARN if fault[pair.other(own)] > fault[own] else Verdict.FAIL)
 
 
-def _rdma(own: str, documents: Mapping[str, Document]) -> Results:
+def _judged(call: StepCall, pair: Pair) -> CheckResult:
+    text = f"{pair.asking} to {pair.asked}" + (f": {pair.reach.error}" if pair.reach.error else "")
+    return judge(PAIR, pair.reach.ms, shape=call.node.view.shape, policy=call.assignment.checks, text=text)
+
+
+# -- a spare -----------------------------------------------------------------------------------------------------------
+
+
+def _of_spare(call: StepCall, pairs: Sequence[Pair], spoke: Collection[str]) -> Results:
+    """It fails where it alone can be at fault. Else what failed is warned of, with why; so is a long way, for a tenant's load is in it."""
+    own = call.node.view.name
+    tie = _tie(own, pairs) if own in spoke else ""
+    failed = [_judged(call, pair) for pair in pairs if pair.has(own) and pair.reach.error]
+    failed = [msgspec.structs.replace(each, verdict=Verdict.WARN if tie else Verdict.FAIL) for each in failed]
+    if tie and failed:
+        failed[0] = msgspec.structs.replace(failed[0], text=f"{tie}: {failed[0].text}"[:TEXT_MAX_CHARS])
+    whole = [_judged(call, pair) for pair in pairs if pair.has(own) and not pair.reach.error]
+    whole = [msgspec.structs.replace(each, verdict=Verdict.WARN) if each.verdict is Verdict.FAIL else each for each in whole]
+    return [*failed, *whole] or [NOBODY_SPOKE]
+
+
+def _tie(own: str, pairs: Sequence[Pair]) -> str:
+    """Why a way of the spare that failed is not held against it, as a sentence; "" where the others do reach each other, but it none."""
+    between = [pair for pair in pairs if not pair.has(own)]
+    if not between:
+        return "it may be either node's fault, as one other alone answered"
+    if any(pair.reach.error for pair in between):
+        return "it says nothing against this node, as the others do not reach each other either"
+    reaches = any(pair.asking == own and not pair.reach.error for pair in pairs)
+    is_reached = any(pair.asked == own and not pair.reach.error for pair in pairs)
+    return "it may be either node's fault, as it reaches others and they reach it" if reaches and is_reached else ""
+
+
+def _met(call: StepCall, pairs: Sequence[Pair], silent: Sequence[str]) -> CheckResult:
+    own = call.node.view.name
+    failed = {pair.other(own) for pair in pairs if pair.has(own) and pair.reach.error}
+    spoke = [node for node in call.at_work if node not in silent]
+    return measured_against([node for node in spoke if node not in failed], [node for node in spoke if node in failed], silent)
+
+
+# -- RDMA --------------------------------------------------------------------------------------------------------------
+
+
+def _rdma(own: str, documents: Mapping[str, Document], *, is_spare: bool) -> Results:
     """Port by port, since each rail of a fabric may be a subnet of its own."""
     ports = {node: {port.name: port for port in readings.ports(found.files)} for node, found in documents.items()}
     up = {node: {name: port.subnets for name, port in of_node.items() if port.is_up} for node, of_node in ports.items()}
@@ -138,11 +179,17 @@ def _rdma(own: str, documents: Mapping[str, Document]) -> Results:
     names = sorted({name for of_node in up.values() for name in of_node})
     down = [name for name in names if name not in up[own]]
     odd = [name for name in names if name in up[own] and not _is_most(up[own][name], [of_node.get(name) for of_node in up.values()])]
-    found = [f"{name} in {'+'.join(up[own][name]) or 'none'}" for name in odd]
-    return [
-        expect("gang_rdma_links", len(down), 0, text=", ".join(down)),
-        expect("gang_rdma_subnet", len(odd), 0, text=", ".join(found)),
-    ]
+    subnets = expect("gang_rdma_subnet", len(odd), 0, text=", ".join(f"{name} in {'+'.join(up[own][name]) or 'none'}" for name in odd))
+    if is_spare and odd and not any(_do_others_agree(name, own, up) for name in odd):
+        text = f"not one that most others have, so it may be their fault: {subnets.text}"[:TEXT_MAX_CHARS]
+        subnets = msgspec.structs.replace(subnets, verdict=Verdict.WARN, text=text)
+    return [expect("gang_rdma_links", len(down), 0, text=", ".join(down)), subnets]
+
+
+def _do_others_agree(name: str, own: str, up: Mapping[str, Mapping[str, tuple[str, ...]]]) -> bool:
+    """Two others at least have this port up, in one subnet."""
+    others = [of_node[name] for node, of_node in up.items() if node != own and name in of_node]
+    return len(others) > 1 and len(set(others)) == 1
 
 
 def _is_most(subnets: tuple[str, ...], all_: Sequence[tuple[str, ...] | None]) -> bool:

@@ -45,13 +45,15 @@ IMAGE_TROUBLE: Final = frozenset(
     {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "ImageInspectError"}
 )
 VOLUME: Final = "/volume"
+GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod beside a workspace's own
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt: what runs where, with what. `volume`: of this class, made for it and gone with it; None: none.
 
     `owner`: of which there is one at work at a time, an assignment or an attempt of a box. `nodes`: each gets a pod.
-    `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm. `is_guest`: on nodes at work, where it waits for no room.
+    `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm. `is_guest`: on nodes at work, where it waits for no room
+    and may take little.
     """
 
     owner: str
@@ -300,15 +302,18 @@ def _pod(work: Work) -> dict[str, Any]:
 
 
 def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
-    resources = {} if work.is_guest else {"cpu": "500m", "memory": f"{256 + work.shared_memory_mib}Mi"}
-    gpus = {GPU: str(work.gpus)} if work.gpus else {}
+    requests = {"cpu": "500m", "memory": f"{256 + work.shared_memory_mib}Mi"}
+    limits = {GPU: str(work.gpus)} if work.gpus else {}
+    if work.is_guest:
+        # Said, for a limit without a request is a request of as much.
+        requests, limits = {"cpu": "0", "memory": "0"}, limits | GUEST_LIMITS
     return {
         "name": "check",
         "image": work.image,
         "command": list(work.command),
         # The index comes by itself, as JOB_COMPLETION_INDEX.
         "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}] if work.is_gang else [],
-        "resources": {"requests": resources, "limits": gpus},
+        "resources": {"requests": requests, "limits": limits},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
         "securityContext": {
