@@ -101,6 +101,25 @@ get*"-f -"*) sed 's|/v1beta1$|/{version}|' | kubectl "$@" ;;""",
     assert [each.split("\n")[0] for each in applied if "MutatingAdmission" in each] == ["admissionregistration.k8s.io/v1beta1"] * 6
 
 
+def test_mutating_policies_that_are_served_and_not_carried_out_are_told_with_what_to_turn_on(world: World, tmp_path: Path) -> None:
+    """As 1.34 and 1.35 with the API and without the feature gate."""
+    if not world.cluster.mutating_version:
+        pytest.skip("this Kubernetes has no mutating policies")
+    idle = other_kubectl(
+        tmp_path,
+        world,
+        """
+'create --dry-run=server -o yaml -f -') given=$(cat)
+    case $given in *limits*) echo "refused" ;; *) printf '%s' "$given" | kubectl "$@" ;; esac ;;""",
+    )
+    (idle / "sleep").symlink_to("/bin/true")
+
+    with pytest.raises(AssertionError, match=r"MISSING: .*feature gate MutatingAdmissionPolicy"):
+        install(world.cluster, "--no-agent", programs=idle)
+
+    install(world.cluster, "--no-agent")
+
+
 def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: World, tmp_path: Path) -> None:
     older = other_kubectl(tmp_path, world, OLD)
 
