@@ -39,6 +39,11 @@ class Cluster:
         """One of those that came after Kubernetes 1.30: MUTATING, CLAIMS, RESIZE, POD_RESOURCES."""
         return what in _served(self)
 
+    @property
+    def mutating_version(self) -> str:
+        """That of the API with mutating admission policies: v1, or v1beta1 where only that has them; empty where none has."""
+        return _mutating_version(self)
+
     def apply(self, *objects: Object) -> None:
         self.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
@@ -65,6 +70,14 @@ def _served(cluster: Cluster) -> frozenset[str]:
     served |= {each["name"] for each in json.loads(cluster.kubectl("get", "--raw", "/api/v1"))["resources"]}
     minor = int(json.loads(cluster.kubectl("get", "--raw", "/version"))["minor"])
     return frozenset(served | ({POD_RESOURCES} if minor >= 34 else set()))
+
+
+@cache
+def _mutating_version(cluster: Cluster) -> str:
+    if not cluster.has(MUTATING):
+        return ""
+    api = json.loads(cluster.kubectl("get", "--raw", "/apis/admissionregistration.k8s.io/v1"))
+    return "v1" if any(each["name"] == "mutatingadmissionpolicies" for each in api["resources"]) else "v1beta1"
 
 
 @contextmanager

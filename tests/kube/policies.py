@@ -13,19 +13,21 @@ import httpx
 
 from tests.e2e.processes import wait_for
 from tests.kube.callers import DONE, MERGE, Answer, Caller
-from tests.kube.cluster import MUTATING, SOON_S, Object
+from tests.kube.cluster import SOON_S, Object
 from tests.kube.world import World, pod, pods_path
 
-POLICIES: Final = "/apis/admissionregistration.k8s.io/v1"
+GROUP: Final = "/apis/admissionregistration.k8s.io"
+POLICIES: Final = f"{GROUP}/v1"
 VALIDATING: Final = f"{POLICIES}/validatingadmissionpolicybindings"
-MUTATING_BINDINGS: Final = f"{POLICIES}/mutatingadmissionpolicybindings"
+MUTATING_BINDINGS: Final = f"{POLICIES}/mutatingadmissionpolicybindings"  # some clusters have them in another version
 
 
 @contextmanager
 def without(world: World, *paths: str) -> Iterator[None]:
-    """These bindings of policies are off meanwhile."""
-    admin = world.admin
-    paths = tuple(path for path in paths if world.cluster.has(MUTATING) or not path.startswith(MUTATING_BINDINGS))
+    """These bindings of policies are off meanwhile, of mutating ones where there are any."""
+    admin, version = world.admin, world.cluster.mutating_version
+    paths = tuple(path for path in paths if version or not path.startswith(MUTATING_BINDINGS))
+    paths = tuple(path.replace("/v1/", f"/{version}/") if path.startswith(MUTATING_BINDINGS) else path for path in paths)
     kept = [admin.get(path) for path in paths]
     try:
         for path in paths:
@@ -92,16 +94,17 @@ def settle(admin: Caller) -> None:
         "mutating": lambda answer: "data" in answer.body,
         "validating": lambda answer: answer.outcome == name,
     }
-    if not admin.cluster.has(MUTATING):
-        del kinds["mutating"]
+    versions = {"validating": "v1", "mutating": admin.cluster.mutating_version}
     for path, (policy, binding) in kinds.items():
+        if not versions[path]:
+            continue
         made = {"policies": policy, "policybindings": binding}
         for kind, spec in made.items():
-            admin.make(f"{POLICIES}/{path}admission{kind}", {**about, "spec": spec})
+            admin.make(f"{GROUP}/{versions[path]}/{path}admission{kind}", {**about, "spec": spec})
         probe = partial(admin.call, "POST", "/api/v1/namespaces/default/configmaps", about)
         wait_for(f"the {path} policies", lambda path=path, probe=probe: are_in[path](probe()), within_s=SOON_S)
         for kind in made:
-            admin.call("DELETE", f"{POLICIES}/{path}admission{kind}/{name}", is_dry=False)
+            admin.call("DELETE", f"{GROUP}/{versions[path]}/{path}admission{kind}/{name}", is_dry=False)
 
 
 @contextmanager

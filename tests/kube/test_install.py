@@ -10,7 +10,7 @@ import yaml
 
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import DONE, MERGE, WANTS_GATE
-from tests.kube.cluster import MUTATING, SOON_S
+from tests.kube.cluster import SOON_S
 from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without
 from tests.kube.world import NODE_RED, World, install, is_gated, pod, pods_path
 from worker_agent.kube import names
@@ -81,23 +81,43 @@ def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: P
 
 
 def test_the_policies_that_spare_people_work_are_applied_as_beta_where_only_that_is_served(world: World, tmp_path: Path) -> None:
-    """As Kubernetes 1.34 and 1.35 may; the real API server gets them as it knows them."""
-    if not world.cluster.has(MUTATING):
+    """As Kubernetes 1.34 and 1.35 may. An API server that has them as v1 gets them as it knows them."""
+    version = world.cluster.mutating_version
+    if not version:
         pytest.skip("this Kubernetes has no mutating policies")
     said = tmp_path / "said"
     beta = other_kubectl(
         tmp_path,
         world,
-        BETA
+        (BETA if version == "v1" else "")
         + f"""
-apply*"-f -") tee -a {said} | sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;
-get*"-f -"*) sed 's|/v1beta1$|/v1|' | kubectl "$@" ;;""",
+apply*"-f -") tee -a {said} | sed 's|/v1beta1$|/{version}|' | kubectl "$@" ;;
+get*"-f -"*) sed 's|/v1beta1$|/{version}|' | kubectl "$@" ;;""",
     )
 
     install(world.cluster, "--no-agent", programs=beta)
 
     applied = [each for text in said.read_text().split("apiVersion: v1\nkind: List")[1:] for each in text.split("- apiVersion: ")[1:]]
     assert [each.split("\n")[0] for each in applied if "MutatingAdmission" in each] == ["admissionregistration.k8s.io/v1beta1"] * 6
+
+
+def test_mutating_policies_that_are_served_and_not_carried_out_are_told_with_what_to_turn_on(world: World, tmp_path: Path) -> None:
+    """As 1.34 and 1.35 with the API and without the feature gate."""
+    if not world.cluster.mutating_version:
+        pytest.skip("this Kubernetes has no mutating policies")
+    idle = other_kubectl(
+        tmp_path,
+        world,
+        """
+'create --dry-run=server -o yaml -f -') given=$(cat)
+    case $given in *limits*) echo "refused" ;; *) printf '%s' "$given" | kubectl "$@" ;; esac ;;""",
+    )
+    (idle / "sleep").symlink_to("/bin/true")
+
+    with pytest.raises(AssertionError, match=r"MISSING: .*feature gate MutatingAdmissionPolicy"):
+        install(world.cluster, "--no-agent", programs=idle)
+
+    install(world.cluster, "--no-agent")
 
 
 def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: World, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -85,6 +86,21 @@ def test_what_is_gone_is_told(installed: Installed, world: World) -> None:
 
     install(world.cluster, "--no-agent")
     assert installed.look() == ()
+
+
+def test_what_was_installed_as_beta_is_still_there_when_kubernetes_serves_it_as_v1_alone(installed: Installed, world: World) -> None:
+    """As of mutating policies 1.35 serves v1beta1, and 1.36 only v1: they are the same objects."""
+    before = world.admin.get(PATH)["data"]["objects"]
+    try:
+        as_beta = before.replace("admissionregistration.k8s.io/v1 ", "admissionregistration.k8s.io/v1beta1 ")
+        world.admin.patch(PATH, {"data": {"objects": as_beta}}, kind=MERGE)
+        assert installed.look() == ()
+
+        changed_since = re.sub(r"(v1beta1 ValidatingAdmissionPolicy - egs-pod \S+) \d+", r"\1 99", as_beta)
+        world.admin.patch(PATH, {"data": {"objects": changed_since}}, kind=MERGE)
+        assert [drift.what for drift in installed.look()] == ["ValidatingAdmissionPolicy egs-pod"]
+    finally:
+        world.admin.patch(PATH, {"data": {"objects": before}}, kind=MERGE)
 
 
 def test_lines_that_nobody_understands_and_a_list_that_is_not_there_are_nothing_to_tell(installed: Installed, world: World) -> None:

@@ -69,11 +69,20 @@ class Installed:
         version, kind, namespace, name, *mark = (*line.split(), *[""] * 6)[:6]
         if kind not in PLURALS:
             return None
-        within = f"/namespaces/{namespace}" if namespace != "-" else ""
+        rest = (f"/namespaces/{namespace}" if namespace != "-" else "") + f"/{PLURALS[kind]}/{name}"
         try:
-            if self._api.get(f"/apis/{version}{within}/{PLURALS[kind]}/{name}", _Marked).mark == tuple(mark):
+            if self._read(version, rest).mark == tuple(mark):
                 return None
             detail = f"It is not as it was installed. {REMEDY}"
         except Missing:
             detail = f"It is gone. {REMEDY}"
         return Drift(what=f"{kind} {name}", detail=detail)
+
+    def _read(self, version: str, rest: str) -> _Marked:
+        """What was installed as v1beta1 is the same object where a newer Kubernetes serves v1 alone."""
+        try:
+            return self._api.get(f"/apis/{version}{rest}", _Marked)
+        except Missing:
+            if not version.endswith("/v1beta1"):
+                raise
+            return self._api.get(f"/apis/{version.removesuffix('beta1')}{rest}", _Marked)
