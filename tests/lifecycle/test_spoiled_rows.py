@@ -23,13 +23,26 @@ from egs.rest.pagination import CursorPage, page_behind
 from gpr.allocator import tick
 from gpr.explaining import explain_gprs, sentences_for_slices
 from gpr.fairness import usage_load
-from gpr.models import Gpr, GprState, ProjectUsage, Promise, PromiseMove, Shadow, Witness
+from gpr.models import (
+    Claim,
+    Eviction,
+    EvictionVictim,
+    Gpr,
+    GprState,
+    ProjectUsage,
+    Promise,
+    PromiseMove,
+    Shadow,
+    VictimKind,
+    VictimOutcome,
+    Witness,
+)
 from gpr.planner.plan import Cause, Reason
 from gpr.rows import arrivals_since, asks_waiting
 from gpr.selectors import QUEUE_ORDER
 from gpr.services.moving import MoveTo, gpr_move
 from gpr.witness import replan
-from inventory.models import Reservation
+from inventory.models import Node, Reservation
 from journal.models import Event
 from tests import factories
 from tests.builders import HOUR, make_slice
@@ -439,3 +452,68 @@ def test_sums_of_promises_that_are_no_numbers_are_forgotten() -> None:
 
     assert [fresh(gpr).state for gpr in gprs] == [S.PROVISIONING, S.QUEUED, S.QUEUED]
     assert Promise.objects.filter(gpr__state=S.QUEUED).count() == 2
+
+
+def test_a_box_that_cannot_be_read_and_whose_node_fails_stops_no_other() -> None:
+    stage = Stage(nodes=4)
+    spoiled = stage.active(duration_s=7200)
+    runs = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="runs", duration_s=7200)
+    stage.tick()
+    stage.after(5)
+    stage.say(runs, *ENTRY)
+    stage.tick()
+    held = Reservation.objects.filter(gpr__in=[spoiled, runs])
+    Node.objects.filter(reservations__in=held).update(broken_at=stage.now - HOUR)
+    no_time("gpr_gpr", "provisioning_at", "id")(spoiled)
+    starts = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="starts")
+    stage.after(5)
+    stage.tick()
+
+    assert fresh(starts).state == S.PROVISIONING
+    assert Reservation.objects.filter(gpr=runs, replaces__isnull=False).exists()
+    told = Event.objects.filter(kind="gpr.spoiled")
+    assert [(event.gpr_id, event.reason) for event in told] == [(spoiled.pk, "box")]
+
+
+def test_a_notice_to_a_box_that_cannot_be_read_stops_no_other() -> None:
+    stage = Stage(nodes=2)
+    spoiled = stage.active(duration_s=7200)
+    runs = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="runs", duration_s=7200)
+    stage.tick()
+    stage.after(5)
+    stage.say(runs, *ENTRY)
+    stage.tick()
+    gone = factories.gpr(stage.slice, stage.owner, name="gone")
+    gpr(state=S.CANCELED)(gone)
+    times = {"made_at": stage.now, "start_at": stage.now, "instead_at": stage.now}
+    eviction, ends_at = Eviction.objects.create(gpr=gone, **times), stage.now + HOUR
+    for one in (spoiled, runs):
+        given = {"kind": VictimKind.values[0], "ends_at": ends_at, "lost_gpu_s": 0, "outcome": VictimOutcome.NOTICED}
+        EvictionVictim.objects.create(eviction=eviction, gpr=one, **given)
+    no_time("gpr_gpr", "provisioning_at", "id")(spoiled)
+    stage.after(1)
+    stage.tick()
+
+    outcomes = dict(EvictionVictim.objects.values_list("gpr", "outcome"))
+    assert outcomes == {spoiled.pk: VictimOutcome.NOTICED, runs.pk: VictimOutcome.SPARED}
+
+
+def claim_of(filed: Gpr, stage: Stage, **fields: Any) -> Claim:
+    """An object of a namespace that no workspace has."""
+    given = {"namespace": "n", "name": filed.name, "requester": "r", "generation": 1, "asked": {}}
+    return Claim.objects.create(cluster=stage.cluster, uid=filed.name, gpr=filed, **given, **fields)
+
+
+def test_an_object_of_nobodys_namespace_that_cannot_be_read_stops_no_other() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=600)
+    spoiled, other = (stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name) for name in ("spoiled", "other"))
+    for filed in (spoiled, other):
+        claim_of(filed, stage)
+    no_time("gpr_gpr", "state_changed_at", "id")(spoiled)
+    tick(now=stage.now + timedelta(seconds=1))
+
+    assert dict(Gpr.objects.filter(pk__in=[spoiled.pk, other.pk]).values_list("name", "state")) == {
+        "spoiled": S.QUEUED,
+        "other": S.CANCELED,
+    }
