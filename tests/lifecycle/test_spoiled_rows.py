@@ -42,12 +42,16 @@ from gpr.rows import arrivals_since, asks_waiting
 from gpr.selectors import QUEUE_ORDER
 from gpr.services.moving import MoveTo, gpr_move
 from gpr.witness import replan
+from inventory.agent_hub import HubAtFault
 from inventory.models import Node, Reservation
+from inventory.services import sync
 from journal.models import Event
 from tests import factories
 from tests.builders import HOUR, make_slice
+from tests.inventory.agent import seen, step
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 from tests.pages.admin_world import signed_in
+from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 
@@ -517,3 +521,44 @@ def test_an_object_of_nobodys_namespace_that_cannot_be_read_stops_no_other() -> 
         "spoiled": S.QUEUED,
         "other": S.CANCELED,
     }
+
+
+@pytest.mark.parametrize("column", ["active_at", "exit_began_at", "failing_at", "enter_by_at"])
+def test_a_reservation_that_cannot_be_read_cuts_no_cluster_off(column: str) -> None:
+    stage = Stage(nodes=2)
+    spoiled = stage.active(duration_s=600)
+    other = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="other")
+    stage.tick()
+    (its, row) = (Reservation.objects.get(gpr=gpr) for gpr in (spoiled, other))
+    no_time("inventory_reservation", column, "gpr_id")(spoiled)
+    stage.after(5)
+    reply = stage.agent.sync(seen(its, Phase.EXITING), seen(row, Phase.ACTIVE, active_s=stage.now.timestamp()), at=stage.now)
+    first = stage.agent.seq + 1
+    stage.agent.events(step(its, first), step(row, first + 1), at=stage.now)
+
+    assert {told.id for told in reply.assignments or ()} >= {str(row.pk)} | ({str(its.pk)} if column != "enter_by_at" else set())
+    assert Reservation.objects.values_list("phase", flat=True).get(pk=row.pk) == Phase.ACTIVE
+    stage.tick()
+    assert fresh(other).state == S.ACTIVE
+
+
+def test_an_object_whose_request_cannot_be_read_keeps_no_other_from_its_cluster() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=600)
+    spoiled, other = (stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name) for name in ("spoiled", "other"))
+    for filed in (spoiled, other):
+        claim_of(filed, stage, is_told=True)
+    no_time("gpr_gpr", "state_changed_at", "id")(spoiled)
+
+    assert [state.id for state in stage.agent.sync(at=stage.now).claims or ()] == ["other"]
+
+
+def test_what_a_hub_cannot_read_is_no_fault_of_what_its_agent_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(nodes=1)
+
+    def spoiled(*_: object, **__: object) -> None:
+        raise ValueError("year 10000 is out of range")
+
+    monkeypatch.setattr(sync, "claims", SimpleNamespace(told=spoiled))
+    with pytest.raises(HubAtFault):
+        stage.agent.try_sync(at=stage.now)
