@@ -562,3 +562,19 @@ def test_what_a_hub_cannot_read_is_no_fault_of_what_its_agent_says(monkeypatch: 
     monkeypatch.setattr(sync, "claims", SimpleNamespace(told=spoiled))
     with pytest.raises(HubAtFault):
         stage.agent.try_sync(at=stage.now)
+
+
+def test_a_box_that_cannot_be_read_hides_no_node_on_which_it_stands() -> None:
+    stage = Stage(nodes=3)
+    spoiled = stage.active(name="spoiled", duration_s=7200)
+    node_id = Reservation.objects.values_list("node", flat=True).get(gpr=spoiled)
+    no_time("gpr_gpr", "provisioning_at", "id")(spoiled)
+    admin = factories.make_people().admin
+    browser, bearer = signed_in(admin), {"Authorization": f"Bearer {factories.token(admin, Scope.ADMIN)}"}
+
+    for url, count in (("/api/v1/nodes/", 3), ("/api/v1/gpus/", 12), ("/api/v1/schedule/", 1)):
+        found = browser.get(url, headers=bearer).json()["results"]
+        assert (len(found), "spoiled" in str(found)) == (count, True), url
+    for url in ("/admin/inventory/", f"/admin/inventory/{node_id}/", f"/admin/inventory/{node_id}/force-release/"):
+        answer = browser.get(url)
+        assert (answer.status_code, "spoiled" in answer.content.decode(), "left out" in answer.content.decode()) == (200, True, False), url
