@@ -49,7 +49,10 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """`next`, `previous`: cursors as text; None where there is nothing more. `lost_count`: rows among them that cannot be read."""
+    """`next`, `previous`: cursors as text; None where there is nothing more.
+
+    `lost_count`: rows that cannot be read and would stand among these, or at the end of the list behind them.
+    """
 
     rows: list[Any]
     next: str | None

@@ -578,3 +578,28 @@ def test_a_box_that_cannot_be_read_hides_no_node_on_which_it_stands() -> None:
     for url in ("/admin/inventory/", f"/admin/inventory/{node_id}/", f"/admin/inventory/{node_id}/force-release/"):
         answer = browser.get(url)
         assert (answer.status_code, "spoiled" in answer.content.decode(), "left out" in answer.content.decode()) == (200, True, False), url
+
+
+@pytest.mark.parametrize("table", ["gpr_gpr", "inventory_reservation"])
+@pytest.mark.parametrize("as_", ["", "table"])
+def test_a_box_that_cannot_be_read_does_not_look_free_in_the_schedule(table: str, as_: str) -> None:
+    stage = Stage(nodes=1)
+    spoiled = stage.active(name="spoiled", duration_s=7200)
+    Reservation.objects.filter(gpr=spoiled).update(starts_at=timezone.now() - HOUR, ends_at=timezone.now() + HOUR)
+    no_time(table, "active_at", "id" if table == "gpr_gpr" else "gpr_id")(spoiled)
+
+    shown = signed_in(factories.make_people().admin).get("/admin/schedule/", {"as": as_}).content.decode()
+
+    assert "spoiled" in shown
+    assert ("1 left out" in shown) == (table != "gpr_gpr")
+
+
+def test_the_schedule_counts_the_plans_that_it_leaves_out() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=7200)
+    spoiled = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="spoiled")
+    stage.tick()
+    Promise.objects.filter(gpr=spoiled).update(slot_start_at=timezone.now() + HOUR)
+    no_time("gpr_gpr", "state_changed_at", "id")(spoiled)
+
+    assert "1 left out" in signed_in(factories.make_people().admin).get("/admin/schedule/").content.decode()
