@@ -322,7 +322,7 @@ def test_whoever_opens_a_row_with_no_time_reads_that_it_cannot_be_read() -> None
         assert (answer.status_code, "cannot be read" in answer.content.decode()) == (409, True), url
 
 
-@pytest.mark.parametrize("spoiled", ["01", "04", "13", "1234"])
+@pytest.mark.parametrize("spoiled", ["01", "04", "13", "1234", "2"])
 def test_page_by_page_all_others_come_once(spoiled: str) -> None:
     stage = Stage(nodes=1)
     gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=str(number), duration_s=600 + number) for number in range(5)]
@@ -339,6 +339,8 @@ def test_page_by_page_all_others_come_once(spoiled: str) -> None:
 
     assert [gpr.name for page in there for gpr in page.rows] == [name for name in "01234" if name not in spoiled]
     assert [page.rows for page in reversed(back)] == [page.rows for page in there]
+    assert sum(page.lost_count for page in there) == len(spoiled)
+    assert [page.lost_count for page in reversed(back)] == [page.lost_count for page in there]
 
 
 def queue_page(cursor: str | None) -> CursorPage:
