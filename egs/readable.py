@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,25 +16,31 @@ log = structlog.get_logger(__name__)
 # What reading a column raises where it holds no date, no id, nothing of its kind, or one beyond all calendars.
 SPOILED: Final = (ValueError, TypeError, OverflowError, DataError)
 LOST_MAX: Final = 50
+# Ticks read each second: meanwhile the log names a row once for each process.
+LOG_AGAIN_S: Final = 600
+LOGGED_MAX: Final = 10_000
 # PostgreSQL has times before, after and `infinity`. No zone pushes these out of the calendar.
 FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
 def readable(rows: QuerySet[Any, Any]) -> tuple[list[Any], list[Any]]:
-    """All that can be read, in their order, and the ids of the others. One query, unless one of them cannot.
+    """All that can be read, in their order, and the ids of the others, which the log names. One query, unless one of them cannot.
 
-    Then the half that cannot is read in halves: a few queries for each such row, not one for each of ten thousand.
+    Then the half that cannot is read in halves: a few queries for each such row, not one for each of ten thousand. There is no limit:
+    where none can be read it answers with none.
     """
     try:
         return list(rows), []
     except SPOILED:
-        return _halves(rows, list(rows.values_list("pk", flat=True)))
+        found, lost = _halves(rows, list(rows.prefetch_related(None).values_list("pk", flat=True)))
+        _name(rows, lost)
+        return found, lost
 
 
 def readable_first(rows: QuerySet[Any, Any], count: int) -> tuple[list[Any], list[Any]]:
     """The first `count` that can be read, in their order, and the ids of those among them that cannot, which the log names.
 
-    One query, unless there are such. Raises what reading them does where more than a few cannot: that is not the fault of rows.
+    One query, unless there are such. Raises what reading them does where more than LOST_MAX cannot: that is not the fault of rows.
     """
     lost: list[Any] = []
     while True:
@@ -45,12 +53,28 @@ def readable_first(rows: QuerySet[Any, Any], count: int) -> tuple[list[Any], lis
             if not more or len(lost) + len(more) > LOST_MAX:
                 raise
             lost += more
-            log.error("rows_unreadable", model=rows.model._meta.label, ids=[str(pk) for pk in more])
+            _name(rows, more)
 
 
 def is_time(name: str) -> Q:
     """The column holds a time that can be read: for sums over rows, which one of them would spoil."""
     return Q(**{f"{name}__gte": FIRST, f"{name}__lte": LAST})
+
+
+_logged_s: dict[tuple[str, str], float] = {}
+
+
+def _name(rows: QuerySet[Any, Any], lost: Iterable[Any]) -> None:
+    """In the log."""
+    model, now_s = rows.model._meta.label, time.monotonic()
+    ids = [str(pk) for pk in lost]
+    ids = [id_ for id_ in ids if now_s - _logged_s.get((model, id_), -LOG_AGAIN_S) >= LOG_AGAIN_S]
+    if not ids:
+        return
+    if len(_logged_s) + len(ids) > LOGGED_MAX:
+        _logged_s.clear()
+    _logged_s.update({(model, id_): now_s for id_ in ids})
+    log.error("rows_unreadable", model=model, ids=ids)
 
 
 def _part(rows: QuerySet[Any, Any], pks: list[Any]) -> tuple[list[Any], list[Any]]:

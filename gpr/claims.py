@@ -25,6 +25,7 @@ from fast_update.fast import fast_update
 
 from accounts.models import User
 from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, StaleState
+from egs.readable import readable
 from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.claim_states import claims_told
 from gpr.life_marks import life_told
@@ -111,15 +112,22 @@ def claims_take(*, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -
 
 
 def orphans_cancel(*, now: datetime) -> None:
-    """What waits and was filed as an object of a namespace that its workspace has no more: nobody could end it there. At each tick."""
+    """What waits and was filed as an object of a namespace that its workspace has no more: nobody could end it there. At each tick.
+
+    One that cannot be canceled, or read, must not stop the others, nor the tick.
+    """
     home = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
     rows = Claim.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL]).exclude(Exists(home)).select_related("gpr", "cluster")
-    for row in rows:
+    for row in readable(rows)[0]:
         why = f"The workspace has namespace {row.namespace} of cluster {row.cluster.name}, where it was filed, no more."
         try:
             gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)
         except (IllegalTransition, StaleState):
             continue  # the next tick looks again
+        except (OperationalError, InterfaceError):
+            raise  # the database is away
+        except Exception:
+            log.exception("orphan_not_canceled", gpr_id=str(row.gpr_id))
 
 
 # -- new ones ----------------------------------------------------------------------------------------------------------

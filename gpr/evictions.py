@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db.models import F
 
+from egs.readable import readable
 from egs.words import duration_exact, utc
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from gpr.planner.plan import Eviction as Planned
@@ -61,7 +62,10 @@ def notice_of(gpr: Gpr) -> EvictionVictim | None:
 def notices_of(gprs: Iterable[Gpr]) -> dict[UUID, EvictionVictim]:
     """By id of the GPR, for those of them that have notice. One query; none where nothing is active."""
     active = [gpr.pk for gpr in gprs if gpr.state == GprState.ACTIVE]
-    return {row.gpr_id: row for row in EvictionVictim.objects.filter(gpr__in=active, outcome=VictimOutcome.NOTICED)} if active else {}
+    if not active:
+        return {}
+    rows, _ = readable(EvictionVictim.objects.filter(gpr__in=active, outcome=VictimOutcome.NOTICED))
+    return {row.gpr_id: row for row in rows}
 
 
 def reason_at_end(gpr: Gpr) -> EndReason:

@@ -57,6 +57,10 @@ class Malformed(EgsError):
     title = "Not a message of EGS Sync v1"
 
 
+class HubAtFault(Exception):
+    """What is stored here cannot be told. No EgsError: the agent's message was good, and it asks again."""
+
+
 class UnsupportedProto(EgsError):
     code = Code.UNSUPPORTED_PROTO
     title = "No protocol version in common"
@@ -73,7 +77,7 @@ class HeardSync:
 
 
 def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer:
-    """One exchange, never waiting. Every error becomes a problem document; nothing of it is stored then."""
+    """One exchange, never waiting. Every error becomes a problem document; nothing of it is stored then. Raises HubAtFault."""
     return guarded(lambda: _encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
 
 
@@ -86,13 +90,17 @@ def hear(*, bearer: str, body: bytes, now: datetime) -> HeardSync:
 
 
 def tell(heard: HeardSync, *, now: datetime) -> SyncReply:
-    return sync_tell(
-        agent=heard.agent,
-        message=heard.message,
-        session_epoch=heard.session_epoch,
-        received_at=heard.received_at,
-        now=now,
-    )
+    """Raises HubAtFault."""
+    try:
+        return sync_tell(
+            agent=heard.agent,
+            message=heard.message,
+            session_epoch=heard.session_epoch,
+            received_at=heard.received_at,
+            now=now,
+        )
+    except UNSTORABLE as error:
+        raise HubAtFault(f"{type(error).__name__}: {error}") from error
 
 
 def guarded(work: Callable[[], AgentAnswer]) -> AgentAnswer:

@@ -10,11 +10,27 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Case, CharField, Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, TextChoices, Value, When
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    Exists,
+    F,
+    Model,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    TextChoices,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
@@ -34,6 +50,8 @@ from inventory.models import (
     agent_is_live,
 )
 
+Row = TypeVar("Row", bound=Model)
+
 
 class Availability(TextChoices):
     """Of a node or GPU, now."""
@@ -44,6 +62,8 @@ class Availability(TextChoices):
 
 
 HELD = Q(state=ReservationState.HELD)
+# Of a GPR, what names whoever holds a node.
+NAMED_BY: Final = frozenset({"id", "name", "state"})
 
 
 def slice_ids_of(actor: User) -> QuerySet[Any]:
@@ -73,7 +93,7 @@ def cluster_is_open(cluster: Cluster, now: datetime) -> bool:
 
 def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:
     """Those that are there, with `availability`, `gpus_free` and, as `held_by`, the reservations that the actor may know of."""
-    mine = reservations_visible_to(actor).filter(HELD).select_related("gpr", "slice").annotate(gpu_count=Count("gpus"))
+    mine = with_holders(reservations_visible_to(actor).filter(HELD)).annotate(gpu_count=Count("gpus"))
     held_by = Prefetch("reservations", queryset=mine.order_by("starts_at", "pk"), to_attr="held_by")
     return _nodes_in(clusters_visible_to(actor), now).prefetch_related(held_by)
 
@@ -133,9 +153,7 @@ def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
     sick = Gpu.objects.filter(node=OuterRef("node"), gone_at=None, is_healthy=False)
     is_ready = Q(node__is_ready=True, node__cordoned_at=None, node__cluster__in=open_ids)
     is_usable = is_ready & ~Exists(sick) & ~Exists(_closing(now, node="node", cluster="node__cluster"))
-    mine = ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)).select_related(
-        "reservation__gpr", "reservation__slice"
-    )
+    mine = with_holders(ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)), path="reservation__")
     return (
         rows.select_related("node__cluster")
         .annotate(
@@ -230,9 +248,16 @@ def reservations_visible_to(actor: User) -> QuerySet[Reservation]:
     return Reservation.objects.all() if actor.is_admin else Reservation.objects.filter(slice__in=slice_ids_of(actor))
 
 
+def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:
+    """With the slice, and of the GPR its name and state alone: what else cannot be read of it must not hide the node on which it stands."""
+    gpr = Reservation._meta.get_field("gpr").related_model
+    others = [field.name for field in gpr._meta.concrete_fields if field.name not in NAMED_BY]
+    return rows.select_related(f"{path}gpr", f"{path}slice").defer(*(f"{path}gpr__{name}" for name in others))
+
+
 def schedule_visible_to(actor: User) -> QuerySet[Reservation]:
     """With `is_own` for those that may be named. Of others a member sees which nodes are busy until when, but nothing of the past."""
-    rows = Reservation.objects.select_related("node", "cluster", "gpr", "slice").prefetch_related("gpus__gpu")
+    rows = with_holders(Reservation.objects.select_related("node", "cluster")).prefetch_related("gpus__gpu")
     if actor.is_admin:
         return rows.annotate(is_own=Value(True))
     own = Q(slice__in=slice_ids_of(actor))

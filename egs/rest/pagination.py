@@ -49,7 +49,10 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """`next`, `previous`: cursors as text; None where there is nothing more. `lost_count`: rows among them that cannot be read."""
+    """`next`, `previous`: cursors as text; None where there is nothing more.
+
+    `lost_count`: rows that cannot be read and would stand among these, or at the end of the list behind them.
+    """
 
     rows: list[Any]
     next: str | None
@@ -64,13 +67,14 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
     order = _turned(ordering) if backward else ordering
     rows = rows.order_by(*order)
     found: list[Any] = []
-    lost_count = 0
+    lost: list[Any] = []
     for stretch in [Q()] if at is None else _stretches(order, at.values):
-        part, lost = readable_first(rows.filter(stretch), size + 1 - len(found))
-        found, lost_count = found + part, lost_count + len(lost)
+        part, more_lost = readable_first(rows.filter(stretch), size + 1 - len(found))
+        found, lost = found + part, lost + more_lost
         if len(found) > size:
             break
     page = found[:size]
+    lost_count = _lost_count(rows, lost, order, found, size=size, backward=backward)
     if backward:
         page.reverse()
     is_more = len(found) > size
@@ -79,6 +83,15 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
     last, first = (_values(page[-1], ordering), _values(page[0], ordering)) if page else (here, here)
     next_, previous = Cursor(False, last).encode() if has_next else None, Cursor(True, first).encode() if has_previous else None
     return CursorPage(page, next_, previous, lost_count)
+
+
+def _lost_count(rows: Any, lost: Sequence[Any], order: Sequence[str], found: Sequence[Any], *, size: int, backward: bool) -> int:
+    """Each belongs to the page of the next row that can be read, or to the last one: not to two pages, from whichever side they come."""
+    if not lost or not found or (len(found) <= size and not backward):
+        return len(lost)
+    edge = found[0] if backward else found[size - 1]
+    behind_count: int = rows.filter(_behind(order, _values(edge, order)), pk__in=lost).count()
+    return behind_count if backward else len(lost) - behind_count
 
 
 class CreatedPagination(BasePagination):

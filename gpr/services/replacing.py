@@ -20,12 +20,15 @@ from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 
 from accounts.models import User
 from egs.errors import Conflict, EgsError, IllegalTransition, NotFound, StaleState
+from egs.readable import readable
 from egs.words import are, duration_exact, plural
+from gpr.faults import spoiled_record
 from gpr.models import Gpr, GprState
 from gpr.planner.snapshot import Within
 from gpr.planner.spares import NoSpare, Wanted, spare_for
 from gpr.services.starting import entry_steps, namespaces_of, starting_cluster
 from gpr.snapshot import Loaded, PoolKey, books_end, snapshot_load
+from gpr.sound import BOX, NOTHING_OF_ITS_KIND, Spoiled
 from gpr.witness import witness_lock
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.nodes import node_set_aside
@@ -94,11 +97,15 @@ def why_lost(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Lost | Non
 def replacements_review(*, now: datetime) -> None:
     """Note which nodes of running boxes fail, and look for spares. One query where all is well.
 
-    One that cannot be reviewed must not stop the others, nor the tick.
+    One that cannot be reviewed, or read, must not stop the others, nor the tick.
     """
     if settings.EGS_SPARE_TRIES_MAX < 1:
         return
-    for row in _troubled(now):
+    rows, lost = readable(_troubled(now))
+    if lost:
+        gpr_ids = Reservation.objects.filter(pk__in=lost).order_by("gpr").values_list("gpr", flat=True).distinct()
+        spoiled_record([Spoiled(gpr_id, BOX, NOTHING_OF_ITS_KIND) for gpr_id in gpr_ids], now=now)
+    for row in rows:
         try:
             _review(row, now)
         except EgsError as error:

@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import F
 
 from egs.errors import Conflict
+from egs.readable import readable
 from egs.words import utc
 from gpr.models import EvictionVictim, Gpr, GprState, VictimOutcome
 from gpr.rows import are_ids
@@ -34,10 +35,10 @@ HELD = Reservation.objects.filter(state=ReservationState.HELD)
 def notices_review(*, now: datetime) -> None:
     """Give back their windows to those that need not end any more. Two queries where all is well.
 
-    Each is planned for, so some at a time; one that cannot be reviewed must not stop the others, nor the tick.
+    Each is planned for, so some at a time; one that cannot be reviewed, or read, must not stop the others, nor the tick.
     """
     noticed = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, is_final=False)
-    victims = list(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
+    victims, _ = readable(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
     nodes: dict[UUID, set[str]] = defaultdict(set)
     for gpr_id, node_id in HELD.filter(gpr__in=[victim.gpr_id for victim in victims]).values_list("gpr", "node"):
         nodes[gpr_id].add(str(node_id))

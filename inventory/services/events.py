@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
 
+from egs.readable import readable
 from egs.rest.references import id_of
 from inventory.models import AgentSession, CheckResult, Reservation, StepResult
 from inventory.services.agents import AgentIdentity, session_check
@@ -69,9 +70,10 @@ def _store_next(agent: AgentIdentity, session_epoch: int, batch: Sequence[AgentE
 
 
 def _store_steps(agent: AgentIdentity, events: Sequence[StepEvent], now: datetime) -> list[int]:
-    """The numbers of those whose assignment is none of its own, or over."""
+    """The numbers of those whose assignment is none of its own, or over, or cannot be read."""
     ids = {event.seq: id_of(event.assignment_id) for event in events}
-    rows = Reservation.objects.select_related("node").filter(cluster=agent.cluster).in_bulk([id_ for id_ in ids.values() if id_])
+    told = Reservation.objects.select_related("node").filter(cluster=agent.cluster, pk__in={id_ for id_ in ids.values() if id_})
+    rows = {row.pk: row for row in readable(told)[0]}
     found = {event.seq: row for event in events if (id_ := ids[event.seq]) and (row := rows.get(id_)) and row.epoch == event.epoch}
     known = set(StepResult.objects.filter(reservation__in=rows).values_list("reservation_id", "step", "attempt"))
     new: dict[tuple[UUID | None, str, int], StepEvent] = {}

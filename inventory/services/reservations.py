@@ -14,6 +14,7 @@ from fast_update.fast import fast_update
 
 from accounts.models import User
 from egs.errors import Conflict, NotFound
+from egs.readable import readable
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.rows import NodeRow
 from inventory.selectors import maintenance_over
@@ -184,13 +185,14 @@ class Word:
 
 @transaction.atomic
 def reservations_observe(words: Sequence[Word], *, now: datetime) -> None:
-    """Store what is news. The caller has locked the agent's session."""
+    """Store what is news, but of reservations that cannot be read. The caller has locked the agent's session."""
     # All nodes at once and in order: reservations of others lock them so, too.
     node_ids = {word.reservation.node_id for word in words}
     list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
     locked = Reservation.objects.select_for_update().filter(pk__in={word.reservation.pk for word in words}).order_by("pk")
-    rows = {row.pk: row for row in locked}
-    changed = list({row.pk: row for word in words if _take(row := rows[word.reservation.pk], word, now)}.values())
+    rows = {row.pk: row for row in readable(locked)[0]}
+    known = [(row, word) for word in words if (row := rows.get(word.reservation.pk)) is not None]
+    changed = list({row.pk: row for row, word in known if _take(row, word, now)}.values())
     fast_update(Reservation.objects.all(), changed, ["phase", "failure", "active_at", "exit_began_at"], None)
     released = [row for row in changed if row.phase == Phase.RELEASED]
     _release([row for row in released if row.state == ReservationState.HELD], now)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Prefetch
 
+from egs.readable import readable
 from inventory import claims, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
@@ -34,6 +35,8 @@ from worker_agent.protocol import (
 )
 
 MESSAGE_MAX_CHARS = 500
+# Of a reservation: one of them that cannot be read must not keep it from its agent.
+UNTOLD_TIMES: Final = ("ends_at", "active_at", "exit_began_at", "released_at", "joined_at", "failing_at", "spare_sought_at")
 DRIFT, DRIFT_AGAIN = "cluster.drift", timedelta(seconds=AGAIN_S / 2)
 
 
@@ -111,12 +114,16 @@ def generation_now(*, cluster_id: UUID) -> int:
 
 
 def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
-    """Everything in the cluster that its agent has not let go, in order of id: what is held, and what an administrator freed without it."""
+    """Everything in the cluster that its agent has not let go, in order of id: what is held, and what an administrator freed without it.
+
+    Without what cannot be read: an agent keeps what it has heard of and is not listed, with its end.
+    """
     told = policies_told(cluster_id=cluster_id)
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
     # Of the GPR its name alone: one that cannot be read must not cut the cluster off.
     rows = reservations_told(cluster_id).annotate(gpr_name=F("gpr__name")).select_related("slice", "node").prefetch_related(gpus)
-    return tuple(_assignment(row, told(row.node.shape)) for row in rows.order_by("pk"))
+    found, _ = readable(rows.defer(*UNTOLD_TIMES).order_by("pk"))
+    return tuple(_assignment(row, told(row.node.shape)) for row in found)
 
 
 def orders_told(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
@@ -146,7 +153,7 @@ def hub_id() -> str:
 
 def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
     """Take over what is news. Another cluster's id, an old epoch, an unknown id: no effect."""
-    rows = {str(row.pk): row for row in reservations_told(cluster_id)}
+    rows = {str(row.pk): row for row in readable(reservations_told(cluster_id))[0]}
     news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
     if news:
         reservations_observe([_word(rows[seen.assignment_id], seen) for seen in news], now=now)

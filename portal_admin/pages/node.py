@@ -17,9 +17,10 @@ from egs.pages.measures import measures_each
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
 from egs.pages.shell import Shell
+from egs.readable import readable_first
 from gpr.models import GprState
 from inventory.models import Node, Reservation, ReservationState, StepResult
-from inventory.selectors import nodes_known_to
+from inventory.selectors import nodes_known_to, with_holders
 from journal.models import Event
 from portal_admin.pages.inventory import Holder, NodeLine, nodes_with_state, tiles_of
 from portal_admin.pages.nav import admin_shell
@@ -72,9 +73,10 @@ class NodePage:
     def build(cls, request: PageRequest, pk: UUID) -> NodePage:
         present: Any = nodes_with_state(request.user, now=request.now).filter(pk=pk).first()
         known = present or node_known(request.user, pk)
-        rows = Reservation.objects.filter(node=pk).select_related("gpr", "slice")
+        rows = with_holders(Reservation.objects.filter(node=pk))
         page = page_of(request, rows, ordering=HISTORY_ORDER)
-        last = rows.order_by("-epoch").first()
+        found, _ = readable_first(rows.order_by("-epoch"), 1)
+        last = found[0] if found else None
         url = reverse("admin-node", args=[pk])
         return cls(
             shell=admin_shell(request, page="inventory"),

@@ -16,6 +16,7 @@ from egs.pages.asking import UNPROCESSABLE
 from egs.pages.toasts import done
 from gpr.services.replacing import boxes_replace
 from inventory.models import Node, Reservation, ReservationState
+from inventory.selectors import with_holders
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import node_force_release
 from portal_admin.forms import ForceReleaseForm, PlainForm, ReasonForm, rebound
@@ -97,7 +98,7 @@ def replace_node(request: PageRequest, pk: UUID) -> HttpResponse:
 @needs_write
 def force_release(request: PageRequest, pk: UUID) -> HttpResponse:
     found = node_known(request.user, pk)
-    held = list(Reservation.objects.filter(node=found, state=ReservationState.HELD).select_related("gpr", "slice").order_by("pk"))
+    held = list(with_holders(Reservation.objects.filter(node=found, state=ReservationState.HELD)).order_by("pk"))
     if not held:
         raise Conflict(f"Nothing holds {found.name} any more: there is nothing to release.")
     shown = {"reservations": " ".join(str(row.pk) for row in held)}

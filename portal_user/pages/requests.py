@@ -217,6 +217,8 @@ class _Found:
         if live:
             in_order = of_slice.filter(state__in=live).annotate(starts_at=STARTS_AT).order_by(IN_ORDER, *PENDING_ORDER)
             first, lost = readable_first(in_order, PENDING_ROWS + 1)
+            if lost and len(first) > PENDING_ROWS:
+                _, lost = readable_first(in_order, PENDING_ROWS)  # those beyond what is shown are not left out of it
             lost_count += len(lost)
             for gpr in first:
                 rows["provisioned" if gpr.state in PROVISIONED else "pending"].append(gpr)

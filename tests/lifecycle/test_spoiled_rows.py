@@ -23,18 +23,35 @@ from egs.rest.pagination import CursorPage, page_behind
 from gpr.allocator import tick
 from gpr.explaining import explain_gprs, sentences_for_slices
 from gpr.fairness import usage_load
-from gpr.models import Gpr, GprState, ProjectUsage, Promise, PromiseMove, Shadow, Witness
+from gpr.models import (
+    Claim,
+    Eviction,
+    EvictionVictim,
+    Gpr,
+    GprState,
+    ProjectUsage,
+    Promise,
+    PromiseMove,
+    Shadow,
+    VictimKind,
+    VictimOutcome,
+    Witness,
+)
 from gpr.planner.plan import Cause, Reason
 from gpr.rows import arrivals_since, asks_waiting
 from gpr.selectors import QUEUE_ORDER
 from gpr.services.moving import MoveTo, gpr_move
 from gpr.witness import replan
-from inventory.models import Reservation
+from inventory.agent_hub import HubAtFault
+from inventory.models import Node, Reservation
+from inventory.services import sync
 from journal.models import Event
 from tests import factories
 from tests.builders import HOUR, make_slice
+from tests.inventory.agent import seen, step
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 from tests.pages.admin_world import signed_in
+from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 
@@ -305,7 +322,7 @@ def test_whoever_opens_a_row_with_no_time_reads_that_it_cannot_be_read() -> None
         assert (answer.status_code, "cannot be read" in answer.content.decode()) == (409, True), url
 
 
-@pytest.mark.parametrize("spoiled", ["01", "04", "13", "1234"])
+@pytest.mark.parametrize("spoiled", ["01", "04", "13", "1234", "2"])
 def test_page_by_page_all_others_come_once(spoiled: str) -> None:
     stage = Stage(nodes=1)
     gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=str(number), duration_s=600 + number) for number in range(5)]
@@ -322,6 +339,8 @@ def test_page_by_page_all_others_come_once(spoiled: str) -> None:
 
     assert [gpr.name for page in there for gpr in page.rows] == [name for name in "01234" if name not in spoiled]
     assert [page.rows for page in reversed(back)] == [page.rows for page in there]
+    assert sum(page.lost_count for page in there) == len(spoiled)
+    assert [page.lost_count for page in reversed(back)] == [page.lost_count for page in there]
 
 
 def queue_page(cursor: str | None) -> CursorPage:
@@ -439,3 +458,150 @@ def test_sums_of_promises_that_are_no_numbers_are_forgotten() -> None:
 
     assert [fresh(gpr).state for gpr in gprs] == [S.PROVISIONING, S.QUEUED, S.QUEUED]
     assert Promise.objects.filter(gpr__state=S.QUEUED).count() == 2
+
+
+def test_a_box_that_cannot_be_read_and_whose_node_fails_stops_no_other() -> None:
+    stage = Stage(nodes=4)
+    spoiled = stage.active(duration_s=7200)
+    runs = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="runs", duration_s=7200)
+    stage.tick()
+    stage.after(5)
+    stage.say(runs, *ENTRY)
+    stage.tick()
+    held = Reservation.objects.filter(gpr__in=[spoiled, runs])
+    Node.objects.filter(reservations__in=held).update(broken_at=stage.now - HOUR)
+    no_time("gpr_gpr", "provisioning_at", "id")(spoiled)
+    starts = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="starts")
+    stage.after(5)
+    stage.tick()
+
+    assert fresh(starts).state == S.PROVISIONING
+    assert Reservation.objects.filter(gpr=runs, replaces__isnull=False).exists()
+    told = Event.objects.filter(kind="gpr.spoiled")
+    assert [(event.gpr_id, event.reason) for event in told] == [(spoiled.pk, "box")]
+
+
+def test_a_notice_to_a_box_that_cannot_be_read_stops_no_other() -> None:
+    stage = Stage(nodes=2)
+    spoiled = stage.active(duration_s=7200)
+    runs = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="runs", duration_s=7200)
+    stage.tick()
+    stage.after(5)
+    stage.say(runs, *ENTRY)
+    stage.tick()
+    gone = factories.gpr(stage.slice, stage.owner, name="gone")
+    gpr(state=S.CANCELED)(gone)
+    times = {"made_at": stage.now, "start_at": stage.now, "instead_at": stage.now}
+    eviction, ends_at = Eviction.objects.create(gpr=gone, **times), stage.now + HOUR
+    for one in (spoiled, runs):
+        given = {"kind": VictimKind.values[0], "ends_at": ends_at, "lost_gpu_s": 0, "outcome": VictimOutcome.NOTICED}
+        EvictionVictim.objects.create(eviction=eviction, gpr=one, **given)
+    no_time("gpr_gpr", "provisioning_at", "id")(spoiled)
+    stage.after(1)
+    stage.tick()
+
+    outcomes = dict(EvictionVictim.objects.values_list("gpr", "outcome"))
+    assert outcomes == {spoiled.pk: VictimOutcome.NOTICED, runs.pk: VictimOutcome.SPARED}
+
+
+def claim_of(filed: Gpr, stage: Stage, **fields: Any) -> Claim:
+    """An object of a namespace that no workspace has."""
+    given = {"namespace": "n", "name": filed.name, "requester": "r", "generation": 1, "asked": {}}
+    return Claim.objects.create(cluster=stage.cluster, uid=filed.name, gpr=filed, **given, **fields)
+
+
+def test_an_object_of_nobodys_namespace_that_cannot_be_read_stops_no_other() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=600)
+    spoiled, other = (stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name) for name in ("spoiled", "other"))
+    for filed in (spoiled, other):
+        claim_of(filed, stage)
+    no_time("gpr_gpr", "state_changed_at", "id")(spoiled)
+    tick(now=stage.now + timedelta(seconds=1))
+
+    assert dict(Gpr.objects.filter(pk__in=[spoiled.pk, other.pk]).values_list("name", "state")) == {
+        "spoiled": S.QUEUED,
+        "other": S.CANCELED,
+    }
+
+
+@pytest.mark.parametrize("column", ["active_at", "exit_began_at", "failing_at", "enter_by_at"])
+def test_a_reservation_that_cannot_be_read_cuts_no_cluster_off(column: str) -> None:
+    stage = Stage(nodes=2)
+    spoiled = stage.active(duration_s=600)
+    other = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="other")
+    stage.tick()
+    (its, row) = (Reservation.objects.get(gpr=gpr) for gpr in (spoiled, other))
+    no_time("inventory_reservation", column, "gpr_id")(spoiled)
+    stage.after(5)
+    reply = stage.agent.sync(seen(its, Phase.EXITING), seen(row, Phase.ACTIVE, active_s=stage.now.timestamp()), at=stage.now)
+    first = stage.agent.seq + 1
+    stage.agent.events(step(its, first), step(row, first + 1), at=stage.now)
+
+    assert {told.id for told in reply.assignments or ()} >= {str(row.pk)} | ({str(its.pk)} if column != "enter_by_at" else set())
+    assert Reservation.objects.values_list("phase", flat=True).get(pk=row.pk) == Phase.ACTIVE
+    stage.tick()
+    assert fresh(other).state == S.ACTIVE
+
+
+def test_an_object_whose_request_cannot_be_read_keeps_no_other_from_its_cluster() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=600)
+    spoiled, other = (stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name) for name in ("spoiled", "other"))
+    for filed in (spoiled, other):
+        claim_of(filed, stage, is_told=True)
+    no_time("gpr_gpr", "state_changed_at", "id")(spoiled)
+
+    assert [state.id for state in stage.agent.sync(at=stage.now).claims or ()] == ["other"]
+
+
+def test_what_a_hub_cannot_read_is_no_fault_of_what_its_agent_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(nodes=1)
+
+    def spoiled(*_: object, **__: object) -> None:
+        raise ValueError("year 10000 is out of range")
+
+    monkeypatch.setattr(sync, "claims", SimpleNamespace(told=spoiled))
+    with pytest.raises(HubAtFault):
+        stage.agent.try_sync(at=stage.now)
+
+
+def test_a_box_that_cannot_be_read_hides_no_node_on_which_it_stands() -> None:
+    stage = Stage(nodes=3)
+    spoiled = stage.active(name="spoiled", duration_s=7200)
+    node_id = Reservation.objects.values_list("node", flat=True).get(gpr=spoiled)
+    no_time("gpr_gpr", "provisioning_at", "id")(spoiled)
+    admin = factories.make_people().admin
+    browser, bearer = signed_in(admin), {"Authorization": f"Bearer {factories.token(admin, Scope.ADMIN)}"}
+
+    for url, count in (("/api/v1/nodes/", 3), ("/api/v1/gpus/", 12), ("/api/v1/schedule/", 1)):
+        found = browser.get(url, headers=bearer).json()["results"]
+        assert (len(found), "spoiled" in str(found)) == (count, True), url
+    for url in ("/admin/inventory/", f"/admin/inventory/{node_id}/", f"/admin/inventory/{node_id}/force-release/"):
+        answer = browser.get(url)
+        assert (answer.status_code, "spoiled" in answer.content.decode(), "left out" in answer.content.decode()) == (200, True, False), url
+
+
+@pytest.mark.parametrize("table", ["gpr_gpr", "inventory_reservation"])
+@pytest.mark.parametrize("as_", ["", "table"])
+def test_a_box_that_cannot_be_read_does_not_look_free_in_the_schedule(table: str, as_: str) -> None:
+    stage = Stage(nodes=1)
+    spoiled = stage.active(name="spoiled", duration_s=7200)
+    Reservation.objects.filter(gpr=spoiled).update(starts_at=timezone.now() - HOUR, ends_at=timezone.now() + HOUR)
+    no_time(table, "active_at", "id" if table == "gpr_gpr" else "gpr_id")(spoiled)
+
+    shown = signed_in(factories.make_people().admin).get("/admin/schedule/", {"as": as_}).content.decode()
+
+    assert "spoiled" in shown
+    assert ("1 left out" in shown) == (table != "gpr_gpr")
+
+
+def test_the_schedule_counts_the_plans_that_it_leaves_out() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=7200)
+    spoiled = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="spoiled")
+    stage.tick()
+    Promise.objects.filter(gpr=spoiled).update(slot_start_at=timezone.now() + HOUR)
+    no_time("gpr_gpr", "state_changed_at", "id")(spoiled)
+
+    assert "1 left out" in signed_in(factories.make_people().admin).get("/admin/schedule/").content.decode()
