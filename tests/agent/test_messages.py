@@ -330,7 +330,7 @@ def test_an_agent_that_does_not_know_all_of_an_assignment_takes_the_rest_and_the
     newer["assignments"][0]["a_field_of_tomorrow"] = "x"
     received = read_sync_reply(json.dumps(newer).encode())
     assert received.reply.assignments == (ASSIGNMENT,)
-    assert received.raw_digest == encoded_digest([json.dumps(newer["assignments"][0]).encode()])
+    assert received.raw_digest == encoded_digest([msgspec.Raw(json.dumps(newer["assignments"][0]).encode())])
 
 
 def test_a_step_of_the_first_version_measured_nothing_by_name_and_blames_its_node() -> None:
