@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from django.db import DataError
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 log = structlog.get_logger(__name__)
+Row = TypeVar("Row", bound=Model)
 
 # What reading a column raises where it holds no date, no id, nothing of its kind, or one beyond all calendars.
 SPOILED: Final = (ValueError, TypeError, OverflowError, DataError)
@@ -54,6 +55,11 @@ def readable_first(rows: QuerySet[Any, Any], count: int) -> tuple[list[Any], lis
                 raise
             lost += more
             _name(rows, more)
+
+
+def first_readable(rows: QuerySet[Row, Row]) -> Row | None:
+    """As the first of `readable_first`; None where there is none."""
+    return next(iter(readable_first(rows, 1)[0]), None)
 
 
 def is_time(name: str) -> Q:

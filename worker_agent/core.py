@@ -218,8 +218,8 @@ class Core:
         held = self._memory.state.held()
         if not self._memory.is_durable or any(progress.phase is not Phase.ACTIVE or progress.is_leaving for _, progress in held):
             return 0.0
-        ends_s = (end_of(*each) for each in held)
-        return min([REST_MOST_S, *(end_s - self._time.latest() for end_s in ends_s if end_s is not None)])
+        ends_s = [end_s for each in held if (end_s := end_of(*each)) is not None]
+        return min(REST_MOST_S, min(ends_s, default=float("inf")) - self._time.latest())
 
     def _tend(self) -> None:
         found = self._hands.tend(repairs=self.repairs_drift)

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpr.planner.gates import Gates, are_open, gates_of, leaves_any, look_at_gate
-from gpr.planner.ground import Ground
+from gpr.planner.ground import Ground, which_pool
 from gpr.planner.lines import NONE, Bools, Ints, compiled, lean
 from gpr.planner.now import Now, reach
-from gpr.planner.table import WAITING, Table, places_of, used
+from gpr.planner.table import WAITING, Table, kind_of, places_of, used
 
 # Of so many places, two to this power, one looks at how many are ready.
 BLOCK_BITS: Final = 6
@@ -224,12 +224,11 @@ def would_be_ready(ground: Ground, table: Table, watch: Watch, j: int, at_s: int
 @lean
 def has_better_slot(ground: Ground, table: Table, j: int, i: int, at_s: int) -> bool:
     """Does its slot count for more than a start now in its pool `i`, as it is in a pool that it likes better? So it will be until then."""
-    slot_pool = ground.pool_of[places_of(table, j)[0]]
-    if table.handicaps_s[j, i] == 0 or slot_pool == table.pools[j, i]:
+    if table.handicaps_s[j, i] == 0:
         return False
-    m = 0
-    while table.pools[j, m] != slot_pool:
-        m += 1
+    m = which_pool(ground, kind_of(table, j), places_of(table, j))
+    if m == i:
+        return False
     later_s = table.slot_s[j] + table.handicaps_s[j, m] - at_s - table.handicaps_s[j, i]
     return bool(later_s < 0 or (later_s == 0 and m < i))
 

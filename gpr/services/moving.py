@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition
-from egs.readable import readable_first
+from egs.readable import first_readable
 from gpr.models import Gpr, GprState
 from gpr.planner.snapshot import Moved, Place
 from gpr.selectors import QUEUE_ORDER, TURN, before, behind
@@ -87,7 +87,7 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
             f"Only a GPR in the queue has a place there; this one is {gpr.get_state_display().lower()}.", state=gpr.state
         )
     passed = _band(gpr).filter(before(gpr) if to in {MoveTo.UP, MoveTo.FIRST} else behind(gpr))
-    neighbor = _first(passed if to in {MoveTo.FIRST, MoveTo.DOWN} else passed.reverse())
+    neighbor = first_readable(passed if to in {MoveTo.FIRST, MoveTo.DOWN} else passed.reverse())
     if neighbor is None:
         which = "first" if to in {MoveTo.UP, MoveTo.FIRST} else "last"
         raise Conflict(f"It is the {which} of its priority already. To pass those of another, change its priority.")
@@ -98,11 +98,11 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
             key = neighbor.turn_key if neighbor.turn_share == FAR_SHARE else 0
             return Spot(Place(FAR_SHARE, key), _at(neighbor) + GAP, neighbor)
         case MoveTo.UP:
-            last = _first(_band(gpr).filter(before(neighbor)).reverse())
+            last = first_readable(_band(gpr).filter(before(neighbor)).reverse())
             at = _at(neighbor) - GAP if last is None or _place(last) != _place(neighbor) else _middle(last, neighbor)
             return Spot(_place(neighbor), at)
         case MoveTo.DOWN:
-            following = _first(_band(gpr).filter(behind(neighbor)))
+            following = first_readable(_band(gpr).filter(behind(neighbor)))
             at = _at(neighbor) + GAP if following is None or _place(following) != _place(neighbor) else _middle(neighbor, following)
             return Spot(_place(neighbor), at, neighbor)
 
@@ -111,11 +111,6 @@ def _band(gpr: Gpr) -> QuerySet[Gpr]:
     """All others of its priority that wait, in order. A booking waits for its time, not for its turn."""
     rows = Gpr.objects.filter(state=GprState.QUEUED, priority=gpr.priority, is_booking=False).exclude(pk=gpr.pk).order_by(*QUEUE_ORDER)
     return rows.only(*TURN)
-
-
-def _first(rows: QuerySet[Gpr]) -> Gpr | None:
-    """Without those of which it cannot be read where they are: no plan has them either."""
-    return next(iter(readable_first(rows, 1)[0]), None)
 
 
 def _middle(one: Gpr, other: Gpr) -> datetime:

@@ -17,7 +17,7 @@ from egs.pages.measures import measures_each
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
 from egs.pages.shell import Shell
-from egs.readable import readable_first
+from egs.readable import first_readable
 from gpr.models import GprState
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from inventory.selectors import nodes_known_to, with_holders
@@ -75,8 +75,7 @@ class NodePage:
         known = present or node_known(request.user, pk)
         rows = with_holders(Reservation.objects.filter(node=pk))
         page = page_of(request, rows, ordering=HISTORY_ORDER)
-        found, _ = readable_first(rows.order_by("-epoch"), 1)
-        last = found[0] if found else None
+        last = first_readable(rows.order_by("-epoch"))
         url = reverse("admin-node", args=[pk])
         return cls(
             shell=admin_shell(request, page="inventory"),

@@ -57,23 +57,8 @@ class Caller:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.Client(base_url=access.url, verify=tls, headers=headers, timeout=30, trust_env=False)
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        kind: str = "application/json",
-        is_dry: bool = True,
-        user: str = "",
-        group: str = "",
-        **params: Any,
-    ) -> Answer:
-        """A dry run goes through all that decides, and changes nothing. `user`, `group`: whom to impersonate.
-
-        Where the cluster adds no gate, and a pod is refused for want of it, it is tried again with the gate.
-        """
-        more: Any = {"kind": kind, "is_dry": is_dry, "user": user, "group": group, **params}
+    def call(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
+        """As `ask`. Where the cluster adds no gate, and a pod is refused for want of it, it is tried again with the gate."""
         answer = self.ask(method, path, body, **more)
         if answer.message.endswith(WANTS_GATE) and not self.cluster.has(MUTATING):
             return self.ask(method, path, gated(body), **more)
@@ -91,7 +76,7 @@ class Caller:
         group: str = "",
         **params: Any,
     ) -> Answer:
-        """Once, and as it is."""
+        """Once, and as it is. A dry run goes through all that decides, and changes nothing. `user`, `group`: whom to impersonate."""
         posing = {"Impersonate-User": user, "Impersonate-Group": group}
         headers = {"Content-Type": kind} | {key: value for key, value in posing.items() if value}
         dry = {"dryRun": "All"} if is_dry and method != "GET" else {}

@@ -460,14 +460,20 @@ def test_sums_of_promises_that_are_no_numbers_are_forgotten() -> None:
     assert Promise.objects.filter(gpr__state=S.QUEUED).count() == 2
 
 
-def test_a_box_that_cannot_be_read_and_whose_node_fails_stops_no_other() -> None:
-    stage = Stage(nodes=4)
-    spoiled = stage.active(duration_s=7200)
-    runs = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="runs", duration_s=7200)
+def two_boxes(stage: Stage) -> tuple[Gpr, Gpr]:
+    """Both at work, for hours."""
+    one = stage.active(duration_s=7200)
+    other = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="runs", duration_s=7200)
     stage.tick()
     stage.after(5)
-    stage.say(runs, *ENTRY)
+    stage.say(other, *ENTRY)
     stage.tick()
+    return one, other
+
+
+def test_a_box_that_cannot_be_read_and_whose_node_fails_stops_no_other() -> None:
+    stage = Stage(nodes=4)
+    spoiled, runs = two_boxes(stage)
     held = Reservation.objects.filter(gpr__in=[spoiled, runs])
     Node.objects.filter(reservations__in=held).update(broken_at=stage.now - HOUR)
     no_time("gpr_gpr", "provisioning_at", "id")(spoiled)
@@ -483,12 +489,7 @@ def test_a_box_that_cannot_be_read_and_whose_node_fails_stops_no_other() -> None
 
 def test_a_notice_to_a_box_that_cannot_be_read_stops_no_other() -> None:
     stage = Stage(nodes=2)
-    spoiled = stage.active(duration_s=7200)
-    runs = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="runs", duration_s=7200)
-    stage.tick()
-    stage.after(5)
-    stage.say(runs, *ENTRY)
-    stage.tick()
+    spoiled, runs = two_boxes(stage)
     gone = factories.gpr(stage.slice, stage.owner, name="gone")
     gpr(state=S.CANCELED)(gone)
     times = {"made_at": stage.now, "start_at": stage.now, "instead_at": stage.now}
