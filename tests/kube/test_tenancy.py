@@ -17,6 +17,7 @@ from slices.kubeconfigs import kubeconfig_text
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError
 from tests.kube.site import access_as_agent
+from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
 from worker_agent.kube.client import Access, Api, access_by_kubeconfig
 from worker_agent.kube.tenancy import KubernetesTenancy
@@ -111,6 +112,11 @@ def role(name: str, verbs: list[str]) -> dict[str, Any]:
     return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
 
 
+def used(house: House) -> object:
+    quota = house.get("resourcequota", "egs-slice")
+    return quota and quota["status"].get("used")
+
+
 @pytest.fixture(scope="module")
 def roles(cluster: Cluster) -> None:
     """Of members, where whoever installs the agent has not made them."""
@@ -181,6 +187,24 @@ def test_a_namespace_is_made_shut_off_and_bounded_and_a_second_look_changes_noth
     house.make()
     assert house.cluster.kubectl("get", "networkpolicies,rolebindings,serviceaccounts", "-n", house.namespace, "-o", "json") == before
     assert house.notes == []
+
+
+def test_pods_that_come_are_no_reason_to_write_the_quota_again_and_a_changed_one_is_still_mended(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.make()
+    house.cluster.apply(pod("train", metadata={"namespace": house.namespace}))
+    wait_for("the pod is counted", lambda: used(house) == {"pods": "1"}, within_s=SOON_S)
+    applied: list[str] = []
+    apply = house.apis[-1].apply
+    monkeypatch.setattr(house.apis[-1], "apply", lambda path, *rest, **more: applied.append(path) or apply(path, *rest, **more))
+
+    house.make()
+
+    assert applied == []
+    house.cluster.kubectl("patch", "resourcequota", "egs-slice", "-n", house.namespace, "-p", '{"spec": {"hard": {"pods": "2k"}}}')
+    assert house.settle() == house.seen(BindingState.READY, "", "quota")
+    assert len(applied) == 1
 
 
 def test_an_agent_that_starts_again_finds_all_as_it_is(house: House) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
+from worker_agent.kube.names import SAID
 from worker_agent.kube.objects import Meta
 
 
@@ -23,6 +24,11 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def content(self) -> tuple[Any, ...]:
         return (self.metadata.labels or {}, self.spec, self.roleRef, self.subjects)
+
+    @property
+    def word(self) -> tuple[Any, ...]:
+        """Its content with our mark of what we said."""
+        return *self.content, self.metadata.annotation(SAID)
 
     @property
     def is_going(self) -> bool:
@@ -46,16 +52,25 @@ Place = tuple[str, str, str]  # kind, namespace, name
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An object as we left it: what we said, and what the server made of it."""
+    """An object as we left it: what we said, and what the server made of it.
+
+    `word`: what of a quota may be ours, for the server writes into it at each pod how much of it is used. None: each new version counts.
+    """
 
     wanted: dict[str, Any]
     uid: str
     version: str
+    word: tuple[Any, ...] | None = None
+
+    @classmethod
+    def of(cls, wanted: dict[str, Any], left: Thing) -> Self:
+        word = left.word if wanted["kind"] == "ResourceQuota" else None
+        return cls(wanted, left.metadata.uid, left.metadata.resourceVersion, word)
 
     def is_still(self, there: Thing | None, wanted: dict[str, Any]) -> bool:
-        return (
-            there is not None and (there.metadata.uid, there.metadata.resourceVersion) == (self.uid, self.version) and wanted == self.wanted
-        )
+        if there is None or there.metadata.uid != self.uid or wanted != self.wanted:
+            return False
+        return there.metadata.resourceVersion == self.version or there.word == self.word
 
 
 @dataclass(slots=True)

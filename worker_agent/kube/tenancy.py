@@ -262,7 +262,7 @@ class KubernetesTenancy:
             if there is None or there.status != status:
                 body = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": place[2]}, "status": status}
                 left = self._api.apply(f"{_path(place)}/status", body, Thing)
-                self._written[place] = Written(wanted, left.metadata.uid, left.metadata.resourceVersion)
+                self._written[place] = Written.of(wanted, left)
         except ClusterError as error:
             self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
 
@@ -302,7 +302,7 @@ class KubernetesTenancy:
         left = self._api.apply(_path(place), said(wanted), Thing)
         if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
             self._is_left(KINDS[place[0]][1], place[1], scene)
-        self._written[place] = Written(wanted, left.metadata.uid, left.metadata.resourceVersion)
+        self._written[place] = Written.of(wanted, left)
 
     def _is_changed(self, place: Place, wanted: dict[str, Any], there: Thing | None, written: Written | None) -> bool:
         """By somebody else, since we said just this: what we say for the first time is no change of theirs."""
