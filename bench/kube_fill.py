@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from worker_agent.kube.client import Api as KubeApi
 
 NODES = 125
-WRITERS: Final = 8
+WRITERS: Final = 32
 LOOK_S: Final = 0.5
 WITHIN_S: Final = 1_800.0
 CLUSTER: Final = "filled"
