@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -368,17 +369,20 @@ def boxes_of(held: Iterable[Held], pool_of_node: Mapping[UUID, str]) -> tuple[Ru
     boxes: dict[UUID, list[Held]] = defaultdict(list)
     for row in held:
         boxes[row.gpr_id].append(row)
-    return tuple(_running_box(rows, pool_of_node) for rows in boxes.values())
+    pools = ((rows, (pool_of_node[row.node_id] for row in rows if row.node_id in pool_of_node)) for rows in boxes.values())
+    return tuple(_running_box(tuple(rows), next(pool, "")) for rows, pool in pools)
 
 
-def _running_box(rows: list[Held], pool_of_node: Mapping[UUID, str]) -> Running:
+@lru_cache(maxsize=16_384)
+def _running_box(rows: tuple[Held, ...], pool: str) -> Running:
+    """Remembered: from one plan to the next few boxes change."""
     row, stand_ins = rows[0], _stand_ins(rows)
     return Running(
         id=str(row.gpr_id),
         slice=str(row.slice_id),
         project=str(row.gpr__slice__project_id),
         priority=row.gpr__priority,
-        pool=next((pool_of_node[each.node_id] for each in rows if each.node_id in pool_of_node), ""),
+        pool=pool,
         nodes=tuple(str(each.node_id) for each in rows),
         gpus_per_node=row.gpr__gpus_per_node or 0,
         # No end that could be read: overdue.
@@ -391,7 +395,7 @@ def _running_box(rows: list[Held], pool_of_node: Mapping[UUID, str]) -> Running:
     )
 
 
-def _stand_ins(rows: list[Held]) -> tuple[str, ...]:
+def _stand_ins(rows: Sequence[Held]) -> tuple[str, ...]:
     """Nodes of spares whose place another node still has; of several for one place all but one."""
     taken, found = {row.pk for row in rows}, []
     for row in rows:
