@@ -45,7 +45,10 @@ def crowd(seed: int, sizes: tuple[int, ...] = (10, 20, SHORT)) -> Snapshot:
 def _pool(dice: random.Random, id_: str) -> Pool:
     closed_s = dice.randrange(40)
     closed = (Window(closed_s, closed_s + 9),) if dice.random() < 0.3 else ()
-    nodes = tuple(Node(f"{id_}{i}", 4, closed if i == 0 else (), rack=f"{id_}-{i // 2}") for i in range(dice.randint(1, 6)))
+    sizes = dice.choice([(4,), (4, 4, 8)])
+    nodes = tuple(
+        Node(f"{id_}{i}", dice.choice(sizes), closed if i == 0 else (), rack=f"{id_}-{i // 2}") for i in range(dice.randint(1, 6))
+    )
     return Pool(id_, f"cluster-{id_}", dice.choice(["shape", f"shape-{id_}"]), nodes)
 
 
@@ -103,7 +106,7 @@ def _starts(ground: Ground, table: Table, j: int, at_s: int) -> bool:
     kind, old = kind_of(table, j), places_of(table, j).copy()
     put(ground, table, j, -1)
     for i, pool in enumerate(kind.pools):
-        nodes = choose(ground, pool, kind, at_s) if limits_allow(ground, kind, i, at_s) else old[:0]
+        nodes = choose(ground, pool, kind, at_s) if limits_allow(ground, kind, i, at_s, NEVER_S) else old[:0]
         if len(nodes) == kind.nodes and earliest(ground, kind, at_s, at_s + kind.handicaps_s[i] + 1)[1] == pool:
             places_of(table, j)[:], table.slot_s[j], table.state[j] = nodes, at_s, STARTED
             break
