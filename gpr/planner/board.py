@@ -18,6 +18,7 @@ from gpr.planner import passes
 from gpr.planner.blank import LIMITS_MOST, ground_of, new_table, within
 from gpr.planner.ground import (
     NO_INTS,
+    OF_SLICE,
     Ground,
     Kind,
     boxes_of,
@@ -31,7 +32,7 @@ from gpr.planner.ground import (
     take,
     take_all,
 )
-from gpr.planner.kinds import OF_SLICE, Alike, Kinds
+from gpr.planner.kinds import Alike, Kinds
 from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, free_until, least_free, with_lines, with_spare
 from gpr.planner.now import Now
 from gpr.planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
@@ -152,6 +153,10 @@ class Board:
 
     def gpus_of(self, box: Box) -> int:
         return self._gpus_on(box.counted, box.kind.gpus)
+
+    def gpus_in(self, slot: Slot, request: Request) -> int:
+        """That it would hold there."""
+        return len(slot.nodes) * request.gpus_per_node or self._gpus_on(self.places(slot.nodes), 0)
 
     def ceilings_over(self, project: str, slice_: str, places: Ints) -> tuple[tuple[str, str], ...]:
         """Whose limits hold for a box of these on these nodes: (owner, shape)."""

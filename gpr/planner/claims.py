@@ -1,8 +1,9 @@
 """Ending boxes before their time: who is entitled takes back what others borrow, and by priority who may evict takes from who may be.
 
 Whoever is evicted has notice, and has run for a while; it waits again with the time that is left. Of all ways to start the beneficiary
-about as soon as can be had, the least harm: the lowest priorities, then the least work lost, then the fewest boxes. First of all slots
-of those that still wait give way, for that loses no work.
+about as soon as can be had, the least harm: the highest priority that pays is as low as can be, then the least work lost, then the fewest
+boxes. Where many boxes could end, the first of these is exact, the others nearly. First of all slots of those that still wait give way, for
+that loses no work.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from gpr.planner.waiting import Waiting
 # plan goes on.
 FRONT_COUNT: Final = 8
 OUTCOMES_MOST: Final = 8
+# Of so many boxes that could end all choices are looked through.
+EXACT_MOST: Final = 8
 
 Harm = tuple[int, int, int]
 
@@ -181,7 +184,8 @@ class Claims:
         if found is None:
             return []
         until_s = min(found[0] + self._policy.claim_gain_s, before_s)
-        chosen = min((self._least(kind, ranked, since_s, until_s) for ranked in self._rankings(candidates)), key=_harm)
+        good = min((self._least(kind, ranked, since_s, until_s) for ranked in self._rankings(candidates)), key=_harm)
+        chosen = self._least_of_few(kind, candidates, good, since_s, until_s)
         for each in chosen:
             self._board.set_end(each.box.id, each.frees_s)
         return chosen
@@ -217,6 +221,36 @@ class Claims:
             if self._starts(kind, fewer, since_s, until_s):
                 chosen = fewer
         return chosen
+
+    def _least_of_few(
+        self, kind: Kind, candidates: list[_Candidate], good: list[_Candidate], since_s: int, until_s: int
+    ) -> list[_Candidate]:
+        """The least harmful choice, where few boxes could be part of one that harms less than this good one; else that one.
+
+        Source: branch and bound (Land and Doig, 1960). Those whose work is most are spared first, for as long as the others are enough.
+        """
+        highest, lost_gpu_s, _ = _harm(good)
+        few = [each for each in candidates if each.box.priority <= highest and each.lost_gpu_s <= lost_gpu_s]
+        if len(few) > EXACT_MOST:
+            return good
+        with self._ended(few):
+            fits = partial(self._starts, kind, (), since_s, until_s)
+            return self._branch(fits, sorted(few, key=lambda each: (-each.lost_gpu_s, each.box.id)), [], good)
+
+    def _branch(
+        self, fits: Callable[[], bool], open_: list[_Candidate], ended: list[_Candidate], best: list[_Candidate]
+    ) -> list[_Candidate]:
+        """The best, or a choice that harms less: all of `ended` and some of the open ones, which are ended now and are enough."""
+        if _harm(ended) >= _harm(best):
+            return best
+        if not open_:
+            return ended
+        first, rest = open_[0], open_[1:]
+        self._board.set_end(first.box.id, first.box.end_s)
+        if fits():
+            best = self._branch(fits, rest, ended, best)
+        self._board.set_end(first.box.id, first.frees_s)
+        return self._branch(fits, rest, [*ended, first], best)
 
     def _starts(self, kind: Kind, ended: Sequence[_Candidate], since_s: int, until_s: int) -> bool:
         """Could it start in `[since_s, until_s)` if these boxes ended?"""

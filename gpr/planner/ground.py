@@ -55,7 +55,8 @@ class Kind(NamedTuple):
     """What a request asks for. `gpus` 0: all of each node. `pools`: best liked first. `level`: all nodes of one part; NONE: any.
 
     A start in pool `pools[i]` counts as if it were `handicaps_s[i]` later. There it takes `amounts[i, k]` of limit `limits[i, k]`, which
-    is NONE behind the last.
+    is NONE behind the last. Whole nodes are let in as if each were the largest; on nodes that are known they take no more of a quota than
+    these have.
     """
 
     nodes: int
@@ -82,6 +83,8 @@ class Boxes(NamedTuple):
 
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_LIMITS: Ints = np.empty((0, 0), np.int64)
+# In each row of limits: that of the slice, before those of quotas.
+OF_SLICE: Final = 0
 
 
 def anywhere(nodes: int, gpus: int, length_s: int) -> Kind:
@@ -120,15 +123,33 @@ def which_pool(ground: Ground, kind: Kind, places: Ints) -> int:
 
 
 @lean
+def gpus_on(ground: Ground, kind: Kind, places: Ints) -> int:
+    """The most that it takes of a quota on these very nodes: what whole nodes have."""
+    if kind.gpus > 0:
+        return NEVER_S
+    gpus = 0
+    for node in places:
+        gpus += int(ground.rooms[node])
+    return gpus
+
+
+@lean
+def amount_of(kind: Kind, i: int, k: int, most: int) -> int:
+    """How much it takes of its limit `k` in its pool `i`. `most`: `gpus_on` its nodes; NEVER_S while they are not known."""
+    amount = int(kind.amounts[i, k])
+    return amount if k == OF_SLICE else min(amount, most)
+
+
+@lean
 def take(ground: Ground, places: Ints, kind: Kind, start_s: int, end_s: int, sign: int) -> None:
     """Put a box on these nodes (`sign` 1), or take it out (-1)."""
     for node in places:
         # Not `need_of`: a node may have lost GPUs since a box came, and a sum of what is out of reach would wrap around.
         change(ground.nodes, node, start_s, end_s, -sign * (kind.gpus if kind.gpus > 0 else ground.rooms[node]))
-    i = which_pool(ground, kind, places)
+    i, most = which_pool(ground, kind, places), gpus_on(ground, kind, places)
     for k in range(kind.limits.shape[1]):
         if kind.limits[i, k] != NONE:
-            change(ground.limits, kind.limits[i, k], start_s, end_s, -sign * kind.amounts[i, k])
+            change(ground.limits, kind.limits[i, k], start_s, end_s, -sign * amount_of(kind, i, k, most))
 
 
 @lean
@@ -144,24 +165,24 @@ def take_all(ground: Ground, boxes: Boxes) -> None:
 
 
 @lean
-def limits_allow(ground: Ground, kind: Kind, i: int, start_s: int) -> bool:
-    """Do the limits allow the whole box in its pool `i`?"""
+def limits_allow(ground: Ground, kind: Kind, i: int, start_s: int, most: int) -> bool:
+    """Do the limits allow the whole box in its pool `i`? `most`: see `amount_of`."""
     for k in range(kind.limits.shape[1]):
         line = kind.limits[i, k]
-        if line != NONE and not stays_free(ground.limits, line, kind.amounts[i, k], start_s, start_s + kind.length_s):
+        if line != NONE and not stays_free(ground.limits, line, amount_of(kind, i, k, most), start_s, start_s + kind.length_s):
             return False
     return True
 
 
 @lean
-def after_limits(ground: Ground, kind: Kind, i: int, since_s: int) -> int:
+def after_limits(ground: Ground, kind: Kind, i: int, since_s: int, most: int) -> int:
     """The first second from `since_s` on from which all limits allow the whole box in its pool `i`; NEVER_S if none does."""
     start_s, at_s = NONE, since_s
     while start_s != at_s and at_s < NEVER_S:
         start_s = at_s
         for k in range(kind.limits.shape[1]):
             if kind.limits[i, k] != NONE:
-                at_s = first_fit(ground.limits, kind.limits[i, k], kind.amounts[i, k], kind.length_s, at_s, NEVER_S)
+                at_s = first_fit(ground.limits, kind.limits[i, k], amount_of(kind, i, k, most), kind.length_s, at_s, NEVER_S)
     return at_s
 
 
@@ -232,9 +253,9 @@ def first_in_pool(ground: Ground, pool: int, kind: Kind, since_s: int, before_s:
 def first_within_limits(ground: Ground, kind: Kind, i: int, since_s: int, before_s: int) -> int:
     """As `first_in_pool` in its pool `i`, where the limits allow the box as well."""
     while since_s < before_s:
-        since_s = after_limits(ground, kind, i, since_s)
+        since_s = after_limits(ground, kind, i, since_s, NEVER_S)
         start_s = first_in_pool(ground, kind.pools[i], kind, since_s, before_s)
-        if start_s == NEVER_S or limits_allow(ground, kind, i, start_s):
+        if start_s == NEVER_S or limits_allow(ground, kind, i, start_s, NEVER_S):
             return start_s
         since_s = start_s
     return NEVER_S
@@ -394,20 +415,20 @@ def room_at(ground: Ground, places: Ints, kind: Kind, start_s: int) -> bool:
     for node in places:
         if not stays_free(ground.nodes, node, need_of(ground, node, kind.gpus), start_s, start_s + kind.length_s):
             return False
-    return limits_allow(ground, kind, which_pool(ground, kind, places), start_s)
+    return limits_allow(ground, kind, which_pool(ground, kind, places), start_s, gpus_on(ground, kind, places))
 
 
 @compiled
 def earliest_there(ground: Ground, places: Ints, kind: Kind, since_s: int, until_s: int) -> int:
     """The first start in `[since_s, until_s]` on these very nodes, or NEVER_S."""
-    at_s, start_s, i = since_s, NONE, which_pool(ground, kind, places)
+    at_s, start_s, i, most = since_s, NONE, which_pool(ground, kind, places), gpus_on(ground, kind, places)
     while start_s != at_s and at_s <= until_s:
         start_s = at_s
         for node in places:
             at_s = first_fit(ground.nodes, node, need_of(ground, node, kind.gpus), kind.length_s, at_s, until_s + 1)
             if at_s == NEVER_S:
                 return NEVER_S
-        at_s = after_limits(ground, kind, i, at_s)
+        at_s = after_limits(ground, kind, i, at_s, most)
     return at_s if at_s <= until_s else NEVER_S
 
 
@@ -459,7 +480,7 @@ def last_within_limits(ground: Ground, kind: Kind, i: int, since_s: int, until_s
         if until_s < since_s:
             return NONE
         start_s = latest_in_pool(ground, kind.pools[i], kind, since_s, until_s)
-        if start_s == NONE or limits_allow(ground, kind, i, start_s):
+        if start_s == NONE or limits_allow(ground, kind, i, start_s, NEVER_S):
             return start_s
         until_s = start_s
 

@@ -11,15 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from gpr.planner.blank import LIMITS_MOST, NO_POOLS, new_table, within
-from gpr.planner.ground import NO_INTS, Kind
+from gpr.planner.ground import NO_INTS, OF_SLICE, Kind
 from gpr.planner.lines import NONE, Ints
 from gpr.planner.now import Now, new_now
 from gpr.planner.snapshot import Pool, Quota, Request, Running, Within
 
 # As the ground numbers them.
 LEVELS: Final = {Within.ANY: NONE, Within.NVLINK: 0, Within.RACK: 1}
-# In each row of limits: that of the slice, before those of quotas.
-OF_SLICE: Final = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,7 +121,7 @@ def start_now(ground: Ground, now: Now, table: Table, watch: Watch, j: int, at_s
     for i in range(len(kind.pools)):
         if has_better_slot(ground, table, j, i, at_s):
             continue
-        if not limits_allow(ground, kind, i, at_s):
+        if not limits_allow(ground, kind, i, at_s, NEVER_S):
             watch.is_limited[j] = True
             set_ready(watch, j, i, is_ready=False)
             continue

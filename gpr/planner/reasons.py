@@ -98,7 +98,7 @@ class Reasons:
             request, slot = waiting.request, expected.get(waiting.request.id)
             if slot is not None:
                 shape, stay = self._shape(slot), (slot.start_s, slot.start_s + request.length_s, request.id)
-                self._count(request.project, request.slice, shape, board.gpus_by_shape(request)[shape], stay)
+                self._count(request.project, request.slice, shape, board.gpus_in(slot, request), stay)
 
     def _count(self, project: str, slice_: str, shape: str, gpus: int, stay: tuple[int, int, str]) -> None:
         for owner in (project, slice_):

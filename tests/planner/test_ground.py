@@ -29,7 +29,7 @@ from gpr.planner.snapshot import Node, Pool
 # All that is drawn is over by then.
 END_S = 40
 FAR_S = 80
-LIMITS = (1, 3)
+LIMITS = (1, 6)
 MANY = settings(max_examples=300, deadline=None)
 
 
@@ -61,24 +61,26 @@ class Field:
         for at in range(start_s, end_s):
             for node in nodes:
                 self.free[node][at] -= self.need(node, kind)
-            for limit, amount in self.limits(nodes, kind):
+            for limit, amount in self.limits(nodes, kind, are_known=True):
                 self.room[limit][at] -= amount
 
-    def limits(self, nodes: tuple[int, ...], kind: Kind) -> list[tuple[int, int]]:
-        """What it takes of which limit in the pool of these nodes."""
+    def limits(self, nodes: tuple[int, ...], kind: Kind, *, are_known: bool) -> list[tuple[int, int]]:
+        """What it takes of which limit in the pool of these nodes: of a quota whole nodes that are known take no more than they have."""
         pool = next(p for p in range(len(self.pools)) if nodes[0] in self.members(p))
         row = next((i for i, own in enumerate(kind.pools) if own == pool), 0)
-        return [(int(limit), int(amount)) for limit, amount in zip(kind.limits[row], kind.amounts[row], strict=True) if limit >= 0]
+        of_slice, *of_quotas = zip(kind.limits[row].tolist(), kind.amounts[row].tolist(), strict=True)
+        most = sum(self.sizes[node] for node in nodes) if are_known and kind.gpus == 0 else 99
+        return [(limit, amount) for limit, amount in [of_slice, *((limit, min(amount, most)) for limit, amount in of_quotas)] if limit >= 0]
 
-    def has_room(self, nodes: tuple[int, ...], kind: Kind, start_s: int) -> bool:
+    def has_room(self, nodes: tuple[int, ...], kind: Kind, start_s: int, *, are_known: bool = True) -> bool:
         seconds = range(start_s, start_s + kind.length_s)
-        limits = self.limits(nodes, kind)
+        limits = self.limits(nodes, kind, are_known=are_known)
         return all(self.room[limit][at] >= amount for at in seconds for limit, amount in limits) and all(
             self.free[node][at] >= self.need(node, kind) for at in seconds for node in nodes
         )
 
     def fitting(self, pool: int, kind: Kind, start_s: int) -> list[int]:
-        return [node for node in self.members(pool) if self.has_room((node,), kind, start_s)]
+        return [node for node in self.members(pool) if self.has_room((node,), kind, start_s, are_known=False)]
 
     def places(self, kind: Kind, times: range) -> list[tuple[int, int, int]]:
         """(start, place of its pool in its order, pool): wherever and whenever it has room."""
@@ -117,7 +119,7 @@ def ints(values: tuple[int, ...] | list[int]) -> Ints:
 def kinds(draw: st.DrawFn, pool_count: int) -> Kind:
     pools = draw(st.permutations(range(pool_count)))[: draw(st.integers(1, pool_count))]
     limits = [draw(st.sampled_from([(-1, -1), (0, -1), (1, -1), (0, 1)])) for _ in pools]
-    amounts = [tuple(draw(st.integers(1, 3)) if limit == 1 else 1 for limit in row) for row in limits]
+    amounts = [tuple(draw(st.integers(1, 6)) if limit == 1 else 1 for limit in row) for row in limits]
     sizes = draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(1, 9)), draw(st.sampled_from([NONE, NONE, 0, 1]))
     handicaps = draw(st.lists(st.sampled_from([0, 0, 3, 7]), min_size=len(pools), max_size=len(pools)))
     return Kind(*sizes, ints(tuple(pools)), ints(handicaps), np.array(limits, np.int64), np.array(amounts, np.int64))

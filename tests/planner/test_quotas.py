@@ -15,8 +15,8 @@ from gpr.planner.offering import offers
 from gpr.planner.plan import Cause, EvictionKind, Plan, Reason
 from gpr.planner.repair import board_of
 from gpr.planner.rights import Rank, Rights
-from gpr.planner.snapshot import Policy, Quota, Request, Running, Snapshot
-from tests.planner.build import moves, placements, pool, request, running, settled, slots, starts, waiting
+from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot
+from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import NOW_S, POLICIES, snapshots
 
 DAY_S = 86_400
@@ -252,6 +252,47 @@ def test_a_slot_that_others_end_for_is_promised() -> None:
     assert placements(made)["b"].promise_s == POLICY.notice_s + POLICY.exit_s
 
 
+MIXED = Pool("p", "c", "s", (Node("p0", 4), Node("p1", 8)))
+
+
+@EITHER
+def test_a_whole_node_counts_below_a_ceiling_as_what_it_has_before_it_starts_as_after(policy: Policy) -> None:
+    """Four GPUs and eight are no more than twelve, so both start at once: the second neither later nor later than it was told."""
+    snapshot = Snapshot(0, (MIXED,), (), (request("a"), request("b")), policy, quotas=(Quota("x", "s", 0, 12),))
+
+    assert starts(plan(snapshot)) == {"a": 0, "b": 0}
+
+
+@EITHER
+def test_slots_below_a_ceiling_stand_again_in_any_order(policy: Policy) -> None:
+    """Of the two the one on the larger node is the first to be put back; the other needs no more than its own node has."""
+    slotted = (waiting("small", 50, "p0"), waiting("large", 40, "p1"))
+    snapshot = Snapshot(0, (MIXED,), (running("r", "p0", "p1", end=40, project="y"),), slotted, policy, quotas=(Quota("x", "s", 0, 12),))
+
+    assert moves(snapshot) == {}
+
+
+@EITHER
+def test_whole_nodes_are_let_in_below_a_ceiling_if_the_largest_could_be(policy: Policy) -> None:
+    """As whoever asks is told. Four of twelve are left, as many as the free node has, and it is not asked which is free."""
+    snapshot = Snapshot(0, (MIXED,), (running("r", "p1", end=70),), (request("b"),), policy, quotas=(Quota("x", "s", 0, 12),))
+
+    made = plan(snapshot)
+
+    assert starts(made) == {"b": 70}
+    assert placements(made)["b"].explanation.reason == Reason.WAITS_FOR_QUOTA
+
+
+@EITHER
+def test_who_waits_for_a_node_is_not_told_that_it_waits_for_a_ceiling_below_which_whole_nodes_leave_room(policy: Policy) -> None:
+    queue = (request("small", length=30, priority=201), request("large", length=60, priority=200), request("next", gpus=1))
+    made = plan(Snapshot(0, (MIXED,), (), queue, policy, quotas=(Quota("x", "s", 0, 13),)))
+
+    assert starts(made) == {"small": 0, "large": 0, "next": 30}
+    explanation = placements(made)["next"].explanation
+    assert (explanation.reason, [each.id for each in explanation.blockers]) == (Reason.WAITS_FOR_GPUS, ["small"])
+
+
 def test_what_a_new_ceiling_puts_off_is_told_so() -> None:
     own = replace(waiting("q", 100, "p1", length=50), project="A")
     snapshot = Snapshot(0, (pool(2, 10),), (held("a", "A", "p0"),), (own,), POLICY, quotas=(Quota("A", "shape-p", 0, 10),))
@@ -261,20 +302,27 @@ def test_what_a_new_ceiling_puts_off_is_told_so() -> None:
 
 @st.composite
 def limited(draw: st.DrawFn) -> Snapshot:
-    """Small snapshots of two projects with ceilings and guarantees."""
+    """Small snapshots of two projects with ceilings and guarantees, on nodes of several sizes."""
     drawn = draw(snapshots(policies=POLICIES))
+    pools = tuple(
+        replace(p, nodes=tuple(replace(n, gpu_count=n.gpu_count * draw(st.sampled_from([1, 1, 2]))) for n in p.nodes)) for p in drawn.pools
+    )
     quotas = tuple(
-        Quota(owner, "s", draw(st.integers(0, 4)), draw(st.sampled_from([None, 2, 3, 5])))
+        Quota(owner, "s", draw(st.integers(0, 4)), draw(st.sampled_from([None, 2, 3, 5, 9])))
         for owner in draw(st.sets(st.sampled_from("xyab")))
     )
     policy = replace(drawn.policy, notice_s=2, least_run_s=1, claim_gain_s=1)
     projects = st.sampled_from("xy")
-    queue = tuple(replace(r, project=draw(projects), may_evict=draw(st.booleans())) for r in drawn.queue)
+    gpus = st.sampled_from([None, None, 0])
+    queue = tuple(
+        replace(r, project=draw(projects), may_evict=draw(st.booleans()), gpus_per_node=r.gpus_per_node if (g := draw(gpus)) is None else g)
+        for r in drawn.queue
+    )
     boxes = tuple(
         replace(b, project=draw(projects), priority=draw(st.sampled_from([50, 101])), started_s=NOW_S - draw(st.integers(0, 9)))
         for b in drawn.running
     )
-    return replace(drawn, queue=queue, running=boxes, quotas=quotas, policy=policy)
+    return replace(drawn, pools=pools, queue=queue, running=boxes, quotas=quotas, policy=policy)
 
 
 def use_over(boxes: Iterable[tuple[str, str, int, int, int]], owner: str) -> int:
@@ -287,18 +335,18 @@ def use_over(boxes: Iterable[tuple[str, str, int, int, int]], owner: str) -> int
 @given(limited())
 def test_no_ceiling_is_exceeded_at_any_moment_by_anything_that_is_planned(snapshot: Snapshot) -> None:
     made = plan(snapshot)
-    largest = {p.id: max(node.gpu_count for node in p.nodes) for p in snapshot.pools}
+    sizes = {node.id: node.gpu_count for p in snapshot.pools for node in p.nodes}
     by_id = {r.id: r for r in snapshot.queue}
     ended = {victim.id: victim.frees_s for eviction in made.evictions for victim in eviction.victims}
     now = [
-        (b.project, b.slice, len(b.nodes) * (b.gpus_per_node or largest[b.pool]), NOW_S, max(ended.get(b.id, b.end_s), NOW_S + 1))
+        (b.project, b.slice, sum(b.gpus_per_node or sizes[node] for node in b.nodes), NOW_S, max(ended.get(b.id, b.end_s), NOW_S + 1))
         for b in snapshot.running
     ]
     planned = []
     for placement in made.placements:
         if placement.slot is not None:
             r, slot = by_id[placement.id], placement.slot
-            gpus = r.node_count * (r.gpus_per_node or largest[slot.pool])
+            gpus = sum(r.gpus_per_node or sizes[node] for node in slot.nodes)
             planned.append((r.project, r.slice, gpus, slot.start_s, slot.start_s + r.length_s))
     for quota in snapshot.quotas:
         if quota.most is not None and planned:

@@ -17,8 +17,8 @@ from gpr.planner.lines import NEVER_S, next_step_s
 from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Node, Pool, Quota, Request, Running, Slot, Snapshot, Window, Within
 from gpr.planner.table import STARTED, WAITING, Table, kind_of, places_of, put
-from tests.planner.build import GENEROUS, request, settled, starts
-from tests.planner.draw import GUARDED
+from tests.planner.build import GENEROUS, GUARDED, pool, request, running, settled, stand, starts
+from tests.planner.draw import GUARDED as EITHER_SLACK
 from tests.planner.oracle import problems
 
 SHORT, LONG = 30, 130  # the long one is more than the planner reads at once
@@ -39,13 +39,16 @@ def crowd(seed: int, sizes: tuple[int, ...] = (10, 20, SHORT)) -> Snapshot:
     )
     slice_count, gang_chance = dice.randint(1, 8), dice.choice([0.1, 0.5])
     queue = tuple(_one_of(dice, number, slice_count, gang_chance, pools) for number in range(dice.choice(sizes)))
-    return Snapshot(0, pools, running, queue, quotas=quotas, policy=dice.choice(GUARDED), memory=GENEROUS)
+    return Snapshot(0, pools, running, queue, quotas=quotas, policy=dice.choice(EITHER_SLACK), memory=GENEROUS)
 
 
 def _pool(dice: random.Random, id_: str) -> Pool:
     closed_s = dice.randrange(40)
     closed = (Window(closed_s, closed_s + 9),) if dice.random() < 0.3 else ()
-    nodes = tuple(Node(f"{id_}{i}", 4, closed if i == 0 else (), rack=f"{id_}-{i // 2}") for i in range(dice.randint(1, 6)))
+    sizes = dice.choice([(4,), (4, 4, 8)])
+    nodes = tuple(
+        Node(f"{id_}{i}", dice.choice(sizes), closed if i == 0 else (), rack=f"{id_}-{i // 2}") for i in range(dice.randint(1, 6))
+    )
     return Pool(id_, f"cluster-{id_}", dice.choice(["shape", f"shape-{id_}"]), nodes)
 
 
@@ -102,9 +105,9 @@ def _starts(ground: Ground, table: Table, j: int, at_s: int) -> bool:
         return False
     kind, old = kind_of(table, j), places_of(table, j).copy()
     put(ground, table, j, -1)
-    for i, pool in enumerate(kind.pools):
-        nodes = choose(ground, pool, kind, at_s) if limits_allow(ground, kind, i, at_s) else old[:0]
-        if len(nodes) == kind.nodes and earliest(ground, kind, at_s, at_s + kind.handicaps_s[i] + 1)[1] == pool:
+    for i, number in enumerate(kind.pools):
+        nodes = choose(ground, number, kind, at_s) if limits_allow(ground, kind, i, at_s, NEVER_S) else old[:0]
+        if len(nodes) == kind.nodes and earliest(ground, kind, at_s, at_s + kind.handicaps_s[i] + 1)[1] == number:
             places_of(table, j)[:], table.slot_s[j], table.state[j] = nodes, at_s, STARTED
             break
     put(ground, table, j, 1)
@@ -129,6 +132,46 @@ def test_the_start_that_is_shown_is_the_start_that_happens_where_limits_decide_i
         snapshot = replace(snapshot, now_s=now_s, running=tuple(box for box in snapshot.running if box.end_s > now_s))
 
     assert began_s == shown
+
+
+def test_who_is_below_a_limit_in_its_first_pool_starts_there_when_that_gives_room_though_no_limit_holds_in_its_last() -> None:
+    pools = (pool(2), pool(1, id="q"))
+    boxes = (running("of its project", "p0", end=20), running("other", "q0", end=90, pool="q", project="y"))
+    own = request("a", pools=("p", "q"), promise=90, slot=stand(90, "q0", pool="q"))
+    snapshot = Snapshot(0, pools, boxes, (own,), GUARDED, quotas=(Quota("x", "shape-p", 0, 8),))
+
+    assert starts(plan(snapshot)) == {"a": 20}
+
+
+def test_all_who_fit_start_together_when_nodes_of_their_last_pool_come_free() -> None:
+    """Their slots are in the first pool, of which nothing changes then: only the one before it in turn leads to the second."""
+    pools = (pool(1), pool(2, id="q"))
+    boxes = (running("on p0", "p0", end=100), running("on q0", "q0", end=10, pool="q"), running("on q1", "q1", end=10, pool="q"))
+    queue = tuple(request(id, pools=("p", "q"), length=50, promise=at, slot=stand(at, "p0")) for id, at in (("a1", 100), ("a2", 150)))
+
+    assert starts(plan(Snapshot(0, pools, boxes, queue, GUARDED))) == {"a1": 10, "a2": 10}
+
+
+def test_who_had_nodes_but_for_a_slot_below_its_limit_starts_when_that_one_is_over() -> None:
+    """Until its own slot, in the other pool, its limit leaves room; behind that the other's slot takes it, and the other starts sooner."""
+    pools = (Pool("p", "c", "shape-p", (Node("p0", 4), Node("p1", 8))), pool(1, id="q"))
+    boxes = (running("on p1", "p1", end=5, project="y"), running("on q0", "q0", end=30, pool="q", project="y"))
+    queue = (
+        request("large", gpus=8, length=20, promise=40, slot=stand(40, "p1")),
+        request("small", gpus=4, length=50, pools=("p", "q"), promise=30, slot=stand(30, "q0", pool="q")),
+    )
+    snapshot = Snapshot(0, pools, boxes, queue, GUARDED, quotas=(Quota("x", "shape-p", 0, 8),))
+
+    assert starts(plan(snapshot)) == {"large": 5, "small": 25}
+
+
+def test_of_two_starts_that_count_alike_the_one_in_the_pool_that_is_liked_better_is_taken() -> None:
+    """At 20 with a handicap of 10, instead of at 30 in its slot; though p costs extra it is named first."""
+    boxes = (running("on p0", "p0", end=20), running("on q0", "q0", end=30, pool="q"))
+    own = request("a", pools=("p", "q"), promise=30, slot=stand(30, "q0", pool="q"))
+    own = replace(own, handicaps=(("p", 10),))
+
+    assert starts(plan(Snapshot(0, (pool(1), pool(1, id="q")), boxes, (own,), GUARDED))) == {"a": 20}
 
 
 def _next_change_s(snapshot: Snapshot) -> int:

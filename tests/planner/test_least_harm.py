@@ -1,0 +1,176 @@
+"""Who is evicted, against every choice that there is: the highest priority, then the work lost, then how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpr.planner.engine import plan
+from gpr.planner.plan import Eviction
+from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
+from tests.planner.build import GENEROUS, request
+from tests.planner.draw import NOW_S
+from tests.planner.oracle import Oracle
+
+POLICY = Policy(notice_s=2, least_run_s=4, exit_s=1, claim_gain_s=2, slack=Slack(of_length=0.0))
+OWN = "wants"
+HOUR_S = 3600
+# What B holds is its own, and what A holds is borrowed.
+ENTITLED = (Quota("A", "s", 0), Quota("B", "s", 1000))
+Boxes = tuple[Running, ...]
+
+
+@st.composite
+def crowded(draw: st.DrawFn, *, counts: tuple[int, ...] = (3, 5, 6, 6)) -> Snapshot:
+    """One of B wants room on at most six nodes, on which boxes of A and B stand, as many as there is room for."""
+    nodes = tuple(Node(f"n{i}", draw(st.sampled_from([2, 4, 4]))) for i in range(draw(st.sampled_from([1, 2, 2, 3, 4, 6]))))
+    boxes, left = [], {node.id: node.gpu_count for node in nodes}
+    for i in range(draw(st.sampled_from(counts))):
+        gpus = draw(st.sampled_from([1, 1, 2, 3, 4]))
+        roomy = [id_ for id_, count in left.items() if count >= gpus]
+        if roomy:
+            chosen = tuple(draw(st.permutations(roomy))[: draw(st.sampled_from([1, 1, 1, 2]))])
+            boxes.append(draw(holders(f"b{i}", chosen, gpus)))
+            left |= {id_: left[id_] - gpus for id_ in chosen}
+    own = Request(
+        OWN,
+        slice=draw(st.sampled_from([OWN, OWN, "b0"])),
+        project="B",
+        priority=draw(st.sampled_from([101, 150])),
+        rank=0,
+        node_count=draw(st.sampled_from([1, 1, 1, 2, 3])),
+        gpus_per_node=draw(st.sampled_from([0, 1, 2, 3, 4])),
+        length_s=draw(st.integers(1, 8)),
+        pools=("p",),
+        may_evict=draw(st.sampled_from([True, True, False])),
+    )
+    quotas = draw(st.sampled_from([(), ENTITLED]))
+    return Snapshot(NOW_S, (Pool("p", "c", "s", nodes),), tuple(boxes), (own,), POLICY, memory=GENEROUS, quotas=quotas)
+
+
+@st.composite
+def holders(draw: st.DrawFn, id_: str, nodes: tuple[str, ...], gpus: int) -> Running:
+    return Running(
+        id_,
+        slice=id_,
+        project=draw(st.sampled_from("AAB")),
+        priority=draw(st.sampled_from([50, 50, 50, 100, 120])),
+        pool="p",
+        nodes=nodes,
+        gpus_per_node=gpus,
+        end_s=NOW_S + draw(st.integers(1, 30)),
+        started_s=NOW_S - draw(st.integers(0, 20)),
+        evictable=draw(st.integers(0, 7)) > 0,
+        is_open=draw(st.integers(0, 7)) > 0,
+    )
+
+
+def frees_s(box: Running) -> int:
+    return max(NOW_S + POLICY.notice_s, box.started_s + POLICY.least_run_s) + POLICY.exit_s
+
+
+def may_end(snapshot: Snapshot, own: Request, box: Running) -> bool:
+    """By the written rules: borrowed, or of lower priority and evictable."""
+    if not box.is_open or frees_s(box) >= box.end_s:
+        return False
+    is_borrowed = bool(snapshot.quotas) and box.project == "A"
+    return is_borrowed or (own.may_evict and box.evictable and box.priority < own.priority)
+
+
+def start_s(snapshot: Snapshot, own: Request, ended: Boxes) -> int:
+    """The first second at which it has room, if these end early."""
+    boxes = tuple(replace(box, end_s=frees_s(box)) if box in ended else box for box in snapshot.running)
+    oracle, nodes = (
+        Oracle(replace(snapshot, running=boxes)),
+        [node.id for node in snapshot.pools[0].nodes if node.gpu_count >= own.gpus_per_node],
+    )
+    at_s = NOW_S
+    while sum(oracle.fits(own, [node], at_s) for node in nodes) < own.node_count:
+        at_s += 1
+    return at_s
+
+
+def harm(snapshot: Snapshot, ended: Boxes) -> tuple[int, int, int]:
+    lost = sum(len(box.nodes) * box.gpus_per_node * (snapshot.now_s - box.started_s) for box in ended)
+    return max((box.priority for box in ended), default=0), lost, len(ended)
+
+
+def choices(boxes: Boxes) -> Iterator[Boxes]:
+    for count in range(len(boxes) + 1):
+        yield from combinations(boxes, count)
+
+
+def least_harm(snapshot: Snapshot, own: Request) -> tuple[tuple[int, int, int], int] | None:
+    """Of all choices by which it starts as soon as by any, or less than the gain later; and until when that is. None: nobody is to end."""
+    able = tuple(box for box in snapshot.running if may_end(snapshot, own, box))
+    before_s = start_s(snapshot, own, ()) - POLICY.claim_gain_s
+    soonest_s = start_s(snapshot, own, able)
+    if soonest_s >= before_s:
+        return None
+    until_s = min(soonest_s + POLICY.claim_gain_s, before_s)
+    in_order = sorted(choices(able), key=lambda ended: harm(snapshot, ended))
+    return next(harm(snapshot, ended) for ended in in_order if start_s(snapshot, own, ended) < until_s), until_s
+
+
+@settings(max_examples=300, deadline=None)
+@given(crowded())
+def test_of_all_choices_of_whom_to_evict_the_one_that_harms_least_is_made(snapshot: Snapshot) -> None:
+    (own,) = snapshot.queue
+    assume(sum(node.gpu_count >= own.gpus_per_node for node in snapshot.pools[0].nodes) >= own.node_count)
+
+    made, least = plan(snapshot).evictions, least_harm(snapshot, own)
+
+    assert len(made) == (least is not None)
+    if least is not None:
+        ended = ended_by(snapshot, made[0])
+        assert (harm(snapshot, ended), made[0].start_s) == (least[0], start_s(snapshot, own, ended))
+        assert made[0].start_s < least[1]
+
+
+def test_what_is_cheap_elsewhere_does_not_make_a_node_dear() -> None:
+    """On the first node two boxes would lose 6 and 9 GPU-hours, on the second one loses 14, and need not end with it one of 5."""
+    stays = replace(held("n0", "stays", 1, 0), evictable=False)
+    boxes = (stays, held("n0", "a", 1, 6), held("n0", "b", 2, 9), held("n1", "c", 3, 14), held("n1", "d", 1, 5))
+
+    assert evicted(boxes, request("wants", gpus=3, may_evict=True)) == {"c"}
+
+
+def test_of_two_choices_that_lose_the_same_work_the_one_with_fewer_boxes_is_made() -> None:
+    boxes = (held("n0", "a", 1, 8), held("n0", "b", 1, 8), held("n1", "c", 2, 16), held("n0", "other", 2, 99), held("n1", "another", 2, 99))
+
+    assert evicted(boxes, request("wants", gpus=2, may_evict=True)) == {"c"}
+
+
+def held(node: str, id_: str, gpus: int, gpu_hours: int) -> Running:
+    """For six hours more; so much work has it done."""
+    return Running(id_, id_, "x", 50, "p", (node,), gpus, 6 * HOUR_S, started_s=-gpu_hours * HOUR_S // gpus)
+
+
+def evicted(boxes: Boxes, own: Request) -> set[str]:
+    nodes = tuple(Node(f"n{i}", 4) for i in range(2))
+    (eviction,) = plan(Snapshot(0, (Pool("p", "c", "s", nodes),), boxes, (own,))).evictions
+    return {victim.id for victim in eviction.victims}
+
+
+@settings(max_examples=150, deadline=None)
+@given(crowded(counts=(14, 20)))
+def test_however_many_could_be_evicted_the_highest_priority_that_pays_is_the_lowest_and_nobody_pays_in_vain(snapshot: Snapshot) -> None:
+    (own,), made = snapshot.queue, plan(snapshot).evictions
+    assume(made)
+    ended = ended_by(snapshot, made[0])
+    able = tuple(box for box in snapshot.running if may_end(snapshot, own, box))
+    until_s = min(start_s(snapshot, own, able) + POLICY.claim_gain_s, start_s(snapshot, own, ()) - POLICY.claim_gain_s)
+    highest, _, count = harm(snapshot, ended)
+
+    assert start_s(snapshot, own, ended) < until_s
+    assert start_s(snapshot, own, tuple(box for box in able if box.priority < highest)) >= until_s
+    assert all(start_s(snapshot, own, fewer) >= until_s for fewer in combinations(ended, count - 1))
+
+
+def ended_by(snapshot: Snapshot, eviction: Eviction) -> Boxes:
+    ids = {victim.id for victim in eviction.victims}
+    return tuple(box for box in snapshot.running if box.id in ids)
