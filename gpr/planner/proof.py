@@ -64,7 +64,8 @@ def _flaws_of_box(board: Board, new: Started) -> list[Flaw]:
     """It has just started."""
     box = board.running[new.request.id]
     is_whole = len(set(new.slot.nodes)) == new.request.node_count and new.slot.pool in new.request.pools
-    crowded = is_crowded(board.ground, box.places, box.kind.limits[0], box.start_s, box.end_s)
+    limits = box.kind.limits[which_pool(board.ground, box.kind, box.places)]
+    crowded = is_crowded(board.ground, box.places, limits, box.start_s, box.end_s)
     tests = {Flaw.SHAPE: not is_whole, Flaw.CROWDED: crowded, Flaw.LATE: new.slot.start_s > new.promise_s}
     return [flaw for flaw, is_so in tests.items() if is_so]
 

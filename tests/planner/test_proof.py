@@ -161,3 +161,16 @@ def test_a_simulation_ends_where_the_planner_is_wrong(start_s: int, node: str, f
 
     with pytest.raises(NotWholeError, match=flaw):
         scheduler.tick(10)
+
+
+def test_a_simulation_ends_where_a_box_starts_beyond_the_quota_of_its_second_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Planner((pool(1), pool(2, id="q")), PolicyName.GUARDED, (Quota("x", "shape-q", 0, 8),))
+    scheduler.submit(request("a1", pools=("q",)), 0)
+    scheduler.submit(request("a2"), 0)
+    scheduler.submit(request("a3", pools=("p", "q")), 0)
+    scheduler.tick(0)
+    monkeypatch.setattr("gpr.planner.replay.bring_forward", put("a3", 10, "q1"))
+    scheduler._has_freed = True
+
+    with pytest.raises(NotWholeError, match="a3 crowded"):
+        scheduler.tick(10)
