@@ -54,8 +54,10 @@ def _stands(board: Board, lost: Sequence[Waiting]) -> list[_Stand]:
     found = [_Stand(waiting, board.start_s(waiting), board.box(waiting).places, _since_s(board, waiting), is_lost=True) for waiting in lost]
     first_s, mine = min(stand.since_s for stand in found), {id(waiting) for waiting in lost}
     pools = {pool for waiting in lost for pool in board.pools_of(waiting.request)}
+    highest = max(waiting.request.priority for waiting in lost)
     for waiting in board.order:
-        if id(waiting) not in mine and board.has_slot(waiting) and _may_shift(board, waiting, pools):
+        is_one = id(waiting) not in mine and board.has_slot(waiting) and waiting.request.priority <= highest
+        if is_one and _may_shift(board, waiting, pools):
             start_s = board.start_s(waiting)
             if start_s >= first_s:
                 found.append(_Stand(waiting, start_s, board.box(waiting).places, start_s, is_lost=False))
