@@ -88,7 +88,8 @@ def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
         bound_s, shadow = pace.promise(request, kind, found[0])
         found = board.earliest(kind, bound_s) or found
         pace.promised(request, found[0])
-    waiting.promise_s = found[0]
+        waiting.margin_s = pace.margin_s(found)
+    waiting.promise_s = found[0] + waiting.margin_s
     board.place_at(waiting, kind, found)
     return shadow
 
@@ -110,7 +111,7 @@ def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -
 def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
     """What is to be foretold of one that waits, its bounds not yet known: so it is the promise."""
     request = waiting.request
-    promised_wait_s = max(board.start_s(waiting) - board.now_s, 0)
+    promised_wait_s = max(board.start_s(waiting) + waiting.margin_s - board.now_s, 0)
     gpu_count = board.gpu_s(request) // max(request.length_s, 1)
     expected_wait_s = max(expected_s - board.now_s, 0)
     bounds_s = (promised_wait_s, promised_wait_s)
@@ -232,9 +233,9 @@ def borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool
 
 
 def _promise_s(waiting: Waiting, start_s: int) -> int | None:
-    """As it was, or earlier where this plan gives it more; a newcomer's is its slot."""
+    """As it was, or earlier where this plan gives it more; a newcomer's is its slot, and its margin."""
     old_s = waiting.request.promise_s
-    return start_s if old_s is None else min(old_s, max(waiting.promise_s or start_s, start_s))
+    return start_s + waiting.margin_s if old_s is None else min(old_s, max(waiting.promise_s or start_s, start_s))
 
 
 def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | None:

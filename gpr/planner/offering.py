@@ -71,7 +71,7 @@ class Desk:
             cluster=pool.cluster,
             shape=pool.shape,
             start_s=start.start_s,
-            promise_s=board.start_s(waiting),
+            promise_s=board.start_s(waiting) + waiting.margin_s,
             slot=start,
             explanation=Reasons(board, expected).explain(candidate, start),
             forecast=forecast_of(board, waiting, start.start_s),

@@ -4,7 +4,8 @@ Two kinds of harm, two cures, so that as little as possible moves:
 - A delay (nobody planned for a while, a box is overdue): who cannot start in time is shoved back on its own nodes, by no more than
   the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
 - A loss (a node is gone or closed, the request was edited, a running box was extended): only the broken slots move, best promise first:
-  to the latest place that keeps the promise, else to the earliest place there is. Where a node failed one other may give way.
+  to the latest place that keeps the promise, else to the earliest place there is. Where a node failed one other may give way, and
+  where that is not enough all whose slots come later (shift.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gpr.planner.ground import is_near
 from gpr.planner.kinds import LEVELS
 from gpr.planner.lines import FOREVER_S, Ints
 from gpr.planner.plan import Cause
+from gpr.planner.shift import shift
 from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window, Within
 from gpr.planner.waiting import Turn, Waiting, by_promise
 
@@ -65,6 +67,9 @@ def mend(board: Board, lost: Sequence[Waiting]) -> None:
             place_anew(board, waiting)
             if waiting.promise_s is not None and _is_broken_by_failure(board, waiting, waiting.promise_s):
                 left -= _exchange_one(board, waiting, waiting.promise_s, most=min(left, EXCHANGES_EACH))
+    failed = [waiting for waiting in lost if waiting.promise_s is not None and _is_broken_by_failure(board, waiting, waiting.promise_s)]
+    if failed:
+        shift(board, [waiting for waiting in lost if board.has_slot(waiting)], failed[0].displaced)
 
 
 def place_anew(board: Board, waiting: Waiting) -> None:

@@ -24,7 +24,7 @@ from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Eviction, victims_of
 from gpr.planner.proof import refuse_faults
 from gpr.planner.repair import mend
-from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Slot
+from gpr.planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from gpr.planner.waiting import Waiting, turn_of
 
 
@@ -118,12 +118,16 @@ class Planner:
         board.now_s = failure.at_s
         hit = [waiting for waiting in board.order if _is_hit(board.slot(waiting), failure)]
         for waiting in hit:
+            waiting.request = replace(waiting.request, slot=board.slot(waiting))
             board.lift(waiting)
             waiting.displaced = Cause.NODE_FAILURE, failure.node
         board.hold(failure.outage)
         mend(board, hit)
-        self._hit += hit
+        self._hit += [waiting for waiting in board.order if waiting.displaced is not None]
         self._has_freed = True
+        if self._pace is not None:
+            pool = board.pools[board.ground.pool_of.item(board.node_numbers[failure.node])]
+            self._pace.failed(Failed(pool.cluster, failure.at_s, failure.until_s - failure.at_s))
 
     def reopen(self, failure: Failure) -> None:
         self._board.now_s = failure.until_s
@@ -141,7 +145,7 @@ class Planner:
         self._claim()
         for waiting in self._newcomers:
             if self._board.has_slot(waiting):
-                waiting.promise_s = self._board.start_s(waiting)
+                waiting.promise_s = self._board.start_s(waiting) + waiting.margin_s
             if waiting.promise_s is not None:
                 self._promises[waiting.request.id] = waiting.promise_s
                 waiting.request = replace(waiting.request, promise_s=waiting.promise_s, promised_at_s=now_s)

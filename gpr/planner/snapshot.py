@@ -180,6 +180,8 @@ class Slack:
 
     Shares of its own length and of the work that is expected to overtake it; never more than so many times what two patient queues
     would have promised: one of conservative backfill for small boxes, one of strict turn for those of `big_gpus` and more.
+    Where a node failed during the last `failures_s`, a promise stands some time after its slot: the time that `failures_shared` nodes are
+    away, spread over all nodes of the pool, but `margin_most_s` at most.
     Source of form and figures: tuned on replays of real job lists, see docs/queue.md and bench/README.md.
     """
 
@@ -192,6 +194,9 @@ class Slack:
     busy_most: float = 0.75
     remembered_s: int = 3 * 86_400
     observed_s: int = 5 * 86_400
+    failures_s: int = 30 * 86_400
+    failures_shared: int = 2
+    margin_most_s: int = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +248,20 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """That a node of a cluster failed, the last time at `at_s`; one that fails there is away for about `away_s`."""
+
+    cluster: str
+    at_s: int
+    away_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What is remembered of the past to give newcomers their slack. It shapes promises, never their safety.
 
     `promised_s`, `patient_s`: sums of promised waits, and of what conservative backfill would have promised, as of `summed_at_s`.
-    `ran_s`, `booked_s`: sums of what boxes used and had booked. All sums fade.
+    `ran_s`, `booked_s`: sums of what boxes used and had booked. All sums fade. `failed`: one for each cluster at most.
     """
 
     shadows: tuple[Shadow, ...] = ()
@@ -257,6 +271,7 @@ class Memory:
     summed_at_s: int = 0
     ran_s: float = 0.0
     booked_s: float = 0.0
+    failed: tuple[Failed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
