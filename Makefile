@@ -8,9 +8,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 KERNELS := gpr/planner/__pycache__/compiled
 setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor $(KERNELS)
-# The planner's compiled functions: else the first request would wait for them. All anew, for each holds a copy of those that it calls,
-# and is only taken for old when its own file has changed.
-$(KERNELS): $(wildcard gpr/planner/*.py) ; rm -f gpr/planner/__pycache__/*.nb[ci] && $(PY) -m gpr.planner.compile && touch $@
+# The planner's compiled functions: else the first request would wait for them. Those of other sources are of no use.
+$(KERNELS): $(wildcard gpr/planner/*.py) ; rm -rf gpr/planner/__pycache__/kernels-* && $(PY) -m gpr.planner.compile && touch $@
 # Libraries, fonts and icons of the pages, into static/vendor
 vendor: ; $(PY) deploy/front-end
 demo: setup ; $(PY) manage.py demo --port $(PORT)

@@ -9,7 +9,10 @@ To a reader the functions are ordinary Python, and with NUMBA_DISABLE_JIT=1 they
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numba
@@ -25,6 +28,21 @@ FOREVER_S: Final = 1 << 60
 # The answer of a search that found nothing. Later than any box that begins by FOREVER_S.
 NEVER_S: Final = 1 << 62
 NONE: Final = -1
+KERNEL: Final = re.compile(rb"^@(compiled|lean|spliced)$", re.MULTILINE)
+
+
+def kernels_dir(base: str, folder: Path) -> str:
+    """Where the machine code of these very sources is kept, below `base` or beside them.
+
+    A function has those of other modules that it calls built in, and would be used as it was when one of them has changed: numba looks at
+    its own module alone.
+    """
+    texts = (path.read_bytes() for path in sorted(folder.glob("*.py")))
+    digest = sha256(b"".join(text for text in texts if KERNEL.search(text))).hexdigest()[:16]
+    return str(Path(base or folder / "__pycache__") / f"kernels-{digest}")
+
+
+numba.config.CACHE_DIR = kernels_dir(numba.config.CACHE_DIR, Path(__file__).parent)  # type: ignore[attr-defined]  # made as it loads
 
 
 def compiled(function: Function) -> Function:

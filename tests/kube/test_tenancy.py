@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import msgspec
@@ -195,16 +196,15 @@ def test_pods_that_come_are_no_reason_to_write_the_quota_again_and_a_changed_one
     house.make()
     house.cluster.apply(pod("train", metadata={"namespace": house.namespace}))
     wait_for("the pod is counted", lambda: used(house) == {"pods": "1"}, within_s=SOON_S)
-    applied: list[str] = []
-    apply = house.apis[-1].apply
-    monkeypatch.setattr(house.apis[-1], "apply", lambda path, *rest, **more: applied.append(path) or apply(path, *rest, **more))
+    apply = Mock(wraps=house.apis[-1].apply)
+    monkeypatch.setattr(house.apis[-1], "apply", apply)
 
     house.make()
 
-    assert applied == []
+    assert apply.call_count == 0
     house.cluster.kubectl("patch", "resourcequota", "egs-slice", "-n", house.namespace, "-p", '{"spec": {"hard": {"pods": "2k"}}}')
     assert house.settle() == house.seen(BindingState.READY, "", "quota")
-    assert len(applied) == 1
+    assert apply.call_count == 1
 
 
 def test_an_agent_that_starts_again_finds_all_as_it_is(house: House) -> None:
