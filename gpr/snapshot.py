@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models.functions import Coalesce
 
-from egs.readable import readable_first
 from gpr.fairness import shares_of, usage_load
 from gpr.models import Gpr, GprState, Witness
 from gpr.planner.snapshot import (
@@ -54,7 +53,6 @@ from inventory.models import Cluster, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, nodes_there
 from inventory.selectors import cluster_is_open, maintenance_ahead
 from inventory.services.reservations import is_usable
-from journal.models import Event
 from slices.models import Quota as QuotaRow
 
 # Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
@@ -64,9 +62,6 @@ RETURN_S = 4 * 3600
 PROMISE_TOLERANCE_S = 60
 PROMISE_TOLERANCE = timedelta(seconds=PROMISE_TOLERANCE_S)
 SLACK = Slack()
-# By these, nothing new starts on a node that nobody set aside.
-FAILURE_KINDS: Final = ("node.not_ready", "node.gpus_lost")
-FAILURES_READ: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +179,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         queue=_queue(waiting, shares, places),
         quotas=quotas,
         policy=policy(),
-        memory=memory_load(record, names, now=now) if with_memory or len(promises) < len(asks) else Memory(),
+        memory=memory_load(record, clusters.values(), now=now) if with_memory or len(promises) < len(asks) else Memory(),
         has_freed=record.has_freed,
     )
     return Loaded(
@@ -214,8 +209,8 @@ def policy() -> Policy:
     )
 
 
-def memory_load(record: Witness, names: Mapping[UUID, str], *, now: datetime) -> Memory:
-    """What the pace of newcomers follows from; four queries. `names`: of clusters."""
+def memory_load(record: Witness, clusters: Iterable[Cluster], *, now: datetime) -> Memory:
+    """What the pace and the leeway of newcomers follow from; two queries."""
     since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
         shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
@@ -225,21 +220,8 @@ def memory_load(record: Witness, names: Mapping[UUID, str], *, now: datetime) ->
         summed_at_s=_second(record.summed_at),
         ran_s=_finite(record.ran_sum_s),
         booked_s=_finite(record.booked_sum_s),
-        failed=tuple(
-            Failed(names[cluster_id], _second(at_), RETURN_S) for cluster_id, at_ in _last_failures().items() if cluster_id in names
-        ),
+        failed=tuple(Failed(each.name, _second(each.node_failed_at), RETURN_S) for each in clusters if each.node_failed_at),
     )
-
-
-def _last_failures() -> dict[UUID, datetime]:
-    """When a node of each cluster last failed, of the newest failures anywhere: by index, however long the journal is."""
-    found: dict[UUID, datetime] = {}
-    for kind in FAILURE_KINDS:
-        rows = Event.objects.filter(kind=kind).order_by("-pk").values_list("cluster_id", "at")
-        for cluster_id, at_ in readable_first(rows, FAILURES_READ)[0]:
-            if cluster_id is not None:
-                found[cluster_id] = max(at_, found.get(cluster_id, at_))
-    return found
 
 
 def _finite(sum_s: float) -> float:
@@ -393,7 +375,7 @@ def boxes_of(held: Iterable[Held], pool_of_node: Mapping[UUID, str]) -> tuple[Ru
     return tuple(_running_box(tuple(rows), next(pool, "")) for rows, pool in pools)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=65_536)
 def _running_box(rows: tuple[Held, ...], pool: str) -> Running:
     """Remembered: from one plan to the next few boxes change."""
     row, stand_ins = rows[0], _stand_ins(rows)

@@ -41,6 +41,7 @@ class Cluster(models.Model):
     )
     # The agent knew a higher generation than we: our database is an old copy. Nothing starts here until an admin resumes it.
     rewound_at = models.DateTimeField(null=True, blank=True)
+    node_failed_at = models.DateTimeField(null=True, blank=True, help_text="When one of its nodes last failed, and nobody was to blame.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]

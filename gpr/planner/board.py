@@ -155,8 +155,8 @@ class Board:
         return self._gpus_on(box.counted, box.kind.gpus)
 
     def gpus_in(self, slot: Slot, request: Request) -> int:
-        """That it would hold there."""
-        return len(slot.nodes) * request.gpus_per_node or self._gpus_on(self.places(slot.nodes), 0)
+        """How many GPUs the request would hold in this slot."""
+        return self._gpus_on(self.places(slot.nodes), request.gpus_per_node)
 
     def ceilings_over(self, project: str, slice_: str, places: Ints) -> tuple[tuple[str, str], ...]:
         """Whose limits hold for a box of these on these nodes: (owner, shape)."""

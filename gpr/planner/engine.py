@@ -18,6 +18,7 @@ from itertools import groupby
 from gpr.planner.bands import Forecast
 from gpr.planner.board import Board
 from gpr.planner.claims import Claims
+from gpr.planner.leeway import Leeway
 from gpr.planner.limits import most_that_fits
 from gpr.planner.lines import NEVER_S
 from gpr.planner.moves import move
@@ -60,12 +61,14 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
     asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in unpromised}
     expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions})
-    teller = _Teller(board, board.slots(), expected, Reasons(board, expected), rights, snapshot)
+    leeway, slots = Leeway(board, snapshot.memory.failed), board.slots()
+    teller = _Teller(board, slots, expected, Reasons(board, expected), rights, leeway, snapshot)
     placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
     others = tuple(teller.stand(waiting) for waiting in board.order if tells is not None and waiting.request.id not in tells)
     starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
     waits = ((waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s and not waiting.request.is_fixed)
-    forecasts = tuple(forecast_of(board, waiting, start_s) for waiting, start_s in waits)
+    promised = ((waiting, start_s, leeway.promise_s(waiting.request, slots[waiting.request.id])) for waiting, start_s in waits)
+    forecasts = tuple(forecast_of(board, *told) for told in promised)
     faults = faults_of(board, placements, others)
     return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults)
 
@@ -88,8 +91,7 @@ def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
         bound_s, shadow = pace.promise(request, kind, found[0])
         found = board.earliest(kind, bound_s) or found
         pace.promised(request, found[0])
-        waiting.margin_s = pace.margin_s(found)
-    waiting.promise_s = found[0] + waiting.margin_s
+    waiting.promise_s = found[0]
     board.place_at(waiting, kind, found)
     return shadow
 
@@ -108,10 +110,10 @@ def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -
     return evictions, claims.rights
 
 
-def forecast_of(board: Board, waiting: Waiting, expected_s: int) -> Forecast:
+def forecast_of(board: Board, waiting: Waiting, expected_s: int, promise_s: int) -> Forecast:
     """What is to be foretold of one that waits, its bounds not yet known: so it is the promise."""
     request = waiting.request
-    promised_wait_s = max(board.start_s(waiting) + waiting.margin_s - board.now_s, 0)
+    promised_wait_s = max(promise_s - board.now_s, 0)
     gpu_count = board.gpu_s(request) // max(request.length_s, 1)
     expected_wait_s = max(expected_s - board.now_s, 0)
     bounds_s = (promised_wait_s, promised_wait_s)
@@ -201,6 +203,7 @@ class _Teller:
     expected: Mapping[str, Slot]
     reasons: Reasons
     rights: Rights
+    leeway: Leeway
     snapshot: Snapshot
 
     def placement(self, waiting: Waiting) -> Placement:
@@ -217,7 +220,14 @@ class _Teller:
         if slot is None:
             return Stand(waiting.request.id, None, waiting.promise_s)
         moved = _move_of(waiting, slot.start_s, self.snapshot.policy.promise_tolerance_s)
-        return Stand(waiting.request.id, slot, moved.new_s if moved is not None else _promise_s(waiting, slot.start_s), moved)
+        return Stand(waiting.request.id, slot, moved.new_s if moved is not None else self._promise_s(waiting, slot), moved)
+
+    def _promise_s(self, waiting: Waiting, slot: Slot) -> int:
+        """As it was, or earlier where this plan gives it more; a newcomer's is its slot, with its leeway."""
+        old_s, start_s = waiting.request.promise_s, slot.start_s
+        if old_s is None:
+            return self.leeway.promise_s(waiting.request, slot)
+        return min(old_s, max(waiting.promise_s or start_s, start_s))
 
     def _never(self, request: Request) -> Explanation:
         most = most_that_fits(self.snapshot.pools, request, self.snapshot.quotas)
@@ -230,12 +240,6 @@ def borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool
     shape = board.pools[board.pool_numbers[start.pool]].shape
     # Neither beside what its project holds then, nor by the order within it.
     return max(rights.of_waiting(request, shape, start.start_s)) == Rank.BORROWS
-
-
-def _promise_s(waiting: Waiting, start_s: int) -> int | None:
-    """As it was, or earlier where this plan gives it more; a newcomer's is its slot, and its margin."""
-    old_s = waiting.request.promise_s
-    return start_s + waiting.margin_s if old_s is None else min(old_s, max(waiting.promise_s or start_s, start_s))
 
 
 def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpr.planner.board import Board
 from gpr.planner.engine import borrows, can_grow, claim, forecast_of, no_collection, settle
+from gpr.planner.leeway import Leeway
 from gpr.planner.limits import most_that_fits
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Offer
@@ -62,8 +63,10 @@ class Desk:
         # The others had their turn at the last tick.
         asked = None if can_grow(snapshot) else {candidate.id}
         expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions}, only=candidate.id)
-        if not board.has_slot(waiting) or not _is_asked_for(board, waiting):
+        slot = board.slot(waiting)
+        if slot is None or not _is_asked_for(board, waiting):
             return None
+        promise_s = Leeway(board, snapshot.memory.failed).promise_s(waiting.request, slot)
         start, supply = expected[candidate.id], board.pools[board.pool_of_slot(waiting)].supply
         pool = board.pools[board.pool_numbers[start.pool]]
         return Offer(
@@ -71,10 +74,10 @@ class Desk:
             cluster=pool.cluster,
             shape=pool.shape,
             start_s=start.start_s,
-            promise_s=board.start_s(waiting) + waiting.margin_s,
+            promise_s=promise_s,
             slot=start,
             explanation=Reasons(board, expected).explain(candidate, start),
-            forecast=forecast_of(board, waiting, start.start_s),
+            forecast=forecast_of(board, waiting, start.start_s, promise_s),
             evictions=tuple(eviction for eviction in evictions if eviction.id == candidate.id),
             borrows=borrows(board, rights, candidate, start),
             supply=supply.id if supply is not None else "",

@@ -2,8 +2,6 @@
 
 A promise at the earliest start would make the queue conservative backfill. Some slack makes it nearly shortest-first; too much would make
 promises worthless, or let big boxes wait for ever. So slack is bounded by what two queues that nobody overtakes would have promised.
-
-And how long after its slot, where nodes fail: the margin within which all can shift when the next one does.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from gpr.planner.blank import ground_of
 from gpr.planner.board import Board
 from gpr.planner.ground import NO_LIMITS, Ground, Kind, anywhere, boxes_of, copy_ground, put_first, take, take_all
 from gpr.planner.lines import Ints, with_spare
-from gpr.planner.snapshot import Arrival, Failed, Memory, Request, Shadow
+from gpr.planner.snapshot import Arrival, Memory, Request, Shadow
 
 # Work is counted by its size in classes, so many to a doubling.
 CLASSES_PER_DOUBLING: Final = 8
@@ -88,7 +86,6 @@ class Pace:
         self._arrivals: deque[Arrival] = deque()
         self._work: dict[int, dict[int, int]] = defaultdict(_no_work)
         self._since_s: int | None = None
-        self._failed = {failed.cluster: failed for failed in memory.failed}
         for arrival in memory.arrivals:
             self._note(arrival)
 
@@ -139,21 +136,6 @@ class Pace:
         self._promised_s = self._promised_s * fading + promise_s - since_s
         self._patient_s = self._patient_s * fading + patient_s - since_s
         self._summed_at_s = self._board.now_s
-
-    def failed(self, failed: Failed) -> None:
-        """A node failed just now."""
-        self._failed = {**self._failed, failed.cluster: failed}
-
-    def margin_s(self, found: tuple[int, int]) -> int:
-        """How long after this slot, (start, pool), the promise is to stand: so that all can shift a little when a node fails again.
-
-        0 for a start now, and where no node has failed of late.
-        """
-        start_s, pool = found[0], self._board.pools[found[1]]
-        failed = self._failed.get(pool.cluster)
-        if failed is None or start_s <= self._board.now_s or failed.at_s < self._board.now_s - self._slack.failures_s:
-            return 0
-        return min(self._slack.failures_shared * failed.away_s // len(pool.nodes), self._slack.margin_most_s)
 
     @property
     def sums(self) -> tuple[float, float, int]:

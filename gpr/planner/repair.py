@@ -5,7 +5,7 @@ Two kinds of harm, two cures, so that as little as possible moves:
   the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
 - A loss (a node is gone or closed, the request was edited, a running box was extended): only the broken slots move, best promise first:
   to the latest place that keeps the promise, else to the earliest place there is. Where a node failed one other may give way, and
-  where that is not enough all whose slots come later (shift.py).
+  where that is not enough those whose slots come later in its pool (shift.py).
 """
 
 from __future__ import annotations
@@ -67,9 +67,20 @@ def mend(board: Board, lost: Sequence[Waiting]) -> None:
             place_anew(board, waiting)
             if waiting.promise_s is not None and _is_broken_by_failure(board, waiting, waiting.promise_s):
                 left -= _exchange_one(board, waiting, waiting.promise_s, most=min(left, EXCHANGES_EACH))
-    failed = [waiting for waiting in lost if waiting.promise_s is not None and _is_broken_by_failure(board, waiting, waiting.promise_s)]
-    if failed:
-        shift(board, [waiting for waiting in lost if board.has_slot(waiting)], failed[0].displaced)
+    _shift_each_pool(board, lost)
+
+
+def _shift_each_pool(board: Board, lost: Sequence[Waiting]) -> None:
+    """Where nodes failed, and promises are still broken by that."""
+    by_pool: dict[int | None, list[Waiting]] = defaultdict(list)
+    for waiting in lost:
+        slot, displaced = waiting.request.slot, waiting.displaced
+        if slot is not None and displaced is not None and displaced[0] == Cause.NODE_FAILURE and board.has_slot(waiting):
+            by_pool[board.pool_numbers.get(slot.pool)].append(waiting)
+    for pool, alike in by_pool.items():
+        broken = [each for each in alike if each.promise_s is not None and _is_broken_by_failure(board, each, each.promise_s)]
+        if broken and pool is not None:
+            shift(board, alike, broken, pool)
 
 
 def place_anew(board: Board, waiting: Waiting) -> None:

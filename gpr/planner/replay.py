@@ -20,6 +20,7 @@ from gpr.planner.engine import admit, bring_forward, claim, forecast_of
 from gpr.planner.estimators import Estimators
 from gpr.planner.failures import Failure
 from gpr.planner.joblist import Job, request_of
+from gpr.planner.leeway import Leeway
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Eviction, victims_of
 from gpr.planner.proof import refuse_faults
@@ -93,6 +94,7 @@ class Planner:
         self._evicted: list[Eviction] = []
         self._refused: list[str] = []
         self._pace = Pace(self._board, Memory()) if name == PolicyName.GUARDED else None
+        self._leeway = Leeway(self._board, ())
         self._promises: dict[str, int] = {}
         self._bands = Bands()
         self._forecasts: dict[str, Forecast] = {}
@@ -123,11 +125,10 @@ class Planner:
             waiting.displaced = Cause.NODE_FAILURE, failure.node
         board.hold(failure.outage)
         mend(board, hit)
-        self._hit += [waiting for waiting in board.order if waiting.displaced is not None]
+        self._hit += [waiting for waiting in board.order if waiting.displaced == (Cause.NODE_FAILURE, failure.node)]
         self._has_freed = True
-        if self._pace is not None:
-            pool = board.pools[board.ground.pool_of.item(board.node_numbers[failure.node])]
-            self._pace.failed(Failed(pool.cluster, failure.at_s, failure.until_s - failure.at_s))
+        pool = board.pools[board.ground.pool_of.item(board.node_numbers[failure.node])]
+        self._leeway.note(Failed(pool.cluster, failure.at_s, failure.until_s - failure.at_s))
 
     def reopen(self, failure: Failure) -> None:
         self._board.now_s = failure.until_s
@@ -144,8 +145,8 @@ class Planner:
         self._admit()
         self._claim()
         for waiting in self._newcomers:
-            if self._board.has_slot(waiting):
-                waiting.promise_s = self._board.start_s(waiting) + waiting.margin_s
+            if (slot := self._board.slot(waiting)) is not None:
+                waiting.promise_s = self._leeway.promise_s(waiting.request, slot)
             if waiting.promise_s is not None:
                 self._promises[waiting.request.id] = waiting.promise_s
                 waiting.request = replace(waiting.request, promise_s=waiting.promise_s, promised_at_s=now_s)
@@ -207,7 +208,7 @@ class Planner:
         for new in waiting:
             slot = expected.get(new.request.id)
             if slot is not None and new.promise_s is not None:
-                asked = forecast_of(self._board, new, slot.start_s)
+                asked = forecast_of(self._board, new, slot.start_s, new.promise_s)
                 self._forecasts[asked.id] = self._bands.forecast(asked)
 
 

@@ -29,17 +29,13 @@ class Turn(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A request in the queue. `row` is its number on the board, `displaced` why its slot is not where it was stored.
-
-    `margin_s`: so long after its slot a newcomer is promised to start.
-    """
+    """A request in the queue. `row` is its number on the board, `displaced` why its slot is not where it was stored."""
 
     request: Request
     row: int
     turn: Turn
     promise_s: int | None
     displaced: tuple[Cause, str] | None = None
-    margin_s: int = 0
 
     def promise_by(self, start_s: int) -> None:
         """A start by then, unless it was promised an earlier one."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import models, transaction
@@ -20,13 +20,16 @@ from django.db.models.functions import Cast, Concat
 from egs.errors import InvalidInput
 from egs.words import are, plural
 from inventory.models import Cluster, Gpu, Node, SupplyKind
+from inventory.selectors import maintenance_ahead
 from inventory.services.supplies import Arrival, orders_fulfil
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import events_record
 from worker_agent.protocol import GpuView, NodeView
 
-GPU_FIELDS = ("index", "model", "memory_gib", "is_healthy", "gone_at")
+# A node that is gone may have been taken away.
+FAILURES: Final = frozenset({"node.not_ready", "node.gpus_lost"})
+GPU_FIELDS: Final = ("index", "model", "memory_gib", "is_healthy", "gone_at")
 
 
 @transaction.atomic
@@ -48,7 +51,9 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
     _gpus_write(reports, gpus, now)
     Node.objects.filter(cluster=cluster, gone_at=None).update(seen_at=now)
     left = (_event(node, "node.gone", f"Node {node.name} is gone from cluster {cluster.name}.", Severity.WARNING, now) for node in gone)
-    events_record([*left, *(event for report in reports for event in report.events(cluster, now))])
+    events = [*left, *(event for report in reports for event in report.events(cluster, now))]
+    events_record(events)
+    _failure_note(cluster, [event.node_id for event in events if event.node_id and event.kind in FAILURES], now)
     orders_fulfil(cluster=cluster, arrivals=[arrival for report in reports for arrival in report.arrivals()], now=now)
     hint(TICK)
 
@@ -181,6 +186,16 @@ def _gpu_events(node: Node, *, had: int, has: int, now: datetime) -> Iterable[Ev
     elif has > had:
         text = f"{plural(has - had, 'GPU')} of node {node.name} {are(has - had)} well again."
         yield _event(node, "node.gpus_back", text, Severity.INFO, now)
+
+
+def _failure_note(cluster: Cluster, node_ids: Sequence[UUID], now: datetime) -> None:
+    """Promises that are made from now on leave room for the next one. What was set aside, or is maintained, did not fail by itself."""
+    if not node_ids:
+        return
+    maintained = set(maintenance_ahead(now).filter(cluster=cluster, starts_at__lte=now).values_list("node_id", flat=True))
+    left = set(Node.objects.filter(pk__in=node_ids, cordoned_at=None).values_list("pk", flat=True)) - maintained
+    if left and None not in maintained:
+        Cluster.objects.filter(pk=cluster.pk).update(node_failed_at=now)
 
 
 def _event(node: Node, kind: str, text: str, severity: Severity, now: datetime) -> Event:

@@ -1,24 +1,21 @@
-"""What a newcomer's slack and margin follow from: alike arrivals are read as one, and of failures the last."""
+"""What a newcomer's slack and leeway follow from: alike arrivals are read as one, and of failures the last."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 import pytest
-from django.db import connection
 
 from gpr.models import Promise, Shadow, Witness
 from gpr.planner.snapshot import Arrival, Failed
 from gpr.services.requests import gpr_submit
 from gpr.snapshot import RETURN_S, SLACK, memory_load
-from inventory.models import Cluster
-from journal.models import Event
-from journal.services import event_record
+from inventory.models import Cluster, MaintenanceWindow, Node
+from inventory.services.inventory import inventory_store
 from tests.builders import NOW, make_cluster, make_slice, make_user, spec
+from worker_agent.protocol import GpuView, NodeView
 
 pytestmark = pytest.mark.django_db
-
-NO_TIME = {"postgresql": "infinity", "sqlite": "2026-99-99 00:00:00"}
 
 
 def test_alike_arrivals_count_together_from_the_first_on_and_old_ones_not_at_all() -> None:
@@ -28,43 +25,58 @@ def test_alike_arrivals_count_together_from_the_first_on_and_old_ones_not_at_all
     short, _, long = (Shadow.objects.get(gpr=gpr) for gpr in gprs)
     now_s = int(NOW.timestamp())
 
-    assert memory_load(Witness(), {}, now=asks[-1][1]).arrivals == (
+    assert memory_load(Witness(), [], now=asks[-1][1]).arrivals == (
         Arrival(now_s, short.priority, short.gpu_s, 2),
         Arrival(now_s + 9, long.priority, long.gpu_s, 1),
     )
 
     later = NOW + timedelta(seconds=SLACK.observed_s + 7)
-    assert memory_load(Witness(), {}, now=later).arrivals == (Arrival(now_s + 9, long.priority, long.gpu_s, 1),)
+    assert memory_load(Witness(), [], now=later).arrivals == (Arrival(now_s + 9, long.priority, long.gpu_s, 1),)
 
 
-def fail(cluster: Cluster, *, kind: str = "node.not_ready", at: datetime = NOW) -> None:
-    event_record(kind=kind, message="A node failed.", at=at, cluster_id=cluster.pk)
+def report(cluster: Cluster, *, at: datetime, ready: bool = True, healthy: bool = True) -> None:
+    """Of its only node, by its agent."""
+    gpus = tuple(GpuView(uuid=f"GPU-{i}", index=i, model="H100", memory_gib=80, healthy=healthy or i > 0) for i in range(8))
+    node = NodeView(name="n0", uid="uid-0", shape="H100-80GB", node_type="hgx", gpus=gpus, ready=ready)
+    inventory_store(cluster=cluster, nodes=[node], now=at)
 
 
-def test_of_nodes_that_failed_the_last_of_each_cluster_is_remembered() -> None:
-    here, there, calm = (make_cluster(nodes=1, name=name) for name in ("here", "there", "calm"))
-    for hours, kind in ((3, "node.gpus_lost"), (1, "node.not_ready"), (2, "node.not_ready")):
-        fail(here, kind=kind, at=NOW - timedelta(hours=hours))
-    fail(there)
-    for kind in ("node.ready", "node.cordoned"):
-        fail(calm, kind=kind)
-
-    found = memory_load(Witness(), {cluster.pk: cluster.name for cluster in (here, there, calm)}, now=NOW).failed
-
-    now_s = int(NOW.timestamp())
-    assert set(found) == {Failed("here", now_s - 3600, RETURN_S), Failed("there", now_s, RETURN_S)}
+def failed_at(cluster: Cluster) -> datetime | None:
+    cluster.refresh_from_db()
+    return cluster.node_failed_at
 
 
-def test_a_failure_at_no_time_at_all_stops_nobody_and_hides_no_other() -> None:
-    cluster = make_cluster(nodes=1)
-    fail(cluster)
-    others = ", ".join(field.column for field in Event._meta.fields if field.column not in {"id", "at"})
-    with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO journal_event (at, {others}) SELECT %s, {others} FROM journal_event", [NO_TIME[connection.vendor]])  # noqa: S608
+@pytest.mark.parametrize("trouble", [{"ready": False}, {"healthy": False}], ids=["not ready", "lost a GPU"])
+def test_of_a_cluster_is_remembered_when_a_node_failed_last(trouble: dict[str, bool]) -> None:
+    cluster = make_cluster(nodes=0)
+    times = [NOW + timedelta(hours=hour) for hour in range(4)]
+    for at, state in zip(times, ({}, trouble, {}, trouble), strict=True):
+        report(cluster, at=at, **state)
 
-    (failed,) = memory_load(Witness(), {cluster.pk: cluster.name}, now=NOW).failed
+    assert failed_at(cluster) == times[3]
+    assert memory_load(Witness(), [cluster, make_cluster(nodes=1, name="calm")], now=times[3]).failed == (
+        Failed(cluster.name, int(times[3].timestamp()), RETURN_S),
+    )
 
-    assert failed.at_s == int(NOW.timestamp())
+
+def test_a_node_that_was_set_aside_or_is_maintained_has_not_failed() -> None:
+    cluster = make_cluster(nodes=0)
+    report(cluster, at=NOW)
+    node, hour = Node.objects.get(cluster=cluster), timedelta(hours=1)
+
+    Node.objects.filter(pk=node.pk).update(cordoned_at=NOW)
+    report(cluster, at=NOW, ready=False)
+    report(cluster, at=NOW)
+    Node.objects.filter(pk=node.pk).update(cordoned_at=None)
+    for of_node in (node, None):
+        window = MaintenanceWindow.objects.create(cluster=cluster, node=of_node, starts_at=NOW, ends_at=NOW + hour, created_at=NOW)
+        report(cluster, at=NOW, ready=False)
+        report(cluster, at=NOW)
+        window.delete()
+    assert failed_at(cluster) is None
+
+    report(cluster, at=NOW + hour, ready=False)
+    assert failed_at(cluster) == NOW + hour
 
 
 def test_a_failure_that_was_seen_moves_what_is_promised_behind_the_slot() -> None:
@@ -76,8 +88,8 @@ def test_a_failure_that_was_seen_moves_what_is_promised_behind_the_slot() -> Non
 
     promise()  # that of one that starts at once
     before = promise()
-    fail(cluster)
+    Cluster.objects.update(node_failed_at=NOW)
     after = promise()
 
     assert before.promised_start_at == before.slot_start_at
-    assert after.promised_start_at == after.slot_start_at + timedelta(seconds=SLACK.margin_most_s)
+    assert after.promised_start_at == after.slot_start_at + timedelta(seconds=SLACK.leeway_most_s)
