@@ -371,8 +371,11 @@ def boxes_of(held: Iterable[Held], pool_of_node: Mapping[UUID, str]) -> tuple[Ru
     boxes: dict[UUID, list[Held]] = defaultdict(list)
     for row in held:
         boxes[row.gpr_id].append(row)
-    pools = ((rows, (pool_of_node[row.node_id] for row in rows if row.node_id in pool_of_node)) for rows in boxes.values())
-    return tuple(_running_box(tuple(rows), next(pool, "")) for rows, pool in pools)
+    return tuple(_running_box(tuple(rows), _pool_of(rows, pool_of_node)) for rows in boxes.values())
+
+
+def _pool_of(rows: Sequence[Held], pool_of_node: Mapping[UUID, str]) -> str:
+    return next((pool_of_node[row.node_id] for row in rows if row.node_id in pool_of_node), "")
 
 
 @lru_cache(maxsize=65_536)

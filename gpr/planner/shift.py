@@ -43,7 +43,7 @@ def shift(board: Board, lost: Sequence[Waiting], broken: Sequence[Waiting], pool
     stands = _stands(board, lost, pool, highest=max(waiting.request.priority for waiting in broken))
     before, worst_s = _broken(board, stands), max(_late_s(board, waiting) for waiting in broken)
     board.lift_all([stand.waiting for stand in stands])
-    if _are_set_anew(board, stands, worst_s) and _broken(board, stands) < before:
+    if _are_set_anew(board, stands, pool, worst_s) and _broken(board, stands) < before:
         for stand in stands:
             if _late_s(board, stand.waiting) > 0:
                 stand.waiting.displaced = broken[0].displaced
@@ -81,7 +81,7 @@ def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
     return not request.is_fixed and not board.may_claim(request) and _late_s(board, waiting) == 0
 
 
-def _are_set_anew(board: Board, stands: Sequence[_Stand], worst_s: int) -> bool:
+def _are_set_anew(board: Board, stands: Sequence[_Stand], pool: int, worst_s: int) -> bool:
     """Each where it was if it still has room there, else as soon after that as it has. False: too many moved, or one by too much."""
     moved_count = 0
     for stand in stands:
@@ -89,7 +89,7 @@ def _are_set_anew(board: Board, stands: Sequence[_Stand], worst_s: int) -> bool:
         if not stand.is_lost and board.has_room(stand.places, board.kind(request), stand.start_s):
             board.place(waiting, stand.start_s, stand.places)
             continue
-        kind = board.kind(request, None if stand.is_lost else [int(board.ground.pool_of[stand.places[0]])])
+        kind = board.kind(request, None if stand.is_lost else [pool])
         moved_count += 1 if request.within == Within.ANY else NEAR_COUNTS
         found = board.earliest(kind, stand.since_s) if moved_count <= SHIFTED_MOST else None
         if found is None:
