@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import F, Q
 from fast_update.fast import fast_update
 
@@ -105,7 +105,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
         elif stand.slot is not None and stand.promise_s is not None:
             new.append(_promise(ask.pk, stand.slot, stand.promise_s, ranges.get(stand.id), now))
     # GPRs before promises, as everywhere. Not the version: a new plan is not a change of the GPR.
-    gprs = [Gpr(pk=pk, **told._asdict()) for pk, told in news.items()]
+    gprs = [_told_row(pk, told) for pk, told in news.items()]
     fast_update(Gpr.objects.all(), gprs, Told._fields, ROWS_AT_ONCE)
     Promise.objects.bulk_create(new)
     fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], Stood._fields[2:], ROWS_AT_ONCE)
@@ -125,6 +125,13 @@ def _told(placement: Placement) -> Told:
     start_at = at(placement.start_s) if placement.start_s is not None else None
     explanation = explanation_data(placement.explanation) | {"borrows": placement.borrows}
     return Told(start_at, explanation, placement.turn_share, placement.turn_key)
+
+
+def _told_row(pk: UUID, told: Told) -> Gpr:
+    """The columns that are written and no others: thousands of whole ones, with their defaults, take four times as long."""
+    values = {"id": pk, **told._asdict()}
+    names = [field.attname for field in Gpr._meta.concrete_fields if field.attname in values]
+    return Gpr.from_db(DEFAULT_DB_ALIAS, names, [values[name] for name in names])
 
 
 def _promise(gpr_id: UUID, slot: Slot, promise_s: int, told: Range | None, now: datetime) -> Promise:

@@ -7,7 +7,7 @@ Lives here: ids of the outside and numbers of the inside, and the room that the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -249,6 +249,10 @@ class Board:
         put(self.ground, table, waiting.row, 1)
         table.state[waiting.row] = WAITING
 
+    def nodes_of(self, waiting: Waiting) -> Ints:
+        """Of its slot, in the numbers of the ground; not to be kept, for its row may become another's."""
+        return places_of(self._table, waiting.row)
+
     def place_at(self, waiting: Waiting, kind: Kind, found: tuple[int, int]) -> None:
         """Give it the slot that was found for this kind, (start, pool), on the nodes that suit best."""
         start_s, pool = found
@@ -332,21 +336,27 @@ class Board:
         rows = self._order_now() if waitings is None else np.array([waiting.row for waiting in waitings], np.int64)
         passes.compress(self.ground, self._table, rows, self.now_s)
 
-    def stand(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> list[Waiting]:
-        """Put stored slots on the ground, one after the other; answers those for which there was no room."""
+    def stand(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> Iterator[int]:
+        """As `stand_again`, of stored slots; none starts before now."""
         table, rows = self._table, np.array([waiting.row for waiting in waitings], np.int64)
         counts = table.nodes[rows]
         ends = np.cumsum(counts)
-        table.slot_s[rows] = [slot.start_s for slot in slots]
+        table.slot_s[rows] = [max(slot.start_s, self.now_s) for slot in slots]
         of_slots = np.repeat(table.first_place[rows] - ends + counts, counts) + np.arange(counts.sum())
         table.places[of_slots] = [self.node_numbers[node] for slot in slots for node in slot.nodes]
         return self.stand_again(waitings)
 
-    def stand_again(self, waitings: Sequence[Waiting]) -> list[Waiting]:
-        """Put slots that were lifted back where they were, one after the other; answers those for which there is no room any more."""
-        rows = np.array([waiting.row for waiting in waitings], np.int64)
-        self._spare_for_moves()
-        return [self._at_row[int(row)] for row in stand(self.ground, self._table, rows)]
+    def stand_again(self, waitings: Sequence[Waiting]) -> Iterator[int]:
+        """Put slots that were lifted back where they were, one after the other, as long as the answer is gone through: it tells of each for
+        which there is no room any more the place among these, so that it may be put elsewhere before the next.
+        """
+        rows, i = np.array([waiting.row for waiting in waitings], np.int64), 0
+        while i < len(rows):
+            self._spare_for_moves()
+            i = stand(self.ground, self._table, rows, i)
+            if i < len(rows):
+                yield i
+                i += 1
 
     def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
         """Where and when each would start if nobody came and every box took its whole length. Nothing here changes.

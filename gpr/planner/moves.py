@@ -26,7 +26,8 @@ class Lifted:
 
     def put_back(self, cause: Callable[[Waiting], tuple[Cause, str]]) -> None:
         """Each where it was if it can be; the others anew, the best promise first. `cause`: why one had to move."""
-        for each in sorted(self._board.stand_again(self._waiting), key=by_promise):
+        broken = [self._waiting[i] for i in self._board.stand_again(self._waiting)]
+        for each in sorted(broken, key=by_promise):
             each.displaced = cause(each)
             place_anew(self._board, each)
 

@@ -198,15 +198,13 @@ def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
     shove_s = max(late_s, board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
-    obstacles = _Obstacles(board)
-    if shove_s > 0:
-        return [stored for stored in in_order if not _stand_one(board, stored, shove_s, obstacles)]
-    broken = {id(w) for w in board.stand([stored.waiting for stored in in_order], [stored.slot for stored in in_order])}
-    lost = [stored for stored in in_order if id(stored.waiting) in broken]
-    for stored in lost:
-        waiting = stored.waiting
-        waiting.displaced = obstacles.cause(_Stay.of(board, waiting, stored.slot.start_s, board.places(stored.slot.nodes)))
-    return lost
+    for stored in in_order:
+        if stored.slot.start_s < board.now_s:
+            stored.waiting.displaced = Cause.LATE_TICK, stored.waiting.request.id
+    waitings = [stored.waiting for stored in in_order]
+    obstacles = _Obstacles(board, waitings)
+    stopped = board.stand(waitings, [stored.slot for stored in in_order])
+    return [in_order[i] for i in stopped if not _shove(board, waitings[i], shove_s, obstacles.cause(i))]
 
 
 def _is_any_late(board: Board) -> bool:
@@ -214,22 +212,14 @@ def _is_any_late(board: Board) -> bool:
     return any(window.is_late for windows in board.closed.values() for window in windows)
 
 
-def _stand_one(board: Board, stored: _Stored, shove_s: int, obstacles: _Obstacles) -> bool:
-    """False when it could not be placed."""
-    waiting = stored.waiting
-    kind, places = board.kind(waiting.request), board.places(stored.slot.nodes)
-    start_s = max(stored.slot.start_s, board.now_s)
-    if start_s > stored.slot.start_s:
-        waiting.displaced = Cause.LATE_TICK, waiting.request.id
-    if not board.has_room(places, kind, start_s):
-        waiting.displaced = obstacles.cause(_Stay.of(board, waiting, start_s, places))
-        found_s = board.earliest_there(places, kind, start_s, start_s + shove_s)
-        if found_s is None:
-            return False
-        start_s = found_s
-    board.place(waiting, start_s, places)
-    obstacles.add(waiting)
-    return True
+def _shove(board: Board, waiting: Waiting, shove_s: int, cause: tuple[Cause, str]) -> bool:
+    """By no more than this; False when there is no place."""
+    waiting.displaced = cause
+    places, start_s = board.nodes_of(waiting), board.start_s(waiting)
+    found_s = board.earliest_there(places, board.kind(waiting.request), start_s, start_s + shove_s) if shove_s > 0 else None
+    if found_s is not None:
+        board.place(waiting, found_s, places)
+    return found_s is not None
 
 
 OVERDUE = 0
@@ -253,8 +243,9 @@ class _Stay:
     end_s: int
 
     @classmethod
-    def of(cls, board: Board, waiting: Waiting, start_s: int, places: Ints) -> _Stay:
-        request = waiting.request
+    def of(cls, board: Board, waiting: Waiting) -> _Stay:
+        """In its slot, or where that was to be."""
+        request, places, start_s = waiting.request, board.nodes_of(waiting), board.start_s(waiting)
         ceilings = board.ceilings_over(request.project, request.slice, places)
         return cls(request.id, request.slice, ceilings, places, start_s, start_s + request.length_s)
 
@@ -280,13 +271,24 @@ class _Rival:
 class _Obstacles:
     """Who stands in the way of a slot, to be named as the cause. The index is made when first asked for: mostly nobody does."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, waitings: Sequence[Waiting]) -> None:
+        """`waitings`: in the order in which they are placed; ask of them in this order."""
         self._board = board
-        self._rivals: dict[object, list[_Rival]] | None = None
+        self._waitings = waitings
+        self._rivals: dict[object, list[_Rival]] = {}
+        self._count = 0  # of these have been entered, if they have a place
 
-    def cause(self, stay: _Stay) -> tuple[Cause, str]:
-        if self._rivals is None:
-            self._rivals = self._index()
+    def cause(self, i: int) -> tuple[Cause, str]:
+        """Who is in the way of the one at this place of the order: of those before it, and the boxes that run."""
+        if not self._rivals:
+            self._rivals = self._running()
+        for before in self._waitings[self._count : i]:
+            if self._board.has_slot(before):
+                self._enter(before)
+        self._count = i
+        return self._cause(_Stay.of(self._board, self._waitings[i]))
+
+    def _cause(self, stay: _Stay) -> tuple[Cause, str]:
         near = [rival for key in stay.keys for rival in self._rivals[key]]
         in_way = [rival for rival in near if rival.stay.start_s < stay.end_s and rival.stay.end_s > stay.start_s]
         worst = min(in_way, key=lambda rival: rival.blame, default=None)
@@ -305,12 +307,7 @@ class _Obstacles:
         own = set(stay.places.tolist())
         return any(rival.stay.slice == stay.slice or not own.isdisjoint(rival.stay.places.tolist()) for rival in in_way)
 
-    def add(self, waiting: Waiting) -> None:
-        """A slot that was placed since."""
-        if self._rivals is not None:
-            self._enter(self._rivals, waiting)
-
-    def _index(self) -> dict[object, list[_Rival]]:
+    def _running(self) -> dict[object, list[_Rival]]:
         rivals: dict[object, list[_Rival]] = defaultdict(list)
         for box in self._board.running.values():
             is_overdue = box.id in self._board.overdue
@@ -318,15 +315,10 @@ class _Obstacles:
             stay = _Stay(box.id, box.slice, ceilings, box.places, box.start_s, box.end_s)
             for key in stay.keys:
                 rivals[key].append(_Rival(stay, OVERDUE if is_overdue else 2, (Cause.OVERRUN, box.id)))
-        for waiting in self._board.order:
-            self._enter(rivals, waiting)
         return rivals
 
-    def _enter(self, rivals: dict[object, list[_Rival]], waiting: Waiting) -> None:
-        slot = self._board.slot(waiting)
-        if slot is None:
-            return
-        stay = _Stay.of(self._board, waiting, slot.start_s, self._board.places(slot.nodes))
+    def _enter(self, waiting: Waiting) -> None:
+        stay = _Stay.of(self._board, waiting)
         weight, cause = (1, waiting.displaced) if waiting.displaced else (3, (Cause.CHANGED, waiting.request.id))
         for key in stay.keys:
-            rivals[key].append(_Rival(stay, weight, cause))
+            self._rivals[key].append(_Rival(stay, weight, cause))

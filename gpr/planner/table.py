@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from gpr.planner.ground import Ground, Kind, room_at, take
 from gpr.planner.lines import NONE, Ints, compiled, lean, spliced
 
@@ -79,15 +77,14 @@ def lift(ground: Ground, table: Table, rows: Ints) -> None:
 
 
 @compiled
-def stand(ground: Ground, table: Table, order: Ints) -> Ints:
-    """Put stored slots on the ground, in order; answers the rows for which there was no room, which stay LOOSE."""
-    broken = np.empty(len(order), np.int64)
-    count = 0
-    for j in order:
-        if room_at(ground, places_of(table, j), kind_of(table, j), table.slot_s[j]):
-            put(ground, table, j, 1)
-            table.state[j] = WAITING
-        else:
-            broken[count] = j
-            count += 1
-    return broken[:count]
+def stand(ground: Ground, table: Table, order: Ints, first: int) -> int:
+    """Put stored slots on the ground, from the first on in order, until there is no room for one; answers its place in the order, or their
+    number.
+    """
+    for i in range(first, len(order)):
+        j = order[i]
+        if not room_at(ground, places_of(table, j), kind_of(table, j), table.slot_s[j]):
+            return i
+        put(ground, table, j, 1)
+        table.state[j] = WAITING
+    return len(order)

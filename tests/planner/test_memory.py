@@ -38,7 +38,7 @@ def test_a_board_that_was_planned_on_is_freed_whole(policy: Policy) -> None:
     settle(board, newcomers, snapshot)
     board.expected()
     board.lift_all([waiting := board.order[0]])
-    board.stand_again([waiting])
+    assert list(board.stand_again([waiting])) == []
     board.compress()
     board.start()
     left = [weakref.ref(array) for array in arrays_of(board)]
