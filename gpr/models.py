@@ -315,6 +315,7 @@ class VictimOutcome(models.TextChoices):
     EVICTED = "EVICTED", "Evicted"
     LEFT = "LEFT", "Ended by itself before"
     SPARED = "SPARED", "Not needed any more, and spared"
+    SOONER = "SOONER", "Told again, to end sooner"
 
 
 class EvictionVictim(models.Model):

@@ -1,16 +1,16 @@
 """Ending boxes before their time: who is entitled takes back what others borrow, and by priority who may evict takes from who may be.
 
-Whoever is evicted has notice, and has run for a while; it waits again with the time that is left. Of all ways to start the beneficiary
-about as soon as can be had, the least harm: the highest priority that pays is as low as can be, then the least work lost, then the fewest
-boxes. Where many boxes could end, the first of these is exact, the others nearly. First of all slots of those that still wait give way, for
-that loses no work.
+Whoever is evicted has notice, has run for a while, and ends no sooner than the other can start; it waits again with the time that is left.
+Of all ways to start the beneficiary about as soon as can be had, the least harm: the highest priority that pays is as low as can be, then
+the least work lost, then the fewest boxes. Where many boxes could end, the first of these is exact, the others nearly. First of all slots
+of those that still wait give way, for that loses no work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -185,10 +185,16 @@ class Claims:
             return []
         until_s = min(found[0] + self._policy.claim_gain_s, before_s)
         good = min((self._least(kind, ranked, since_s, until_s) for ranked in self._rankings(candidates)), key=_harm)
-        chosen = self._least_of_few(kind, candidates, good, since_s, until_s)
+        chosen = self._as_late_as_can_be(kind, self._least_of_few(kind, candidates, good, since_s, until_s), since_s, until_s)
         for each in chosen:
             self._board.set_end(each.box.id, each.frees_s)
         return chosen
+
+    def _as_late_as_can_be(self, kind: Kind, chosen: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
+        """None has to end before the start that they end for: what else that waits for may take longer than their notice."""
+        with self._ended(chosen):
+            found = self._board.earliest(kind, since_s, until_s)
+        return chosen if found is None else [replace(each, frees_s=max(each.frees_s, found[0])) for each in chosen]
 
     def _rankings(self, candidates: list[_Candidate]) -> list[list[_Candidate]]:
         """The least harmful first: one by one, and node by node, as all boxes of a node may have to end for one on it."""

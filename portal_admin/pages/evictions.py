@@ -30,6 +30,7 @@ OUTCOMES = {
     VictimOutcome.EVICTED: "evicted",
     VictimOutcome.LEFT: "ended by itself",
     VictimOutcome.SPARED: "spared",
+    VictimOutcome.SOONER: "told again, to end sooner",
 }
 COSTS = frozenset({VictimOutcome.NOTICED, VictimOutcome.EVICTED})
 

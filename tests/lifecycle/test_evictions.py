@@ -15,6 +15,7 @@ from gpr.services import sparing
 from gpr.services.decisions import gpr_approve
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
+from gpr.snapshot import end_by_books
 from journal.models import Event
 from slices.models import Slice
 from slices.quotas import quota_create
@@ -183,6 +184,7 @@ def test_a_box_on_its_way_in_is_left_alone_until_it_is_active(stage: Stage, othe
 def test_who_may_not_evict_by_policy_needs_approval_for_it(stage: Stage) -> None:
     victim = stage.active(duration_s=DAY_S, priority=50)
     stage.after(LEAST_RUN_S)
+    stage.tick()
     asked = stage.submit(make_slice(stage.cluster, owner=stage.owner), priority=150, may_evict=True)
     assert (asked.state, asked.approval_reasons) == (S.PENDING_APPROVAL, ["It may evict others; that needs approval in this workspace."])
     assert not Eviction.objects.exists()
@@ -226,6 +228,26 @@ def test_whoever_is_entitled_takes_back_what_another_project_borrows(stage: Stag
         stage.after(LEAST_RUN_S)
         stage.tick()
     assert EvictionVictim.objects.count() == 1
+
+
+def test_whoever_is_wanted_later_works_on_until_then_and_is_told_again_when_another_wants_it_sooner(stage: Stage, other: Slice) -> None:
+    quota_create(owner=other.project, shape=SHAPE, change={"guaranteed_gpus": 4}, actor=stage.admin, now=stage.now)
+    borrower = stage.active(duration_s=DAY_S)
+    stage.after(LEAST_RUN_S)
+    stage.tick()
+    wanted_at = stage.now + timedelta(hours=6)
+    first = stage.submit(other, duration_s=600, earliest_start_at=wanted_at)
+    assert first.promise.promised_start_at == wanted_at
+    assert fresh(borrower).ends_at == end_by_books(wanted_at)
+
+    urgent = make_slice(stage.cluster, owner=stage.owner)
+    slice_set_policy(slice_=urgent, policy=SlicePolicy(may_evict=True), actor=stage.admin, now=stage.now)
+    second = stage.submit(urgent, priority=200, may_evict=True, duration_s=600)
+
+    assert fresh(borrower).ends_at == stage.now + timedelta(seconds=NOTICE_S)
+    rows = EvictionVictim.objects.order_by("pk").values_list("eviction__gpr", "gpr", "outcome")
+    assert list(rows) == [(first.pk, borrower.pk, VictimOutcome.SOONER), (second.pk, borrower.pk, VictimOutcome.NOTICED)]
+    assert fresh(first).promise.promised_start_at == wanted_at
 
 
 def test_nobody_is_spared_so_late_that_its_agent_may_not_hear_of_it(stage: Stage, other: Slice) -> None:
