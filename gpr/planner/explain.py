@@ -71,12 +71,13 @@ def _of_gpus(explanation: Explanation, holders: list[str]) -> str:
 
 def _of_never(explanation: Explanation) -> str:
     nodes, gpus = explanation.most_node_count, explanation.most_gpus_per_node
-    if gpus == 0:
+    if nodes == gpus == 0:
         return "It can never start: there are no GPU nodes that it may use."
-    if nodes == 0:
-        return f"It can never start: the nodes that it may use have at most {_count(gpus, 'GPU')} each."
+    most = [f"{_count(nodes, 'node')} with so many GPUs"] if nodes else []
+    most += [f"{_count(gpus, 'GPU')} a node"] if gpus else []
     return (
-        f"It can never start: there are at most {_count(nodes, 'node')} with so many GPUs for it, and at most {_count(gpus, 'GPU')} a node."
+        "It can never start: by the nodes that there are, how near each other they are to be, and what its workspace and project may hold, "
+        f"it could have at most {_list(most)}."
     )
 
 

@@ -291,7 +291,7 @@ def choose(ground: Ground, pool: int, kind: Kind, start_s: int) -> Ints:
     """The nodes of the pool on which a box that starts then stands best; fewer than it wants when they have no room.
 
     A gang near together; fewest GPUs left over in the window, then the shortest gap behind it: parts of nodes pack, whole nodes stay
-    whole, and boxes end together. Then in the order of the pool.
+    whole. Then in the order of the pool.
     """
     members = members_of(ground, pool)
     free = np.empty(len(members), np.int64)

@@ -23,7 +23,7 @@ from gpr.outcomes import promises_abandon
 from gpr.planner.bookings import nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
-from gpr.planner.snapshot import Request
+from gpr.planner.snapshot import Request, Within
 from gpr.rows import told_waiting
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
@@ -37,6 +37,7 @@ from slices.selectors import has_role
 # Of the keys under which a request is filed once: the API and the pages file by the same ones.
 CREATION_ROUTE = "gprs"
 SUBMITS_AT_ONCE = 64
+TOGETHER = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in one NVLink domain"}
 # A change of one of these is another request to the planner; of any other, the promise stands.
 PLANNED_FIELDS = frozenset(
     {
@@ -250,7 +251,7 @@ def refuse_what_cannot_be(request: Request, loaded: Loaded) -> None:
 
 def _impossible(request: Request, loaded: Loaded) -> EgsError | None:
     most = most_that_fits(loaded.snapshot.pools, request, loaded.snapshot.quotas)
-    return _misfit(request, loaded) if most.fits else can_never_start(most.node_count, most.gpus_per_node)
+    return _misfit(request, loaded) if most.fits else can_never_start(most.node_count, most.gpus_per_node, request.within)
 
 
 def _misfit(request: Request, loaded: Loaded) -> BookingDoesNotFit | None:
@@ -392,7 +393,7 @@ def _promises_make(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
     for gpr in gprs:
         placement = placements[str(gpr.pk)]
         if placement.explanation.reason == Reason.NEVER_FITS:
-            refused[gpr.pk] = never_fits(placement)
+            refused[gpr.pk] = never_fits(placement, Within(gpr.within))
         elif placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
             loaded = loaded or snapshot_load(now=now)
             if error := _misfit(loaded.candidate(gpr, gpr.clusters.all()), loaded):
@@ -421,18 +422,18 @@ def promises_drop(gprs: Sequence[Gpr], *, now: datetime) -> None:
         gpr.planned_start_at, gpr.explanation = None, {}
 
 
-def never_fits(placement: Placement) -> CanNeverStart:
-    return can_never_start(placement.explanation.most_node_count, placement.explanation.most_gpus_per_node)
+def never_fits(placement: Placement, within: Within) -> CanNeverStart:
+    return can_never_start(placement.explanation.most_node_count, placement.explanation.most_gpus_per_node, within)
 
 
-def can_never_start(most_nodes: int, most_gpus_per_node: int) -> CanNeverStart:
+def can_never_start(most_nodes: int, most_gpus_per_node: int, within: Within = Within.ANY) -> CanNeverStart:
     if not most_gpus_per_node:
         most = "It has no node of that kind: ask for another shape, node type, memory or cluster, or without RDMA."
     elif not most_nodes:
         most = f"The largest node of that kind has {plural(most_gpus_per_node, 'GPU')}: ask for so many per node at most."
     else:
         gpus = plural(most_gpus_per_node, "GPU")
-        most = f"The most that could start is {plural(most_nodes, 'node')} of that kind, with at most {gpus} each."
+        most = f"The most that could start{TOGETHER[within]} is {plural(most_nodes, 'node')} of that kind, with at most {gpus} each."
     return CanNeverStart(
         f"No cluster that it may use could ever hold it. {most}",
         most_nodes=most_nodes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -126,6 +127,16 @@ def test_a_pod_with_devices_that_are_not_counted_is_never_let_in_and_the_reason_
     of_the_pod = PodSpec(containers=pod(1).spec.containers, resources=Resources(requests={"cpu": "60"}))
     assert "as a pod" in why_never(Pod(metadata=Meta(name="p"), spec=of_the_pod))
     assert why_never(pod(1, memory="1Gi", **{"ephemeral-storage": "1Gi"})) == ""
+
+
+def test_a_pod_with_other_devices_gets_into_whole_nodes_alone_where_nobody_else_has_a_part_in_them() -> None:
+    with_rdma = pod(8, name="rdma", **{"rdma/hca": "1"})
+    whole = [replace(room(name, 8), is_whole=True) for name in ("n1", "n2")]
+
+    assert why_never(with_rdma) == ""
+    assert names_of(list(lifts(whole, [with_rdma, pod(8, name="plain")], []))) == ["rdma", "plain"]
+    for others in ([room("n1", 8)], [whole[0], room("n2", 8)], [room("n1", 8, cpu="32")]):
+        assert names_of(list(lifts(others, [with_rdma, pod(8, name="plain")], []))) == ["plain"]
 
 
 def test_a_lift_takes_our_gate_and_no_other_and_adds_the_way_into_this_box_alone() -> None:

@@ -214,12 +214,14 @@ class Site:
         """Lifted pods with a node, as the agent sees it: for measuring."""
         return sum(bool(pod.spec.nodeName) for pod in self.driver.lifted(gpr_id))
 
-    def deploy(self, slice_: str, *, replicas: int, gpus: int, name: str = "train", cpu: str = "1") -> None:
-        """What refills by itself."""
+    def deploy(self, slice_: str, *, replicas: int, gpus: int, name: str = "train", cpu: str = "1", **devices: str) -> None:
+        """What refills by itself. `devices`: others that its pods ask for, of `egs.test`."""
         container = {
             "name": "main",
             "image": "none",
-            "resources": {"limits": {"nvidia.com/gpu": str(gpus), "cpu": cpu}},
+            "resources": {
+                "limits": {"nvidia.com/gpu": str(gpus), "cpu": cpu} | {f"egs.test/{key}": count for key, count in devices.items()}
+            },
         }
         pod = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pod}

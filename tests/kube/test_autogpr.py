@@ -367,8 +367,8 @@ def test_the_request_of_a_bound_namespace_alone_is_made(counter: Counter) -> Non
 # --- how much
 
 
-def gpu_pod(gpus: int, *, cpu: str = "1", uid: str = "p") -> Pod:
-    limits = {names.GPU: str(gpus), "cpu": cpu}
+def gpu_pod(gpus: int, *, cpu: str = "1", uid: str = "p", **devices: str) -> Pod:
+    limits = {names.GPU: str(gpus), "cpu": cpu, **devices}
     body = pod(uid, metadata={"uid": uid, "namespace": "red"}, containers=[container(resources={"limits": limits})])
     body["spec"]["schedulingGates"] = [{"name": names.GATE}]
     return msgspec.convert(body, Pod)
@@ -392,6 +392,13 @@ def test_enough_whole_or_part_nodes_are_asked_for(pods: list[int], gpus_per_node
     found = size_of([gpu_pod(gpus) for gpus in pods], gpus_per_node=gpus_per_node, node=NODE)
 
     assert (found and (found.nodes, found.gpus_per_node)) == size
+
+
+def test_whole_nodes_are_asked_for_where_pods_want_other_devices_as_well() -> None:
+    found = size_of([gpu_pod(1, **{"rdma/hca": "1"})], gpus_per_node=None, node=NODE)
+
+    assert found is not None
+    assert (found.nodes, found.gpus_per_node) == (1, None)
 
 
 def test_a_part_of_a_node_is_as_large_as_its_cpu_is_needed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -76,6 +77,23 @@ def test_a_pod_that_asks_for_all_cpus_of_a_shared_node_stays_out_and_its_neighbo
     site.until("pods running", lambda: site.running(red) and site.running(blue))
 
     assert [pod["metadata"]["labels"]["app"] for pod in site.gated(red)] == ["greedy"]
+
+
+def test_a_pod_with_network_devices_runs_on_whole_nodes_and_is_told_that_a_part_of_one_is_not_enough(site: Site) -> None:
+    devices = {"egs.test/nic": "4"}
+    status = json.dumps({"status": {"capacity": devices, "allocatable": devices}})
+    for node in site.node_names:
+        site.cluster.kubectl("patch", "node", node, "--subresource=status", "--type=merge", f"--patch={status}")
+    red, blue = site.make_slice("red"), site.make_slice("blue")
+    site.deploy(red, replicas=1, gpus=NODE_GPUS, nic="4")
+    site.deploy(blue, replicas=1, gpus=1, nic="1")
+    (whole,), (part,) = site.box(red), site.box(blue, nodes=(1,), gpus=range(4))
+
+    site.tell(whole, part)
+    site.until("both active", lambda: site.is_in(Phase.ACTIVE, whole) and site.is_in(Phase.ACTIVE, part))
+    site.until("the pod runs on its whole node", lambda: len(site.running(red)) == 1)
+
+    assert len(site.gated(blue)) == 1
 
 
 def test_two_boxes_of_one_node_that_end_at_once_leave_nothing_in_the_guard(site: Site) -> None:

@@ -116,6 +116,13 @@ def test_a_healthy_node_passes_with_what_was_measured(step: str, bench: Bench) -
     assert (result.status, {each.verdict for each in result.results}) == (StepStatus.OK, {Verdict.PASS})
 
 
+def test_a_node_that_is_kept_for_somebody_by_a_taint_of_its_cluster_is_checked_all_the_same(bench: Bench) -> None:
+    """As clouds and administrators fence GPU nodes off."""
+    bench.cluster.kubectl("taint", "node", bench.node, "dedicated=ml:NoSchedule")
+
+    assert bench.passed(bench.call(EntryStep.GPUS)).status is StepStatus.PASSED
+
+
 def test_each_gpu_has_its_own_results_and_the_sick_one_fails_the_check(bench: Bench) -> None:
     words = {"gpus": {"text": gpu_lines(GPUS, ecc_uncorrected=2)}, "rows": {"text": row_lines(GPUS)}}
 

@@ -134,6 +134,7 @@ def test_without_its_blockers_a_request_would_start_sooner(snapshot: Snapshot) -
             assert sooner < (starts(made)[placement.id] or 0)
 
 
+NEVER = "It can never start: by the nodes that there are, how near each other they are to be, and what its workspace and project may hold, "
 NAMES = {"mine": "train-7", "also mine": "eval-2"}
 
 
@@ -197,12 +198,10 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         ),
         (
             Explanation(Reason.NEVER_FITS, most_node_count=3, most_gpus_per_node=8),
-            "It can never start: there are at most 3 nodes with so many GPUs for it, and at most 8 GPUs a node.",
+            f"{NEVER}it could have at most 3 nodes with so many GPUs and 8 GPUs a node.",
         ),
-        (
-            Explanation(Reason.NEVER_FITS, most_gpus_per_node=1),
-            "It can never start: the nodes that it may use have at most 1 GPU each.",
-        ),
+        (Explanation(Reason.NEVER_FITS, most_node_count=4), f"{NEVER}it could have at most 4 nodes with so many GPUs."),
+        (Explanation(Reason.NEVER_FITS, most_gpus_per_node=1), f"{NEVER}it could have at most 1 GPU a node."),
         (Explanation(Reason.NEVER_FITS), "It can never start: there are no GPU nodes that it may use."),
     ],
 )

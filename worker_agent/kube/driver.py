@@ -41,7 +41,7 @@ from worker_agent.kube.full import FullBoxes
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
 from worker_agent.kube.herald import Herald
 from worker_agent.kube.hoist import LIFTS_OF_BOX, Hoist
-from worker_agent.kube.lifting import Lift, Room, lifts, share_of, why_never
+from worker_agent.kube.lifting import Lift, Room, devices_of, lifts, needs_of, share_of, why_never
 from worker_agent.kube.marks import box_taint, read_records
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Namespace, Node, Pod
@@ -304,12 +304,11 @@ class KubernetesCluster:
             node = self._sight.node(assignment.node)
             if node is None or node.metadata.uid != assignment.node_uid or not node.status.is_ready or node.spec.unschedulable:
                 continue
-            taint, gpus = box_taint(node), len(assignment.gpus)
+            taint, gpus, node_gpus = box_taint(node), len(assignment.gpus), len(self._sight.state(node).view.gpus)
             share = None
             if taint == names.SHARED:
-                others = self._sight.pods.others.get(assignment.node, ())
-                share = share_of(node, gpus, len(self._sight.state(node).view.gpus), others)
-            rooms.append(Room(node=assignment.node, uid=assignment.node_uid, taint=taint, gpu_count=gpus, share=share))
+                share = share_of(node, gpus, node_gpus, self._sight.pods.others.get(assignment.node, ()))
+            rooms.append(Room(assignment.node, assignment.node_uid, taint, gpus, share, is_whole=gpus == node_gpus))
         return rooms
 
     def _open_guard(self, opened: Iterable[Assignment]) -> None:
@@ -379,7 +378,9 @@ class KubernetesCluster:
             return f"This pod will not start: {why}."
         if name := self.waited_for(pod):
             return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}"
-        return "Waits for GPUs that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
+        devices = devices_of(needs_of(pod))
+        gpus = f"whole nodes, since it asks for {', '.join(devices)}," if devices else "GPUs"
+        return f"Waits for {gpus} that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
 
     def herald(self, life: Sequence[LifeMark]) -> None:
         self._herald.look(life)

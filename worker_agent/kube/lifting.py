@@ -73,21 +73,27 @@ def why_never(pod: Pod) -> str:
         needs = needs_of(pod)
     except ValueError as error:
         return f"what it asks for cannot be read: {error}"
-    strange = sorted(key for key in needs if key not in _COUNTED and not key.startswith(_FREELY))
+    strange = sorted(key for key in needs if is_gpu(key) and key != names.GPU)
     if strange:
         return f"it asks for {', '.join(strange)}, which is not counted"
     return "" if needs.get(names.GPU) else f"it asks for no {names.GPU}"
 
 
+def devices_of(needs: Amounts) -> list[str]:
+    """Other devices than GPUs, as of RDMA: of boxes that share a node nobody counts how many are whose, so whole nodes alone have room."""
+    return sorted(key for key in needs if key not in _COUNTED and not key.startswith(_FREELY))
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a box has on one node. `share`: None where it has the node to itself."""
+    """What a box has on one node. `share`: None where it has the node to itself, as always where it `is_whole`."""
 
     node: str
     uid: str
     taint: str
     gpu_count: int
     share: Amounts | None = None
+    is_whole: bool = False
 
 
 def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[Pod]) -> Amounts:
@@ -121,10 +127,10 @@ def lifts(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) 
 def _by_sum(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) -> Iterator[Lift]:
     free = sum(room.gpu_count for room in rooms) - sum(_gpus(pod) for pod in inside)
     largest = max((room.gpu_count for room in rooms), default=0)
-    taints = tuple(sorted({room.taint for room in rooms}))
+    taints, is_whole = tuple(sorted({room.taint for room in rooms})), all(room.is_whole for room in rooms)
     for pod in waiting:
         gpus = _gpus(pod)
-        if gpus <= min(free, largest):
+        if gpus <= min(free, largest) and (is_whole or not devices_of(needs_of(pod))):
             free -= gpus
             yield Lift(pod, taints, None)
 
@@ -137,7 +143,7 @@ def _by_room(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod
                 left[each.uid] = _less(left[each.uid], needs_of(pod))
     for pod in waiting:
         needs = needs_of(pod)
-        room = next((room for room in rooms if _fits(needs, left[room.uid])), None)
+        room = None if devices_of(needs) else next((room for room in rooms if _fits(needs, left[room.uid])), None)
         if room is not None:
             left[room.uid] = _less(left[room.uid], needs)
             yield Lift(pod, (room.taint,), room)

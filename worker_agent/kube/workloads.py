@@ -18,7 +18,7 @@ import msgspec
 
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
-from worker_agent.kube.lifting import asks_for_gpus, needs_of, quantity, why_never
+from worker_agent.kube.lifting import asks_for_gpus, devices_of, needs_of, quantity, why_never
 from worker_agent.kube.objects import Meta, Node, Owner, Pod
 from worker_agent.kube.view import Unseen, view_of
 
@@ -139,7 +139,7 @@ def size_of(pods: Sequence[Pod], *, gpus_per_node: int | None, node: Node | None
     if not fitting:
         return None
     nodes = min(NODES_MAX, _bins(fitting, room))
-    if gpus_per_node or nodes > 1 or node is None or not whole:
+    if gpus_per_node or nodes > 1 or node is None or not whole or any(devices_of(needs_of(pod)) for pod in pods):
         return Size(nodes, gpus_per_node)
     part = max(sum(fitting), _part(pods, node, whole))
     return Size(1, part if part < whole else None)
