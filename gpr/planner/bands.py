@@ -17,7 +17,7 @@ from typing import Final
 TARGETS: Final = (0.5, 0.9)
 STEP: Final = 0.03
 KEPT_COUNT: Final = 200
-# Fewer tell nothing; then all classes together are asked, and with fewer of these nobody knows.
+# Fewer tell nothing; then the wider class is asked, then all together, and with fewer of these nobody knows.
 ENOUGH_COUNT: Final = 20
 CERTAIN: Final = 0.995
 BIG_GPUS: Final = 8
@@ -44,9 +44,13 @@ class Forecast:
     @property
     def kind(self) -> tuple[int, bool, int]:
         """Its class: length by factors of four, big or not, and which part of the promise is expected to be waited."""
-        length = int(math.log(max(self.length_s, SHORT_S) / SHORT_S, 4))
         part = min(THIRDS * self.expected_wait_s // max(self.promised_wait_s, 1), THIRDS - 1)
-        return length, self.gpu_count >= BIG_GPUS, part
+        return _factors_of_four(self.length_s), self.gpu_count >= BIG_GPUS, part
+
+    @property
+    def kinds(self) -> tuple[tuple[int, ...], ...]:
+        """The narrowest class first: of its kind, those that were promised as long a wait, by factors of four; then its kind."""
+        return (*self.kind, _factors_of_four(self.promised_wait_s)), self.kind
 
 
 class Bands:
@@ -55,7 +59,7 @@ class Bands:
     def __init__(self, past: Iterable[Forecast] = ()) -> None:
         """`past`: in order of their ends."""
         self._levels = list(TARGETS)
-        self._shares: dict[tuple[int, bool, int], deque[float]] = defaultdict(lambda: deque(maxlen=KEPT_COUNT))
+        self._shares: dict[tuple[int, ...], deque[float]] = defaultdict(lambda: deque(maxlen=KEPT_COUNT))
         self._all: deque[float] = deque(maxlen=KEPT_COUNT)
         self._open: dict[str, Forecast] = {}
         self._missed: set[tuple[str, int]] = set()
@@ -89,7 +93,8 @@ class Bands:
             return
         wait_s = now_s - told.made_s
         share = wait_s / max(told.promised_wait_s, 1)
-        self._shares[told.kind].append(share)
+        for kind in told.kinds:
+            self._shares[kind].append(share)
         self._all.append(share)
         for i in range(len(TARGETS)):
             if (id_, i) in self._missed:
@@ -107,8 +112,8 @@ class Bands:
         return len(self._all)
 
     def _bound(self, asked: Forecast, i: int) -> int:
-        known = self._shares[asked.kind]
-        known = known if len(known) >= ENOUGH_COUNT else self._all
+        classes = (self._shares[kind] for kind in asked.kinds)
+        known = next((shares for shares in classes if len(shares) >= ENOUGH_COUNT), self._all)
         if len(known) < ENOUGH_COUNT or self._levels[i] >= CERTAIN:
             return asked.promised_wait_s
         share = _quantile(sorted(known), min(max(self._levels[i], 0.0), 1.0))
@@ -131,6 +136,11 @@ class Bands:
     def _steer(self, i: int, *, is_hit: bool) -> None:
         """Not clipped: a level that would have to go beyond all that was seen must come back as far."""
         self._levels[i] += STEP * (TARGETS[i] - is_hit)
+
+
+def _factors_of_four(span_s: int) -> int:
+    """Whole ones, over SHORT_S."""
+    return int(math.log(max(span_s, SHORT_S) / SHORT_S, 4))
 
 
 def _quantile(ranked: list[float], level: float) -> float:

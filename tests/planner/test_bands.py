@@ -84,6 +84,20 @@ def test_long_and_short_boxes_learn_from_their_own() -> None:
     assert long[1] == 800
 
 
+def test_those_that_were_promised_as_long_a_wait_are_asked_first_and_else_the_whole_kind() -> None:
+    bands = Bands()
+    for i in range(60):
+        promised_s = 1000 if i % 2 else 100_000
+        bands.forecast(asked(i, made_s=100_000 * i, promised_s=promised_s, expected_s=0))
+        bands.started(f"f{i}", 100_000 * i + (promised_s // 10 if i % 2 else promised_s // 2))
+
+    bounds_s = [bands.forecast(asked(99 + n, made_s=10_000_000, promised_s=n, expected_s=0)).bounds_s for n in (1000, 100_000, 10_000)]
+
+    assert bounds_s[0] == (100, 100)
+    assert bounds_s[1] == (50_000, 50_000)
+    assert bounds_s[2][0] < bounds_s[2][1]  # nobody was promised as long: it learns from both
+
+
 def test_history_read_from_a_store_gives_the_same_bounds_as_history_lived() -> None:
     lived = Bands()
     waits_s = [random.Random(5).randrange(900) for _ in range(80)]
