@@ -67,23 +67,40 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
     gpr = Gpr.objects.get(pk=victim.gpr_id)
     if gpr.state != GprState.ACTIVE or gpr.active_at is None:
         return
-    ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
-    books_end_at = books_end(ends_at)
+    # The first as it was before all notices, the others by those that it had for a later end.
+    full_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
+    earlier = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.SOONER, ends_at__gt=victim.ends_at).order_by("-ends_at", "-pk")
+    for ends_at, before in [(full_at, None), *((row.ends_at, row) for row in earlier)]:
+        if not _is_refused(victim, gpr, ends_at, now):
+            _give_back(victim, gpr, ends_at, before, now)
+            return
+    EvictionVictim.objects.filter(pk=victim.pk).update(is_final=True)
+
+
+def _is_refused(victim: EvictionVictim, gpr: Gpr, ends_at: datetime, now: datetime) -> bool:
+    """May it not end then instead?"""
+    if (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S:
+        return True
     try:
-        if (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S:
-            raise Conflict("Its agent may not hear of it in time.")
-        refuse_into_maintenance(gpr, books_end_at, now)
-        refuse_if_it_hurts(gpr, books_end_at, now)
+        refuse_into_maintenance(gpr, books_end(ends_at), now)
+        refuse_if_it_hurts(gpr, books_end(ends_at), now)
     except Conflict:
-        EvictionVictim.objects.filter(pk=victim.pk).update(is_final=True)
-        return
+        return True
+    return False
+
+
+def _give_back(victim: EvictionVictim, gpr: Gpr, ends_at: datetime, before: EvictionVictim | None, now: datetime) -> None:
+    """`before`: the notice that it has again."""
     if not Gpr.objects.filter(pk=gpr.pk, state=GprState.ACTIVE, version=gpr.version).update(ends_at=ends_at, version=F("version") + 1):
         return
-    reservations_set_windows([Window(gpr.pk, ends_at, books_end_at)])
+    reservations_set_windows([Window(gpr.pk, ends_at, books_end(ends_at))])
     EvictionVictim.objects.filter(pk=victim.pk).update(outcome=VictimOutcome.SPARED, outcome_at=now)
+    if before is not None:
+        EvictionVictim.objects.filter(pk=before.pk).update(outcome=VictimOutcome.NOTICED, outcome_at=None)
+    instead = "will not be evicted: its GPUs are not needed any more" if before is None else "will be evicted later than told last"
     event_record(
         kind="gpr.eviction_withdrawn",
-        message=f"{gpr.name} will not be evicted: its GPUs are not needed any more. It runs until {utc(ends_at)}.",
+        message=f"{gpr.name} {instead}. It runs until {utc(ends_at)}.",
         at=now,
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,

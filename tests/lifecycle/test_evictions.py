@@ -249,6 +249,18 @@ def test_whoever_is_wanted_later_works_on_until_then_and_is_told_again_when_anot
     assert list(rows) == [(first.pk, borrower.pk, VictimOutcome.SOONER), (second.pk, borrower.pk, VictimOutcome.NOTICED)]
     assert fresh(first).promise.promised_start_at == wanted_at
 
+    gpr_cancel(gpr=fresh(second), actor=stage.owner, now=stage.after(10))
+    stage.tick()
+
+    assert fresh(borrower).ends_at == end_by_books(wanted_at)
+    outcomes = EvictionVictim.objects.order_by("pk").values_list("outcome", flat=True)
+    assert list(outcomes) == [VictimOutcome.NOTICED, VictimOutcome.SPARED]
+
+    gpr_cancel(gpr=fresh(first), actor=stage.owner, now=stage.after(10))
+    stage.tick()
+
+    assert fresh(borrower).ends_at == borrower.ends_at
+
 
 def test_nobody_is_spared_so_late_that_its_agent_may_not_hear_of_it(stage: Stage, other: Slice) -> None:
     """It would close by its own clock, and that would look like a failed node."""
