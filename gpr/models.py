@@ -328,7 +328,8 @@ class EvictionVictim(models.Model):
     lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds that it had run when it was chosen.")
     outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)
     outcome_at = models.DateTimeField(null=True, blank=True)
-    is_final = models.BooleanField(default=False, help_text="Others rest on its end by now: it cannot be spared any more.")
+    is_final = models.BooleanField(default=False, help_text="It cannot be spared any more: its agent may not hear of it in time.")
+    reviewed_at = models.DateTimeField(null=True, blank=True, help_text="When others rested on its end, though whom it is for does not.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["ends_at", "id"]

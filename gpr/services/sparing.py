@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -11,15 +12,15 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from egs.errors import Conflict
 from egs.readable import readable
 from egs.words import utc
-from gpr.models import EvictionVictim, Gpr, GprState, VictimOutcome
+from gpr.models import Eviction, EvictionVictim, Gpr, GprState, VictimOutcome
 from gpr.rows import are_ids
 from gpr.services.ending import EXTENSION_ACK_S, refuse_if_it_hurts, refuse_into_maintenance
-from gpr.snapshot import books_end
+from gpr.snapshot import books_end, end_by_books
 from gpr.witness import witness_lock
 from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import Window, reservations_set_windows
@@ -29,6 +30,7 @@ from journal.services import event_record
 log = structlog.get_logger(__name__)
 
 REVIEWS_MOST: Final = 4  # in a tick
+REVIEWED_AGAIN: Final = timedelta(minutes=5)
 HELD = Reservation.objects.filter(state=ReservationState.HELD)
 
 
@@ -37,7 +39,10 @@ def notices_review(*, now: datetime) -> None:
 
     Each is planned for, so some at a time; one that cannot be reviewed, or read, must not stop the others, nor the tick.
     """
-    noticed = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, is_final=False)
+    is_due = Q(reviewed_at=None) | Q(reviewed_at__lt=now - REVIEWED_AGAIN) | Q(reviewed_at__gt=now)  # clocks may be set back
+    noticed = EvictionVictim.objects.filter(is_due, outcome=VictimOutcome.NOTICED, is_final=False).order_by(
+        F("reviewed_at").asc(nulls_first=True), "pk"
+    )
     victims, _ = readable(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
     nodes: dict[UUID, set[str]] = defaultdict(set)
     for gpr_id, node_id in HELD.filter(gpr__in=[victim.gpr_id for victim in victims]).values_list("gpr", "node"):
@@ -62,24 +67,49 @@ def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
 
 @transaction.atomic
 def _review(victim: EvictionVictim, now: datetime) -> None:
-    """Once: when others have been promised its GPUs meanwhile it ends for them, and when its agent may not hear of it in time."""
+    """When others have been promised its GPUs meanwhile it ends for them, unless they go, too; and when its agent may not hear of it."""
     witness_lock()
     gpr = Gpr.objects.get(pk=victim.gpr_id)
     if gpr.state != GprState.ACTIVE or gpr.active_at is None:
         return
-    # The first as it was before all notices, the others by those that it had for a later end.
-    full_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
-    earlier = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.SOONER, ends_at__gt=victim.ends_at).order_by("-ends_at", "-pk")
-    for ends_at, before in [(full_at, None), *((row.ends_at, row) for row in earlier)]:
-        if not _is_refused(victim, gpr, ends_at, now):
-            _give_back(victim, gpr, ends_at, before, now)
+    for end in _later_ends(victim, gpr, gpr.active_at + timedelta(seconds=gpr.remaining_s)):
+        if not _is_refused(victim, gpr, end.at, now):
+            _give_back(victim, gpr, end, now)
             return
-    EvictionVictim.objects.filter(pk=victim.pk).update(is_final=True)
+    EvictionVictim.objects.filter(pk=victim.pk).update(is_final=_is_too_late(victim, now), reviewed_at=now)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """When it could end instead. `notice`: that holds then, the same or one that it had before; None: of no notice."""
+
+    at: datetime
+    notice: EvictionVictim | None = None
+
+
+def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator[_End]:
+    """As if nobody had told it anything, first; then when whom it is for can start by now; then what it was told before."""
+    yield _End(full_at)
+    beneficiary = victim.eviction.gpr
+    promise = getattr(beneficiary, "promise", None)
+    if (
+        beneficiary.state == GprState.QUEUED
+        and promise is not None
+        and victim.ends_at < (own_at := end_by_books(promise.slot_start_at)) < full_at
+    ):
+        yield _End(own_at, victim)
+    told = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.SOONER, outcome_at__gte=gpr.active_at)
+    for before in told.filter(ends_at__gt=victim.ends_at, ends_at__lt=full_at).order_by("-ends_at", "-pk"):
+        yield _End(before.ends_at, before)
+
+
+def _is_too_late(victim: EvictionVictim, now: datetime) -> bool:
+    return (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S
 
 
 def _is_refused(victim: EvictionVictim, gpr: Gpr, ends_at: datetime, now: datetime) -> bool:
     """May it not end then instead?"""
-    if (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S:
+    if _is_too_late(victim, now):
         return True
     try:
         refuse_into_maintenance(gpr, books_end(ends_at), now)
@@ -89,18 +119,22 @@ def _is_refused(victim: EvictionVictim, gpr: Gpr, ends_at: datetime, now: dateti
     return False
 
 
-def _give_back(victim: EvictionVictim, gpr: Gpr, ends_at: datetime, before: EvictionVictim | None, now: datetime) -> None:
-    """`before`: the notice that it has again."""
-    if not Gpr.objects.filter(pk=gpr.pk, state=GprState.ACTIVE, version=gpr.version).update(ends_at=ends_at, version=F("version") + 1):
+def _give_back(victim: EvictionVictim, gpr: Gpr, end: _End, now: datetime) -> None:
+    if not Gpr.objects.filter(pk=gpr.pk, state=GprState.ACTIVE, version=gpr.version).update(ends_at=end.at, version=F("version") + 1):
         return
-    reservations_set_windows([Window(gpr.pk, ends_at, books_end(ends_at))])
-    EvictionVictim.objects.filter(pk=victim.pk).update(outcome=VictimOutcome.SPARED, outcome_at=now)
-    if before is not None:
-        EvictionVictim.objects.filter(pk=before.pk).update(outcome=VictimOutcome.NOTICED, outcome_at=None)
-    instead = "will not be evicted: its GPUs are not needed any more" if before is None else "will be evicted later than told last"
+    reservations_set_windows([Window(gpr.pk, end.at, books_end(end.at))])
+    notice = end.notice
+    if notice is None or notice.pk != victim.pk:
+        EvictionVictim.objects.filter(pk=victim.pk).update(outcome=VictimOutcome.SPARED, outcome_at=now)
+    if notice is not None:
+        EvictionVictim.objects.filter(pk=notice.pk).update(outcome=VictimOutcome.NOTICED, outcome_at=None, ends_at=end.at)
+        Eviction.objects.filter(pk=notice.eviction_id).update(start_at=books_end(end.at))
+        kind, instead = "gpr.eviction_put_off", "will be evicted later than it was told last"
+    else:
+        kind, instead = "gpr.eviction_withdrawn", "will not be evicted: its GPUs are not needed any more"
     event_record(
-        kind="gpr.eviction_withdrawn",
-        message=f"{gpr.name} {instead}. It runs until {utc(ends_at)}.",
+        kind=kind,
+        message=f"{gpr.name} {instead}. It runs until {utc(end.at)}.",
         at=now,
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,

@@ -131,10 +131,12 @@ def test_a_pod_with_devices_that_are_not_counted_is_never_let_in_and_the_reason_
 
 def test_a_pod_with_other_devices_gets_into_whole_nodes_alone_where_nobody_else_has_a_part_in_them() -> None:
     with_rdma = pod(8, name="rdma", **{"rdma/hca": "1"})
-    whole = [replace(room(name, 8), is_whole=True) for name in ("n1", "n2")]
+    whole = [replace(room(name, 8), devices=frozenset({"rdma/hca"})) for name in ("n1", "n2")]
 
     assert why_never(with_rdma) == ""
     assert names_of(list(lifts(whole, [with_rdma, pod(8, name="plain")], []))) == ["rdma", "plain"]
+    misspelled = pod(8, name="typo", **{"rdma/hac": "1"})
+    assert names_of(list(lifts(whole, [misspelled, pod(8, name="plain")], []))) == ["plain"]
     for others in ([room("n1", 8)], [whole[0], room("n2", 8)], [room("n1", 8, cpu="32")]):
         assert names_of(list(lifts(others, [with_rdma, pod(8, name="plain")], []))) == ["plain"]
 

@@ -399,6 +399,7 @@ def test_whole_nodes_are_asked_for_where_pods_want_other_devices_as_well() -> No
 
     assert found is not None
     assert (found.nodes, found.gpus_per_node) == (1, None)
+    assert size_of([gpu_pod(1, **{"rdma/hca": "1"})], gpus_per_node=4, node=NODE) is None
 
 
 def test_a_part_of_a_node_is_as_large_as_its_cpu_is_needed() -> None:

@@ -262,6 +262,48 @@ def test_whoever_is_wanted_later_works_on_until_then_and_is_told_again_when_anot
     assert fresh(borrower).ends_at == borrower.ends_at
 
 
+def wanted_later(stage: Stage, other: Slice) -> tuple[Gpr, Gpr]:
+    """One that runs for a day, and one that is entitled to its GPUs in six hours."""
+    quota_create(owner=other.project, shape=SHAPE, change={"guaranteed_gpus": 4}, actor=stage.admin, now=stage.now)
+    borrower = stage.active(duration_s=DAY_S)
+    stage.after(LEAST_RUN_S)
+    stage.tick()
+    return borrower, stage.submit(other, duration_s=600, earliest_start_at=stage.now + timedelta(hours=6))
+
+
+def test_it_is_spared_when_the_third_that_rested_on_its_end_is_gone_as_well(stage: Stage, other: Slice) -> None:
+    borrower, entitled = wanted_later(stage, other)
+    third = stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=600)
+    gpr_cancel(gpr=fresh(entitled), actor=stage.owner, now=stage.after(10))
+    stage.tick()
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.NOTICED
+
+    gpr_cancel(gpr=fresh(third), actor=stage.owner, now=stage.after(10))
+    stage.after(sparing.REVIEWED_AGAIN.total_seconds())
+    stage.tick()
+
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.SPARED
+    assert fresh(borrower).ends_at == borrower.ends_at
+
+
+def test_it_works_on_for_as_long_as_the_other_puts_its_start_off(stage: Stage, other: Slice) -> None:
+    borrower, entitled = wanted_later(stage, other)
+    later_at = stage.now + timedelta(hours=12)
+    gpr_edit(gpr=fresh(entitled), spec=spec_of(fresh(entitled), earliest_start_at=later_at), actor=stage.owner, now=stage.after(10))
+    stage.tick()
+
+    slot_at = fresh(entitled).promise.slot_start_at
+    assert slot_at >= later_at
+    assert fresh(borrower).ends_at == end_by_books(slot_at)
+    (row,) = EvictionVictim.objects.all()
+    assert (row.outcome, row.ends_at, row.eviction.start_at) == (VictimOutcome.NOTICED, end_by_books(slot_at), slot_at)
+    assert Event.objects.filter(kind="gpr.eviction_put_off", gpr_id=borrower.pk).count() == 1
+
+    stage.after(10)
+    stage.tick()
+    assert fresh(borrower).ends_at == end_by_books(slot_at)
+
+
 def test_nobody_is_spared_so_late_that_its_agent_may_not_hear_of_it(stage: Stage, other: Slice) -> None:
     """It would close by its own clock, and that would look like a failed node."""
     victim, beneficiary = noticed(stage, other)

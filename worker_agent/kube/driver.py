@@ -308,7 +308,8 @@ class KubernetesCluster:
             share = None
             if taint == names.SHARED:
                 share = share_of(node, gpus, node_gpus, self._sight.pods.others.get(assignment.node, ()))
-            rooms.append(Room(assignment.node, assignment.node_uid, taint, gpus, share, is_whole=gpus == node_gpus))
+            devices = frozenset(devices_of(node.status.allocatable) if gpus == node_gpus else ())
+            rooms.append(Room(assignment.node, assignment.node_uid, taint, gpus, share, devices))
         return rooms
 
     def _open_guard(self, opened: Iterable[Assignment]) -> None:

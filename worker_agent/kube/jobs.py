@@ -293,7 +293,7 @@ def _pod(work: Work) -> dict[str, Any]:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,
         "affinity": _only_on(work.nodes) | (_apart(work) if work.is_gang else {}),
-        # Whatever keeps others off a node that is given out to be checked; but from one that does not answer its pod is to go.
+        # What keeps others from being placed on a node that is to be checked; but from one that does not answer its pod is to go.
         "tolerations": [*({"key": key, "operator": "Exists"} for key in (TAINT, GPU)), {"operator": "Exists", "effect": "NoSchedule"}],
         "containers": [_container(work, [{"name": name, "mountPath": at} for name, (at, _) in volumes.items()])],
         "volumes": [{"name": name, **source} for name, (_, source) in volumes.items()],

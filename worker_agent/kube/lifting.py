@@ -79,21 +79,21 @@ def why_never(pod: Pod) -> str:
     return "" if needs.get(names.GPU) else f"it asks for no {names.GPU}"
 
 
-def devices_of(needs: Amounts) -> list[str]:
+def devices_of(amounts: Iterable[str]) -> list[str]:
     """Other devices than GPUs, as of RDMA: of boxes that share a node nobody counts how many are whose, so whole nodes alone have room."""
-    return sorted(key for key in needs if key not in _COUNTED and not key.startswith(_FREELY))
+    return sorted(key for key in amounts if key not in _COUNTED and not key.startswith(_FREELY))
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a box has on one node. `share`: None where it has the node to itself, as always where it `is_whole`."""
+    """What a box has on one node. `share`: None where it has the node to itself. `devices`: others, where it is all of the box."""
 
     node: str
     uid: str
     taint: str
     gpu_count: int
     share: Amounts | None = None
-    is_whole: bool = False
+    devices: frozenset[str] = frozenset()
 
 
 def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[Pod]) -> Amounts:
@@ -127,10 +127,10 @@ def lifts(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) 
 def _by_sum(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) -> Iterator[Lift]:
     free = sum(room.gpu_count for room in rooms) - sum(_gpus(pod) for pod in inside)
     largest = max((room.gpu_count for room in rooms), default=0)
-    taints, is_whole = tuple(sorted({room.taint for room in rooms})), all(room.is_whole for room in rooms)
+    taints, devices = tuple(sorted({room.taint for room in rooms})), frozenset[str].intersection(*(room.devices for room in rooms))
     for pod in waiting:
         gpus = _gpus(pod)
-        if gpus <= min(free, largest) and (is_whole or not devices_of(needs_of(pod))):
+        if gpus <= min(free, largest) and devices.issuperset(devices_of(needs_of(pod))):
             free -= gpus
             yield Lift(pod, taints, None)
 

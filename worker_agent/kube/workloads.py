@@ -135,6 +135,8 @@ def size_of(pods: Sequence[Pod], *, gpus_per_node: int | None, node: Node | None
     """
     whole = node_gpus(node) if node else 0
     room = gpus_per_node or whole or max((_gpus(pod) for pod in pods), default=0)
+    if gpus_per_node and gpus_per_node != whole:
+        pods = [pod for pod in pods if not devices_of(needs_of(pod))]  # they get into whole nodes alone
     fitting = sorted((gpus for pod in pods if 0 < (gpus := _gpus(pod)) <= room), reverse=True)
     if not fitting:
         return None
