@@ -17,7 +17,7 @@ from django.db.models import F, Q
 from egs.errors import Conflict
 from egs.readable import readable
 from egs.words import utc
-from gpr.models import Eviction, EvictionVictim, Gpr, GprState, VictimOutcome
+from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
 from gpr.rows import are_ids
 from gpr.services.ending import EXTENSION_ACK_S, refuse_if_it_hurts, refuse_into_maintenance
 from gpr.snapshot import books_end, end_by_books
@@ -56,13 +56,18 @@ def notices_review(*, now: datetime) -> None:
 
 def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
     """Does the beneficiary still wait for these nodes, to start about when it was to?"""
-    beneficiary = victim.eviction.gpr
-    promise = getattr(beneficiary, "promise", None)
-    if beneficiary.state != GprState.QUEUED or promise is None:
+    promise = _awaited(victim)
+    if promise is None:
         return False
     is_later = promise.slot_start_at > victim.eviction.start_at + timedelta(seconds=settings.EGS_EVICTION_GAIN_S)
     # A slot that cannot be read is found anew by the next plan.
     return not is_later and (not are_ids(promise.slot_nodes) or not nodes.isdisjoint(promise.slot_nodes))
+
+
+def _awaited(victim: EvictionVictim) -> Promise | None:
+    """Of the beneficiary, while it waits."""
+    beneficiary = victim.eviction.gpr
+    return getattr(beneficiary, "promise", None) if beneficiary.state == GprState.QUEUED else None
 
 
 @transaction.atomic
@@ -72,11 +77,13 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
     gpr = Gpr.objects.get(pk=victim.gpr_id)
     if gpr.state != GprState.ACTIVE or gpr.active_at is None:
         return
-    for end in _later_ends(victim, gpr, gpr.active_at + timedelta(seconds=gpr.remaining_s)):
-        if not _is_refused(victim, gpr, end.at, now):
-            _give_back(victim, gpr, end, now)
-            return
-    EvictionVictim.objects.filter(pk=victim.pk).update(is_final=_is_too_late(victim, now), reviewed_at=now)
+    is_too_late = (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S
+    ends = () if is_too_late else _later_ends(victim, gpr, gpr.active_at + timedelta(seconds=gpr.remaining_s))
+    end = next((end for end in ends if not _is_refused(gpr, end.at, now)), None)
+    if end is None:
+        EvictionVictim.objects.filter(pk=victim.pk).update(is_final=is_too_late, reviewed_at=now)
+    else:
+        _give_back(victim, gpr, end, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +97,16 @@ class _End:
 def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator[_End]:
     """As if nobody had told it anything, first; then when whom it is for can start by now; then what it was told before."""
     yield _End(full_at)
-    beneficiary = victim.eviction.gpr
-    promise = getattr(beneficiary, "promise", None)
-    if (
-        beneficiary.state == GprState.QUEUED
-        and promise is not None
-        and victim.ends_at < (own_at := end_by_books(promise.slot_start_at)) < full_at
-    ):
+    promise = _awaited(victim)
+    if promise is not None and victim.ends_at < (own_at := end_by_books(promise.slot_start_at)) < full_at:
         yield _End(own_at, victim)
     told = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.SOONER, outcome_at__gte=gpr.active_at)
     for before in told.filter(ends_at__gt=victim.ends_at, ends_at__lt=full_at).order_by("-ends_at", "-pk"):
         yield _End(before.ends_at, before)
 
 
-def _is_too_late(victim: EvictionVictim, now: datetime) -> bool:
-    return (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S
-
-
-def _is_refused(victim: EvictionVictim, gpr: Gpr, ends_at: datetime, now: datetime) -> bool:
+def _is_refused(gpr: Gpr, ends_at: datetime, now: datetime) -> bool:
     """May it not end then instead?"""
-    if _is_too_late(victim, now):
-        return True
     try:
         refuse_into_maintenance(gpr, books_end(ends_at), now)
         refuse_if_it_hurts(gpr, books_end(ends_at), now)

@@ -231,12 +231,8 @@ def test_whoever_is_entitled_takes_back_what_another_project_borrows(stage: Stag
 
 
 def test_whoever_is_wanted_later_works_on_until_then_and_is_told_again_when_another_wants_it_sooner(stage: Stage, other: Slice) -> None:
-    quota_create(owner=other.project, shape=SHAPE, change={"guaranteed_gpus": 4}, actor=stage.admin, now=stage.now)
-    borrower = stage.active(duration_s=DAY_S)
-    stage.after(LEAST_RUN_S)
-    stage.tick()
+    borrower, first = wanted_later(stage, other)
     wanted_at = stage.now + timedelta(hours=6)
-    first = stage.submit(other, duration_s=600, earliest_start_at=wanted_at)
     assert first.promise.promised_start_at == wanted_at
     assert fresh(borrower).ends_at == end_by_books(wanted_at)
 
