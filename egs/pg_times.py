@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+if TYPE_CHECKING:
+    from psycopg.abc import Loader
 
 ZERO_OFFSET = "+00"
 
@@ -21,15 +24,15 @@ def read_times_fast(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 
 @lru_cache(maxsize=1)
-def _loader() -> type:
+def _loader() -> type[Loader]:
     """psycopg is imported where PostgreSQL is used only: that takes a moment."""
-    from django.db.backends.postgresql.psycopg_any import BaseTzLoader
+    from psycopg.types.datetime import TimestamptzLoader
 
-    class UtcLoader(BaseTzLoader):
-        timezone = UTC
+    class UtcLoader(TimestamptzLoader):
+        timezone = UTC  # Django asks whether it is its own
 
         def load(self, data: Any) -> datetime:
-            """What is no time of a calendar, or not in UTC, is Django's to read, or to refuse."""
+            """What is no time of a calendar, or not in UTC, is psycopg's to read, or to refuse."""
             text = str(data, "ascii")
             try:
                 return datetime.fromisoformat(text) if text.endswith(ZERO_OFFSET) else super().load(data)
