@@ -34,10 +34,13 @@ def _is_foreign(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test of the other profile is not skipped here: it does not belong here, and `make test` runs it there."""
+    """A test of the other profile is not skipped here: it does not belong here, and `make test` runs it there.
+
+    Those that need a control plane come last: it runs on until the last test has ended, and would be in the way of all that come after.
+    """
     foreign = [item for item in items if _is_foreign(item)]
     config.hook.pytest_deselected(items=foreign)
-    items[:] = [item for item in items if item not in foreign]
+    items[:] = sorted((item for item in items if item not in foreign), key=lambda item: item.nodeid.startswith("tests/kube/"))
 
 
 @pytest.fixture(scope="session")
