@@ -1,4 +1,4 @@
-"""Bookings: a fixed request starts at its time or has no place, nobody pays for it, and the gap before it is used."""
+"""Bookings: a fixed request starts at its time or has no place, nobody pays for it but by right, and the gap before it is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpr.planner.bookings import GRID_S, nearest
 from gpr.planner.engine import plan
 from gpr.planner.offering import offers
-from gpr.planner.plan import Cause, Reason
+from gpr.planner.plan import Cause, PromiseMove, Reason
 from gpr.planner.snapshot import Policy, Quota, Snapshot, Window
 from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import NOW_S, requests, snapshots
@@ -128,3 +128,39 @@ def test_the_nearest_times_are_below_the_ceilings_too(policy: Policy) -> None:
 
     assert (found.fits, found.before_s, found.after_s) == (False, None, 1800)
     assert placements(plan(replace(snapshot, queue=(booking,))))["b1"].slot is None
+
+
+ENTITLED = (Quota("b", "shape-p", 8), Quota("x", "shape-p", 0))
+
+
+@EITHER
+def test_who_only_waits_to_borrow_gives_way_to_a_booking_that_is_entitled_and_nobody_has_to_end(policy: Policy) -> None:
+    booking = replace(request("b1", earliest=1500, project="b"), is_fixed=True)
+    borrower = waiting("a2", 1450, "p0")
+    snapshot = Snapshot(1000, (pool(1, closed={0: (Window(1000, 1450),)}),), (), (booking, borrower), policy, quotas=ENTITLED)
+
+    made = plan(snapshot)
+
+    assert (starts(made), made.evictions) == ({"b1": 1500, "a2": 1600}, ())
+    assert placements(made)["a2"].moved == PromiseMove(1450, 1600, Cause.RECLAIM, "b1")
+    assert nearest(replace(snapshot, queue=(borrower,)), booking, since_s=1000).fits
+
+
+@EITHER
+def test_who_waits_within_its_own_guarantee_keeps_its_slot_whoever_books(policy: Policy) -> None:
+    booking = replace(request("b1", earliest=1500, project="b"), is_fixed=True)
+    entitled = replace(waiting("a2", 1450, "p0"), project="b")
+    snapshot = Snapshot(1000, (pool(1, closed={0: (Window(1000, 1450),)}),), (), (booking, entitled), policy, quotas=ENTITLED)
+
+    assert starts(plan(snapshot)) == {"b1": None, "a2": 1450}
+
+
+def test_a_booking_goes_where_nobody_has_to_end_for_it_though_it_likes_another_place_better() -> None:
+    booking = replace(request("b1", earliest=3000, project="b", pools=("p", "q")), is_fixed=True)
+    busy = (running("r", "p0", end=9000),)
+    snapshot = Snapshot(1000, (pool(1), pool(1, id="q")), busy, (booking,), quotas=ENTITLED)
+    made = plan(snapshot)
+    first, second = offers(replace(snapshot, queue=()), booking)
+
+    assert (made.evictions, placements(made)["b1"].slot) == ((), first.slot)
+    assert (first.pool, first.evictions, second.pool, [each.id for each in second.evictions]) == ("q", (), "p", ["b1"])
