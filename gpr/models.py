@@ -324,6 +324,7 @@ class EvictionVictim(models.Model):
     eviction = models.ForeignKey(Eviction, on_delete=models.CASCADE, related_name="victims")
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="evicted_by")
     kind = models.CharField(max_length=8, choices=VictimKind.choices)
+    priority = models.PositiveIntegerField(null=True, blank=True, help_text="That it had when it was chosen; null: it was not kept then.")
     ends_at = models.DateTimeField()
     lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds that it had run when it was chosen.")
     outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)

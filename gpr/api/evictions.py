@@ -26,7 +26,7 @@ class VictimSerializer(serializers.ModelSerializer[EvictionVictim]):
 
     class Meta:
         model = EvictionVictim
-        fields = ["gpr_id", "gpr", "kind", "ends_at", "lost_gpu_s", "outcome", "outcome_at"]
+        fields = ["gpr_id", "gpr", "kind", "priority", "ends_at", "lost_gpu_s", "outcome", "outcome_at"]
         read_only_fields = fields
 
 

@@ -43,6 +43,7 @@ def test_the_victim_s_side_sees_its_own_and_nothing_of_whom_it_is_for(
         (row,) = rows(caller)
         assert [row[name] for name in ("gpr_id", "gpr", "start_at", "instead_at", "victim_count")] == [None] * 5
         (told,) = row["victims"]
+        assert told["priority"] == 50
         assert (told["gpr_id"], told["gpr"], told["kind"], told["outcome"]) == (str(victim.pk), "victim", "priority", "NOTICED")
         for path in ("evictions/", "gprs/", f"gprs/{victim.pk}/", "events/"):
             text = caller.get(path).content.decode()
