@@ -194,6 +194,7 @@ class BookingOccurrence(models.Model):
     starts_at = models.DateTimeField()
     gpr = models.OneToOneField(Gpr, null=True, blank=True, on_delete=models.PROTECT, related_name="occurrence")
     refusal = models.CharField(max_length=500, blank=True)
+    tried_at = models.DateTimeField(null=True, blank=True, help_text="While refused: when it was last looked whether it fits.")
     nearest_before_at = models.DateTimeField(null=True, blank=True)
     nearest_after_at = models.DateTimeField(null=True, blank=True)
 
@@ -202,6 +203,9 @@ class BookingOccurrence(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["series", "starts_at"], name="occurrence_once"),
             models.CheckConstraint(condition=Q(gpr=None) ^ Q(refusal=""), name="occurrence_booked_or_refused"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["starts_at"], condition=Q(gpr=None), name="occurrence_refused"),
         ]
 
     def __str__(self) -> str:

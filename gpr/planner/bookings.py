@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,6 +28,12 @@ class Nearest:
     after_s: int | None
 
 
+def fitting(snapshot: Snapshot, bookings: Sequence[Request]) -> list[bool]:
+    """Which of these, that are not in the queue, would have their time, each as if it alone were booked. Cost as for a newcomer each."""
+    board, _ = board_of(snapshot)
+    return [_is_free(board, each) or _has_right(board, snapshot.quotas, each) for each in bookings]
+
+
 def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
     """Beside all slots, or where others have to make way for it; other times no earlier than `since_s`. A request in the queue with its
     id is left out. Where it fits, the other times are beside all slots.
@@ -36,13 +43,24 @@ def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
     board, _ = board_of(replace(snapshot, queue=tuple(request for request in snapshot.queue if request.id != booking.id)))
     kind, asked_s = board.kind(booking), booking.earliest_start_s
     before_s, after_s = _last_before(board, kind, asked_s, since_s), _first_after(board, kind, max(asked_s + 1, since_s))
-    is_free = asked_s >= board.now_s and board.earliest(kind, asked_s, asked_s + 1) is not None
-    if is_free or not may_claim(board.policy, snapshot.quotas, evictor_count=booking.may_evict):
-        return Nearest(is_free, before_s, after_s)
+    if _is_free(board, booking) or _has_right(board, snapshot.quotas, booking):
+        return Nearest(True, before_s, after_s)
+    if not may_claim(board.policy, snapshot.quotas, evictor_count=booking.may_evict):
+        return Nearest(False, before_s, after_s)
     by_right = _ByRight(board, snapshot.quotas, booking)
-    if by_right.has(asked_s):
-        return Nearest(fits=True, before_s=before_s, after_s=after_s)
     return Nearest(False, by_right.last_before(since_s, before_s), by_right.first_after(max(asked_s + 1, since_s), after_s))
+
+
+def _is_free(board: Board, booking: Request) -> bool:
+    """At its time, beside all slots."""
+    at_s = booking.earliest_start_s
+    return at_s >= board.now_s and board.earliest(board.kind(booking), at_s, at_s + 1) is not None
+
+
+def _has_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
+    """At its time, where others have to make way for it."""
+    may = may_claim(board.policy, quotas, evictor_count=booking.may_evict)
+    return may and _ByRight(board, quotas, booking).has(booking.earliest_start_s)
 
 
 @dataclass(frozen=True, slots=True)
