@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gpr.planner import bookings
 from gpr.planner.bookings import GRID_S, nearest
 from gpr.planner.engine import plan
 from gpr.planner.offering import offers
-from gpr.planner.plan import Cause, PromiseMove, Reason
-from gpr.planner.snapshot import Policy, Quota, Snapshot, Window
-from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
+from gpr.planner.plan import Cause, PromiseMove, Reason, victims_of
+from gpr.planner.snapshot import Policy, Quota, Request, Snapshot, Window
+from tests.planner.build import EITHER, moves, placements, pool, request, run, running, settled, slots, starts, stored, waiting
 from tests.planner.draw import NOW_S, requests, snapshots
 from tests.planner.oracle import problems
 
@@ -115,6 +117,55 @@ def test_what_is_called_nearest_would_fit(snapshot: Snapshot, drawn: object, ahe
             again = replace(booking, earliest_start_s=start_s)
             assert start_s % GRID_S == 0
             assert placements(plan(replace(before, queue=(*before.queue, again))))["booked"].start_s == start_s
+
+
+@st.composite
+def guaranteed(draw: st.DrawFn) -> tuple[Snapshot, Request]:
+    """Three projects with guarantees, in which some run and some wait; one books, mostly of the first, which has the largest."""
+    drawn, booking = draw(snapshots(most=3)), draw(requests("booked", 9))
+    quotas = tuple(Quota(owner, "s", draw(st.sampled_from(amounts))) for owner, amounts in (("a", [4, 16]), ("b", [0, 2]), ("c", [0, 2])))
+    policy = replace(drawn.policy, notice_s=2, least_run_s=0, claim_gain_s=1)
+    owners = st.sampled_from("abc")
+    snapshot = replace(
+        drawn,
+        policy=policy,
+        quotas=quotas,
+        running=tuple(replace(box, project=draw(owners), end_s=box.end_s + draw(st.sampled_from([0, 20, 40]))) for box in drawn.running),
+        queue=tuple(replace(each, project=draw(owners)) for each in drawn.queue),
+    )
+    made = plan(snapshot)
+    ends_s = {victim.id: victim.frees_s for victim in victims_of(made.evictions)}
+    running = tuple(replace(box, end_s=ends_s.get(box.id, box.end_s)) for box in snapshot.running)
+    going = {placement.id for placement in made.starts}
+    queue = stored(snapshot, made)
+    begun = tuple(run(each) for each in queue if each.id in going)
+    left = tuple(each for each in queue if each.id not in going)
+    at_s = NOW_S + draw(st.integers(1, 12))
+    booked = replace(
+        booking, project=draw(st.sampled_from("aaab")), slice="", is_fixed=True, earliest_start_s=at_s, may_evict=draw(st.booleans())
+    )
+    return replace(snapshot, running=(*running, *begun), queue=left), booked
+
+
+@settings(max_examples=300, deadline=None)
+@given(guaranteed())
+def test_what_fits_by_right_is_told_before_and_no_promise_moves_but_of_those_who_would_borrow(drawn: tuple[Snapshot, Request]) -> None:
+    before, booking = drawn
+    asked = replace(before, queue=(*before.queue, booking))
+
+    made, offered = plan(asked), offers(before, booking)
+    with patch.object(bookings, "GRID_S", 1):
+        found = nearest(asked, booking, since_s=NOW_S)
+
+    own = placements(made)["booked"]
+    assert own.start_s in {None, booking.earliest_start_s}
+    assert found.fits == (own.start_s is not None) == bool(offered)
+    assert {offer.start_s for offer in offered} <= {booking.earliest_start_s}
+    assert {p.moved.cause for p in made.placements if p.moved} <= {Cause.RECLAIM}
+    for start_s in (found.before_s, found.after_s):
+        if start_s is not None:
+            again = replace(before, queue=(*before.queue, replace(booking, earliest_start_s=start_s)))
+            assert placements(plan(again))["booked"].start_s == start_s
 
 
 @EITHER
