@@ -35,7 +35,7 @@ from gpr.planner.claims import may_claim
 from gpr.planner.lines import FOREVER_S
 from gpr.planner.plan import Explanation, Plan, Reason
 from gpr.rows import gprs_by_id
-from gpr.services.bookings import series_care
+from gpr.services.bookings import occurrences_retry, series_care
 from gpr.services.ending import exit_begin, exit_finish
 from gpr.services.replacing import box_of, replacements_review, spare_follow, spares_of, why_lost
 from gpr.services.sparing import notices_review
@@ -88,6 +88,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         notices_review(now=now)
         replacements_review(now=now)
         series_care(now=now)
+        occurrences_retry(now=now)
         orders_give_up(now=now)
         kubeconfigs_expire(now=now)
         orphans_cancel(now=now)

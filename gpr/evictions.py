@@ -89,7 +89,7 @@ def _notice(made: Eviction, victim: Victim, now: datetime) -> list[Window]:
     kind = VictimKind(victim.kind.value)
     # It may have notice for a later end already.
     EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=VictimOutcome.SOONER, outcome_at=now)
-    EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
+    EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, priority=gpr.priority, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
     notice_s = int((ends_at - now).total_seconds())
     event_record(
         kind="gpr.eviction_noticed",

@@ -194,6 +194,7 @@ class BookingOccurrence(models.Model):
     starts_at = models.DateTimeField()
     gpr = models.OneToOneField(Gpr, null=True, blank=True, on_delete=models.PROTECT, related_name="occurrence")
     refusal = models.CharField(max_length=500, blank=True)
+    tried_at = models.DateTimeField(null=True, blank=True, help_text="While refused: when it was last looked whether it fits.")
     nearest_before_at = models.DateTimeField(null=True, blank=True)
     nearest_after_at = models.DateTimeField(null=True, blank=True)
 
@@ -202,6 +203,9 @@ class BookingOccurrence(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["series", "starts_at"], name="occurrence_once"),
             models.CheckConstraint(condition=Q(gpr=None) ^ Q(refusal=""), name="occurrence_booked_or_refused"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["starts_at"], condition=Q(gpr=None), name="occurrence_refused"),
         ]
 
     def __str__(self) -> str:
@@ -324,6 +328,7 @@ class EvictionVictim(models.Model):
     eviction = models.ForeignKey(Eviction, on_delete=models.CASCADE, related_name="victims")
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="evicted_by")
     kind = models.CharField(max_length=8, choices=VictimKind.choices)
+    priority = models.PositiveIntegerField(null=True, blank=True, help_text="That it had when it was chosen; null: it was not kept then.")
     ends_at = models.DateTimeField()
     lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds that it had run when it was chosen.")
     outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from egs.readable import readable
-from gpr.models import EndReason, Gpr, GprState
+from gpr.models import EndReason, EvictionVictim, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, Plan, victims_of
 from gpr.planner.snapshot import Moved, Request, Snapshot
@@ -140,6 +140,11 @@ def preview_eviction(*, gpr: Gpr, now: datetime, ends_at: datetime | None = None
         again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
         snapshot = _joined(snapshot, loaded, again, gpr.queued_at or now)
     return _compare(gpr, snapshot)
+
+
+def restart_after(notice: EvictionVictim, *, gpr: Gpr, now: datetime) -> datetime | None:
+    """When what is left of it would start after this notice, as the queue stands; None: it does not wait again. It plans the queue."""
+    return preview_eviction(gpr=gpr, now=now, ends_at=notice.ends_at).own.new_start_at
 
 
 def _unchanged(gpr: Gpr) -> Preview:

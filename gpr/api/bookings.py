@@ -39,7 +39,7 @@ class BookingSeriesCreate(GprCreate):
 
 
 class OccurrenceSerializer(serializers.ModelSerializer[BookingOccurrence]):
-    gpr_id = serializers.UUIDField(allow_null=True, help_text="Null: it did not fit.")
+    gpr_id = serializers.UUIDField(allow_null=True, help_text="Null: it did not fit. It is looked at again every ten minutes.")
     state = serializers.SerializerMethodField(help_text="Of its GPR.")
 
     class Meta:

@@ -26,7 +26,7 @@ class VictimSerializer(serializers.ModelSerializer[EvictionVictim]):
 
     class Meta:
         model = EvictionVictim
-        fields = ["gpr_id", "gpr", "kind", "ends_at", "lost_gpu_s", "outcome", "outcome_at"]
+        fields = ["gpr_id", "gpr", "kind", "priority", "ends_at", "lost_gpu_s", "outcome", "outcome_at"]
         read_only_fields = fields
 
 
@@ -36,7 +36,7 @@ class EvictionSerializer(serializers.ModelSerializer[Eviction]):
     gpr_id = serializers.SerializerMethodField(help_text="Whom it is for.")
     gpr = serializers.SerializerMethodField()
     start_at = serializers.SerializerMethodField(help_text="When that can start by it.")
-    instead_at = serializers.SerializerMethodField(help_text="When it could have started without.")
+    instead_at = serializers.SerializerMethodField(help_text="When it could have started without; a booking: for when it would have fit.")
     victim_count = serializers.SerializerMethodField(help_text="Where the reader may know of all of them.")
     victims = serializers.SerializerMethodField(help_text="Those that the reader may know of.")
 

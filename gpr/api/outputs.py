@@ -19,6 +19,7 @@ from gpr.explaining import Told, explain_gprs
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
+from gpr.previews import restart_after
 from gpr.replacements import Outcome as ReplacementOutcome
 from gpr.replacements import replacements_of
 from gpr.selectors import names_visible_to, queue_positions
@@ -77,6 +78,14 @@ class EvictionNoticeSerializer(serializers.Serializer[EvictionVictim]):
 
     def get_why(self, row: EvictionVictim) -> str:
         return WHY[VictimKind(row.kind)]
+
+
+class EvictionNoticeDetailSerializer(EvictionNoticeSerializer):
+    restart_at = serializers.SerializerMethodField(help_text="When the time that is left would start, as the queue stands; null: never.")
+
+    def get_restart_at(self, row: EvictionVictim) -> datetime | None:
+        gpr, page = self.context["gpr"], self.context["page"]
+        return restart_after(row, gpr=gpr, now=page.now)
 
 
 class AssignedNodeSerializer(serializers.Serializer[Any]):
@@ -221,12 +230,18 @@ class ReplacementSerializer(serializers.Serializer[Any]):
 
 
 class GprDetailSerializer(GprSerializer):
+    eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is, and when it would go on.")
     promise_moves = serializers.SerializerMethodField(help_text="When the promise was moved, and by what.")
     replacements = serializers.SerializerMethodField(help_text="Nodes that failed while it ran, and what took their places. Its end stays.")
 
     class Meta(GprSerializer.Meta):
         fields = [*GprSerializer.Meta.fields, "promise_moves", "replacements"]
         read_only_fields = fields
+
+    @extend_schema_field(EvictionNoticeDetailSerializer(allow_null=True))
+    def get_eviction_notice(self, gpr: Gpr) -> Any:
+        row = self._page.notices.get(gpr.pk)
+        return EvictionNoticeDetailSerializer(row, context={**self.context, "gpr": gpr}).data if row else None
 
     @extend_schema_field(ReplacementSerializer(many=True))
     def get_replacements(self, gpr: Gpr) -> Any:

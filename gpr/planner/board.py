@@ -194,6 +194,10 @@ class Board:
         """Those of its pools that are there, best liked first."""
         return self._kinds.pools_of(request)
 
+    def pools_in(self, request: Request, shape: str) -> list[int]:
+        """Those of them with this shape."""
+        return [pool for pool in self.pools_of(request) if self.pools[pool].shape == shape]
+
     def gpus_by_shape(self, request: Request) -> Mapping[str, int]:
         """How many GPUs it would hold; of whole nodes the largest count."""
         return self._kinds.alike(request).gpus_by_shape

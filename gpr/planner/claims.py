@@ -3,7 +3,7 @@
 Whoever is evicted has notice, has run for a while, and ends no sooner than the other can start; it waits again with the time that is left.
 Of all ways to start the beneficiary about as soon as can be had, the least harm: the highest priority that pays is as low as can be, then
 the least work lost, then the fewest boxes. Where many boxes could end, the first of these is exact, the others nearly. First of all slots
-of those that still wait give way, for that loses no work.
+of those that still wait give way, for that loses no work. A booking has its right at its own time, and at no other.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 
 from gpr.planner.board import Board, Box
 from gpr.planner.ground import Kind
+from gpr.planner.lines import NEVER_S
 from gpr.planner.moves import Lifted, place_or_back
 from gpr.planner.plan import Cause, Eviction, EvictionKind, Victim
 from gpr.planner.rights import Rank, Right, Rights
@@ -62,6 +63,7 @@ class Claims:
         if not may_claim(self._policy, self._quotas, evictor_count=self._board.evictor_count):
             return made
         rights = self.rights
+        made += self._book_all()
         hopeful = [waiting for waiting in self._board.order if self._may_gain(waiting, rights)]
         failed_count = won_count = 0
         for waiting in self._in_order(hopeful, rights):
@@ -73,6 +75,38 @@ class Claims:
                 won_count += won is not None
                 failed_count += won is None
         return made
+
+    def book(self, waiting: Waiting) -> Eviction | None:
+        """Give a booking that has no slot the one at its time, if it has a right to it, or somebody before it has made room."""
+        rights, project = self.rights, waiting.request.project
+        rights.renew(project, hoping=waiting)
+        won = self._claim(waiting, rights)
+        if won is None:
+            rights.renew(project)
+        return won
+
+    def clear(self, waiting: Waiting, shape: str) -> int:
+        """Of a booking that has no slot: all that could ever make way for it in this shape does; answers from when on it has its right.
+
+        For a look at when it could have its time: the board is of no other use then.
+        """
+        board, rights, request = self._board, self.rights, waiting.request
+        rights.renew(request.project, hoping=waiting)
+        own, pools = rights.of_waiting(request, shape, NEVER_S), board.pools_in(request, shape)
+        for each in self._candidates(rights, request, own, pools):
+            board.set_end(each.box.id, each.frees_s)
+        board.lift_all(self._yielding(rights, waiting, own, pools, NEVER_S))
+        return rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0
+
+    def _book_all(self) -> list[Eviction]:
+        """All bookings that found no room: they come before all others, for a plan without a place for one of them refuses it."""
+        lost = [waiting for waiting in self._board.order if self._lacks_its_time(waiting)]
+        won = [self.book(waiting) for waiting in lost]
+        return [each for each in won if each is not None and each.victims]
+
+    def _lacks_its_time(self, waiting: Waiting) -> bool:
+        request = waiting.request
+        return request.is_fixed and request.earliest_start_s >= self._board.now_s and not self._board.has_slot(waiting)
 
     def _in_order(self, hopeful: list[Waiting], rights: Rights) -> list[Waiting]:
         """Some from the front; then, as those may be without hope time and again, from another place at every second."""
@@ -88,7 +122,7 @@ class Claims:
     def _may_gain(self, waiting: Waiting, rights: Rights) -> bool:
         """Has it a right to anything that is there? A few looks, for there may be many."""
         request = waiting.request
-        if request.is_fixed or not self._gains(waiting):
+        if not self._gains(waiting):
             return False
         if request.may_evict or self._breaks(request):
             return True
@@ -100,7 +134,18 @@ class Claims:
         return self._board.has_slot(waiting) and self._before_s(waiting) > self._board.soonest_s(waiting.request)
 
     def _before_s(self, waiting: Waiting) -> int:
+        """It has to start before this to gain anything; a booking that has no slot gains by any."""
+        if not self._board.has_slot(waiting):
+            return waiting.request.earliest_start_s + 1
         return self._board.start_s(waiting) - self._policy.claim_gain_s
+
+    def _instead_s(self, waiting: Waiting) -> int:
+        """When it would start without: in its slot, or for a booking that has none the next time at which there is room."""
+        board, request = self._board, waiting.request
+        if board.has_slot(waiting):
+            return board.start_s(waiting)
+        found = board.earliest(board.kind(request), request.earliest_start_s + 1)
+        return NEVER_S if found is None else found[0]
 
     def _breaks(self, request: Request) -> bool:
         """May it move promises of lower priority? Only when it comes, so that none is moved again and again."""
@@ -109,29 +154,31 @@ class Claims:
     def _claim(self, waiting: Waiting, rights: Rights) -> Eviction | None:
         """In the first shape in which it gains; without victims when it is enough that others who wait give way."""
         board, request = self._board, waiting.request
-        old_s = board.start_s(waiting)
+        instead_s = self._instead_s(waiting)
         for shape in board.gpus_by_shape(request):
             victims = self._claim_in(waiting, shape, rights)
-            start_s = board.start_s(waiting)
-            if start_s < old_s:
+            if board.has_slot(waiting) and (start_s := board.start_s(waiting)) < instead_s:
                 for project in {request.project, *(board.running[victim.id].project for victim in victims)}:
                     rights.renew(project)
                 waiting.promise_by(start_s)  # what others end for is promised, so that nothing puts it off without a cause
-                return Eviction(request.id, victims, start_s, old_s)
+                return Eviction(request.id, victims, start_s, instead_s)
         return None
 
     def _claim_in(self, waiting: Waiting, shape: str, rights: Rights) -> tuple[Victim, ...]:
-        """Move its slot up into this shape if it can be; answers who has to end for that."""
+        """Move its slot up into this shape, or give it one there, if that can be; answers who has to end for that."""
         board, request, before_s = self._board, waiting.request, self._before_s(waiting)
         own = rights.of_waiting(request, shape, before_s)
         since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0)
-        pools = [pool for pool in board.pools_of(request) if board.pools[pool].shape == shape]
+        pools = board.pools_in(request, shape)
+        old = board.box(waiting) if board.has_slot(waiting) else None
         candidates = self._candidates(rights, request, own, pools)
-        yielding = self._yielding(rights, waiting, own, pools)
-        if not candidates and not yielding:
+        end_s = (request.earliest_start_s if old is None else old.start_s) + request.length_s
+        yielding = self._yielding(rights, waiting, own, pools, end_s)
+        if old is not None and not candidates and not yielding:
             return ()
-        kind, old = board.kind(request, pools), board.box(waiting)
-        board.lift(waiting)
+        kind = board.kind(request, pools)
+        if old is not None:
+            board.lift(waiting)
         lifted = Lifted(board, yielding)
         found = board.earliest(kind, since_s, before_s)
         evicted = self._evict(kind, candidates, since_s, before_s if found is None else found[0] - self._policy.claim_gain_s)
@@ -152,10 +199,11 @@ class Claims:
                 found.append(_Candidate(box, why, frees_s, lost_gpu_s))
         return found
 
-    def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: list[int]) -> list[Waiting]:
-        """Who waits, and gives way to it: by quota those that would borrow, by the policy also those of lower priority."""
+    def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: list[int], end_s: int) -> list[Waiting]:
+        """Who waits, is to start before then, and gives way to it: by quota those that would borrow, by the policy also those of lower
+        priority.
+        """
         board, request, found = self._board, waiting.request, []
-        end_s = board.start_s(waiting) + request.length_s
         for other in board.order:
             if other is waiting or other.request.is_fixed or not board.has_slot(other) or (start_s := board.start_s(other)) >= end_s:
                 continue

@@ -43,12 +43,12 @@ def move(board: Board, moved: Moved) -> None:
         _move_down(board, waiting, board.start_s(behind))
 
 
-def place_or_back(board: Board, waiting: Waiting, kind: Kind, found: tuple[int, int] | None, old: Box) -> None:
-    """Into the place that was found, or where it was."""
-    if found is None:
-        board.place(waiting, old.start_s, old.places)
-    else:
+def place_or_back(board: Board, waiting: Waiting, kind: Kind, found: tuple[int, int] | None, old: Box | None) -> None:
+    """Into the place that was found, or where it was, if anywhere."""
+    if found is not None:
         board.place_at(waiting, kind, found)
+    elif old is not None:
+        board.place(waiting, old.start_s, old.places)
 
 
 def _move_up(board: Board, waiting: Waiting) -> None:

@@ -51,7 +51,10 @@ class Desk:
         """
         found = (self._offer(alone) for alone in _in_each_pool(self._snapshot, candidate))
         made = (offer for offer in found if offer is not None)
-        return tuple(sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s)))
+        # Where nobody has to end for it, it is put first.
+        return tuple(
+            sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s, bool(offer.evictions)))
+        )
 
     def _offer(self, candidate: Request) -> Offer | None:
         """The last of its pools is the one that is asked about."""

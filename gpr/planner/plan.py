@@ -151,7 +151,10 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Boxes that end early for one that waits: it starts at `start_s` instead of `instead_s`."""
+    """Boxes that end early for one that waits: it starts at `start_s` instead of `instead_s`.
+
+    Of a booking, `instead_s` is the next time for which it would have found room.
+    """
 
     id: str
     victims: tuple[Victim, ...]

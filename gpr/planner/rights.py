@@ -77,11 +77,11 @@ class Rights:
             for project in {*self._boxes, *self._queue}:
                 self.renew(project)
 
-    def renew(self, project: str) -> None:
-        """Its boxes or its slots have changed."""
+    def renew(self, project: str, *, hoping: Waiting | None = None) -> None:
+        """Its boxes or its slots have changed. `hoping`: a booking of it that counts as if it had its time."""
         if not self._shapes:
             return
-        running, waiting = self._running(project), self._waiting(project)
+        running, waiting = self._running(project), self._waiting(project, hoping)
         for shape in self._shapes:
             self._borrowers[shape].discard(project)
         for shape, shares in running.items():
@@ -139,13 +139,14 @@ class Rights:
                 wanted[shape].append(_Share(gpus, box.start_s, box.end_s, box.slice or box.id, order))
         return wanted
 
-    def _waiting(self, project: str) -> Shares:
+    def _waiting(self, project: str, hoping: Waiting | None) -> Shares:
         wanted: Shares = defaultdict(list)
         for place, waiting in self._queue[project]:
             request = waiting.request
-            if not self._board.has_slot(waiting):
+            has_slot = self._board.has_slot(waiting)
+            if not has_slot and waiting is not hoping:
                 continue
-            start_s, slice_ = self._board.start_s(waiting), request.slice or request.id
+            start_s, slice_ = self._board.start_s(waiting) if has_slot else request.earliest_start_s, request.slice or request.id
             for shape, gpus in self._board.gpus_by_shape(request).items():
                 if shape in self._shapes:
                     order = (not self._is_of_slice(request.slice, shape, gpus), -request.priority, True, place, request.id)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import compress
 from uuid import UUID
 from zoneinfo import ZoneInfo, available_timezones
 
 import structlog
 from django.conf import settings
 from django.db import transaction
+from django.db.models import F, Q, QuerySet
 
 from accounts.models import User
 from egs.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
 from egs.words import duration_exact, utc
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
 from gpr.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
-from gpr.services.requests import gpr_cancel, gprs_submit, may_submit
+from gpr.services.requests import bookings_fitting, gpr_cancel, gprs_submit, may_submit
 from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX, PLAIN_FIELDS, GprSpec, spec_check
 from gpr.witness import filing_lock, witness_lock
 from inventory.models import Cluster
@@ -30,6 +33,8 @@ SERIES_ROUTE = "booking-series"
 # So far ahead occurrences are booked; what lies beyond keeps nothing free.
 HORIZON = timedelta(weeks=4)
 REFUSAL_MAX_CHARS = 500
+# Occurrences that were refused are looked at again so long after.
+RETRIED_AFTER = timedelta(minutes=10)
 # The series says when: the rest of the request is the same each time.
 ASKED_FIELDS = tuple(name for name in PLAIN_FIELDS if name not in {"name", "earliest_start_at", "is_booking"})
 
@@ -99,6 +104,52 @@ def series_care(*, now: datetime) -> None:
             log.exception("series_failed", series_id=str(pk))
 
 
+def occurrences_retry(*, now: datetime) -> None:
+    """Book what was refused and has room by now, until its start is too near: of the series that was looked at longest ago.
+
+    One query where none is due. A look at the plan as it stands tells which would fit; only these are planned, and told of.
+    """
+    is_due = Q(tried_at=None) | Q(tried_at__lte=now - RETRIED_AFTER) | Q(tried_at__gt=now)  # clocks may be set back
+    due = _refused(now).filter(is_due, series__canceled_at=None).order_by(F("tried_at").asc(nulls_first=True), "starts_at", "pk")
+    pk = due.values_list("series", flat=True).first()
+    if pk is None:
+        return
+    try:
+        _refused(now).filter(series=pk).update(tried_at=now)
+        _take_up(pk, _fitting(pk, now), now)
+    except Exception:
+        log.exception("series_retry_failed", series_id=str(pk))
+
+
+def _refused(now: datetime) -> QuerySet[BookingOccurrence]:
+    """That could still be booked."""
+    return BookingOccurrence.objects.filter(gpr=None, starts_at__gte=now + BOOKING_AHEAD)
+
+
+def _fitting(pk: UUID, now: datetime) -> list[datetime]:
+    """Starts of this series that were refused, and have room now."""
+    spec = spec_of_series(BookingSeries.objects.select_related("slice").get(pk=pk))
+    starts = list(_refused(now).filter(series=pk).values_list("starts_at", flat=True))
+    return list(compress(starts, bookings_fitting([_at(spec, starts_at) for starts_at in starts], now=now)))
+
+
+@transaction.atomic
+def _take_up(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
+    """Those of them for which the plan has a place now, after all."""
+    if not starts:
+        return
+    filing_lock()
+    series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
+    rows = list(_refused(now).filter(series=pk, series__canceled_at=None, starts_at__in=starts))
+    spec = spec_of_series(series)
+    answers = gprs_submit(actor=series.owner, specs=[_at(spec, row.starts_at) for row in rows], now=now, forgives=EgsError)
+    for row, answer in zip(rows, answers, strict=True):
+        if isinstance(answer, Gpr):
+            row.gpr, row.refusal, row.nearest_before_at, row.nearest_after_at = answer, "", None, None
+            row.save()
+            _tell(series, "booking_series.taken_up", f"{series.name} is booked for {utc(row.starts_at)} after all.", None, now)
+
+
 @transaction.atomic
 def _carry_on(pk: UUID, now: datetime) -> None:
     filing_lock()
@@ -111,7 +162,7 @@ def _extend(series: BookingSeries, now: datetime, *, forgives: type[EgsError]) -
     """Try what lies within the horizon and has not been tried; answers the refusals."""
     spec, ahead = spec_of_series(series), [at for at in recurrence_of(series).starts() if at >= (series.next_start_at or now)]
     due = [at for at in ahead if at <= now + HORIZON]
-    asked = [replace(spec, earliest_start_at=at, is_booking=True) for at in due]
+    asked = [_at(spec, at) for at in due]
     answers = gprs_submit(actor=series.owner, specs=asked, now=now, forgives=forgives) if due else []
     for starts_at, answer in zip(due, answers, strict=True):
         _note(series, starts_at, answer, now)
@@ -126,7 +177,7 @@ def _note(series: BookingSeries, starts_at: datetime, answer: Gpr | EgsError, no
     if isinstance(answer, Gpr):
         occurrence.gpr = answer
     else:
-        occurrence.refusal = answer.detail[:REFUSAL_MAX_CHARS]
+        occurrence.refusal, occurrence.tried_at = answer.detail[:REFUSAL_MAX_CHARS], now
         occurrence.nearest_before_at = answer.extra.get("nearest_before_at")
         occurrence.nearest_after_at = answer.extra.get("nearest_after_at")
         text = f"{series.name} could not be booked for {utc(starts_at)}. {answer.detail}"
@@ -139,6 +190,11 @@ def spec_of_series(series: BookingSeries) -> GprSpec:
     asked = dict(series.asked)
     clusters = Cluster.objects.filter(pk__in=asked.pop("clusters")).order_by("name")
     return GprSpec(name=series.name, slice=series.slice, clusters=tuple(clusters), **asked)
+
+
+def _at(spec: GprSpec, starts_at: datetime) -> GprSpec:
+    """Of a series, booked for this time."""
+    return replace(spec, earliest_start_at=starts_at, is_booking=True)
 
 
 def recurrence_of(series: BookingSeries) -> Recurrence:

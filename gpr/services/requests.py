@@ -20,7 +20,7 @@ from gpr.forecasts import forecasts_drop
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState, Promise
 from gpr.outcomes import promises_abandon
-from gpr.planner.bookings import nearest
+from gpr.planner.bookings import fitting, nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request, Within
@@ -241,6 +241,12 @@ def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
     """Where such a request could run, by the slice's clusters and policy."""
     names = {cluster.name for cluster in spec.clusters or spec.slice.clusters.all()}
     return loaded.places.pools_for(_gpr_of(spec), names, may_order=spec.slice.may_order)
+
+
+def bookings_fitting(specs: Sequence[GprSpec], *, now: datetime) -> list[bool]:
+    """Which of these would have their time if it were booked now. A quick look, no promise: nothing is written, and no policy is asked."""
+    loaded = snapshot_load(now=now)
+    return fitting(loaded.snapshot, [loaded.candidate(_gpr_of(spec), spec.clusters) for spec in specs])
 
 
 def refuse_what_cannot_be(request: Request, loaded: Loaded) -> None:

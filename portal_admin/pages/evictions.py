@@ -51,7 +51,7 @@ class Party:
 @dataclass(frozen=True, slots=True)
 class VictimLine:
     party: Party
-    kind: str
+    why: str
     outcome: str
     at: datetime
     is_due: bool
@@ -60,7 +60,7 @@ class VictimLine:
     def of(cls, victim: EvictionVictim) -> VictimLine:
         outcome = VictimOutcome(victim.outcome)
         at = victim.outcome_at or victim.ends_at
-        return cls(Party.of(victim.gpr), KINDS[VictimKind(victim.kind)], OUTCOMES[outcome], at, outcome == VictimOutcome.NOTICED)
+        return cls(Party.of(victim.gpr), _why(victim), OUTCOMES[outcome], at, outcome == VictimOutcome.NOTICED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,12 @@ class EvictionsPage:
             foot=foot_of(page, url),
             url=url_with(url, {"cursor": request.GET.get("cursor", "")}, part="rows"),
         )
+
+
+def _why(victim: EvictionVictim) -> str:
+    """As things stood when it was chosen."""
+    kind = KINDS[VictimKind(victim.kind)]
+    return kind if victim.priority is None else f"priority {victim.priority}, {kind}"
 
 
 def gpu_hours(gpu_s: int) -> str:

@@ -13,7 +13,7 @@ from egs.words import utc
 from gpr.endings import STRICT_ENDS
 from gpr.evictions import WHY, notices_of
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
-from gpr.previews import preview_eviction
+from gpr.previews import restart_after
 from gpr.services.ending import left_s
 from journal.models import Event
 
@@ -40,7 +40,7 @@ def notice(gpr: Gpr, *, now: datetime) -> Notice | None:
     if row is None:
         return None
     rest = words.duration(left_s(gpr, now=row.ends_at))
-    restart_at = preview_eviction(gpr=gpr, now=now, ends_at=row.ends_at).own.new_start_at
+    restart_at = restart_after(row, gpr=gpr, now=now)
     if restart_at is not None:
         then = f"The {rest} that are left would start about {utc(restart_at)}."
     elif gpr.requeue_on_failure:

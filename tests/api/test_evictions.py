@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -43,6 +43,7 @@ def test_the_victim_s_side_sees_its_own_and_nothing_of_whom_it_is_for(
         (row,) = rows(caller)
         assert [row[name] for name in ("gpr_id", "gpr", "start_at", "instead_at", "victim_count")] == [None] * 5
         (told,) = row["victims"]
+        assert told["priority"] == 50
         assert (told["gpr_id"], told["gpr"], told["kind"], told["outcome"]) == (str(victim.pk), "victim", "priority", "NOTICED")
         for path in ("evictions/", "gprs/", f"gprs/{victim.pk}/", "events/"):
             text = caller.get(path).content.decode()
@@ -73,12 +74,35 @@ def test_a_gpr_carries_its_notice_while_it_has_it(owner: Caller, outsider: Calle
     notice = owner.get(f"gprs/{victim.pk}/").json()["eviction_notice"]
 
     why = "a request of higher priority that may evict needs its GPUs"
+    restart_at = notice.pop("restart_at")
     assert notice == {"ends_at": victim.ends_at.isoformat().replace("+00:00", "Z"), "kind": "priority", "why": why}
+    assert restart_at > notice["ends_at"]
     assert owner.get("gprs/").json()["results"][0]["eviction_notice"] == notice
     assert outsider.get(f"gprs/{beneficiary.pk}/").json()["eviction_notice"] is None
     owner.post(f"gprs/{victim.pk}/release/")
     assert owner.get(f"gprs/{victim.pk}/").json()["eviction_notice"] is None
     assert rows(owner)[0]["victims"][0]["outcome"] == "LEFT"
+
+
+def test_those_who_may_know_of_it_read_when_what_is_left_would_start_again(
+    owner: Caller, teammate: Caller, admin: Caller, outsider: Caller, sides: tuple[Gpr, Gpr]
+) -> None:
+    """On the nodes that it makes way on, behind the other: it is the estimate that it waits with afterwards."""
+    victim, beneficiary = sides
+    behind_at = beneficiary.promise.promised_start_at + timedelta(seconds=beneficiary.duration_s)
+
+    found = {caller.get(f"gprs/{victim.pk}/").json()["eviction_notice"]["restart_at"] for caller in (owner, teammate, admin)}
+
+    assert len(found) == 1
+    assert datetime.fromisoformat(found.pop()) >= behind_at
+    assert_problem(outsider.get(f"gprs/{victim.pk}/"), 404, "not_found")
+
+
+def test_what_does_not_wait_again_has_no_time_to_start_again(owner: Caller, world: World) -> None:
+    sides = world.slice, world.people.owner, world.foreign_slice, world.people.outsider
+    victim, _ = factories.noticed(*sides, requeue_on_failure=False)
+
+    assert owner.get(f"gprs/{victim.pk}/").json()["eviction_notice"]["restart_at"] is None
 
 
 def test_filters_narrow_them(owner: Caller, outsider: Caller, admin: Caller, sides: tuple[Gpr, Gpr]) -> None:

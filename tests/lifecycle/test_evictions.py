@@ -9,18 +9,20 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from egs.errors import Conflict
-from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimOutcome
+from egs.errors import BookingDoesNotFit, Conflict
+from gpr.estimates import RECLAIM, gpr_estimate
+from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
 from gpr.services import sparing
+from gpr.services.bookings import SeriesAsk, series_create
 from gpr.services.decisions import gpr_approve
 from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
-from gpr.snapshot import end_by_books
+from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.snapshot import books_end, end_by_books
 from journal.models import Event
 from slices.models import Slice
 from slices.quotas import quota_create
 from slices.services import SlicePolicy, slice_set_policy
-from tests.builders import SHAPE, make_slice
+from tests.builders import SHAPE, make_slice, spec
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
 
 pytestmark = pytest.mark.django_db
@@ -265,6 +267,91 @@ def wanted_later(stage: Stage, other: Slice) -> tuple[Gpr, Gpr]:
     stage.after(LEAST_RUN_S)
     stage.tick()
     return borrower, stage.submit(other, duration_s=600, earliest_start_at=stage.now + timedelta(hours=6))
+
+
+def borrowed(stage: Stage, other: Slice) -> Gpr:
+    """One that runs for a day on GPUs that are guaranteed to the other."""
+    quota_create(owner=other.project, shape=SHAPE, change={"guaranteed_gpus": 4}, actor=stage.admin, now=stage.now)
+    borrower = stage.active(duration_s=DAY_S)
+    stage.after(LEAST_RUN_S)
+    stage.tick()
+    return borrower
+
+
+def test_a_booking_within_its_guarantee_has_its_time_and_whoever_borrows_works_on_until_then(stage: Stage, other: Slice) -> None:
+    borrower, at = borrowed(stage, other), stage.now + timedelta(hours=6)
+    asked = spec(other, duration_s=600, earliest_start_at=at, is_booking=True)
+    (offer,) = gpr_estimate(actor=stage.owner, spec=asked, now=stage.now)
+
+    booking = gpr_submit(actor=stage.owner, spec=asked, now=stage.now)
+
+    assert (offer.supply, offer.start_at, offer.promised_start_at) == (RECLAIM, at, at)
+    assert booking.promise.promised_start_at == at
+    (row,) = EvictionVictim.objects.all()
+    assert (row.gpr, row.eviction.gpr, row.kind, row.ends_at) == (borrower, booking, "reclaim", end_by_books(at))
+    assert row.eviction.start_at == at < row.eviction.instead_at
+    assert fresh(borrower).ends_at == end_by_books(at)
+
+    for _ in range(3):
+        stage.after(10)
+        stage.tick()
+    assert EvictionVictim.objects.count() == 1
+
+    stage.now = end_by_books(at)
+    stage.tick()
+    stage.say(borrower, *EXIT)
+    stage.now = at
+    stage.tick()
+    assert (fresh(booking).state, fresh(borrower).state) == (S.PROVISIONING, S.QUEUED)
+
+
+def test_when_the_booking_is_canceled_whoever_made_way_for_it_is_spared(stage: Stage, other: Slice) -> None:
+    borrower = borrowed(stage, other)
+    booking = stage.submit(other, duration_s=600, earliest_start_at=stage.now + timedelta(hours=6), is_booking=True)
+    gpr_cancel(gpr=fresh(booking), actor=stage.owner, now=stage.after(10))
+    stage.tick()
+
+    assert EvictionVictim.objects.get().outcome == VictimOutcome.SPARED
+    assert fresh(borrower).ends_at == borrower.ends_at
+
+
+def test_a_booking_too_soon_for_any_notice_is_refused_with_the_first_time_that_works(stage: Stage, other: Slice) -> None:
+    borrower = borrowed(stage, other)
+    asked = {"duration_s": 600, "is_booking": True}
+
+    with pytest.raises(BookingDoesNotFit) as refused:
+        stage.submit(other, earliest_start_at=stage.now + timedelta(minutes=6), **asked)
+
+    after_at = refused.value.extra["nearest_after_at"]
+    assert timedelta() <= after_at - books_end(stage.now + timedelta(seconds=NOTICE_S)) < timedelta(minutes=1)
+    assert (fresh(borrower).ends_at, Eviction.objects.count()) == (borrower.ends_at, 0)
+
+    stage.submit(other, earliest_start_at=after_at, **asked)
+    assert EvictionVictim.objects.get().gpr == borrower
+
+
+def test_a_booking_that_would_itself_only_borrow_takes_nothing_from_anybody(stage: Stage, other: Slice) -> None:
+    quota_create(owner=make_slice(stage.cluster).project, shape=SHAPE, change={"guaranteed_gpus": 4}, actor=stage.admin, now=stage.now)
+    stage.active(duration_s=DAY_S)
+    stage.after(LEAST_RUN_S)
+
+    with pytest.raises(BookingDoesNotFit):
+        stage.submit(other, earliest_start_at=stage.now + timedelta(hours=6), is_booking=True)
+    assert not Eviction.objects.exists()
+
+
+def test_each_occurrence_of_a_series_takes_back_what_is_guaranteed_to_it(stage: Stage, other: Slice) -> None:
+    quota_create(owner=other.project, shape=SHAPE, change={"guaranteed_gpus": 4}, actor=stage.admin, now=stage.now)
+    borrower = stage.active(duration_s=3 * DAY_S)
+    stage.after(LEAST_RUN_S)
+    first_at = stage.now + timedelta(days=1)
+    ask = SeriesAsk(spec=spec(other, duration_s=600), first_start_at=first_at, rule=RepeatRule.DAILY, zone="UTC", count=5)
+
+    series = series_create(actor=stage.owner, ask=ask, now=stage.now)
+
+    assert [row.refusal for row in series.occurrences.all()] == [""] * 5
+    (notice,) = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED)
+    assert (notice.gpr, notice.eviction.start_at) == (borrower, first_at)
 
 
 def test_it_is_spared_when_the_third_that_rested_on_its_end_is_gone_as_well(stage: Stage, other: Slice) -> None:

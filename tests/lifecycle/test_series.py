@@ -14,8 +14,13 @@ from gpr.models import BookingSeries, Gpr, GprState, Promise, RepeatRule
 from gpr.planner.engine import plan
 from gpr.planner.plan import Plan
 from gpr.planner.snapshot import Snapshot
-from gpr.services.bookings import SeriesAsk, series_create
+from gpr.services import bookings
+from gpr.services.bookings import RETRIED_AFTER, SeriesAsk, occurrences_retry, series_cancel, series_create
+from gpr.services.requests import bookings_fitting, gpr_cancel
+from gpr.spec import BOOKING_AHEAD
 from journal.models import Event
+from slices.models import Slice
+from tests import factories
 from tests.builders import make_slice, spec
 from tests.lifecycle.stage import Stage
 
@@ -41,9 +46,9 @@ def taken(stage: Stage, days: Iterable[int]) -> None:
         stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=2, earliest_start_at=starts(stage)[day], is_booking=True)
 
 
-def series_of(stage: Stage, **asked: Any) -> BookingSeries:
-    first_start_at = starts(stage)[0]
-    ask = SeriesAsk(spec=spec(stage.slice, **asked), first_start_at=first_start_at, rule=RepeatRule.DAILY, zone="UTC", count=COUNT)
+def series_of(stage: Stage, slice_: Slice | None = None, **asked: Any) -> BookingSeries:
+    once = spec(slice_ or stage.slice, **asked)
+    ask = SeriesAsk(spec=once, first_start_at=starts(stage)[0], rule=RepeatRule.DAILY, zone="UTC", count=COUNT)
     return series_create(actor=stage.owner, ask=ask, now=stage.now)
 
 
@@ -115,3 +120,100 @@ def test_occurrences_that_need_approval_wait_for_it_and_those_without_a_place_ar
     states = [row.gpr.state if row.gpr else None for row in series.occurrences.all()]
     assert states == [GprState.PENDING_APPROVAL] * 4 + [None] + [GprState.PENDING_APPROVAL]
     assert not Promise.objects.filter(gpr__slice=stage.slice).exists()
+
+
+def refused_on(stage: Stage, days: Iterable[int]) -> BookingSeries:
+    """A series of which these have no place, for others have booked both nodes."""
+    taken(stage, days)
+    return series_of(stage, nodes=2)
+
+
+def others(stage: Stage) -> list[Gpr]:
+    return list(Gpr.objects.exclude(slice=stage.slice).order_by("earliest_start_at").select_related("slice"))
+
+
+def refusals(series: BookingSeries) -> list[bool]:
+    return [bool(row.refusal) for row in series.occurrences.all()]
+
+
+def told(kind: str) -> int:
+    return Event.objects.filter(kind=kind).count()
+
+
+def test_one_that_was_refused_is_booked_when_there_is_room_after_all_and_its_owner_is_told_once(stage: Stage) -> None:
+    series = refused_on(stage, [1, 2])
+    first, _ = others(stage)
+    gpr_cancel(gpr=first, actor=stage.owner, now=stage.after(60))
+
+    for _ in range(3):
+        stage.now += RETRIED_AFTER
+        stage.tick()
+
+    row = series.occurrences.get(starts_at=first.earliest_start_at)
+    assert refusals(series) == [False, False, True, False, False, False]
+    assert row.gpr is not None
+    assert (row.gpr.state, row.gpr.promise.promised_start_at) == (GprState.QUEUED, first.earliest_start_at)
+    assert (row.nearest_before_at, row.nearest_after_at) == (None, None)
+    assert (told("booking_series.taken_up"), told("booking_series.refused")) == (1, 2)
+    assert series.slice_id == Event.objects.get(kind="booking_series.taken_up").slice_id
+
+
+def test_where_there_is_no_room_nothing_is_planned_and_it_is_looked_at_now_and_then_only(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused_on(stage, [1, 2])
+    looks: list[int] = []
+
+    def looked(specs: Any, **how: Any) -> list[bool]:
+        looks.append(len(specs))
+        return bookings_fitting(specs, **how)
+
+    monkeypatch.setattr(bookings, "bookings_fitting", looked)
+    monkeypatch.setattr(bookings, "gprs_submit", None)
+
+    for _ in range(5):
+        stage.after(60)
+        stage.tick()
+    assert looks == []
+    stage.now += RETRIED_AFTER
+    for _ in range(3):
+        stage.after(1)
+        stage.tick()
+    assert looks == [2]
+
+
+def test_it_is_tried_no_more_when_its_start_is_too_near_or_its_series_is_canceled(stage: Stage) -> None:
+    near_at = starts(stage)[1]
+    series = refused_on(stage, [1])
+    gpr_cancel(gpr=others(stage)[0], actor=stage.owner, now=stage.after(60))
+    occurrences_retry(now=near_at - BOOKING_AHEAD + timedelta(seconds=1))
+    assert refusals(series)[1]
+
+    series_cancel(series=series, actor=stage.owner, now=stage.after(60))
+    occurrences_retry(now=stage.now + RETRIED_AFTER)
+    assert refusals(series)[1]
+
+
+def test_a_series_that_cannot_be_tried_again_stops_no_other_for_long(stage: Stage) -> None:
+    taken(stage, [1])
+    (other,) = others(stage)
+    spoiled, sound = (series_of(stage, slice_, nodes=1) for slice_ in (stage.slice, make_slice(stage.cluster, owner=stage.owner)))
+    BookingSeries.objects.filter(pk=spoiled.pk).update(asked={})
+    gpr_cancel(gpr=other, actor=stage.owner, now=stage.after(60))
+
+    stage.now += RETRIED_AFTER
+    for _ in range(2):
+        stage.after(1)
+        stage.tick()
+
+    assert (refusals(spoiled)[1], refusals(sound)[1]) == (True, False)
+
+
+def test_new_nodes_give_room_as_well(stage: Stage) -> None:
+    series = refused_on(stage, [1])
+    factories.add_nodes(stage.cluster, 2, gpus=4)
+
+    stage.now += RETRIED_AFTER
+    stage.tick()
+
+    assert refusals(series) == [False] * COUNT

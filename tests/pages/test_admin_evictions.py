@@ -52,6 +52,14 @@ def test_it_tells_for_whom_whose_what_it_cost_and_what_it_won(admin: Client, sid
     assert EVICTIONS in text(admin.get("/admin/queue/"))
 
 
+def test_it_tells_the_priority_that_a_victim_had_when_it_was_chosen_whatever_it_has_now(admin: Client, sides: tuple[Gpr, Gpr]) -> None:
+    Gpr.objects.filter(pk=sides[0].pk).update(priority=120)
+
+    assert "priority 50, of lower priority," in text(admin.get(EVICTIONS))
+    EvictionVictim.objects.update(priority=None)  # as of those before it was kept
+    assert ">of lower priority," in text(admin.get(EVICTIONS))
+
+
 def test_whoever_was_spared_lost_nothing(admin: Client, world: World, sides: tuple[Gpr, Gpr]) -> None:
     EvictionVictim.objects.update(lost_gpu_s=9_000)
     gpr_cancel(gpr=sides[1], actor=world.people.outsider, now=db_now())

@@ -1,18 +1,20 @@
-"""Bookings: a fixed request starts at its time or has no place, nobody pays for it, and the gap before it is used."""
+"""Bookings: a fixed request starts at its time or has no place, nobody pays for it but by right, and the gap before it is used."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gpr.planner import bookings
 from gpr.planner.bookings import GRID_S, nearest
 from gpr.planner.engine import plan
 from gpr.planner.offering import offers
-from gpr.planner.plan import Cause, Reason
-from gpr.planner.snapshot import Policy, Quota, Snapshot, Window
-from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
+from gpr.planner.plan import Cause, PromiseMove, Reason, victims_of
+from gpr.planner.snapshot import Policy, Quota, Request, Snapshot, Window
+from tests.planner.build import EITHER, moves, placements, pool, request, run, running, settled, slots, starts, stored, waiting
 from tests.planner.draw import NOW_S, requests, snapshots
 from tests.planner.oracle import problems
 
@@ -117,6 +119,55 @@ def test_what_is_called_nearest_would_fit(snapshot: Snapshot, drawn: object, ahe
             assert placements(plan(replace(before, queue=(*before.queue, again))))["booked"].start_s == start_s
 
 
+@st.composite
+def guaranteed(draw: st.DrawFn) -> tuple[Snapshot, Request]:
+    """Three projects with guarantees, in which some run and some wait; one books, mostly of the first, which has the largest."""
+    drawn, booking = draw(snapshots(most=3)), draw(requests("booked", 9))
+    quotas = tuple(Quota(owner, "s", draw(st.sampled_from(amounts))) for owner, amounts in (("a", [4, 16]), ("b", [0, 2]), ("c", [0, 2])))
+    policy = replace(drawn.policy, notice_s=2, least_run_s=0, claim_gain_s=1)
+    owners = st.sampled_from("abc")
+    snapshot = replace(
+        drawn,
+        policy=policy,
+        quotas=quotas,
+        running=tuple(replace(box, project=draw(owners), end_s=box.end_s + draw(st.sampled_from([0, 20, 40]))) for box in drawn.running),
+        queue=tuple(replace(each, project=draw(owners)) for each in drawn.queue),
+    )
+    made = plan(snapshot)
+    ends_s = {victim.id: victim.frees_s for victim in victims_of(made.evictions)}
+    running = tuple(replace(box, end_s=ends_s.get(box.id, box.end_s)) for box in snapshot.running)
+    going = {placement.id for placement in made.starts}
+    queue = stored(snapshot, made)
+    begun = tuple(run(each) for each in queue if each.id in going)
+    left = tuple(each for each in queue if each.id not in going)
+    at_s = NOW_S + draw(st.integers(1, 12))
+    booked = replace(
+        booking, project=draw(st.sampled_from("aaab")), slice="", is_fixed=True, earliest_start_s=at_s, may_evict=draw(st.booleans())
+    )
+    return replace(snapshot, running=(*running, *begun), queue=left), booked
+
+
+@settings(max_examples=300, deadline=None)
+@given(guaranteed())
+def test_what_fits_by_right_is_told_before_and_no_promise_moves_but_of_those_who_would_borrow(drawn: tuple[Snapshot, Request]) -> None:
+    before, booking = drawn
+    asked = replace(before, queue=(*before.queue, booking))
+
+    made, offered = plan(asked), offers(before, booking)
+    with patch.object(bookings, "GRID_S", 1):
+        found = nearest(asked, booking, since_s=NOW_S)
+
+    own = placements(made)["booked"]
+    assert own.start_s in {None, booking.earliest_start_s}
+    assert found.fits == (own.start_s is not None) == bool(offered)
+    assert {offer.start_s for offer in offered} <= {booking.earliest_start_s}
+    assert {p.moved.cause for p in made.placements if p.moved} <= {Cause.RECLAIM}
+    for start_s in (found.before_s, found.after_s):
+        if start_s is not None:
+            again = replace(before, queue=(*before.queue, replace(booking, earliest_start_s=start_s)))
+            assert placements(plan(again))["booked"].start_s == start_s
+
+
 @EITHER
 def test_the_nearest_times_are_below_the_ceilings_too(policy: Policy) -> None:
     """There are idle nodes enough; its project may not hold another one while the first runs."""
@@ -128,3 +179,39 @@ def test_the_nearest_times_are_below_the_ceilings_too(policy: Policy) -> None:
 
     assert (found.fits, found.before_s, found.after_s) == (False, None, 1800)
     assert placements(plan(replace(snapshot, queue=(booking,))))["b1"].slot is None
+
+
+ENTITLED = (Quota("b", "shape-p", 8), Quota("x", "shape-p", 0))
+
+
+@EITHER
+def test_who_only_waits_to_borrow_gives_way_to_a_booking_that_is_entitled_and_nobody_has_to_end(policy: Policy) -> None:
+    booking = replace(request("b1", earliest=1500, project="b"), is_fixed=True)
+    borrower = waiting("a2", 1450, "p0")
+    snapshot = Snapshot(1000, (pool(1, closed={0: (Window(1000, 1450),)}),), (), (booking, borrower), policy, quotas=ENTITLED)
+
+    made = plan(snapshot)
+
+    assert (starts(made), made.evictions) == ({"b1": 1500, "a2": 1600}, ())
+    assert placements(made)["a2"].moved == PromiseMove(1450, 1600, Cause.RECLAIM, "b1")
+    assert nearest(replace(snapshot, queue=(borrower,)), booking, since_s=1000).fits
+
+
+@EITHER
+def test_who_waits_within_its_own_guarantee_keeps_its_slot_whoever_books(policy: Policy) -> None:
+    booking = replace(request("b1", earliest=1500, project="b"), is_fixed=True)
+    entitled = replace(waiting("a2", 1450, "p0"), project="b")
+    snapshot = Snapshot(1000, (pool(1, closed={0: (Window(1000, 1450),)}),), (), (booking, entitled), policy, quotas=ENTITLED)
+
+    assert starts(plan(snapshot)) == {"b1": None, "a2": 1450}
+
+
+def test_a_booking_goes_where_nobody_has_to_end_for_it_though_it_likes_another_place_better() -> None:
+    booking = replace(request("b1", earliest=3000, project="b", pools=("p", "q")), is_fixed=True)
+    busy = (running("r", "p0", end=9000),)
+    snapshot = Snapshot(1000, (pool(1), pool(1, id="q")), busy, (booking,), quotas=ENTITLED)
+    made = plan(snapshot)
+    first, second = offers(replace(snapshot, queue=()), booking)
+
+    assert (made.evictions, placements(made)["b1"].slot) == ((), first.slot)
+    assert (first.pool, first.evictions, second.pool, [each.id for each in second.evictions]) == ("q", (), "p", ["b1"])

@@ -1,4 +1,4 @@
-"""A small world in which everybody may evict: it comes to rest, after few evictions."""
+"""A small world in which everybody may evict, for bookings as well: it comes to rest, after few evictions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class World:
             assert placement.moved is None or placement.moved.cause == "reclaim"
             request = replace(self.queue[placement.id], slot=placement.slot, promise_s=placement.promise_s)
             self.queue[placement.id] = request
-            if placement.starts_now:
+            if placement.slot is None:
+                self._refuse(request)
+            elif placement.starts_now:
                 self._start(request)
         self.now_s += 1
 
@@ -61,8 +63,16 @@ class World:
                 self.ends_early.add(victim.id)
                 self.running[victim.id] = replace(self.running[victim.id], end_s=victim.frees_s)
 
+    def _refuse(self, request: Request) -> None:
+        """A booking, when it comes, and at no other time."""
+        assert request.is_fixed
+        assert request.promise_s is None
+        del self.queue[request.id]
+        self.left_s[request.id] = 0
+
     def _start(self, request: Request) -> None:
         assert request.slot is not None
+        assert not request.is_fixed or request.earliest_start_s == self.now_s
         del self.queue[request.id]
         end_s = self.now_s + request.length_s
         whose = request.id, request.slice, request.project, request.priority, request.slot.pool, request.slot.nodes
@@ -73,7 +83,7 @@ class World:
         self.left_s[id_] -= self.now_s - box.started_s
         if self.left_s[id_] > 0:
             assert id_ in self.ends_early
-            self.queue[id_] = replace(self.asked[id_], length_s=self.left_s[id_])
+            self.queue[id_] = replace(self.asked[id_], length_s=self.left_s[id_], is_fixed=False)
         self.ends_early.discard(id_)
 
 
@@ -82,6 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
     count = draw(st.integers(2, 7))
     arrivals: dict[int, list[Request]] = {}
     for i in range(count):
+        at_s, is_fixed = draw(st.integers(0, LAST_ARRIVAL_S)), draw(st.sampled_from([False, False, True]))
         request = Request(
             id=f"r{i}",
             slice=draw(st.sampled_from(["a", "b", "c", f"own {i}"])),
@@ -92,10 +103,12 @@ def worlds(draw: st.DrawFn) -> World:
             gpus_per_node=draw(st.sampled_from([0, 1, 2])),
             length_s=draw(st.integers(1, 25)),
             pools=("p",),
+            earliest_start_s=at_s + draw(st.integers(0, 12)) if is_fixed else 0,
+            is_fixed=is_fixed,
             may_evict=draw(st.booleans()),
             evictable=draw(st.sampled_from([True, True, False])),
         )
-        arrivals.setdefault(draw(st.integers(0, LAST_ARRIVAL_S)), []).append(request)
+        arrivals.setdefault(at_s, []).append(request)
     owners = draw(st.sets(st.sampled_from("xyzab")))
     quotas = tuple(Quota(owner, "s", draw(st.integers(0, 4))) for owner in sorted(owners))
     nodes = tuple(Node(f"n{i}", 2) for i in range(draw(st.integers(2, 3))))

@@ -41,14 +41,14 @@ def turn(snapshot: Snapshot, one: Request) -> tuple[int, int, int, int, str]:
     return -one.priority, one.share, gpu_s, one.rank, one.id
 
 
-def by_the_rule(snapshot: Snapshot) -> dict[str, tuple[str, tuple[str, ...]]]:
+def by_the_rule(snapshot: Snapshot, *, least_priority: int = 0) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Who starts now and where, by brute force: those who are due; then again and again the first in turn that fits beside all slots.
 
-    All have slots that can be kept.
+    All have slots that can be kept. Those below `least_priority` keep theirs, and do not start.
     """
     started: dict[str, tuple[str, tuple[str, ...]]] = {}
-    left = sorted(snapshot.queue, key=lambda one: turn(snapshot, one))
-    boxes = {w.id: of_slot(w, w.slot) for w in left if w.slot}
+    left = sorted((one for one in snapshot.queue if one.priority >= least_priority), key=lambda one: turn(snapshot, one))
+    boxes = {w.id: of_slot(w, w.slot) for w in snapshot.queue if w.slot}
     for due in [w for w in left if w.slot and w.slot.start_s == snapshot.now_s]:
         assert due.slot is not None
         started[due.id] = due.slot.pool, due.slot.nodes
@@ -89,6 +89,26 @@ def test_who_starts_now_and_where_is_what_the_rule_says(snapshot: Snapshot, slac
     assert {p.id: p.slot for p in made.placements if not p.starts_now} == {
         w.id: w.slot for w in before.queue if w.id not in {p.id for p in made.starts}
     }
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    snapshots(policies=DRAWN),
+    st.lists(st.sampled_from([0, 0, 2, 5, 11]), min_size=5, max_size=5),
+    st.sampled_from([101, 201]),
+)
+def test_no_lower_one_takes_what_a_higher_one_could_use_and_whoever_starts_before_it_delays_nobody_above(
+    snapshot: Snapshot, slacks: list[int], priority: int
+) -> None:
+    """I10. Whoever of this priority and above could start now if nobody below it did, starts now, there; the others keep their slots."""
+    before = late_in(snapshot, slacks[: len(snapshot.queue)])
+
+    made = plan(before)
+
+    starting = {p.id: (p.slot.pool, p.slot.nodes) for p in made.starts if p.slot}
+    assert by_the_rule(before, least_priority=priority).items() <= starting.items()
+    above = [one for one in before.queue if one.priority >= priority and one.id not in starting]
+    assert {one.id: placements(made)[one.id].slot for one in above} == {one.id: one.slot for one in above}
 
 
 @settings(max_examples=400, deadline=None)

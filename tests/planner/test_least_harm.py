@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
+from unittest.mock import patch
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gpr.planner import bookings
 from gpr.planner.engine import plan
-from gpr.planner.plan import Eviction
+from gpr.planner.offering import offers
+from gpr.planner.plan import Eviction, victims_of
 from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
 from tests.planner.build import GENEROUS, request
 from tests.planner.draw import NOW_S
@@ -83,15 +86,20 @@ def may_end(snapshot: Snapshot, own: Request, box: Running) -> bool:
 
 def start_s(snapshot: Snapshot, own: Request, ended: Boxes) -> int:
     """The first second at which it has room, if these end early."""
+    has_room, at_s = room_of(snapshot, own, ended), NOW_S
+    while not has_room(at_s):
+        at_s += 1
+    return at_s
+
+
+def room_of(snapshot: Snapshot, own: Request, ended: Boxes) -> Callable[[int], bool]:
+    """Has it room at a second, if these end early?"""
     boxes = tuple(replace(box, end_s=frees_s(box)) if box in ended else box for box in snapshot.running)
     oracle, nodes = (
         Oracle(replace(snapshot, running=boxes)),
         [node.id for node in snapshot.pools[0].nodes if node.gpu_count >= own.gpus_per_node],
     )
-    at_s = NOW_S
-    while sum(oracle.fits(own, [node], at_s) for node in nodes) < own.node_count:
-        at_s += 1
-    return at_s
+    return lambda at_s: sum(oracle.fits(own, [node], at_s) for node in nodes) >= own.node_count
 
 
 def harm(snapshot: Snapshot, ended: Boxes) -> tuple[int, int, int]:
@@ -129,6 +137,46 @@ def test_of_all_choices_of_whom_to_evict_the_one_that_harms_least_is_made(snapsh
         ended = ended_by(snapshot, made[0])
         assert (harm(snapshot, ended), made[0].start_s) == (least[0], start_s(snapshot, own, ended))
         assert made[0].start_s < least[1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(crowded(), st.integers(1, 20))
+def test_a_booking_has_its_time_wherever_others_can_be_told_to_go_before_it_and_they_end_for_it_and_no_sooner(
+    snapshot: Snapshot, ahead_s: int
+) -> None:
+    at_s = NOW_S + ahead_s
+    (own,) = (replace(each, is_fixed=True, earliest_start_s=at_s) for each in snapshot.queue)
+    snapshot = replace(snapshot, queue=(own,))
+    able = tuple(box for box in snapshot.running if may_end(snapshot, own, box))
+    enough = [ended for ended in choices(able) if room_of(snapshot, own, ended)(at_s)]
+
+    made, offered = plan(snapshot), offers(replace(snapshot, queue=()), own)
+
+    assert [placement.start_s for placement in made.placements] == [at_s if enough else None]
+    assert [(offer.start_s, offer.promise_s, offer.evictions) for offer in offered] == [(at_s, at_s, made.evictions)] * bool(enough)
+    if enough:
+        ended = tuple(box for eviction in made.evictions for box in ended_by(snapshot, eviction))
+        assert harm(snapshot, ended) == min(harm(snapshot, each) for each in enough)
+        assert {victim.id: victim.frees_s for victim in victims_of(made.evictions)} == {box.id: max(frees_s(box), at_s) for box in ended}
+
+
+@settings(max_examples=200, deadline=None)
+@given(crowded(), st.integers(1, 20))
+def test_the_nearest_times_of_a_booking_are_those_it_would_get_by_right(snapshot: Snapshot, ahead_s: int) -> None:
+    (own,) = (replace(each, is_fixed=True, earliest_start_s=NOW_S + ahead_s) for each in snapshot.queue)
+    alone = replace(snapshot, queue=())
+
+    def gets(at_s: int) -> bool:
+        return plan(replace(snapshot, queue=(replace(own, earliest_start_s=at_s),))).placements[0].start_s == at_s
+
+    with patch.object(bookings, "GRID_S", 1):
+        found = bookings.nearest(alone, own, since_s=NOW_S)
+
+    assert found.fits == gets(own.earliest_start_s)
+    if not found.fits:
+        assert found.before_s == next((at_s for at_s in range(own.earliest_start_s - 1, NOW_S - 1, -1) if gets(at_s)), None)
+        later = range(own.earliest_start_s + 1, NOW_S + 60)
+        assert found.after_s == next((at_s for at_s in later if gets(at_s)), None)
 
 
 def test_what_is_cheap_elsewhere_does_not_make_a_node_dear() -> None:
