@@ -316,6 +316,7 @@ def test_a_booking_whose_time_is_taken_is_offered_the_nearest_times(world: World
     markup = text(owner.post(OFFERS, form(is_booking="on", earliest_start_at=f"{taken_at:%Y-%m-%dT%H:%M}")))
 
     assert "The nearest times with room" in markup
+    assert "<span>Instead</span>" in markup
     times = re.findall(r'data-fill="id_earliest_start_at" value="([^"]+)"', markup)
     assert len(times) == 2
     for value in times:
