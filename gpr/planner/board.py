@@ -27,7 +27,6 @@ from gpr.planner.ground import (
     earliest,
     earliest_there,
     latest,
-    misfit,
     need_of,
     room_at,
     take,
@@ -306,14 +305,11 @@ class Board:
     def has_room(self, places: Ints, kind: Kind, start_s: int) -> bool:
         return room_at(self.ground, places, kind, start_s)
 
-    def fit(self, node: int, kind: Kind, start_s: int) -> tuple[int, int, int] | None:
-        """(GPUs of it left over in the window, end of the gap, misfit): of several the least suits best. None: it has no room."""
+    def fit(self, node: int, kind: Kind, start_s: int) -> tuple[int, int] | None:
+        """(GPUs of it left over in the window, end of the gap): of several the least suits best. None: it has no room."""
         need = need_of(self.ground, node, kind.gpus)
         left = least_free(self.ground.nodes, node, start_s, start_s + kind.length_s) - need
-        if left < 0:
-            return None
-        gap_end_s = free_until(self.ground.nodes, node, need, start_s)
-        return int(left), int(gap_end_s), int(misfit(self.ground, node, start_s, start_s + kind.length_s))
+        return None if left < 0 else (int(left), int(free_until(self.ground.nodes, node, need, start_s)))
 
     def earliest_there(self, places: Ints, kind: Kind, since_s: int, until_s: int) -> int | None:
         start_s = earliest_there(self.ground, places, kind, since_s, until_s)

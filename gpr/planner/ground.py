@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpr.planner.lines import (
-    FOREVER_S,
     NEVER_S,
     NONE,
     Bools,
@@ -27,15 +26,12 @@ from gpr.planner.lines import (
     last_fit,
     lean,
     least_free,
-    seconds_free,
     spliced,
     stays_free,
 )
 
 # For sorting nodes: what is left over first, then the end of the gap, cut to so many bits.
 GAP_BITS: Final = 44
-# Above all that a node may stay held behind a box.
-ALONE: Final = 1 << 61
 
 
 class Ground(NamedTuple):
@@ -295,8 +291,7 @@ def choose(ground: Ground, pool: int, kind: Kind, start_s: int) -> Ints:
     """The nodes of the pool on which a box that starts then stands best; fewer than it wants when they have no room.
 
     A gang near together; fewest GPUs left over in the window, then the shortest gap behind it: parts of nodes pack, whole nodes stay
-    whole. Then where its end is aligned best with those of others (`misfit`), so that whole nodes come free together. Then in the order
-    of the pool.
+    whole. Then in the order of the pool.
     """
     members = members_of(ground, pool)
     free = np.empty(len(members), np.int64)
@@ -310,11 +305,11 @@ def choose(ground: Ground, pool: int, kind: Kind, start_s: int) -> Ints:
             free[count], left[count] = node, over
             until_s[count] = free_until(ground.nodes, node, need, start_s)
             count += 1
-    return nearest(ground, kind, start_s, free[:count], left[:count], until_s[:count])
+    return nearest(ground, kind, free[:count], left[:count], until_s[:count])
 
 
 @compiled
-def nearest(ground: Ground, kind: Kind, start_s: int, free: Ints, left: Ints, until_s: Ints) -> Ints:
+def nearest(ground: Ground, kind: Kind, free: Ints, left: Ints, until_s: Ints) -> Ints:
     """Of these nodes those that suit best: of one NVLink domain if it can be, else of one rack, else of as few racks as can be.
 
     Of several parts that are large enough the one with the fewest free nodes, so that larger ones stay whole. None where the kind wants
@@ -326,13 +321,13 @@ def nearest(ground: Ground, kind: Kind, start_s: int, free: Ints, left: Ints, un
                 part = tightest(ground.part_of[level][free], ground.part_counts[level], kind.nodes)
                 if part != NONE:
                     mine = ground.part_of[level][free] == part
-                    return snuggest(ground, kind, start_s, free[mine], left[mine], until_s[mine])
+                    return snuggest(free[mine], left[mine], until_s[mine], kind.nodes)
         if kind.level != NONE:
             return free[:0]
         if ground.part_counts[-1] > 0:
             mine = fewest(ground.part_of[-1][free], ground.part_counts[-1], kind.nodes)
-            return snuggest(ground, kind, start_s, free[mine], left[mine], until_s[mine])
-    return snuggest(ground, kind, start_s, free, left, until_s)
+            return snuggest(free[mine], left[mine], until_s[mine], kind.nodes)
+    return snuggest(free, left, until_s, kind.nodes)
 
 
 @compiled
@@ -371,36 +366,22 @@ def fewest(parts: Ints, part_count: int, count: int) -> Bools:
 
 
 @compiled
-def snuggest(ground: Ground, kind: Kind, start_s: int, free: Ints, left: Ints, until_s: Ints) -> Ints:
-    """The nodes with the fewest GPUs left over, then the shortest gap, then the best aligned, then the first ones; in their own order."""
-    count = kind.nodes
+def snuggest(free: Ints, left: Ints, until_s: Ints, count: int) -> Ints:
+    """The nodes with the fewest GPUs left over, then the shortest gap, then the first ones; in their own order."""
     if len(free) <= count:
         return free
     keys = (left << GAP_BITS) | np.minimum(until_s, (1 << GAP_BITS) - 1)
-    worst = keys.min() if count == 1 else np.partition(keys, count - 1)[count - 1]
+    if count == 1:
+        best = np.argmin(keys)
+        return free[best : best + 1]
+    worst = np.partition(keys, count - 1)[count - 1]
     mine: Bools = keys < worst
-    equal = np.flatnonzero(keys == worst)
-    wanted = count - mine.sum()
-    if kind.gpus > 0 and len(equal) > wanted:
-        misfits = np.empty(len(equal), np.int64)
-        for i in range(len(equal)):
-            misfits[i] = misfit(ground, free[equal[i]], start_s, start_s + kind.length_s)
-        equal = equal[np.argsort(misfits, kind="mergesort")]
-    mine[equal[:wanted]] = True
+    ties = count - mine.sum()
+    for i in range(len(keys)):
+        if ties > 0 and keys[i] == worst:
+            mine[i] = True
+            ties -= 1
     return free[mine]
-
-
-@lean
-def misfit(ground: Ground, node: int, start_s: int, end_s: int) -> int:
-    """How badly a box that takes part of the node is aligned with the others there; 0: they end together.
-
-    First the seconds for which it alone would keep the node from being whole. Where there are none, how long others hold the node beyond
-    its end: the rest of those that are held longest is kept for the boxes that last as long.
-    """
-    alone_s = seconds_free(ground.nodes, node, ground.rooms[node], start_s, end_s)
-    if alone_s > 0:
-        return ALONE + alone_s
-    return min(first_fit(ground.nodes, node, ground.rooms[node], 1, end_s, NEVER_S), FOREVER_S) - end_s
 
 
 @compiled

@@ -269,17 +269,6 @@ def free_until(lines: Lines, line: int, need: int, at_s: int) -> int:
 
 
 @lean
-def seconds_free(lines: Lines, line: int, need: int, start_s: int, end_s: int) -> int:
-    """For how many seconds of `[start_s, end_s)` so much is free."""
-    step, found_s = lines.head[line], 0
-    while step != NONE and lines.steps[step, AT_S] < end_s:
-        if lines.steps[step, FREE] >= need:
-            found_s += max(min(end_of(lines, step), end_s) - max(lines.steps[step, AT_S], start_s), 0)
-        step = lines.steps[step, AFTER]
-    return found_s
-
-
-@lean
 def free_since(lines: Lines, line: int, need: int, at_s: int) -> int:
     """Since when `need` has been free without a break until `at_s`; `at_s` itself when just before it was not."""
     step, since_s = lines.head[line], NEVER_S

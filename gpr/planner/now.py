@@ -169,4 +169,4 @@ def choose_now(ground: Ground, now: Now, k: int, pool: int, kind: Kind, at_s: in
     left = np.empty(len(free), np.int64)
     for i in range(len(free)):
         left[i] = least_free(ground.nodes, free[i], at_s, end_s) - need_of(ground, free[i], kind.gpus)
-    return nearest(ground, kind, at_s, free, left, now.until_s[:, k][free])
+    return nearest(ground, kind, free, left, now.until_s[:, k][free])

@@ -84,23 +84,17 @@ class Oracle:
                 return Slot(pool_id, start_s, best)
         return None
 
-    def _cost(self, chosen: tuple[str, ...], order: list[str], request: Request, start_s: int) -> list[tuple[int, ...]]:
-        """Of the nodes, worst last: GPUs left over, seconds until they no longer suffice, how it is aligned, place in the pool."""
+    def _cost(self, chosen: tuple[str, ...], order: list[str], request: Request, start_s: int) -> list[tuple[int, int, int]]:
+        """Of the nodes, worst last: GPUs left over, seconds until they no longer suffice, place in the pool."""
         return sorted(self._cost_of(node, order, request, start_s) for node in chosen)
 
-    def _cost_of(self, node: str, order: list[str], request: Request, start_s: int) -> tuple[int, ...]:
+    def _cost_of(self, node: str, order: list[str], request: Request, start_s: int) -> tuple[int, int, int]:
         level = request.gpus_per_node or self.sizes[node]
         end_s = start_s + request.length_s
         behind_s = 0
         while behind_s < 500 and self.free(node, end_s + behind_s) >= level:
             behind_s += 1
-        return self.least(node, range(start_s, end_s)) - level, behind_s, *self._misfit(node, start_s, end_s), order.index(node)
-
-    def _misfit(self, node: str, start_s: int, end_s: int) -> tuple[int, int]:
-        """Seconds for which it alone keeps the node from being whole; if there are none, seconds behind it until the node is whole."""
-        is_whole = [self.free(node, at_s) == self.sizes[node] for at_s in range(start_s, end_s + 500)]
-        alone_s = sum(is_whole[: end_s - start_s])
-        return alone_s, 0 if alone_s else is_whole[end_s - start_s :].index(True)
+        return self.least(node, range(start_s, end_s)) - level, behind_s, order.index(node)
 
 
 def _able(pool: Pool, request: Request) -> list[str]:

@@ -105,13 +105,10 @@ class Field:
                 return min(enough, key=len)
         return None
 
-    def cost(self, node: int, kind: Kind, start_s: int) -> tuple[int, ...]:
+    def cost(self, node: int, kind: Kind, start_s: int) -> tuple[int, int, int]:
         end_s, need = start_s + kind.length_s, self.need(node, kind)
         gap_end_s = next((at for at in range(end_s, FAR_S) if self.free[node][at] < need), FAR_S)
-        is_whole = [free == self.sizes[node] for free in self.free[node]]
-        alone_s = sum(is_whole[start_s:end_s])
-        held_s = 0 if alone_s else is_whole.index(True, end_s) - end_s
-        return min(self.free[node][start_s:end_s]) - need, gap_end_s, alone_s, held_s, node
+        return min(self.free[node][start_s:end_s]) - need, gap_end_s, node
 
 
 def ints(values: tuple[int, ...] | list[int]) -> Ints:
@@ -190,7 +187,7 @@ def test_the_latest_place_is_the_last_second_less_its_handicap_and_of_its_pools_
 
 @MANY
 @given(cases(), st.integers(0, 40))
-def test_the_nodes_chosen_are_near_leave_least_over_then_the_shortest_gap_then_are_aligned_then_come_first(
+def test_the_nodes_chosen_are_near_together_leave_least_over_then_the_shortest_gap_then_come_first(
     case: tuple[Field, Kind], start_s: int
 ) -> None:
     made, kind = case

@@ -28,7 +28,6 @@ from gpr.planner.lines import (
     new_lines,
     next_step_s,
     rises,
-    seconds_free,
     with_lines,
     with_spare,
 )
@@ -150,14 +149,6 @@ def test_free_until_is_the_first_second_that_has_no_room(boxes: list[Box], need:
     expected = next((at for at in range(at_s, END_S) if free[at] < need), NEVER_S)
 
     assert free_until(lines_of(boxes), 0, need, at_s) == (NONE if expected == at_s else expected)
-
-
-@MANY
-@given(BOXES, st.integers(1, ROOM), SECONDS, st.integers(0, 15))
-def test_the_seconds_that_have_room_are_counted(boxes: list[Box], need: int, start_s: int, length_s: int) -> None:
-    expected = sum(free >= need for free in free_of(boxes)[start_s : start_s + length_s])
-
-    assert seconds_free(lines_of(boxes), 0, need, start_s, start_s + length_s) == expected
 
 
 @MANY

@@ -70,34 +70,6 @@ def test_parts_of_nodes_are_packed_so_that_whole_nodes_stay_whole(policy: Policy
 
 
 @EITHER
-@pytest.mark.parametrize(
-    ("others_end", "taken"),
-    [
-        ((1500, 2000), "p1"),  # it ends with the other box there
-        ((1990, 2500), "p1"),  # ten seconds alone on the node are worse than another that stays behind it
-        ((2600, 2500), "p1"),  # the node that is held for longer is left to a longer box
-        ((1500, 1600), "p1"),  # alone for less time
-        ((1600, 1600), "p0"),
-    ],
-)
-def test_part_of_a_node_is_taken_where_the_node_comes_free_whole_with_it(policy: Policy, others_end: tuple[int, int], taken: str) -> None:
-    busy = tuple(running(f"r{i}", f"p{i}", end=end, gpus=4) for i, end in enumerate(others_end))
-
-    made = plan(Snapshot(1000, (pool(2),), busy, (request("a", gpus=4, length=1000),), policy=policy))
-
-    assert placements(made)["a"].slot == stand(1000, taken)
-
-
-@EITHER
-def test_a_gang_on_parts_of_nodes_takes_those_that_come_free_whole_with_it(policy: Policy) -> None:
-    busy = tuple(running(f"r{i}", f"p{i}", end=end, gpus=4) for i, end in enumerate((1200, 2000, 9000, 2100)))
-
-    made = plan(Snapshot(1000, (pool(4),), busy, (request("a", count=2, gpus=4, length=1000),), policy=policy))
-
-    assert placements(made)["a"].slot == stand(1000, "p1", "p3")
-
-
-@EITHER
 def test_of_nodes_with_as_much_left_over_the_one_with_the_shorter_gap_is_taken(policy: Policy) -> None:
     closed = {0: (Window(2000, 3000),), 1: (Window(1500, 3000),)}
 
