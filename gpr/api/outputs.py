@@ -340,12 +340,19 @@ class OrderSerializer(serializers.Serializer[Any]):
 
 
 class AlternativeSerializer(serializers.Serializer[Any]):
+    differs = serializers.ListField(
+        child=serializers.ChoiceField(choices=["nodes", "gpus_per_node", "duration_s", "shape", "clusters", "node_type"]),
+        help_text="The fields of the request that are not as asked: with these changed it gets this start.",
+    )
     cluster = serializers.CharField()
     shape = serializers.CharField(help_text="As asked, or another with as much memory.")
+    node_type = serializers.CharField()
     nodes = serializers.IntegerField()
+    gpus_per_node = serializers.IntegerField(allow_null=True, help_text="null: all of each node.")
     duration_s = serializers.IntegerField()
     start_at = serializers.DateTimeField()
     wait_s = serializers.IntegerField()
+    sooner_s = serializers.IntegerField(help_text="Seconds before the start of this offer.")
     order = OrderSerializer(allow_null=True, help_text="What nodes would be ordered from for it.")
 
 
@@ -366,7 +373,10 @@ class OfferSerializer(serializers.Serializer[Estimate]):
     p90_s = serializers.IntegerField(help_text="Seconds of wait.")
     basis = serializers.CharField()
     explanation = ToldSerializer()
-    alternatives = AlternativeSerializer(many=True)
+    alternatives = AlternativeSerializer(
+        many=True,
+        help_text="What would start sooner, five at most: each asks for the most that starts at once, or else in half the wait.",
+    )
 
 
 class OffersSerializer(serializers.Serializer[Any]):

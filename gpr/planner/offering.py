@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from gpr.planner.board import Board
 from gpr.planner.engine import borrows, can_grow, claim, forecast_of, no_collection, settle
@@ -55,6 +57,29 @@ class Desk:
         return tuple(
             sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s, bool(offer.evictions)))
         )
+
+    def most_by(self, by_s: int, sizes: Sequence[int], sized: Callable[[int], Request]) -> int | None:
+        """The largest of these sizes whose request has a place by then beside all slots; None if none has. What it gets `offers` knows.
+
+        `sizes` rise, and so does what `sized` makes of them: fewer GPUs for a shorter time fit wherever more fit for longer. Cost: one
+        search for a place for each halving; nothing is placed.
+        """
+        board = self._settled
+
+        def has_no_place(size: int) -> bool:
+            request = sized(size)
+            return board.earliest(board.kind(request), board.soonest_s(request), by_s + 1) is None
+
+        count = bisect_left(sizes, True, key=has_no_place)
+        return sizes[count - 1] if count else None
+
+    @cached_property
+    def _settled(self) -> Board:
+        """Where all others have their slots."""
+        board = self._board.copy()
+        newcomers = [board.queue[other.request.id] for other in self._newcomers]
+        settle(board, newcomers, self._snapshot, self._pace.on(board) if self._pace is not None else None)
+        return board
 
     def _offer(self, candidate: Request) -> Offer | None:
         """The last of its pools is the one that is asked about."""

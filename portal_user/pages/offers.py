@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from django.urls import reverse
 
-from egs.errors import EgsError
+from egs.errors import BookingDoesNotFit, EgsError
 from egs.pages import words
 from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
@@ -17,7 +17,8 @@ from egs.pages.gpr_box import entry_allowance
 from egs.pages.parts import OfferRow, SwapRow
 from egs.pages.shell import mark_of
 from egs.pages.strip import StripBox, strip_of
-from gpr.estimates import RECLAIM, Alternative, Estimate, gpr_estimate
+from gpr.alternatives import Alternative
+from gpr.estimates import RECLAIM, Estimate, gpr_estimate
 from gpr.models import Gpr, GprState
 from gpr.services.requests import spec_of
 from gpr.spec import Breach, GprSpec, approval_breaches
@@ -29,6 +30,7 @@ SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock", "Evictions": "
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 5760, 10_080, 20_160, 43_200, 131_040, 600_000))
 STRIP_PX = 26
 SOONER_S = 60
+SWAPS_MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,26 @@ class OffersPanel:
     def build(cls, request: PageRequest, form: GprForm, *, url: str, stock: Sequence[Stock], edited: Gpr | None = None) -> OffersPanel:
         if not form.is_valid():
             return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
+        spec = form.open_spec()
         try:
-            found = gpr_estimate(actor=request.user, spec=form.open_spec(), now=request.now, edited=edited, say=says(request))
+            found = gpr_estimate(actor=request.user, spec=spec, now=request.now, edited=edited, say=says(request))
+        except BookingDoesNotFit as error:
+            form.refuse(error)
+            return _Drawing(request, form, (), stock, edited).refused_booking(url, spec, error)
         except EgsError as error:
             form.refuse(error)
             return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
         return _Drawing(request, form, found, stock, edited).panel(url)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Of one field of the form: what would be asked, instead of what."""
+
+    text: str
+    instead_of: str
+    field_id: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +149,19 @@ class _Drawing:
             gone=wanted.replace("/", ", ") if wanted and chosen is None else "",
             confirm=self._confirm(spec, chosen, needs_approval=bool(breaches)),
             snippet=self._snippet(),
+        )
+
+    def refused_booking(self, url: str, spec: GprSpec, error: BookingDoesNotFit) -> OffersPanel:
+        """With the nearest times at which it has room, to be taken instead."""
+        near = [at for name in ("nearest_before_at", "nearest_after_at") if (at := error.extra[name]) is not None]
+        axis = offers_axis([at + self._length for at in near], now=self.request.now, zone=self.request.zone)
+        return OffersPanel(
+            url=url,
+            asked_at=self.request.now,
+            asked_at_text=_clock(self.request),
+            axis=axis,
+            swaps=tuple(self._other_time(spec, at, axis) for at in near),
+            problem=tuple(_faults(self.form)),
         )
 
     def _granted(self) -> GprSpec | None:
@@ -170,25 +199,39 @@ class _Drawing:
 
     def _swaps(self, spec: GprSpec, axis: Axis) -> Iterable[SwapRow]:
         """For each change of the request its soonest start, where that is sooner than the soonest offer."""
-        best: dict[tuple[str, str, str, str], Alternative] = {}
+        best: dict[_Change, Alternative] = {}
         for other in (other for each in self.found for other in each.alternatives):
             change = _change(spec, other)
-            if change and (change not in best or other.start_at < best[change].start_at):
+            is_sooner = self.found[0].wait_s - other.wait_s >= SOONER_S
+            if change and is_sooner and (change not in best or other.start_at < best[change].start_at):
                 best[change] = other
-        for (text, instead_of, field_id, value), other in best.items():
-            sooner_s = self.found[0].wait_s - other.wait_s
-            if sooner_s < SOONER_S:
-                continue
+        for change, other in [each for each in best.items() if not _is_outdone(each[1], best.values())][:SWAPS_MOST]:
             length = self._length - timedelta(seconds=spec.duration_s - other.duration_s)
-            yield SwapRow(
-                change=text,
-                instead_of=instead_of,
-                start_at=other.start_at,
-                strip=strip_of(self._box(other.start_at, length), axis, height=STRIP_PX),
-                why=f"On {other.cluster}, {other.shape}: {words.duration(sooner_s)} sooner{', on ordered nodes' if other.order else ''}.",
-                field_id=field_id,
-                field_value=value,
-            )
+            yield self._swap(change, other.start_at, length, axis, why=self._why_sooner(other))
+
+    def _why_sooner(self, other: Alternative) -> str:
+        start = "at once, " if other.wait_s == 0 else ""
+        sooner = f"{words.duration(self.found[0].wait_s - other.wait_s)} sooner"
+        return f"On {other.cluster}, {other.shape}: {start}{sooner}{', on ordered nodes' if other.order else ''}."
+
+    def _other_time(self, spec: GprSpec, start_at: datetime, axis: Axis) -> SwapRow:
+        asked_at = spec.earliest_start_at or start_at
+        side = "earlier" if start_at < asked_at else "later"
+        value = f"{start_at.astimezone(self.request.zone):%Y-%m-%dT%H:%M}"
+        change = _Change(self._says(start_at), self._says(asked_at), "id_earliest_start_at", value)
+        why = f"{words.duration(abs((start_at - asked_at).total_seconds()))} {side}."
+        return self._swap(change, start_at, self._length, axis, why=why)
+
+    def _swap(self, change: _Change, start_at: datetime, length: timedelta, axis: Axis, *, why: str) -> SwapRow:
+        return SwapRow(
+            change=change.text,
+            instead_of=change.instead_of,
+            start_at=start_at,
+            strip=strip_of(self._box(start_at, length), axis, height=STRIP_PX),
+            why=why,
+            field_id=change.field_id,
+            field_value=change.value,
+        )
 
     def _confirm(self, spec: GprSpec, chosen: Estimate | None, *, needs_approval: bool) -> Confirm:
         each = chosen or self.found[0]
@@ -296,11 +339,30 @@ def _why_not(spec: GprSpec, kinds: Sequence[Stock]) -> str:
     return f"It has {words.plural(sum(kind.node_count for kind in kinds), 'node')}; you ask for {spec.nodes} that are alike."
 
 
-def _change(spec: GprSpec, other: Alternative) -> tuple[str, str, str, str] | None:
-    """What would be asked instead of what, and the field of the form with its new value; None for another cluster alone."""
-    if other.nodes < spec.nodes:
-        return words.plural(other.nodes, "node"), words.number(spec.nodes), "id_nodes", str(other.nodes)
-    if other.duration_s < spec.duration_s:
-        asked, instead = words.duration(spec.duration_s), words.duration(other.duration_s)
-        return instead, asked, "id_duration", words.duration_exact(other.duration_s)
-    return (other.shape, spec.shape, "id_shape", other.shape) if spec.shape and other.shape != spec.shape else None
+def _change(spec: GprSpec, other: Alternative) -> _Change | None:
+    """What would be asked instead of what; None where it takes more than one field."""
+    match other.differs:
+        case ("nodes",):
+            return _Change(words.plural(other.nodes, "node"), words.number(spec.nodes), "id_nodes", str(other.nodes))
+        case ("gpus_per_node",) if other.gpus_per_node and spec.gpus_per_node:
+            text = f"{words.plural(other.gpus_per_node, 'GPU')} per node"
+            return _Change(text, words.number(spec.gpus_per_node), "id_gpus_per_node", str(other.gpus_per_node))
+        case ("duration_s",):
+            asked, instead = words.duration(spec.duration_s), words.duration(other.duration_s)
+            return _Change(instead, asked, "id_duration", words.duration_exact(other.duration_s))
+        case ("shape",):
+            return _Change(other.shape, spec.shape, "id_shape", other.shape)
+    return None
+
+
+def _is_outdone(other: Alternative, others: Iterable[Alternative]) -> bool:
+    """Does the same change somewhere else ask for more, and start no later?"""
+    return any(
+        each.differs == other.differs and each.start_at <= other.start_at and _size(each) > _size(other)
+        for each in others
+        if other.differs != ("shape",)
+    )
+
+
+def _size(each: Alternative) -> tuple[int, int, int]:
+    return each.nodes, each.gpus_per_node or 0, each.duration_s

@@ -98,6 +98,8 @@ def test_other_gpus_and_other_clusters_that_would_start_sooner_are_alternatives(
 
     found = {(other["cluster"], other["shape"]): other for other in offer["alternatives"] if other["nodes"] == 1}
     assert ("aurora", "L40-48GB") not in found
+    assert found["aurora", "H200-141GB"]["differs"] == ["shape"]
+    assert found["borealis", "H100-80GB"]["differs"] == ["clusters"]
     for (cluster, shape), other in found.items():
         assert other["wait_s"] == 0
         gpr = owner.post("gprs/", {**ask, "shape": shape, "clusters": [cluster]}).json()
@@ -115,9 +117,68 @@ def test_a_shorter_box_that_fits_before_a_promise_is_an_alternative(owner: Calle
     (offer,) = offers(owner, {**ask, "duration_s": 6000})
 
     (shorter,) = offer["alternatives"]
-    assert (shorter["nodes"], shorter["duration_s"], shorter["wait_s"]) == (1, 3000, 0)
+    assert (shorter["differs"], shorter["nodes"], shorter["wait_s"]) == (["duration_s"], 1, 0)
+    assert shorter["duration_s"] in {3300, 3600}  # the longest that people book: in steps of five minutes
     gpr = owner.post("gprs/", {**ask, "duration_s": shorter["duration_s"]}).json()
     assert gpr["explanation"]["reason"] == "starts_now"
+
+
+def _gets_what_it_was_told(owner: Caller, ask: dict[str, Any], told: dict[str, Any]) -> None:
+    """Filed with nothing changed but what differs, it has this start."""
+    values = {**told, "clusters": [told["cluster"]]}
+    gpr = owner.post("gprs/", {**ask, **{field: values[field] for field in told["differs"]}}).json()
+
+    assert abs(moment(gpr["estimate"]["start_at"]) - moment(told["start_at"])) < timedelta(seconds=5)
+    owner.delete(f"gprs/{gpr['id']}/")
+
+
+def test_the_most_nodes_that_start_at_once_are_an_alternative(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    """Not merely half of them."""
+    factories.add_nodes(world.cluster, 6)
+    factories.active(world.foreign_slice, world.people.outsider, nodes=3, duration_s=7200)
+
+    (offer,) = offers(owner, {**ask, "nodes": 8})
+
+    fewer = offer["alternatives"][0]
+    assert (fewer["differs"], fewer["nodes"], fewer["duration_s"], fewer["wait_s"]) == (["nodes"], 5, 3600, 0)
+    assert fewer["sooner_s"] == offer["wait_s"] > 7000
+    _gets_what_it_was_told(owner, {**ask, "nodes": 8}, fewer)
+
+
+def test_where_nothing_starts_at_once_the_most_that_starts_in_half_the_wait_is_an_alternative(
+    owner: Caller, world: World, ask: dict[str, Any]
+) -> None:
+    factories.add_nodes(world.cluster, 4)
+    for nodes, hours in ((2, 1), (2, 2), (2, 8)):
+        slice_ = factories.make_slice(world.cluster, owner=world.people.outsider)
+        factories.active(slice_, world.people.outsider, nodes=nodes, duration_s=hours * 3600)
+
+    (offer,) = offers(owner, {**ask, "nodes": 6})
+
+    fewer = offer["alternatives"][0]
+    assert (fewer["differs"], fewer["nodes"], fewer["wait_s"] // 3600) == (["nodes"], 4, 2)
+    _gets_what_it_was_told(owner, {**ask, "nodes": 6}, fewer)
+
+
+def test_fewer_gpus_of_each_node_are_an_alternative_for_a_part_of_a_node(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    for gpus in (5, 6):
+        slice_ = factories.make_slice(world.cluster, owner=world.people.outsider)
+        factories.active(slice_, world.people.outsider, gpus_per_node=gpus, duration_s=7200)
+
+    (offer,) = offers(owner, {**ask, "gpus_per_node": 4})
+
+    (fewer,) = offer["alternatives"]
+    assert (fewer["differs"], fewer["gpus_per_node"], fewer["nodes"], fewer["wait_s"]) == (["gpus_per_node"], 3, 1, 0)
+    _gets_what_it_was_told(owner, {**ask, "gpus_per_node": 4}, fewer)
+
+
+def test_there_is_no_alternative_to_a_start_that_is_as_soon_as_was_asked(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    later = (db_now() + timedelta(hours=5)).isoformat()
+
+    (offer,) = offers(owner, {**ask, "nodes": 2, "earliest_start_at": later})
+
+    assert offer["wait_s"] > 4 * 3600
+    assert offer["alternatives"] == []
 
 
 def test_a_variant_that_starts_no_sooner_is_not_offered(owner: Caller, world: World, ask: dict[str, Any]) -> None:

@@ -298,6 +298,31 @@ def test_a_smaller_request_that_would_start_sooner_is_offered(world: World) -> N
     assert "canary" not in markup
 
 
+def test_fewer_gpus_of_a_node_that_would_start_at_once_are_offered(world: World) -> None:
+    factories.active(world.foreign, world.people.outsider, nodes=2, gpus_per_node=5, duration_s=7200)
+
+    markup = text(world.client("owner").post(OFFERS, form(gpus_per_node="4")))
+
+    assert re.search(r'data-fill="id_gpus_per_node" value="3"', markup)
+    assert "3 GPUs per node" in markup
+    assert "at once, 2 h" in markup
+
+
+def test_a_booking_whose_time_is_taken_is_offered_the_nearest_times(world: World) -> None:
+    owner = world.client("owner")
+    taken_at = (db_now() + timedelta(days=1)).replace(hour=12, minute=0, second=0, microsecond=0)
+    factories.gpr(world.foreign, world.people.outsider, nodes=2, duration_s=7200, earliest_start_at=taken_at, is_booking=True)
+
+    markup = text(owner.post(OFFERS, form(is_booking="on", earliest_start_at=f"{taken_at:%Y-%m-%dT%H:%M}")))
+
+    assert "The nearest times with room" in markup
+    assert "<span>Instead</span>" in markup
+    times = re.findall(r'data-fill="id_earliest_start_at" value="([^"]+)"', markup)
+    assert len(times) == 2
+    for value in times:
+        assert "The nearest times with room" not in text(owner.post(OFFERS, form(is_booking="on", earliest_start_at=value)))
+
+
 def test_what_is_not_offered_is_named_with_the_figure_and_the_limit(world: World) -> None:
     world.slice.clusters.add(factories.cluster("tiny", nodes=1, gpus=4, shape="L40S-48GB"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from gpr.planner.engine import plan
 from gpr.planner.offering import Desk, offers
 from gpr.planner.plan import Reason
-from gpr.planner.snapshot import Policy, Snapshot
+from gpr.planner.snapshot import Policy, Request, Snapshot
 from tests.planner.build import EITHER, placements, pool, request, running, settled, stand
 from tests.planner.draw import CONSERVATIVE, POLICIES, TIGHT, requests, snapshots
 from tests.planner.world import MISHAPS, World
+
+SIZES = ("node_count", "gpus_per_node", "length_s")
 
 
 @settings(max_examples=200, deadline=None)
@@ -44,6 +47,27 @@ def test_a_desk_answers_alike_whatever_it_was_asked_before(snapshot: Snapshot, d
     desk = Desk(before)
 
     assert [desk.offers(candidate) for candidate in candidates] == [offers(before, candidate) for candidate in candidates]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    snapshots(policies=(CONSERVATIVE, TIGHT)), st.integers(0, 12), st.sampled_from(["node_count", "gpus_per_node", "length_s"]), st.data()
+)
+def test_the_most_that_has_a_place_by_some_time_is_the_most_that_would_be_promised_it(
+    snapshot: Snapshot, in_s: int, field: str, data: st.DataObject
+) -> None:
+    """Without slack, and to the last in turn."""
+    desk = Desk(settled(snapshot))
+    candidate = data.draw(requests("new", 99))
+    by_s = snapshot.now_s + in_s
+
+    def sized(size: int) -> Request:
+        change: dict[str, Any] = {field: size}
+        return replace(candidate, **change)
+
+    promised = [min((offer.promise_s for offer in desk.offers(sized(size))), default=None) for size in range(1, 5)]
+    able = [size for size, promise_s in enumerate(promised, start=1) if promise_s is not None and promise_s <= by_s]
+    assert desk.most_by(by_s, range(1, 5), sized) == max(able, default=None)
 
 
 @settings(max_examples=100, deadline=None)
