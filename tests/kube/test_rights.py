@@ -252,6 +252,15 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "the namespace default as a workspace's": (patch("/api/v1/namespaces/default", labels()), "egs-agent-namespace"),
     "egs-system as a workspace's namespace": (patch(SYSTEM, labels()), "egs-agent-namespace"),
     "to exempt a workspace's namespace": (patch(RED_SPACE, labels(**{names.EXEMPT: "true"})), "egs-agent-namespace"),
+    "to enter all workspaces from a workspace's namespace": (patch(RED_SPACE, labels(**{names.MAY_ENTER: "true"})), "egs-agent-namespace"),
+    "to enter all workspaces from a namespace that was there before": (
+        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {names.MAY_ENTER: "true"}}}),
+        "egs-agent-namespace",
+    ),
+    "a new namespace that enters all workspaces": (
+        post("/api/v1/namespaces", {"metadata": {"name": "try", **labels(**{names.MAY_ENTER: "true"})["metadata"]}}),
+        "egs-agent-namespace",
+    ),
     "an exempt namespace for a workspace": (patch("/api/v1/namespaces/spared", labels(**{names.EXEMPT: None})), "egs-agent-namespace"),
     "privileged pods in a workspace's namespace": (
         patch(RED_SPACE, labels(**{"pod-security.kubernetes.io/enforce": "privileged"})),

@@ -118,6 +118,12 @@ def used(house: House) -> object:
     return quota and quota["status"].get("used")
 
 
+def guests_of(workspace: Workspace) -> dict[str, Any]:
+    """Namespaces that an administrator of the cluster lets into all workspaces, or into this one, and that are no workspace's."""
+    may_enter = {"key": "egs.io/may-enter", "operator": "In", "values": ["true", workspace.id]}
+    return {"namespaceSelector": {"matchExpressions": [may_enter, {"key": "egs.io/slice", "operator": "DoesNotExist"}]}}
+
+
 @pytest.fixture(scope="module")
 def roles(cluster: Cluster) -> None:
     """Of members, where whoever installs the agent has not made them."""
@@ -180,7 +186,7 @@ def test_a_namespace_is_made_shut_off_and_bounded_and_a_second_look_changes_noth
     assert quota is not None
     same_slice = {"namespaceSelector": {"matchLabels": {"egs.io/slice": house.workspace.id}}}
     assert policy["spec"]["podSelector"] == {}
-    assert policy["spec"]["ingress"] == [{"from": [same_slice]}]
+    assert policy["spec"]["ingress"] == [{"from": [same_slice, guests_of(house.workspace)]}]
     assert policy["spec"]["egress"][0] == {"to": [same_slice]}
     assert {port["port"] for port in policy["spec"]["egress"][1]["ports"]} == {53}
     assert quota["spec"]["hard"] == {"pods": "1k"}
@@ -441,7 +447,8 @@ def test_what_one_gives_up_another_gets_only_with_an_administrator_s_word(house:
     assert house.labels()["egs.io/slice"] == heir.id
     policy = house.get("networkpolicy", "egs-slice")
     assert policy is not None
-    assert policy["spec"]["ingress"] == [{"from": [{"namespaceSelector": {"matchLabels": {"egs.io/slice": heir.id}}}]}]
+    same_slice = {"namespaceSelector": {"matchLabels": {"egs.io/slice": heir.id}}}
+    assert policy["spec"]["ingress"] == [{"from": [same_slice, guests_of(heir)]}]
 
 
 def test_a_workspace_that_the_list_misses_is_left_as_it_is(house: House) -> None:

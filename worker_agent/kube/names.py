@@ -33,6 +33,7 @@ ORDER, SUPPLY = "egs.io/order", "egs.io/supply"  # labels of nodes that were ord
 # On namespaces
 SLICE: Final = "egs.io/slice"
 EXEMPT: Final = "egs.io/exempt"
+MAY_ENTER: Final = "egs.io/may-enter"  # set by whoever runs the cluster: "true", or the id of the one workspace whose pods it may reach
 POD_SECURITY: Final = "pod-security.kubernetes.io/"
 OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those that begin with kube-
 
