@@ -20,7 +20,7 @@ from tests.kube.cluster import SOON_S, Cluster, KubeError
 from tests.kube.site import access_as_agent
 from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
-from worker_agent.kube.client import Access, Api, access_by_kubeconfig
+from worker_agent.kube.client import Access, Api, Forbidden, access_by_kubeconfig
 from worker_agent.kube.tenancy import KubernetesTenancy
 from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, Drift, IssuedToken, Workspace
 from worker_agent.tenancy import Found
@@ -362,6 +362,24 @@ def test_where_the_policy_says_so_a_network_policy_that_opens_the_fence_is_told_
     assert [drift.is_repaired for drift in first] == [False]
     assert first == second
     assert house.get("networkpolicy", "sneak") is not None
+
+
+def test_an_agent_that_lacks_the_right_to_take_it_away_tells_it_and_keeps_the_namespace_ready(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade of the agent before the install script has run again."""
+    house.make()
+    house.cluster.apply(policy_of(house, "sneak", ingress=[{}]))
+
+    def forbidden(self: Api, path: str) -> None:
+        raise Forbidden("403")
+
+    monkeypatch.setattr(Api, "delete", forbidden)
+
+    found = house.found()
+
+    assert found.bindings == (house.seen(BindingState.READY),)
+    assert [drift.is_repaired for drift in found.drifts if house.namespace in drift.what] == [False]
 
 
 def test_a_network_policy_that_only_closes_is_nobodys_business(house: House) -> None:
