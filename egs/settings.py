@@ -204,6 +204,8 @@ EGS_EXIT_STEPS = ("drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "
 EGS_EVICTION_NOTICE_S = env_int("EGS_EVICTION_NOTICE_S", 60 if EMBEDDED else 600)
 EGS_EVICTION_LEAST_RUN_S = env_int("EGS_EVICTION_LEAST_RUN_S", 120 if EMBEDDED else 1800)
 EGS_EVICTION_GAIN_S = env_int("EGS_EVICTION_GAIN_S", 60 if EMBEDDED else 600)
+# How long before its end what runs in a box is told that it is near; 0: not at all.
+EGS_END_WARNING_S = env_int("EGS_END_WARNING_S", 60 if EMBEDDED else 600)
 # How the queue is worked off: shortest first beside everybody's promised slot, or each as early as those before it allow.
 EGS_POLICY = env_choice("EGS_POLICY", "guarded", ("guarded", "conservative"))
 # From this priority on a new request moves promises of lower ones, each with its cause; 0: every promise holds.

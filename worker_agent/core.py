@@ -17,7 +17,7 @@ from typing import Final
 
 from worker_agent import VERSION, fences
 from worker_agent.clock import Clock, HubTime, Instant
-from worker_agent.cluster.base import Cluster, GpuPhase, Note
+from worker_agent.cluster.base import BoxEnd, Cluster, GpuPhase, Note
 from worker_agent.entering import Box, Entering
 from worker_agent.hands import Hands
 from worker_agent.leaving import Leaving, exit_steps
@@ -277,7 +277,16 @@ class Core:
             self._entering.mark_active(box)
         if self._memory.save():
             self._entering.open(boxes)
+        self._hands.announce([end for box in boxes if (end := self._announced(box)) is not None])
         self._entering.serve(boxes)
+
+    def _announced(self, box: Box) -> BoxEnd | None:
+        """None before its window has begun."""
+        ends_s = min((end_s for each in box if each[1].active_s is not None and (end_s := end_of(*each)) is not None), default=None)
+        if ends_s is None:
+            return None
+        is_near = ends_s - self._time.now() <= self._memory.state.warn_before_s
+        return BoxEnd(gpr_id=box[0][0].gpr_id, gpr_name=box[0][0].gpr_name, ends_s=ends_s, is_near=is_near)
 
     def _order_nodes(self) -> None:
         """As with entries nothing is begun without a hub, and nothing that was begun is taken back."""

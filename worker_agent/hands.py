@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import (
+    BoxEnd,
     Cluster,
     ClusterError,
     GpuPhase,
@@ -183,6 +184,9 @@ class Hands:
 
     def herald(self, life: Sequence[LifeMark]) -> None:
         self._cluster.herald(life)
+
+    def announce(self, ends: Sequence[BoxEnd]) -> None:
+        self._cluster.announce(ends)
 
     def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: Gang = NO_GANG) -> StepStatus:
         """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""

@@ -160,6 +160,7 @@ class Link:
             self._lease_from = lease_from
         self._state.lease_ttl_s = reply.lease_ttl_s
         self._state.repairs_drift = reply.repairs_drift
+        self._state.warn_before_s = reply.warn_before_s
 
 
 def take_set(state: State, assignments: tuple[Assignment, ...], note: Note) -> None:

@@ -366,7 +366,8 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     claim of the cluster that has not ended, or ended within CLAIM_TOLD_S; None when the agent has this list. A change of a GPR's state
     ends the wait; of position and estimates it comes with the next answer. `repairs_drift`: put right what somebody else changed of ours;
     else it is only told. `life`: what happened lately to the GPRs that concern the cluster, the earliest first; None when the agent has
-    this list or does not want one, or the hub is an older one. A change of it ends no wait.
+    this list or does not want one, or the hub is an older one. A change of it ends no wait. `warn_before_s`: how long before the end of a
+    box its pods are told that it is near; 0: not at all.
     """
 
     hub_id: str
@@ -386,6 +387,7 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     repairs_drift: bool = True
     life_digest: str = ""
     life: tuple[LifeMark, ...] | None = None
+    warn_before_s: float = 600.0
 
 
 class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -74,6 +74,7 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     digest: str = ""  # of the last set accepted
     lease_ttl_s: float = LEASE_TTL_S
     repairs_drift: bool = True  # the cluster's policy, as the hub last said
+    warn_before_s: float = 0.0  # likewise, see SyncReply
     offset_s: float | None = None
     assignments: dict[str, Assignment] = {}
     progress: dict[str, Progress] = {}

@@ -35,7 +35,7 @@ class Found:
     accounts_left: tuple[str, ...] | None = None
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
-    drifts: tuple[Drift, ...] = ()  # of what is in no namespace of a workspace
+    drifts: tuple[Drift, ...] = ()  # of what was installed, and of what somebody added in namespaces of workspaces
 
 
 class Tenancy(Protocol):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Prefetch
 
@@ -85,6 +86,7 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         workspaces_digest=workspaces_digest,
         workspaces=workspaces,
         repairs_drift=repairs_drift,
+        warn_before_s=settings.EGS_END_WARNING_S,
         claims_digest=claims_digest,
         claims=None if claims_digest == message.have_claims else claim_states,
         life_digest=life_digest,

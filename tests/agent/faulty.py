@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from worker_agent.cluster.base import (
+    BoxEnd,
     Cluster,
     ClusterError,
     Conflict,
@@ -86,6 +87,9 @@ class FaultyCluster:
 
     def herald(self, life: Sequence[LifeMark]) -> None:
         self._inner.herald(life)
+
+    def announce(self, ends: Sequence[BoxEnd]) -> None:
+        self._inner.announce(ends)
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         return self._faulty("serve", lambda: self._inner.serve(boxes)) if boxes else self._inner.serve(boxes)

@@ -225,6 +225,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         claims=(CLAIM_STATE, WAITING_CLAIM),
         life_digest=set_digest([LIFE_MARK]),
         life=(LIFE_MARK,),
+        warn_before_s=120.0,
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",
@@ -345,6 +346,12 @@ def test_a_hub_that_knows_of_no_orders_has_none() -> None:
     first = fixture("sync_reply_unchanged")
     del first["orders"]
     assert msgspec.convert(first, type=SyncReply).orders == ()
+
+
+def test_a_hub_that_says_nothing_of_warnings_has_pods_warned_ten_minutes_before_the_end() -> None:
+    first = fixture("sync_reply_unchanged")
+    del first["warn_before_s"]
+    assert msgspec.convert(first, type=SyncReply).warn_before_s == 600.0
 
 
 def test_a_hub_that_knows_of_no_workspaces_leaves_them_as_they_are() -> None:

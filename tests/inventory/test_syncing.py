@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr
@@ -144,6 +145,11 @@ def test_a_parked_sync_is_answered_with_the_times_of_both_ends(agent: Agent, clu
     reply = sync_tell(agent=AgentIdentity(cluster, 1), message=message, session_epoch=1, received_at=NOW, now=NOW + 20 * SECOND)
 
     assert (reply.received_s, reply.sent_s) == (NOW.timestamp(), NOW.timestamp() + 20)
+
+
+def test_the_agent_is_told_how_long_before_an_end_pods_are_warned(agent: Agent) -> None:
+    with override_settings(EGS_END_WARNING_S=120):
+        assert agent.sync().warn_before_s == 120
 
 
 def test_what_is_released_is_told_no_more(agent: Agent, cluster: Cluster) -> None:

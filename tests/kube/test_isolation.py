@@ -287,6 +287,14 @@ def test_administrators_exempt_namespaces_and_delete_by_force(world: World) -> N
     assert world.root.call("DELETE", pods_path("red", "mine"), forced).outcome == DONE
 
 
+@pytest.mark.parametrize("whom", ["true", RED], ids=["all workspaces", "one workspace"])
+def test_administrators_let_a_namespace_of_theirs_enter_workspaces(whom: str, world: World) -> None:
+    """As that of an ingress controller, or of monitoring."""
+    entering = {"metadata": {"labels": {names.MAY_ENTER: whom}}}
+
+    assert world.root.call("PATCH", "/api/v1/namespaces/loose", entering, kind=MERGE).outcome == DONE
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -68,10 +68,6 @@ def of_namespace(path: str, kind: str, api: str, **more: Any) -> dict[str, Call]
     }
 
 
-def without_delete(calls: dict[str, Call]) -> dict[str, Call]:
-    return {verb: call for verb, call in calls.items() if verb != "delete"}
-
-
 def keyed(resource: str, calls: dict[str, Call]) -> dict[str, Call]:
     return {f"{verb} {resource}": call for verb, call in calls.items()}
 
@@ -106,7 +102,7 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("namespaces", {"create": applied("/api/v1/namespaces/fresh", "Namespace")}),
     **keyed(
         "networkpolicies",
-        without_delete(of_namespace("/apis/networking.k8s.io/v1/namespaces/red/networkpolicies", "NetworkPolicy", "networking.k8s.io/v1")),
+        of_namespace("/apis/networking.k8s.io/v1/namespaces/red/networkpolicies", "NetworkPolicy", "networking.k8s.io/v1"),
     ),
     **keyed("resourcequotas", of_namespace(f"{RED_SPACE}/resourcequotas", "ResourceQuota", "v1", spec={"hard": {"pods": "100"}})),
     **keyed("rolebindings", of_namespace(BINDINGS, "RoleBinding", "rbac.authorization.k8s.io/v1", **BINDING)),
@@ -252,6 +248,15 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "the namespace default as a workspace's": (patch("/api/v1/namespaces/default", labels()), "egs-agent-namespace"),
     "egs-system as a workspace's namespace": (patch(SYSTEM, labels()), "egs-agent-namespace"),
     "to exempt a workspace's namespace": (patch(RED_SPACE, labels(**{names.EXEMPT: "true"})), "egs-agent-namespace"),
+    "to enter all workspaces from a workspace's namespace": (patch(RED_SPACE, labels(**{names.MAY_ENTER: "true"})), "egs-agent-namespace"),
+    "to enter all workspaces from a namespace that was there before": (
+        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {names.MAY_ENTER: "true"}}}),
+        "egs-agent-namespace",
+    ),
+    "a new namespace that enters all workspaces": (
+        post("/api/v1/namespaces", {"metadata": {"name": "try", **labels(**{names.MAY_ENTER: "true"})["metadata"]}}),
+        "egs-agent-namespace",
+    ),
     "an exempt namespace for a workspace": (patch("/api/v1/namespaces/spared", labels(**{names.EXEMPT: None})), "egs-agent-namespace"),
     "privileged pods in a workspace's namespace": (
         patch(RED_SPACE, labels(**{"pod-security.kubernetes.io/enforce": "privileged"})),
@@ -266,7 +271,10 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         "egs-agent-namespace",
     ),
     "the taints off a node of the control plane": (patch("/api/v1/nodes/control", {"spec": {"taints": None}}), "egs-agent-node"),
-    "no fence around a namespace of no workspace": (delete("/apis/networking.k8s.io/v1/namespaces/loose/networkpolicies/fence"), "RBAC"),
+    "no fence around a namespace of no workspace": (
+        delete("/apis/networking.k8s.io/v1/namespaces/loose/networkpolicies/fence"),
+        "egs-agent",
+    ),
     "the secrets of the system": (get("/api/v1/namespaces/kube-system/secrets"), "RBAC"),
     "the secrets of a workspace": (get(f"{RED_SPACE}/secrets"), "RBAC"),
     "a namespace that was there before": (patch("/api/v1/namespaces/loose", labels()), "egs-agent-namespace"),

@@ -20,9 +20,9 @@ from tests.kube.cluster import SOON_S, Cluster, KubeError
 from tests.kube.site import access_as_agent
 from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
-from worker_agent.kube.client import Access, Api, access_by_kubeconfig
+from worker_agent.kube.client import Access, Api, Forbidden, access_by_kubeconfig
 from worker_agent.kube.tenancy import KubernetesTenancy
-from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
+from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, Drift, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
 NOBODY: frozenset[str] = frozenset()
@@ -118,6 +118,12 @@ def used(house: House) -> object:
     return quota and quota["status"].get("used")
 
 
+def guests_of(workspace: Workspace) -> dict[str, Any]:
+    """Namespaces that an administrator of the cluster lets into all workspaces, or into this one, and that are no workspace's."""
+    may_enter = {"key": "egs.io/may-enter", "operator": "In", "values": ["true", workspace.id]}
+    return {"namespaceSelector": {"matchExpressions": [may_enter, {"key": "egs.io/slice", "operator": "DoesNotExist"}]}}
+
+
 @pytest.fixture(scope="module")
 def roles(cluster: Cluster) -> None:
     """Of members, where whoever installs the agent has not made them."""
@@ -180,7 +186,7 @@ def test_a_namespace_is_made_shut_off_and_bounded_and_a_second_look_changes_noth
     assert quota is not None
     same_slice = {"namespaceSelector": {"matchLabels": {"egs.io/slice": house.workspace.id}}}
     assert policy["spec"]["podSelector"] == {}
-    assert policy["spec"]["ingress"] == [{"from": [same_slice]}]
+    assert policy["spec"]["ingress"] == [{"from": [same_slice, guests_of(house.workspace)]}]
     assert policy["spec"]["egress"][0] == {"to": [same_slice]}
     assert {port["port"] for port in policy["spec"]["egress"][1]["ports"]} == {53}
     assert quota["spec"]["hard"] == {"pods": "1k"}
@@ -308,6 +314,118 @@ def test_a_new_limit_of_the_hub_holds_also_where_the_policy_says_to_repair_nothi
     quota = house.get("resourcequota", "egs-slice")
     assert quota is not None
     assert quota["spec"]["hard"] == {"pods": "7"}
+
+
+# --- what somebody added
+
+
+def policy_of(house: House, name: str, **spec: Any) -> dict[str, Any]:
+    about = {"name": name, "namespace": house.namespace}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": about, "spec": {"podSelector": {}, **spec}}
+
+
+def added_drifts(house: House) -> list[Drift]:
+    return [drift for drift in house.found().drifts if f"in namespace {house.namespace}" in drift.what]
+
+
+OPENINGS: dict[str, dict[str, Any]] = {
+    "all in": {"ingress": [{}]},
+    "all out": {"policyTypes": ["Egress"], "egress": [{}]},
+    "one address in": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
+}
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_a_network_policy_that_opens_the_fence_is_seen_and_taken_away_by_the_next_look(opening: str, described: House) -> None:
+    described.make()
+    described.cluster.apply(policy_of(described, "sneak", **OPENINGS[opening]))
+
+    (drift,) = added_drifts(described)
+
+    assert (drift.what, drift.is_repaired) == (f"network policy sneak in namespace {described.namespace}", True)
+    assert described.get("networkpolicy", "sneak") is None
+    assert described.get("networkpolicy", "egs-slice") is not None
+    assert added_drifts(described) == []
+
+
+@pytest.mark.parametrize("label", ["", "egs.io/slice"])
+def test_where_the_policy_says_so_a_network_policy_that_opens_the_fence_is_told_and_left(label: str, house: House) -> None:
+    """Also one that has our label."""
+    house.make()
+    house.repairs = False
+    house.cluster.apply(policy_of(house, "sneak", ingress=[{}]))
+    if label:
+        house.cluster.kubectl("label", "networkpolicy", "sneak", "-n", house.namespace, f"{label}={house.workspace.id}")
+
+    first, second = added_drifts(house), added_drifts(house)
+
+    assert [drift.is_repaired for drift in first] == [False]
+    assert first == second
+    assert house.get("networkpolicy", "sneak") is not None
+
+
+def test_an_agent_that_lacks_the_right_to_take_it_away_tells_it_and_keeps_the_namespace_ready(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade of the agent before the install script has run again."""
+    house.make()
+    house.cluster.apply(policy_of(house, "sneak", ingress=[{}]))
+
+    def forbidden(self: Api, path: str) -> None:
+        raise Forbidden("403")
+
+    monkeypatch.setattr(Api, "delete", forbidden)
+
+    found = house.found()
+
+    assert found.bindings == (house.seen(BindingState.READY),)
+    assert [drift.is_repaired for drift in found.drifts if house.namespace in drift.what] == [False]
+
+
+def test_a_network_policy_that_only_closes_is_nobodys_business(house: House) -> None:
+    house.make()
+    house.cluster.apply(policy_of(house, "closer", policyTypes=["Ingress", "Egress"]))
+
+    assert added_drifts(house) == []
+    assert house.get("networkpolicy", "closer") is not None
+
+
+@pytest.mark.parametrize("repairs", [True, False])
+def test_a_role_that_somebody_gives_in_a_workspaces_namespace_is_told_and_left(repairs: bool, house: House) -> None:
+    house.let_in(AccessRole.USER, token_s=0)
+    house.make()
+    house.repairs = repairs
+    house.cluster.kubectl("create", "rolebinding", "team", "-n", house.namespace, "--clusterrole=view", "--user=alice", "--group=devs")
+
+    (drift,) = added_drifts(house)
+
+    assert drift == Drift(
+        what=f"role binding team in namespace {house.namespace}",
+        detail="EGS did not make it. It gives ClusterRole view to Group devs, User alice.",
+    )
+    assert house.get("rolebinding", "team") is not None
+
+
+def test_a_role_that_passes_for_one_of_ours_is_told(house: House) -> None:
+    """By the labels of an account that there is."""
+    account = house.let_in(AccessRole.VIEWER, token_s=0)
+    house.make()
+    house.cluster.kubectl("create", "rolebinding", "sneak", "-n", house.namespace, "--clusterrole=admin", "--user=eve")
+    house.cluster.kubectl(
+        "label", "rolebinding", "sneak", "-n", house.namespace, f"egs.io/slice={house.workspace.id}", f"egs.io/account={account.id}"
+    )
+
+    assert [drift.what for drift in added_drifts(house)] == [f"role binding sneak in namespace {house.namespace}"]
+
+
+def test_what_is_added_in_namespaces_of_no_workspace_is_nobodys_business(house: House) -> None:
+    house.make()
+    house.change(bindings=(Binding(namespace=house.namespace, desired=Desired.ABSENT),))
+    house.found()
+    house.cluster.apply(policy_of(house, "own", ingress=[{}]))
+
+    assert added_drifts(house) == []
+    assert house.get("networkpolicy", "own") is not None
 
 
 @pytest.mark.parametrize("label", ["pod-security.kubernetes.io/enforce", "egs.io/slice"])
@@ -441,7 +559,8 @@ def test_what_one_gives_up_another_gets_only_with_an_administrator_s_word(house:
     assert house.labels()["egs.io/slice"] == heir.id
     policy = house.get("networkpolicy", "egs-slice")
     assert policy is not None
-    assert policy["spec"]["ingress"] == [{"from": [{"namespaceSelector": {"matchLabels": {"egs.io/slice": heir.id}}}]}]
+    same_slice = {"namespaceSelector": {"matchLabels": {"egs.io/slice": heir.id}}}
+    assert policy["spec"]["ingress"] == [{"from": [same_slice, guests_of(heir)]}]
 
 
 def test_a_workspace_that_the_list_misses_is_left_as_it_is(house: House) -> None:

@@ -138,6 +138,15 @@ class Verb(StrEnum):
 NodeChange = tuple[NodeState, Records]  # the node as it was seen, and what is to be written of its GPUs
 
 
+class BoxEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the run of a GPR, by the hub's clock. `is_near`: so near that what runs in it is to be warned."""
+
+    gpr_id: str
+    gpr_name: str
+    ends_s: float
+    is_near: bool
+
+
 class Cluster(Protocol):
     """Calls return soon (a driver sets short timeouts) and raise nothing but ClusterError; `write` not even that."""
 
@@ -177,6 +186,12 @@ class Cluster(Protocol):
         """What the hub told last of the lives of GPRs, for the same people: each once, also over restarts. Called at each pass, as cheap.
 
         Raises nothing.
+        """
+
+    def announce(self, ends: Sequence[BoxEnd]) -> None:
+        """When each open box ends, for what runs in it: its pods can read it, and are told, once for each end, where it is near.
+
+        Called at each pass, before `serve`: cheap when nothing changed. Raises nothing.
         """
 
     def provide(self, orders: Sequence[NodeOrder]) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from worker_agent.clock import Clock
 from worker_agent.cluster.base import (
+    BoxEnd,
     ClusterError,
     Conflict,
     GpuPhase,
@@ -160,6 +161,9 @@ class SimulatedCluster:
         """Nobody looks at it but through the hub."""
 
     def herald(self, life: Sequence[LifeMark]) -> None:
+        """Likewise."""
+
+    def announce(self, ends: Sequence[BoxEnd]) -> None:
         """Likewise."""
 
     def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from worker_agent.cluster.base import (
+    BoxEnd,
     ClusterError,
     Conflict,
     GpuPhase,
@@ -37,6 +38,7 @@ from worker_agent.cluster.base import (
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
+from worker_agent.kube.ends import Ends
 from worker_agent.kube.full import FullBoxes
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
 from worker_agent.kube.herald import Herald
@@ -79,9 +81,10 @@ class KubernetesCluster:
         self._sight = Sight(self._nodes, self._pods, self._namespaces)
         self._guard = GuardBook(api)
         # Apart, so that none waits for calls of another kind that hang.
-        kinds = {"nodes": CALLS_AT_ONCE, "lifts": CALLS_AT_ONCE, "evictions": CALLS_AT_ONCE, "force": CALLS_AT_ONCE, "tell": TOLD_AT_ONCE}
+        urgent = dict.fromkeys(("nodes", "lifts", "evictions", "force"), CALLS_AT_ONCE)
+        kinds = {**urgent, "tell": TOLD_AT_ONCE, "ends": TOLD_AT_ONCE}
         self._pools = [ThreadPoolExecutor(count, thread_name_prefix=f"egs-{kind}") for kind, count in kinds.items()]
-        self._writers, lifters, evictions, force, tellers = self._pools
+        self._writers, lifters, evictions, force, tellers, announcers = self._pools
         self._hoist = Hoist(api, lifters, note)
         self._full = FullBoxes()
         self._draining = Draining(api, evictions=evictions, force=force)
@@ -91,6 +94,7 @@ class KubernetesCluster:
         self._fenced: dict[str, tuple[str, frozenset[str]]] = {}  # by node: as it was seen, and to whom the guard is closed since
         self._telling = Telling(api, tellers)
         self._herald = Herald(self._telling, self._sight)
+        self._ends = Ends(api, pool=announcers, telling=self._telling, sight=self._sight)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
         self.waited_for: Callable[[Pod], str] = lambda _: ""  # the request that a pod waits for
         self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
@@ -274,7 +278,7 @@ class KubernetesCluster:
 
     def _lift_into(self, boxes: Iterable[Sequence[Assignment]]) -> None:
         for lift, box in islice(self._lifts(boxes), self._hoist.room_count):
-            self._hoist.send(lift, box)
+            self._hoist.send(lift, box, ends_at=self._ends.ends_at(box.gpr_id))
 
     def _lifts(self, boxes: Iterable[Sequence[Assignment]]) -> Iterator[tuple[Lift, Assignment]]:
         """No pod into two boxes."""
@@ -385,6 +389,9 @@ class KubernetesCluster:
 
     def herald(self, life: Sequence[LifeMark]) -> None:
         self._herald.look(life)
+
+    def announce(self, ends: Sequence[BoxEnd]) -> None:
+        self._ends.look(ends)
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """On the node each; in the slice's namespaces once for a box."""

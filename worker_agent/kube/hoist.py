@@ -56,8 +56,9 @@ class Hoist:
         """UIDs of pods that are on their way, or of which a lift failed a moment ago."""
         return {each.pod.metadata.uid for going in self._going.values() for each in going} | self._failed.keys()
 
-    def send(self, lift: Lift, box: Assignment) -> None:
-        call = self._pool.submit(self._api.patch, lift.pod.path, lift_ops(lift, box.gpr_id, box.run), Pod)
+    def send(self, lift: Lift, box: Assignment, *, ends_at: str) -> None:
+        ops = lift_ops(lift, box.gpr_id, box.run, ends_at=ends_at)
+        call = self._pool.submit(self._api.patch, lift.pod.path, ops, Pod)
         self._going.setdefault(box.gpr_id, []).append(_Going(lift.pod, call))
 
     def take(self) -> list[Pod]:

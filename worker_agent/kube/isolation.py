@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from worker_agent.kube.names import ACCOUNT, ISOLATION, POD_SECURITY, SLICE, account_of, object_name, role_of
+from worker_agent.kube.names import ACCOUNT, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
 from worker_agent.protocol import Account, Desired, Workspace
 
 Object = dict[str, Any]
@@ -29,13 +29,25 @@ def pod_security(workspace: Workspace) -> dict[str, str]:
 
 
 def network_policy(workspace: Workspace, namespace: str) -> Object:
-    """Nothing in and nothing out but within the slice, and names; out also beyond it where the hub allows that."""
+    """Nothing in and nothing out but within the slice, and names.
+
+    In also from namespaces that an administrator of the cluster lets enter, as of an ingress controller, but never from those of another
+    workspace, whatever label somebody left on one; out also beyond the slice where the hub allows that.
+    """
     slice_ = {"namespaceSelector": {"matchLabels": {SLICE: workspace.id}}}
+    guests = {
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": MAY_ENTER, "operator": "In", "values": ["true", workspace.id]},
+                {"key": SLICE, "operator": "DoesNotExist"},
+            ]
+        }
+    }
     outside = [{"to": OUTSIDE}] if workspace.may_reach_out else []
     spec = {
         "podSelector": {},
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"from": [slice_]}],
+        "ingress": [{"from": [slice_, guests]}],
         "egress": [{"to": [slice_]}, {"to": DNS, "ports": DNS_PORTS}, *outside],
     }
     return {**_named("networking.k8s.io/v1", "NetworkPolicy", ISOLATION, namespace, workspace), "spec": spec}

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from worker_agent.kube import names
 from worker_agent.kube.client import Op
 from worker_agent.kube.names import pointer
-from worker_agent.kube.objects import Node, Pod, Resources
+from worker_agent.kube.objects import Meta, Node, Pod, Resources
 
 _COUNTED = ("cpu", "memory", "pods", names.GPU)
 _FREELY = ("ephemeral-storage", "hugepages-")  # neither devices nor scarce
@@ -155,8 +155,8 @@ def _may_be_in(pod: Pod, room: Room) -> bool:
     return uid == room.uid if uid else pod.spec.nodeName in ("", room.node)
 
 
-def lift_ops(lift: Lift, gpr_id: str, run: int) -> list[Op]:
-    """Raises ValueError where the pod has no gate of ours."""
+def lift_ops(lift: Lift, gpr_id: str, run: int, *, ends_at: str = "") -> list[Op]:
+    """`ends_at`: of the box, "" where it is not known. Raises ValueError where the pod has no gate of ours."""
     meta, spec = lift.pod.metadata, lift.pod.spec
     place = [gate.name for gate in spec.schedulingGates].index(names.GATE)
     ops: list[Op] = [
@@ -171,7 +171,14 @@ def lift_ops(lift: Lift, gpr_id: str, run: int) -> list[Op]:
         ops += [{"op": "add", "path": "/spec/tolerations/-", "value": each} for each in tolerations]
     selector = {names.box_label(gpr_id): str(run)} | ({names.NODE_UID: lift.room.uid} if lift.room else {})
     ops += _add_all("spec", "nodeSelector", spec.nodeSelector, selector)
-    return [*ops, *_add_all("metadata", "labels", meta.labels, {names.POD_GPR: gpr_id})]
+    ops += _add_all("metadata", "labels", meta.labels, {names.POD_GPR: gpr_id})
+    return [*ops, *(annotate_ops(meta, names.ENDS_AT, ends_at) if ends_at else [])]
+
+
+def annotate_ops(meta: Meta, key: str, value: str) -> list[Op]:
+    """Where there was no annotation at all, none that somebody else wrote meanwhile is lost: it is a Conflict."""
+    ops = _add_all("metadata", "annotations", meta.annotations, {key: value})
+    return ops if meta.annotations is not None else [{"op": "test", "path": "/metadata/annotations", "value": None}, *ops]
 
 
 def _toleration(taint: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ NAME_MAX: Final = 63
 # On pods
 GATE: Final = "egs.io/gpr"  # the scheduling gate that admission puts on each pod that asks for GPUs
 POD_GPR: Final = "egs.io/gpr"  # label of a lifted pod: the id of its GPR
+ENDS_AT: Final = "egs.io/ends-at"  # annotation of a lifted pod, for itself: when its box ends (RFC 3339)
 
 # On nodes. Kubelets may not write labels of this prefix.
 MANAGED: Final = "egs.io/managed"  # label "true", set by whoever runs the cluster: the agent takes the node in
@@ -33,6 +34,7 @@ ORDER, SUPPLY = "egs.io/order", "egs.io/supply"  # labels of nodes that were ord
 # On namespaces
 SLICE: Final = "egs.io/slice"
 EXEMPT: Final = "egs.io/exempt"
+MAY_ENTER: Final = "egs.io/may-enter"  # set by whoever runs the cluster: "true", or the id of the one workspace whose pods it may reach
 POD_SECURITY: Final = "pod-security.kubernetes.io/"
 OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those that begin with kube-
 

@@ -75,10 +75,11 @@ class Written:
 
 @dataclass(slots=True)
 class Scene:
-    """The cluster as one pass found it, and, by namespace, what of it somebody else had changed. Not `repairs`: it stays so."""
+    """The cluster as one pass found it, and, by namespace, what of ours somebody else had changed. Not `repairs`: it stays so."""
 
     namespaces: dict[str, Thing]
     objects: dict[Place, Thing]
     repairs: bool
+    added: dict[Place, Thing] = field(default_factory=dict)  # by somebody else, in namespaces of workspaces
     changed: dict[str, list[str]] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed

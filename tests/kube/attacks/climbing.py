@@ -47,6 +47,9 @@ NAMESPACE_ATTACKS = [
     Attack("the victim's workspace for their namespace", labeling({names.SLICE: BLUE}), OWN_NAMESPACE, opens=True),
     Attack("the same through namespaces/status", labeling({names.SLICE: BLUE}, "status"), OWN_NAMESPACE, opens=True),
     Attack("the same through namespaces/finalize", labeling({names.SLICE: BLUE}, "finalize"), OWN_NAMESPACE, opens=True),
+    Attack("to enter all workspaces from their namespace", labeling({names.MAY_ENTER: "true"}), OWN_NAMESPACE, opens=True),
+    Attack("to enter the victim's workspace from their namespace", labeling({names.MAY_ENTER: BLUE}), OWN_NAMESPACE, opens=True),
+    Attack("the same through namespaces/status, for all", labeling({names.MAY_ENTER: "true"}, "status"), OWN_NAMESPACE, opens=True),
     Attack("to exempt their namespace", labeling({names.EXEMPT: "true"}), OWN_NAMESPACE, opens=True),
     Attack(
         "Pod Security off in their namespace",
@@ -55,6 +58,9 @@ NAMESPACE_ATTACKS = [
         opens=True,
     ),
     Attack("a new namespace of the victim's workspace", posting("/api/v1/namespaces", namespace({names.SLICE: BLUE})), NEW_NAMESPACE),
+    Attack(
+        "a new namespace that may enter all workspaces", posting("/api/v1/namespaces", namespace({names.MAY_ENTER: "true"})), NEW_NAMESPACE
+    ),
     Attack("a new namespace that is exempt", posting("/api/v1/namespaces", namespace({names.EXEMPT: "true"})), NEW_NAMESPACE),
     Attack(
         "a new namespace in which nothing is ours", posting("/api/v1/namespaces", namespace({"team": "red"})), {"uao": "RBAC", "ns": DONE}

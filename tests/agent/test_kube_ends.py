@@ -1,0 +1,177 @@
+"""What runs in a box knows when it ends: each pod's annotation follows the end, and each is warned once, and again of another end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import wait
+
+import msgspec
+import pytest
+
+from tests.agent.fake_kube import FakeApi, assignment, fill, free_calls, made, running_pod, waiting_pod
+from worker_agent.cluster.base import BoxEnd, Conflict, GpuPhase, Unavailable
+from worker_agent.fences import new_records
+from worker_agent.kube import ends, names
+from worker_agent.kube.driver import KubernetesCluster
+from worker_agent.kube.objects import Pod
+from worker_agent.kube.standing import stamp
+
+END_S = 1_800_000_000.0
+BOX = assignment("a", "n1", "GPU-0")
+
+
+def box_end(ends_s: float = END_S, *, is_near: bool = False) -> BoxEnd:
+    return BoxEnd(gpr_id=BOX.gpr_id, gpr_name=BOX.gpr_name, ends_s=ends_s, is_near=is_near)
+
+
+class Box:
+    """One that is open, with pods that run in it."""
+
+    def __init__(self, *pods: str) -> None:
+        self.api, self.driver = made(
+            {"n1": new_records(BOX, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[running_pod(name, BOX) for name in pods]
+        )
+
+    def announce(self, *said: BoxEnd, passes: int = 1) -> None:
+        """Passes of the agent, and one more that takes in what came of them."""
+        for _ in range(passes + 1):
+            self.driver.observe()
+            self.driver.announce(said)
+            wait(list(self.driver._ends._going.values()), timeout=10)
+
+    def ends_at(self, name: str) -> str:
+        return str(self.api.objects[f"/api/v1/namespaces/red/pods/{name}"]["metadata"].get("annotations", {}).get(names.ENDS_AT, ""))
+
+    def events(self) -> int:
+        return len([path for verb, path in self.api.calls if verb == "POST" and path.endswith("/events")])
+
+    def patches(self) -> int:
+        return len([path for verb, path in self.api.calls if verb == "PATCH" and "/pods/" in path])
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "AGAIN_S", 0.0)
+
+
+@pytest.fixture
+def box() -> Iterator[Box]:
+    box = Box("p1", "p2")
+    yield box
+    for pool in box.driver._pools:
+        pool.shutdown()
+
+
+def test_a_pod_reads_when_its_box_ends_and_the_annotation_follows_the_end(box: Box) -> None:
+    box.announce(box_end())
+    assert box.ends_at("p1") == box.ends_at("p2") == stamp(END_S)
+
+    box.announce(box_end(END_S + 3600))
+    assert box.ends_at("p1") == stamp(END_S + 3600)
+
+    box.announce(box_end(END_S - 60))
+    assert box.ends_at("p1") == stamp(END_S - 60)
+
+
+def test_an_end_that_stays_costs_no_more_calls(box: Box) -> None:
+    box.announce(box_end(is_near=True), passes=2)
+    calls = len(box.api.calls)
+
+    box.announce(box_end(is_near=True), passes=5)
+
+    assert len(box.api.calls) == calls
+
+
+def test_nobody_is_warned_while_the_end_is_far(box: Box) -> None:
+    box.announce(box_end(), passes=2)
+
+    assert box.events() == 0
+
+
+def test_each_pod_is_warned_once_of_each_end(box: Box) -> None:
+    box.announce(box_end(is_near=True), passes=3)
+    assert box.events() == 2
+
+    box.announce(box_end(END_S - 120, is_near=True), passes=3)
+    assert box.events() == 4
+
+
+def test_a_warning_that_was_told_before_a_restart_is_taken_for_told(box: Box) -> None:
+    """The API server knows the event by its name."""
+
+    def is_there(verb: str, path: str) -> None:
+        if verb == "POST":
+            raise Conflict("409")
+
+    box.api.hook = is_there
+    box.announce(box_end(is_near=True), passes=3)
+
+    assert box.events() == 2
+
+
+def test_a_warning_that_did_not_arrive_is_sent_again(box: Box) -> None:
+    def is_away(verb: str, path: str) -> None:
+        if verb == "POST":
+            raise Unavailable("503")
+
+    box.api.hook = is_away
+    box.announce(box_end(is_near=True))
+    tried = box.events()
+    box.api.hook = free_calls
+
+    box.announce(box_end(is_near=True), passes=2)
+
+    assert box.events() > tried
+
+
+def test_however_many_pods_there_are_only_so_many_calls_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "AT_ONCE", 3)
+    box = Box(*(f"p{number}" for number in range(20)))
+    box.driver.observe()
+
+    box.driver.announce([box_end(is_near=True)])
+    assert len(box.driver._ends._going) == 3
+
+    box.announce(box_end(is_near=True), passes=20)
+    assert {box.ends_at(f"p{number}") for number in range(20)} == {stamp(END_S)}
+    assert box.events() == 20
+    box.driver.stop()
+
+
+def test_a_pod_that_is_let_in_knows_the_end_before_it_starts() -> None:
+    api, driver = made({"n1": new_records(BOX, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[waiting_pod("p1")])
+    driver.observe()
+
+    driver.announce([box_end()])
+    driver.serve([[BOX]])
+
+    assert wait_for_annotation(api) == stamp(END_S)
+    driver.stop()
+
+
+def wait_for_annotation(api: FakeApi) -> str:
+    until_mono = time.monotonic() + 10
+    found = ""
+    while not found and time.monotonic() < until_mono:
+        found = api.objects["/api/v1/namespaces/red/pods/p1"]["metadata"].get("annotations", {}).get(names.ENDS_AT, "")
+        time.sleep(0.005)
+    return str(found)
+
+
+def test_an_annotation_that_somebody_wrote_meanwhile_is_not_lost(box: Box) -> None:
+    """The pod had none when it was read."""
+    path = "/api/v1/namespaces/red/pods/p1"
+    box.api.objects[path]["metadata"]["annotations"] = {"team": "red"}
+
+    box.announce(box_end())
+    assert box.api.objects[path]["metadata"]["annotations"] == {"team": "red"}
+
+    read_again(box.driver, box.api)
+    box.announce(box_end())
+    assert box.api.objects[path]["metadata"]["annotations"] == {"team": "red", names.ENDS_AT: stamp(END_S)}
+
+
+def read_again(driver: KubernetesCluster, api: FakeApi) -> None:
+    pods = {path: msgspec.convert(each, Pod) for path, each in api.objects.items() if "/pods/" in path}
+    fill(driver._pods, {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods.values()})

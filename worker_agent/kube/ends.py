@@ -1,0 +1,92 @@
+"""When their box ends, told to its pods: by an annotation that follows the end, and by one event of each once it is near.
+
+A pod reads the annotation by the downward API, so that a job can save its work in time. Nothing need be remembered over a restart: the
+annotation is on the pod, and the event's name follows from pod and end, so that the API server itself refuses a second one.
+Must not live here: when a box ends, and what is near (core.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future
+from datetime import UTC, datetime
+from typing import Final
+
+from worker_agent.cluster.base import BoxEnd, Conflict
+from worker_agent.kube.client import Api
+from worker_agent.kube.lifting import annotate_ops
+from worker_agent.kube.names import ENDS_AT
+from worker_agent.kube.news import News
+from worker_agent.kube.objects import Pod
+from worker_agent.kube.sight import PodIndex, Sight
+from worker_agent.kube.standing import stamp
+from worker_agent.kube.telling import Telling
+
+AT_ONCE: Final = 100  # calls on their way, however many pods there are; the others follow
+AGAIN_S: Final = 10.0  # after one that came to nothing, or an annotation that somebody changed
+
+Key = tuple[str, str, str]  # what is told (the annotation's key, or the event's reason), the pod's UID, and the end
+NEAR: Final = "EndsSoon"
+
+
+class Ends:
+    """Not for several threads at once."""
+
+    def __init__(self, api: Api, *, pool: Executor, telling: Telling, sight: Sight) -> None:
+        self._api, self._pool, self._telling, self._sight = api, pool, telling, sight
+        self._ends: dict[str, BoxEnd] = {}  # by GPR
+        self._going: dict[Key, Future[Pod] | Future[None]] = {}
+        self._not_before_mono: dict[Key, float] = {}
+        self._settled: tuple[dict[str, BoxEnd], PodIndex] | None = None  # of these all was told
+
+    def ends_at(self, gpr_id: str) -> str:
+        """As it stands in the annotation; "" where no open box of the GPR is known."""
+        end = self._ends.get(gpr_id)
+        return stamp(end.ends_s) if end is not None else ""
+
+    def look(self, ends: Sequence[BoxEnd]) -> None:
+        self._ends = {end.gpr_id: end for end in ends}
+        self._collect()
+        if self._settled is not None and self._settled[0] == self._ends and self._settled[1] is self._sight.pods:
+            return
+        wanted = list(self._wanted())
+        keys = {key for key, _, _ in wanted}
+        self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if key in keys}
+        for key, pod, end in wanted:
+            if len(self._going) >= AT_ONCE:
+                break
+            if key not in self._going and time.monotonic() >= self._not_before_mono.get(key, float("-inf")):
+                self._going[key] = self._send(key, pod, end)
+        is_told = all(self._not_before_mono.get(key) == float("inf") for key in keys)
+        self._settled = (self._ends, self._sight.pods) if is_told and not self._going else None
+
+    def _wanted(self) -> Iterator[tuple[Key, Pod, BoxEnd]]:
+        """What is to be told and what was, the soonest end first."""
+        for end in sorted(self._ends.values(), key=lambda end: end.ends_s):
+            ends_at = stamp(end.ends_s)
+            for pod in self._sight.pods.lifted.get(end.gpr_id, ()):
+                if not pod.holds or pod.is_leaving:
+                    continue
+                if pod.metadata.annotation(ENDS_AT) != ends_at:
+                    yield (ENDS_AT, pod.metadata.uid, ends_at), pod, end
+                if end.is_near:
+                    yield (NEAR, pod.metadata.uid, ends_at), pod, end
+
+    def _send(self, key: Key, pod: Pod, end: BoxEnd) -> Future[Pod] | Future[None]:
+        what, uid, ends_at = key
+        if what == ENDS_AT:
+            ops = [{"op": "test", "path": "/metadata/uid", "value": uid}, *annotate_ops(pod.metadata, ENDS_AT, ends_at)]
+            return self._pool.submit(self._api.patch, pod.path, ops, Pod)
+        message = f"GPR {end.gpr_name} ends at {ends_at}: then this pod is ended, and its GPUs are given back. Save its work."
+        news = News(NEAR, message, is_bad=True)
+        return self._telling.tell_once("Pod", pod.metadata, news, key=f"{NEAR}/{end.gpr_id}/{ends_at}", at=datetime.now(UTC))
+
+    def _collect(self) -> None:
+        for key, call in [each for each in self._going.items() if each[1].done()]:
+            del self._going[key]
+            error = None if call.cancelled() else call.exception()
+            is_told = key[0] == NEAR and (error is None or isinstance(error, Conflict))
+            self._not_before_mono[key] = float("inf") if is_told else time.monotonic() + AGAIN_S
+            if error is None and isinstance(pod := call.result(), Pod):
+                self._sight.learn_pod(pod)
