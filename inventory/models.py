@@ -456,6 +456,14 @@ class StepResult(models.Model):
     def __str__(self) -> str:
         return f"{self.step} {self.outcome}"
 
+    @property
+    def skipped_why(self) -> str:
+        """Of one that passed, and measured nothing at all: why; else empty."""
+        results = self.results.all()
+        if self.outcome != Outcome.OK or not results or any(result.verdict != Verdict.SKIP for result in results):
+            return ""
+        return "; ".join(dict.fromkeys(result.text for result in results))
+
 
 class CheckResult(models.Model):
     """One thing that a step measured, of one GPU or, without one, of the node. When, and for how long: see its step."""
@@ -491,6 +499,8 @@ class CheckPolicy(models.Model):
     skipped_steps = models.JSONField(default=list)
     storage_class = models.CharField(max_length=253, blank=True, help_text="Of the volume that the storage check asks for.")
     rdma_subnet = models.CharField(max_length=19, blank=True, help_text="First half of the GIDs that RDMA ports must have.")
+    runtime_class = models.CharField(max_length=253, blank=True, help_text="Of the pods that look at GPUs.")
+    pull_secret = models.CharField(max_length=253, blank=True, help_text="Of the images, in egs-system.")
     created_at = models.DateTimeField()
 
     class Meta:

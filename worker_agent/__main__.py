@@ -21,6 +21,7 @@ from worker_agent.cluster.base import Cluster, ClusterError
 from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
+from worker_agent.limits import is_image, is_object_name
 from worker_agent.log import Log, configure
 from worker_agent.process import EXIT_OK, Process
 from worker_agent.state import StateLost
@@ -72,7 +73,8 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     access = access_by_kubeconfig(options.kubeconfig) if options.kubeconfig else access_in_cluster(host, port)
     api = Api(access)
     leadership = Leadership(api, identity=f"{socket.gethostname()}-{secrets.token_hex(4)}", note=log)
-    cluster = KubernetesCluster(api, check=Checks(api, image=options.check_image).run, note=log)
+    checks = Checks(api, image=options.check_image, runtime_class=options.check_runtime_class, pull_secret=options.check_pull_secret)
+    cluster = KubernetesCluster(api, check=checks.run, note=log)
     cluster.start(stop)
     try:
         if not leadership.acquire(stop):
@@ -137,10 +139,35 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_argument("--kubeconfig", type=Path, help="work on this Kubernetes cluster")
     cluster.add_argument("--in-cluster", action="store_true", help="work on the Kubernetes cluster it runs in")
     cluster.add_argument("--simulate", type=Path, metavar="FLEET.yaml", help="work on a simulated cluster")
-    parser.add_argument("--check-image", default=CHECK_IMAGE, help="of the checks where the hub names none: with Python 3 (%(default)s)")
+    _add_check_options(parser)
     parser.add_argument("--state-dir", type=Path, help="where a simulated cluster is kept; without it, in memory")
     parser.add_argument("--version", action="version", version=VERSION)
     return parser
+
+
+def _add_check_options(parser: argparse.ArgumentParser) -> None:
+    """What holds where the hub's check policy says nothing. The installation gives them by the environment."""
+
+    def add(option: str, type_: Callable[[str], str], default: str, text: str) -> None:
+        variable = "EGS_" + option.removeprefix("--").upper().replace("-", "_")
+        parser.add_argument(option, type=type_, default=os.environ.get(variable) or default, help=f"{text}; also by {variable}")
+
+    add("--check-image", _image, CHECK_IMAGE, "of the checks where the hub names none: with Python 3 (%(default)s)")
+    add("--check-runtime-class", _object_name, "", "of the pods of checks that look at GPUs, where the hub names none")
+    add("--check-pull-secret", _object_name, "", "a Secret in egs-system by which images of checks are pulled, where the hub names none")
+
+
+def _image(text: str) -> str:
+    if not is_image(text):
+        raise argparse.ArgumentTypeError(f"{text} is no reference of an image, as registry.example/team/egs-agent:1.0")
+    return text
+
+
+def _object_name(text: str) -> str:
+    """ "" for none."""
+    if text and not is_object_name(text):
+        raise argparse.ArgumentTypeError(f"{text} is no name of an object: a-z, 0-9, - and dots")
+    return text
 
 
 def _read_token(path: Path) -> str:

@@ -250,13 +250,16 @@ class CheckPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What differs from the agent's own: see `worker_agent.limits`. Names that this agent does not know have no effect.
 
     `images`: by what they are for (`limits.IMAGES`). `storage_class`: of the volume that the storage check asks for; "": the
-    cluster's default. `rdma_subnet`: the first half of the GIDs that RDMA ports must have; "": any.
+    cluster's default. `rdma_subnet`: the first half of the GIDs that RDMA ports must have; "": any. `runtime_class`: of the pods
+    that look at GPUs; `pull_secret`: by which the images are pulled; "": the agent's own of either.
     """
 
     limits: dict[str, float] = {}
     images: dict[str, str] = {}
     storage_class: str = ""
     rdma_subnet: str = ""
+    runtime_class: str = ""
+    pull_secret: str = ""
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):

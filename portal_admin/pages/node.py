@@ -146,14 +146,16 @@ def _steps(row: Reservation) -> list[StepRow]:
 
 
 def _step(result: StepResult) -> StepRow:
-    state = STEP_STATES[Outcome(result.outcome)]
-    note = f"attempt {result.attempt}" if result.attempt > 1 else ""
+    skipped_why = result.skipped_why
+    state = "skipped" if skipped_why else STEP_STATES[Outcome(result.outcome)]
+    notes = [f"skipped: {skipped_why}"] if skipped_why else []
+    notes += [f"attempt {result.attempt}"] if result.attempt > 1 else []
     took = words.duration((result.ended_at - result.started_at).total_seconds())
     return StepRow(
         f"step-{result.pk}",
         state,
         words.step_name(result.step),
-        note,
+        ", ".join(notes),
         took=took,
         log=result.log,
         is_open=state == "failed",

@@ -89,10 +89,10 @@ def checked(node: LocalJobs, step: str, **more: Any) -> StepResult:
     return ended(agent_of(node), call(step, **more))
 
 
-def agent_of(node: LocalJobs) -> Checks:
+def agent_of(node: LocalJobs, **own: str) -> Checks:
     """By its clock each look is a second after the one before: no view is too young."""
     seconds = itertools.count()
-    return Checks(node, image="egs.test/agent", mono=lambda: float(next(seconds)))  # type: ignore[arg-type]
+    return Checks(node, image="egs.test/agent", mono=lambda: float(next(seconds)), **own)  # type: ignore[arg-type]
 
 
 def bad(result: StepResult) -> set[tuple[str, str, str]]:
@@ -105,6 +105,40 @@ def test_a_good_machine_passes_with_a_figure_of_everything(step: str, node: Loca
 
     assert (result.status, bad(result)) == (StepStatus.OK, set()), result.log
     assert all(each.value is not None for each in result.results)
+
+
+POLICY = CheckPolicy(runtime_class="nvidia-cdi", pull_secret="mirror", images={"nccl": "egs.test/nccl"})
+
+
+@pytest.mark.parametrize(
+    ("step", "policy", "runtime_class", "pull_secret"),
+    [
+        (EntryStep.GPU_COUNT, CheckPolicy(), "nvidia", "own"),
+        (EntryStep.GPU_HEALTH, POLICY, "nvidia-cdi", "mirror"),
+        (EntryStep.NCCL, POLICY, "nvidia-cdi", "mirror"),
+        (EntryStep.RDMA, CheckPolicy(), None, "own"),
+        (EntryStep.GANG_NETWORK, POLICY, None, "mirror"),
+    ],
+)
+def test_pods_that_look_at_gpus_run_in_the_runtime_class_and_all_images_are_pulled_by_the_secret_that_are_set(
+    step: str, policy: CheckPolicy, runtime_class: str | None, pull_secret: str, node: LocalJobs
+) -> None:
+    """By the hub's policy, else as the agent was started. The other pods need no GPU driver, and may run where there is none."""
+    node.put_all_reduce(json.dumps(nccl_report()))
+    agent = agent_of(node, runtime_class="nvidia", pull_secret="own")
+
+    ended(agent, call(step, policy=policy, gang=("node-0", "node-1")))
+
+    (pod,) = [job["spec"]["template"]["spec"] for job in node.jobs.values()]
+    assert (pod.get("runtimeClassName"), pod["imagePullSecrets"]) == (runtime_class, [{"name": pull_secret}])
+
+
+def test_where_none_are_set_a_pod_of_a_check_names_neither_runtime_class_nor_secret(node: LocalJobs) -> None:
+    """The cluster's own defaults hold."""
+    checked(node, EntryStep.GPU_COUNT)
+
+    (pod,) = [job["spec"]["template"]["spec"] for job in node.jobs.values()]
+    assert not {"runtimeClassName", "imagePullSecrets"} & pod.keys()
 
 
 def test_a_sick_gpu_is_found_by_what_nvidia_smi_and_the_kernel_say_of_it(node: LocalJobs) -> None:

@@ -183,6 +183,37 @@ def test_a_check_has_the_gpus_of_the_box_on_its_node_and_no_rights(bench: Bench)
     assert not any(key in spec for key in ("hostPID", "hostNetwork", "hostIPC"))
 
 
+@pytest.fixture
+def runtime_class(system: Cluster) -> Iterator[str]:
+    """As the GPU operator makes one where NVIDIA's runtime is not the default."""
+    system.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"})
+    yield "nvidia"
+    system.kubectl("delete", "runtimeclass", "nvidia", "--wait=false")
+
+
+def test_a_check_of_gpus_runs_in_the_runtime_class_of_the_cluster(bench: Bench, runtime_class: str) -> None:
+    bench.agent = Checks(bench.api, image=IMAGE, runtime_class=runtime_class, pull_secret="registry.example")
+    call = bench.call(EntryStep.GPU_HEALTH)
+
+    spec = bench.begun(call)["spec"]
+
+    assert (spec["runtimeClassName"], spec["imagePullSecrets"]) == ("nvidia", [{"name": "registry.example"}])
+    assert bench.passed(call).status is StepStatus.OK
+    network = bench.call(EntryStep.NETWORK)
+    assert "runtimeClassName" not in bench.begun(network)["spec"]
+
+
+def test_a_runtime_class_that_the_cluster_has_not_is_told_and_no_node_is_blamed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "GPU_S", 4)
+    call = bench.call(EntryStep.GPU_COUNT, policy=CheckPolicy(runtime_class="kata"))
+
+    result = bench.ended(call)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert "no pod was made for it, see the events of Job egs-check-" in result.log
+    assert "is there a RuntimeClass kata?" in result.log
+
+
 def test_a_check_that_breaks_off_says_its_last_words(bench: Bench) -> None:
     call = bench.call(EntryStep.GPU_COUNT)
     bench.end(bench.begun(call), "fail", "Traceback: no module named json")

@@ -152,6 +152,26 @@ def test_the_agent_starts_as_two_restricted_pods_with_the_image_and_the_hub_that
     assert hub == "https://egs.example.org"
 
 
+def test_what_the_pods_of_checks_need_is_given_to_the_agent_and_by_default_they_run_in_its_own_image(world: World) -> None:
+    """A cluster that reaches no public registry pulls nothing that was not named."""
+    agent = ["--hub", "https://egs.example.org", "--image", "registry.example.org/egs-agent:1"]
+    settings, path = [], f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent"
+    templates = []
+    for options in ([], ["--pull-secret", "mine", "--check-image", "registry.example.org/probe:2", "--check-runtime-class", "nvidia"]):
+        install(world.cluster, *agent, *options)
+        settings.append(world.admin.get(path)["data"])
+        templates.append(world.admin.get(DEPLOYMENT)["spec"]["template"])
+    world.admin.call("DELETE", DEPLOYMENT, is_dry=False, propagationPolicy="Background")
+
+    assert [(each["check-image"], each["check-runtime-class"], each["check-pull-secret"]) for each in settings] == [
+        ("registry.example.org/egs-agent:1", "", ""),
+        ("registry.example.org/probe:2", "nvidia", "mine"),
+    ]
+    assert [each["spec"].get("imagePullSecrets", []) for each in templates] == [[], [{"name": "mine"}]]
+    # Else the pods that are there would go on with the settings that they began with.
+    assert templates[0]["metadata"]["annotations"] != templates[1]["metadata"]["annotations"]
+
+
 def test_gate_and_policy_ask_for_the_same_gpus_as_the_agent() -> None:
     """The prefixes stand in two manifests and in the agent's code."""
     gate, pod_policy = (
