@@ -300,7 +300,8 @@ class Gpu(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
     # One row for each node it has been in: no agent can take over a GPU by naming its UUID.
-    uuid = models.CharField(max_length=63, db_index=True, help_text="As the vendor gives it: GPU-…")
+    uuid = models.CharField(max_length=63, db_index=True, help_text="By which boxes hold it; the vendor's where its cluster names them.")
+    hardware_uuid = models.CharField(max_length=63, blank=True, db_index=True, help_text="As its driver told a check; empty: not yet.")
     index = models.PositiveIntegerField()
     model = models.CharField(max_length=63)
     memory_gib = models.PositiveIntegerField()

@@ -540,11 +540,14 @@ class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field
 
 
 class GpuView(msgspec.Struct, frozen=True, kw_only=True):
+    """`uuid`: by which boxes hold it, the same however often it is replaced. `hardware_uuid`: as its driver told a check, or empty."""
+
     uuid: Id
     index: Count
     model: Word
     memory_gib: Count
     healthy: bool = True
+    hardware_uuid: Word = ""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):

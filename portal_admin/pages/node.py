@@ -103,6 +103,11 @@ def node_known(actor: User, pk: UUID) -> Node:
     return node
 
 
+def _hardware(node: Node) -> str:
+    """As their driver told a check; empty while none was made."""
+    return ", ".join(node.gpus.filter(gone_at=None).exclude(hardware_uuid="").order_by("index").values_list("hardware_uuid", flat=True))
+
+
 def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
     def told(at: datetime | None) -> str:
         return words.moment(at, now=request.now, zone=request.zone) if at else ""
@@ -117,6 +122,7 @@ def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
         Pair("Epoch", str(node.epoch), "rises with every box"),
         Pair("Last reported", told(node.seen_at), "by its agent"),
         Pair("UID", node.uid, is_code=True),
+        *((Pair("GPU UUIDs", uuids, is_code=True),) if (uuids := _hardware(node)) else ()),
     )
     return (*facts, Pair("Gone", told(node.gone_at))) if node.gone_at else facts
 

@@ -18,8 +18,10 @@ from tests.agent.local_jobs import LocalJobs
 from tests.agent.step_calls import step_call
 from tests.kube.healthy import RDMA_PORT, nccl_report
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
-from worker_agent.kube import checks, gang_logs, readings
+from worker_agent.kube import checks, gang_logs, hardware, readings
 from worker_agent.kube.checks import PROBE, Checks
+from worker_agent.kube.names import node_path
+from worker_agent.kube.objects import Node
 from worker_agent.protocol import CheckPolicy, Verdict
 from worker_agent.steps import EntryStep, ExitStep
 
@@ -139,6 +141,22 @@ def test_where_none_are_set_a_pod_of_a_check_names_neither_runtime_class_nor_sec
 
     (pod,) = [job["spec"]["template"]["spec"] for job in node.jobs.values()]
     assert not {"runtimeClassName", "imagePullSecrets"} & pod.keys()
+
+
+def test_what_nvidia_smi_calls_the_gpus_is_written_down_with_their_node(node: LocalJobs) -> None:
+    """So that whoever looks at a node knows which GPUs are in it, also after the agent was restarted."""
+    path = node_path("node-0")
+    node.nodes[path] = {"metadata": {"name": "node-0", "uid": "uid", "annotations": {}}}
+
+    assert checked(node, EntryStep.GPU_COUNT).status is StepStatus.OK
+
+    known = hardware.known_of(node.get(path, Node))
+    assert hardware.in_order(known, len(GPUS)) == list(GPUS)
+
+
+def test_a_check_of_which_the_gpus_cannot_be_written_down_is_judged_all_the_same(node: LocalJobs) -> None:
+    """The node is not there any more, as far as the API server tells."""
+    assert checked(node, EntryStep.GPU_COUNT).status is StepStatus.OK
 
 
 def test_a_sick_gpu_is_found_by_what_nvidia_smi_and_the_kernel_say_of_it(node: LocalJobs) -> None:

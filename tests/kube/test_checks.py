@@ -23,7 +23,9 @@ from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.kube import checks, jobs
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.client import Api, access_by_kubeconfig
-from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, TAINT, box_label, box_of
+from worker_agent.kube.hardware import in_order, known_of
+from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, RECORDS, TAINT, box_label, box_of, node_path
+from worker_agent.kube.objects import Node
 from worker_agent.protocol import CheckPolicy, Verdict
 from worker_agent.steps import EntryStep, ExitStep
 
@@ -114,6 +116,20 @@ def test_a_healthy_node_passes_with_what_was_measured(step: str, bench: Bench) -
     result = bench.passed(bench.call(step))
 
     assert (result.status, {each.verdict for each in result.results}) == (StepStatus.OK, {Verdict.PASS})
+
+
+def test_the_first_check_of_a_node_tells_which_gpus_are_in_it(bench: Bench) -> None:
+    """They are written down with the node, and replaced there once a check reads others."""
+    bench.cluster.kubectl("annotate", "node", bench.node, f"{RECORDS}=")
+    bench.passed(bench.call(EntryStep.GPU_COUNT))
+    first = bench.api.get(node_path(bench.node), Node)
+    others = ("GPU-new", *GPUS[1:])
+    bench.passed(bench.call(ExitStep.GPU_IDLE), last_words(ExitStep.GPU_IDLE, others))
+
+    after = bench.api.get(node_path(bench.node), Node)
+
+    assert in_order(known_of(first), NODE_GPUS) == list(GPUS)
+    assert in_order(known_of(after), NODE_GPUS) == list(others)
 
 
 def test_a_node_that_is_kept_for_somebody_by_a_taint_of_its_cluster_is_checked_all_the_same(bench: Bench) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from worker_agent.cluster.base import StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
 from worker_agent.gangs import why_alone
-from worker_agent.kube import readings, verdicts
+from worker_agent.kube import hardware, readings, verdicts
 from worker_agent.kube.client import Api
 from worker_agent.kube.gang_verdicts import gang_network, in_one
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
@@ -97,7 +98,21 @@ class Checks:
         volume: str | None = None,
     ) -> StepResult:
         work = self._work(call, self._probe_image(call), _command(plan), deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
-        return self._measure(work, lambda ended: read(call, verdicts.document(ended.said), ended.pod))
+
+        def results(ended: Ended) -> verdicts.Results:
+            document = verdicts.document(ended.said)
+            if gpus:
+                self._remember(call, verdicts.gpus_seen(document))
+            return read(call, document, ended.pod)
+
+        return self._measure(work, results)
+
+    def _remember(self, call: StepCall, seen: Sequence[readings.Gpu]) -> None:
+        """What the node's view has already is no news. One that cannot be written down is told by the next check."""
+        view = call.node.view
+        if not {gpu.uuid for gpu in seen} <= {gpu.hardware_uuid for gpu in view.gpus}:
+            with suppress(ClusterError):
+                hardware.remember(self._api, view.name, seen, len(view.gpus))
 
     def _probe_image(self, call: StepCall) -> str:
         return call.assignment.checks.images.get("probe", self._image)
