@@ -410,6 +410,18 @@ class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[str, ...] = ()
 
 
+class ClaimParameter(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+    value: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
+class ClaimModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is run on the nodes, in the words of who asks. Bounded, since every object of the kind is in the agent's memory."""
+
+    name: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    parameters: Annotated[tuple[ClaimParameter, ...], msgspec.Meta(max_length=32)] = ()
+
+
 class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an object of kind GPUProvisioningRequest asks for, its template's words taken in. The names of the REST API's create; None:
     not said, the hub's default holds.
@@ -433,6 +445,7 @@ class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     may_evict: bool | None = None
     requeue_on_failure: bool | None = None
     run_checks: bool | None = None
+    model: ClaimModel | None = None
     workspace: Word = ""
     early_release: bool = False
 
