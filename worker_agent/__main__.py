@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ from worker_agent.log import Log, configure
 from worker_agent.process import EXIT_OK, Process
 from worker_agent.state import StateLost
 from worker_agent.tenancy import SimulatedTenancy, Tenancy
-from worker_agent.transport import Http
+from worker_agent.transport import Http, NoTrust, trust_in
 
 if TYPE_CHECKING:
     from worker_agent.kube.lease import Leadership
@@ -122,7 +123,7 @@ def _run(
         cluster=cluster,
         tenancy=tenancy,
         requests=requests,
-        connect=lambda: Http(options.hub),
+        connect=lambda: Http(options.hub, trust=options.hub_ca),
         join_token=_read_token(options.join_token_file),
         clock=clock,
         log=log,
@@ -134,6 +135,8 @@ def _run(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m worker_agent", description="The EGS agent of one worker cluster.")
     parser.add_argument("--hub", required=True, help="URL of the hub")
+    text = "PEM file of the authorities that may have signed the hub's certificate, in place of those that everybody trusts"
+    _add(parser, "--hub-ca", _trust, None, text)
     parser.add_argument("--join-token-file", required=True, type=Path, help="needed once; may be gone after that")
     cluster = parser.add_mutually_exclusive_group(required=True)
     cluster.add_argument("--kubeconfig", type=Path, help="work on this Kubernetes cluster")
@@ -146,15 +149,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
-    """What holds where the hub's check policy says nothing. The installation gives them by the environment."""
+    """What holds where the hub's check policy says nothing."""
+    _add(parser, "--check-image", _image, CHECK_IMAGE, "of the checks where the hub names none: with Python 3 (%(default)s)")
+    _add(parser, "--check-runtime-class", _object_name, "", "of the pods of checks that look at GPUs, where the hub names none")
+    text = "a Secret in egs-system by which images of checks are pulled, where the hub names none"
+    _add(parser, "--check-pull-secret", _object_name, "", text)
 
-    def add(option: str, type_: Callable[[str], str], default: str, text: str) -> None:
-        variable = "EGS_" + option.removeprefix("--").upper().replace("-", "_")
-        parser.add_argument(option, type=type_, default=os.environ.get(variable) or default, help=f"{text}; also by {variable}")
 
-    add("--check-image", _image, CHECK_IMAGE, "of the checks where the hub names none: with Python 3 (%(default)s)")
-    add("--check-runtime-class", _object_name, "", "of the pods of checks that look at GPUs, where the hub names none")
-    add("--check-pull-secret", _object_name, "", "a Secret in egs-system by which images of checks are pulled, where the hub names none")
+def _add(parser: argparse.ArgumentParser, option: str, type_: Callable[[str], object], default: str | None, text: str) -> None:
+    """One that an installation gives by the environment."""
+    variable = "EGS_" + option.removeprefix("--").upper().replace("-", "_")
+    parser.add_argument(option, type=type_, default=os.environ.get(variable) or default, help=f"{text}; also by {variable}")
+
+
+def _trust(file: str) -> ssl.SSLContext:
+    try:
+        return trust_in(Path(file))
+    except NoTrust as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _image(text: str) -> str:
@@ -164,7 +176,7 @@ def _image(text: str) -> str:
 
 
 def _object_name(text: str) -> str:
-    """ "" for none."""
+    """Empty: none."""
     if text and not is_object_name(text):
         raise argparse.ArgumentTypeError(f"{text} is no name of an object: a-z, 0-9, - and dots")
     return text
