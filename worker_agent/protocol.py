@@ -160,13 +160,14 @@ class BindingSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Drift(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something of ours in the cluster that somebody else changed. `what`: the object, for people, as "node gpu-7". `detail`: a
     sentence: what was found. `node`: its name, where it is about one. Not `is_repaired`: it is left as it is, by the hub's policy or for
-    lack of the right.
+    lack of the right. `is_foreign`: it is not of ours, and works against what is.
     """
 
     what: Annotated[str, msgspec.Meta(max_length=300)]
     detail: Annotated[str, msgspec.Meta(max_length=300)]
     node: Annotated[str, msgspec.Meta(max_length=253)] = ""
     is_repaired: bool = False
+    is_foreign: bool = False
 
 
 class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
