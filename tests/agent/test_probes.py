@@ -340,6 +340,15 @@ def test_nccl_that_is_slow_or_breaks_off_fails(report: str, code: int, said: str
     assert said in result.log
 
 
+def test_an_image_without_the_tools_of_nccl_fails_the_check_and_blames_no_node(node: LocalJobs) -> None:
+    """Else one image would set aside one node after the other."""
+    result = checked(node, EntryStep.NCCL, policy=NCCL_POLICY)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert "the image egs.test/nccl lacks a program" in result.log
+    assert "all_reduce_perf" in result.log
+
+
 def test_what_eight_rdma_ports_of_many_subnets_say_fits_into_the_last_words_of_a_pod(node: LocalJobs) -> None:
     for number in range(8):
         ours = f"{0xA088:04x}:c203:0012:{number:04x}"

@@ -44,6 +44,9 @@ TEXT_CHARS: Final = 600
 IMAGE_TROUBLE: Final = frozenset(
     {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "ImageInspectError"}
 )
+# The image has not what it is to run: a shell's exit code, and what container runtimes say of the first program.
+NOT_FOUND: Final = 127
+MISSING_PROGRAM: Final = "executable file not found"
 VOLUME: Final = "/volume"
 NO_POD: Final = "no pod was made for it"
 GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod beside a workspace's own
@@ -219,6 +222,9 @@ class Jobs:
             return self._late(work)
         if state is None:
             return Ended(why="its pod was taken away before it ended")
+        if state.exitCode == NOT_FOUND or MISSING_PROGRAM in state.message:
+            words = self._last_words(pod, state)[-TEXT_CHARS:]
+            return Ended(why=f"the image {work.image} lacks a program: {words}", blames_node=False)
         if state.reason not in ("Error", ""):
             return Ended(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
         return Ended(why=f"it broke off with exit code {state.exitCode}: {self._last_words(pod, state)[-TEXT_CHARS:]}".strip(": "))
