@@ -282,6 +282,7 @@ CHANGES: list[Object] = [
     {"workspace": "other"},
     {"template": "other"},
     {"earliestStartAt": "2027-01-15T08:00:00Z"},
+    {"model": {"name": "llama-3-70b"}},
 ]
 
 
@@ -303,6 +304,10 @@ WRONG: list[tuple[Object, str]] = [
     ({**SPEC, "within": "room"}, "rack"),
     ({**SPEC, "nodez": 3}, 'unknown field "spec.nodez"'),
     ({**SPEC, "earliestStartAt": "tomorrow"}, "spec.earliestStartAt"),
+    ({**SPEC, "model": "llama-3-70b"}, "spec.model"),
+    ({**SPEC, "model": {"name": "m" * 254}}, "spec.model.name"),
+    ({**SPEC, "model": {"parameters": [{"name": "batch", "value": 8}]}}, r"spec.model.parameters\[0\].value"),
+    ({**SPEC, "model": {"parameters": [{"name": f"p{n}"} for n in range(33)]}}, "spec.model.parameters"),
 ]
 
 
