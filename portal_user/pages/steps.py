@@ -137,15 +137,12 @@ class _Way:
         else:
             state = "running" if passed and rest == "waiting" else rest
         took_s = _took_s(results, late_ids)
+        notes = {"warned": "passed at another attempt", "skipped": f"skipped: {skipped_why}" if skipped_why else ""}
         return StepRow(
             id=id_,
             state=state,
             name=words.step_name(step),
-            note="passed at another attempt"
-            if state == "warned"
-            else f"skipped: {skipped_why}"
-            if state == "skipped" and skipped_why
-            else "",
+            note=notes.get(state, ""),
             figure=f"{passed} of {count}" + (f", {failed} failed" if failed else "") if results or rest == "running" else "",
             took=(words.duration(took_s) if took_s >= 1 else "under 1 s") if results else "",
             log=self._log(results),
