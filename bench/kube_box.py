@@ -1,4 +1,5 @@
-"""One GPR on many nodes of a real API server: until it is ACTIVE, until its last pod has a node, and from its end to RELEASED."""
+"""One GPR on many nodes of a real API server: until it is ACTIVE, until its last pod has a node, and from its end to RELEASED. And how late
+the exit of another begins whose window ends while the hub is away."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any, Final
 from bench.figures import Figure, NotRun
 
 NODES, GPUS = 64, 8
+WINDOW_S: Final = 10.0
 PASS_S: Final = 0.2  # as often as the agent's process makes one
 
 
@@ -42,13 +44,26 @@ def _measured(cluster: Any) -> list[Figure]:
     began = time.perf_counter()
     site.tell(*ended(*box))
     released_s = _until(site, lambda: site.is_in(Phase.RELEASED, *box), began)
+    late_s = _lateness_s(site, slice_)
     site.stop()
     rows = (
         ("allocated to ACTIVE", active_s, "<= 10 s"),
         ("until all pods are bound", bound_s, ""),
         ("from its end to RELEASED", released_s, ""),
+        ("from the end of a window, hub away, to the exit", late_s, "<= 2 s"),
     )
     return [Figure("kube-box", f"{NODES} nodes of {GPUS} GPUs: {what}", "s", value, goal=goal) for what, value, goal in rows]
+
+
+def _lateness_s(site: Any, slice_: str) -> float:
+    """Of the node whose exit began last, by the agent's own clock."""
+    from worker_agent.protocol import Phase
+
+    box = site.box(slice_, nodes=tuple(range(NODES)), duration_s=WINDOW_S, entry_steps=(), exit_steps=("drain",))
+    site.tell(*box)  # the last word from the hub
+    _until(site, lambda: site.is_in(Phase.RELEASED, *box), time.perf_counter())
+    seen = [site.observed(each) for each in box]
+    return float(max(each.exit_began_s - each.active_s for each in seen) - WINDOW_S)
 
 
 def _until(site: Any, holds: Callable[[], bool], began: float) -> float:

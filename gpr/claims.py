@@ -40,7 +40,7 @@ from journal.models import Event
 from journal.services import events_record
 from slices.models import KubeconfigState, Namespace, Role, Slice
 from slices.selectors import first_owner, has_role, kubeconfig_behind
-from worker_agent.protocol import BindingState, ClaimAnswer, ClaimSpec, ClaimState, ClaimVerdict, LifeMark
+from worker_agent.protocol import BindingState, ClaimAnswer, ClaimModel, ClaimSpec, ClaimState, ClaimVerdict, LifeMark
 from worker_agent.protocol import Claim as Claimed
 
 log = structlog.get_logger(__name__)
@@ -207,10 +207,15 @@ def _spec(name: str, asked: ClaimSpec, slice_: Slice, cluster: Cluster, actor: U
     said = {field: value for field, value in msgspec.structs.asdict(asked).items() if field not in NOT_ASKED and value not in (None, "")}
     data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {ASKED_AS.get(field, field): value for field, value in said.items()}
     data |= {"name": _name(name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}
+    data |= {"model": _model(asked.model)} if asked.model else {}
     form = GprCreate(data=data)
     if not form.is_valid():
         raise InvalidInput({str(name): [str(text) for text in texts] for name, texts in form.errors.items()})
     return spec_of_create(form.validated_data, actor=actor)
+
+
+def _model(asked: ClaimModel) -> dict[str, Any]:
+    return {"name": asked.name, "parameters": {each.name: each.value for each in asked.parameters}}
 
 
 def _name(text: str) -> str:

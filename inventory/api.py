@@ -311,8 +311,8 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
 
     class Meta:
         model = Gpu
-        fields = ["id", "name", "uuid", "index", "node_id", "node", "cluster_id", "cluster", "shape", "model", "memory_gib"]
-        fields += ["is_healthy", "state", "held_by"]
+        fields = ["id", "name", "uuid", "hardware_uuid", "index", "node_id", "node", "cluster_id", "cluster", "shape", "model"]
+        fields += ["memory_gib", "is_healthy", "state", "held_by"]
         read_only_fields = fields
 
     @extend_schema_field(HolderSerializer(allow_null=True))
@@ -325,6 +325,7 @@ class GpuFilter(filters.FilterSet):
     cluster = ReferenceFilter("node__cluster")
     node = ReferenceFilter("node")
     uuid = filters.CharFilter()
+    hardware_uuid = filters.CharFilter()
     state = Words("availability", choices=Availability.choices)
 
 

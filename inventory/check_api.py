@@ -23,17 +23,16 @@ from inventory.filters import CheckPolicyFilter
 from inventory.models import VERDICTS, CheckPolicy, CheckResult
 from inventory.selectors import check_policies_known_to, check_policy_for, cluster_for
 from inventory.services.checks import (
-    STORAGE_CLASS_MAX_CHARS,
     CheckPolicyChange,
     check_policy_change,
     check_policy_create,
     check_policy_delete,
 )
-from worker_agent.limits import says
+from worker_agent.limits import OBJECT_NAME_MAX_CHARS, says
 
 WHY_MAX_CHARS = 150
 ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "destroy"})
-CHANGEABLE = ("limits", "images", "skipped_steps", "storage_class", "rdma_subnet")
+CHANGEABLE = ("limits", "images", "skipped_steps", "storage_class", "rdma_subnet", "runtime_class", "pull_secret")
 
 
 class CheckResultSerializer(serializers.ModelSerializer[CheckResult]):
@@ -73,8 +72,20 @@ class CheckPolicyTerms(StrictSerializer):
     limits = serializers.DictField(child=serializers.FloatField(), required=False, help_text="Thresholds by name; others are EGS's own.")
     images = serializers.DictField(child=Text(), required=False, help_text="`probe`, `nccl`; without one for NCCL it is not measured.")
     skipped_steps = serializers.ListField(child=Text(max_length=63), required=False, max_length=20)
-    storage_class = Text(max_length=STORAGE_CLASS_MAX_CHARS, required=False, allow_blank=True, help_text="Empty: the cluster's default.")
+    storage_class = Text(max_length=OBJECT_NAME_MAX_CHARS, required=False, allow_blank=True, help_text="Empty: the cluster's default.")
     rdma_subnet = Text(max_length=19, required=False, allow_blank=True, help_text="First half of the GIDs of RDMA ports; empty: any.")
+    runtime_class = Text(
+        max_length=OBJECT_NAME_MAX_CHARS,
+        required=False,
+        allow_blank=True,
+        help_text="Of the pods that look at GPUs, as `nvidia`; empty: the agent's own.",
+    )
+    pull_secret = Text(
+        max_length=OBJECT_NAME_MAX_CHARS,
+        required=False,
+        allow_blank=True,
+        help_text="A Secret in egs-system by which the images are pulled; empty: the agent's own.",
+    )
 
 
 class CheckPolicyPatch(CheckPolicyTerms):

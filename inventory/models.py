@@ -300,7 +300,8 @@ class Gpu(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
     # One row for each node it has been in: no agent can take over a GPU by naming its UUID.
-    uuid = models.CharField(max_length=63, db_index=True, help_text="As the vendor gives it: GPU-…")
+    uuid = models.CharField(max_length=63, db_index=True, help_text="By which boxes hold it; the vendor's where its cluster names them.")
+    hardware_uuid = models.CharField(max_length=63, blank=True, db_index=True, help_text="As its driver told a check; empty: not yet.")
     index = models.PositiveIntegerField()
     model = models.CharField(max_length=63)
     memory_gib = models.PositiveIntegerField()
@@ -456,6 +457,14 @@ class StepResult(models.Model):
     def __str__(self) -> str:
         return f"{self.step} {self.outcome}"
 
+    @property
+    def skipped_why(self) -> str:
+        """Of one that passed, and measured nothing at all: why; else empty."""
+        results = self.results.all()
+        if self.outcome != Outcome.OK or not results or any(result.verdict != Verdict.SKIP for result in results):
+            return ""
+        return "; ".join(dict.fromkeys(result.text for result in results))
+
 
 class CheckResult(models.Model):
     """One thing that a step measured, of one GPU or, without one, of the node. When, and for how long: see its step."""
@@ -491,6 +500,8 @@ class CheckPolicy(models.Model):
     skipped_steps = models.JSONField(default=list)
     storage_class = models.CharField(max_length=253, blank=True, help_text="Of the volume that the storage check asks for.")
     rdma_subnet = models.CharField(max_length=19, blank=True, help_text="First half of the GIDs that RDMA ports must have.")
+    runtime_class = models.CharField(max_length=253, blank=True, help_text="Of the pods that look at GPUs.")
+    pull_secret = models.CharField(max_length=253, blank=True, help_text="Of the images, in egs-system.")
     created_at = models.DateTimeField()
 
     class Meta:

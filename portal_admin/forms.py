@@ -215,6 +215,12 @@ class CheckPolicyTermsForm(OptionalReasonForm):
     )
     storage_class = PlainTextField(label="Storage class", max_length=253, required=False, help_text="Empty: the cluster's default.")
     rdma_subnet = PlainTextField(label="RDMA subnet", max_length=19, required=False, help_text="First half of the ports' GIDs; empty: any.")
+    runtime_class = PlainTextField(
+        label="Runtime class", max_length=253, required=False, help_text="Of pods that look at GPUs, as nvidia; empty: the agent's own."
+    )
+    pull_secret = PlainTextField(
+        label="Pull secret", max_length=253, required=False, help_text="Of the images, in egs-system; empty: the agent's own."
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -222,7 +228,7 @@ class CheckPolicyTermsForm(OptionalReasonForm):
             self.fields[f"image_{name}"] = PlainTextField(label=f"Image, {name}", max_length=255, required=False, help_text=f"With {use}.")
         for name, limit in LIMITS.items():
             self.fields[f"limit_{name}"] = _limit_field(limit)
-        self.order_fields(["cluster", "shape", *self._images(), "storage_class", "rdma_subnet"])
+        self.order_fields(["cluster", "shape", *self._images(), "pull_secret", "runtime_class", "storage_class", "rdma_subnet"])
 
     def change(self) -> CheckPolicyChange:
         """What was typed, as the service takes it."""
@@ -233,6 +239,8 @@ class CheckPolicyTermsForm(OptionalReasonForm):
             "skipped_steps": list(given["skipped_steps"]),
             "storage_class": given["storage_class"],
             "rdma_subnet": given["rdma_subnet"],
+            "runtime_class": given["runtime_class"],
+            "pull_secret": given["pull_secret"],
         }
 
     @staticmethod
@@ -244,7 +252,8 @@ class CheckPolicyTermsForm(OptionalReasonForm):
         """What the fields show of it."""
         fields = {f"limit_{name}": value for name, value in policy.limits.items()}
         fields |= {f"image_{name}": image for name, image in policy.images.items()}
-        return fields | {name: getattr(policy, name) for name in ("skipped_steps", "storage_class", "rdma_subnet")}
+        others = ("skipped_steps", "storage_class", "rdma_subnet", "runtime_class", "pull_secret")
+        return fields | {name: getattr(policy, name) for name in others}
 
 
 class CheckPolicyForm(CheckPolicyTermsForm):

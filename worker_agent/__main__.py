@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -21,11 +22,12 @@ from worker_agent.cluster.base import Cluster, ClusterError
 from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
+from worker_agent.limits import is_image, is_object_name
 from worker_agent.log import Log, configure
 from worker_agent.process import EXIT_OK, Process
 from worker_agent.state import StateLost
 from worker_agent.tenancy import SimulatedTenancy, Tenancy
-from worker_agent.transport import Http
+from worker_agent.transport import Http, NoTrust, trust_in
 
 if TYPE_CHECKING:
     from worker_agent.kube.lease import Leadership
@@ -72,7 +74,8 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     access = access_by_kubeconfig(options.kubeconfig) if options.kubeconfig else access_in_cluster(host, port)
     api = Api(access)
     leadership = Leadership(api, identity=f"{socket.gethostname()}-{secrets.token_hex(4)}", note=log)
-    cluster = KubernetesCluster(api, check=Checks(api, image=options.check_image).run, note=log)
+    checks = Checks(api, image=options.check_image, runtime_class=options.check_runtime_class, pull_secret=options.check_pull_secret)
+    cluster = KubernetesCluster(api, check=checks.run, note=log)
     cluster.start(stop)
     try:
         if not leadership.acquire(stop):
@@ -120,7 +123,7 @@ def _run(
         cluster=cluster,
         tenancy=tenancy,
         requests=requests,
-        connect=lambda: Http(options.hub),
+        connect=lambda: Http(options.hub, trust=options.hub_ca),
         join_token=_read_token(options.join_token_file),
         clock=clock,
         log=log,
@@ -132,15 +135,51 @@ def _run(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m worker_agent", description="The EGS agent of one worker cluster.")
     parser.add_argument("--hub", required=True, help="URL of the hub")
+    text = "PEM file of the authorities that may have signed the hub's certificate, in place of those that everybody trusts"
+    _add(parser, "--hub-ca", _trust, None, text)
     parser.add_argument("--join-token-file", required=True, type=Path, help="needed once; may be gone after that")
     cluster = parser.add_mutually_exclusive_group(required=True)
     cluster.add_argument("--kubeconfig", type=Path, help="work on this Kubernetes cluster")
     cluster.add_argument("--in-cluster", action="store_true", help="work on the Kubernetes cluster it runs in")
     cluster.add_argument("--simulate", type=Path, metavar="FLEET.yaml", help="work on a simulated cluster")
-    parser.add_argument("--check-image", default=CHECK_IMAGE, help="of the checks where the hub names none: with Python 3 (%(default)s)")
+    _add_check_options(parser)
     parser.add_argument("--state-dir", type=Path, help="where a simulated cluster is kept; without it, in memory")
     parser.add_argument("--version", action="version", version=VERSION)
     return parser
+
+
+def _add_check_options(parser: argparse.ArgumentParser) -> None:
+    """What holds where the hub's check policy says nothing."""
+    _add(parser, "--check-image", _image, CHECK_IMAGE, "of the checks where the hub names none: with Python 3 (%(default)s)")
+    _add(parser, "--check-runtime-class", _object_name, "", "of the pods of checks that look at GPUs, where the hub names none")
+    text = "a Secret in egs-system by which images of checks are pulled, where the hub names none"
+    _add(parser, "--check-pull-secret", _object_name, "", text)
+
+
+def _add(parser: argparse.ArgumentParser, option: str, type_: Callable[[str], object], default: str | None, text: str) -> None:
+    """One that an installation gives by the environment."""
+    variable = "EGS_" + option.removeprefix("--").upper().replace("-", "_")
+    parser.add_argument(option, type=type_, default=os.environ.get(variable) or default, help=f"{text}; also by {variable}")
+
+
+def _trust(file: str) -> ssl.SSLContext:
+    try:
+        return trust_in(Path(file))
+    except NoTrust as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _image(text: str) -> str:
+    if not is_image(text):
+        raise argparse.ArgumentTypeError(f"{text} is no reference of an image, as registry.example/team/egs-agent:1.0")
+    return text
+
+
+def _object_name(text: str) -> str:
+    """Empty: none."""
+    if text and not is_object_name(text):
+        raise argparse.ArgumentTypeError(f"{text} is no name of an object: a-z, 0-9, - and dots")
+    return text
 
 
 def _read_token(path: Path) -> str:

@@ -160,13 +160,14 @@ class BindingSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Drift(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something of ours in the cluster that somebody else changed. `what`: the object, for people, as "node gpu-7". `detail`: a
     sentence: what was found. `node`: its name, where it is about one. Not `is_repaired`: it is left as it is, by the hub's policy or for
-    lack of the right.
+    lack of the right. `is_foreign`: it is not of ours, and works against what is.
     """
 
     what: Annotated[str, msgspec.Meta(max_length=300)]
     detail: Annotated[str, msgspec.Meta(max_length=300)]
     node: Annotated[str, msgspec.Meta(max_length=253)] = ""
     is_repaired: bool = False
+    is_foreign: bool = False
 
 
 class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,13 +251,16 @@ class CheckPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What differs from the agent's own: see `worker_agent.limits`. Names that this agent does not know have no effect.
 
     `images`: by what they are for (`limits.IMAGES`). `storage_class`: of the volume that the storage check asks for; "": the
-    cluster's default. `rdma_subnet`: the first half of the GIDs that RDMA ports must have; "": any.
+    cluster's default. `rdma_subnet`: the first half of the GIDs that RDMA ports must have; "": any. `runtime_class`: of the pods
+    that look at GPUs; `pull_secret`: by which the images are pulled; "": the agent's own of either.
     """
 
     limits: dict[str, float] = {}
     images: dict[str, str] = {}
     storage_class: str = ""
     rdma_subnet: str = ""
+    runtime_class: str = ""
+    pull_secret: str = ""
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -409,6 +413,18 @@ class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[str, ...] = ()
 
 
+class ClaimParameter(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+    value: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
+class ClaimModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is run on the nodes, in the words of who asks. Bounded, since every object of the kind is in the agent's memory."""
+
+    name: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    parameters: Annotated[tuple[ClaimParameter, ...], msgspec.Meta(max_length=32)] = ()
+
+
 class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an object of kind GPUProvisioningRequest asks for, its template's words taken in. The names of the REST API's create; None:
     not said, the hub's default holds.
@@ -432,6 +448,7 @@ class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     may_evict: bool | None = None
     requeue_on_failure: bool | None = None
     run_checks: bool | None = None
+    model: ClaimModel | None = None
     workspace: Word = ""
     early_release: bool = False
 
@@ -539,11 +556,14 @@ class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field
 
 
 class GpuView(msgspec.Struct, frozen=True, kw_only=True):
+    """`uuid`: by which boxes hold it, the same however often it is replaced. `hardware_uuid`: as its driver told a check, or empty."""
+
     uuid: Id
     index: Count
     model: Word
     memory_gib: Count
     healthy: bool = True
+    hardware_uuid: Word = ""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):

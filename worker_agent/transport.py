@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
+from pathlib import Path
+
 import httpx
 
 from worker_agent import VERSION
@@ -13,11 +16,26 @@ class NoAnswer(Exception):
     """Refused, timed out, cut off: whether the hub heard us is not known."""
 
 
+class NoTrust(Exception):
+    """The file of the hub's authorities cannot be used; the message is for people."""
+
+
+def trust_in(ca: Path) -> ssl.SSLContext:
+    """The authorities of this PEM file, and no others, may vouch for the hub. Raises NoTrust."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except ssl.SSLError as error:
+        raise NoTrust(f"{ca} holds no certificates in PEM form ({error.reason or error})") from error
+    except OSError as error:
+        raise NoTrust(f"{ca} cannot be read: {error.strerror or error}") from error
+
+
 class Http:
-    def __init__(self, hub: str) -> None:
+    def __init__(self, hub: str, *, trust: ssl.SSLContext | None = None) -> None:
+        """`trust`: in whom; None: in whom everybody trusts."""
         headers = {"EGS-Proto": PROTO, "User-Agent": f"egs-agent/{VERSION}", "Content-Type": "application/json"}
         # Redirects are not followed: the credential goes to the hub that the operator named, and nowhere else.
-        self._client = httpx.Client(base_url=hub, headers=headers, follow_redirects=False)
+        self._client = httpx.Client(base_url=hub, headers=headers, follow_redirects=False, verify=trust or True)
 
     def post(self, call: Call) -> tuple[int, bytes, float]:
         """Status, body and the seconds of Retry-After."""

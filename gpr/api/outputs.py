@@ -274,6 +274,7 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
     gpr_id = serializers.UUIDField(source="reservation.gpr_id")
     evidence = serializers.DictField()
     results = CheckResultSerializer(many=True)
+    skipped_why = serializers.CharField(help_text="Why it measured nothing, though it passed; empty where it measured.")
 
     class Meta:
         model = StepResult
@@ -288,6 +289,7 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
             "run",
             "attempt",
             "outcome",
+            "skipped_why",
             "started_at",
             "ended_at",
             "blames_node",

@@ -20,15 +20,10 @@ from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
 from worker_agent import protocol
-from worker_agent.limits import IMAGES, LIMITS, amount
+from worker_agent.limits import IMAGES, LIMITS, amount, is_image, is_object_name
 from worker_agent.steps import OPTIONAL
 
-IMAGE_MAX_CHARS, STORAGE_CLASS_MAX_CHARS = 255, 253
-# As Kubernetes takes them: [registry[:port]/]path[:tag][@digest].
-IMAGE: Final = re.compile(
-    r"[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII
-)
-STORAGE_CLASS: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+OBJECTS: Final = {"storage_class": "storage class", "runtime_class": "runtime class", "pull_secret": "Secret in egs-system"}
 SUBNET: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)
 
 
@@ -40,6 +35,8 @@ class CheckPolicyChange(TypedDict, total=False):
     skipped_steps: list[str]
     storage_class: str
     rdma_subnet: str
+    runtime_class: str
+    pull_secret: str
 
 
 @transaction.atomic
@@ -87,6 +84,8 @@ def terms(policy: CheckPolicy) -> str:
     said += [f"image of {name} {image}" for name, image in sorted(policy.images.items())]
     said += [f"storage class {policy.storage_class}"] if policy.storage_class else []
     said += [f"RDMA subnet {policy.rdma_subnet}"] if policy.rdma_subnet else []
+    said += [f"runtime class {policy.runtime_class}"] if policy.runtime_class else []
+    said += [f"pull secret {policy.pull_secret}"] if policy.pull_secret else []
     said += [f"without {', '.join(policy.skipped_steps)}"] if policy.skipped_steps else []
     return ", ".join(said) or "nothing differs"
 
@@ -114,6 +113,8 @@ def _merged(rows: Iterable[CheckPolicy]) -> protocol.CheckPolicy:
             images={**told.images, **row.images},
             storage_class=row.storage_class or told.storage_class,
             rdma_subnet=row.rdma_subnet or told.rdma_subnet,
+            runtime_class=row.runtime_class or told.runtime_class,
+            pull_secret=row.pull_secret or told.pull_secret,
         )
     return told
 
@@ -132,10 +133,9 @@ def _check(policy: CheckPolicy) -> None:
     errors |= {f"images.{name[:63]}": [fault] for name, image in policy.images.items() if (fault := _image_fault(name, image))}
     if faults := _step_faults(policy.skipped_steps):
         errors["skipped_steps"] = faults
-    if policy.storage_class and not (
-        len(policy.storage_class) <= STORAGE_CLASS_MAX_CHARS and STORAGE_CLASS.fullmatch(policy.storage_class)
-    ):
-        errors["storage_class"] = ["Must be the name of a storage class: a-z, 0-9, - and dots."]
+    for field, kind in OBJECTS.items():
+        if (name := getattr(policy, field)) and not is_object_name(name):
+            errors[field] = [f"Must be the name of a {kind}: a-z, 0-9, - and dots."]
     if policy.rdma_subnet and not SUBNET.fullmatch(policy.rdma_subnet):
         errors["rdma_subnet"] = ["Must be the first half of a GID in full, as fe80:0000:0000:0000."]
     if len(policy.shape) > 63 or policy.shape != policy.shape.strip():
@@ -157,7 +157,7 @@ def _limit_fault(name: str, value: Any) -> str:
 def _image_fault(name: str, image: Any) -> str:
     if name not in IMAGES:
         return f"There is no image {name[:63]}; there are {', '.join(IMAGES)}."
-    if not isinstance(image, str) or len(image) > IMAGE_MAX_CHARS or not IMAGE.fullmatch(image):
+    if not isinstance(image, str) or not is_image(image):
         return f"That of {name} must be the reference of an image, as registry.example/team/{name}:1.0."
     return ""
 

@@ -7,7 +7,7 @@ nodes stay locked meanwhile, and whoever starts boxes waits for them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -29,7 +29,7 @@ from worker_agent.protocol import GpuView, NodeView
 
 # A node that is gone may have been taken away.
 FAILURES: Final = frozenset({"node.not_ready", "node.gpus_lost"})
-GPU_FIELDS: Final = ("index", "model", "memory_gib", "is_healthy", "gone_at")
+GPU_FIELDS: Final = ("index", "model", "memory_gib", "is_healthy", "gone_at", "hardware_uuid")
 
 
 @transaction.atomic
@@ -69,6 +69,7 @@ class _Report:
     was_kind: tuple[str, int]  # shape and count of GPUs
     had_uuids: frozenset[str]  # of its GPUs, those that are gone included
     had_healthy_count: int
+    had_hardware: frozenset[str]  # UUIDs as its driver told them, of GPUs that were there
 
     @classmethod
     def of(cls, view: NodeView, old: Node | None, gpus: Mapping[UUID, Mapping[str, Gpu]], now: datetime, cluster: Cluster) -> _Report:
@@ -80,7 +81,8 @@ class _Report:
             setattr(node, name, value)
         had = gpus.get(node.pk, {})
         healthy_count = sum(gpu.is_healthy and gpu.gone_at is None for gpu in had.values())
-        return cls(view, node, changes if old else {}, was_here, was_kind, frozenset(had), healthy_count)
+        hardware = frozenset(gpu.hardware_uuid for gpu in had.values() if gpu.hardware_uuid and gpu.gone_at is None)
+        return cls(view, node, changes if old else {}, was_here, was_kind, frozenset(had), healthy_count, hardware)
 
     @property
     def is_new(self) -> bool:
@@ -97,7 +99,9 @@ class _Report:
             yield Arrival(self.node, kinds, self.view.order, self.view.supply)
 
     def events(self, cluster: Cluster, now: datetime) -> Iterable[Event]:
-        node = self.node
+        node, hardware = self.node, {gpu.hardware_uuid for gpu in self.view.gpus if gpu.hardware_uuid}
+        if self.had_hardware and hardware and hardware != self.had_hardware:
+            yield _replaced_event(node, gone=self.had_hardware - hardware, new=hardware - self.had_hardware, now=now)
         if self.is_new:
             text = f"Node {node.name} joined cluster {cluster.name} with {node.gpu_count} x {node.shape}."
             yield _event(node, "node.joined", text, Severity.INFO, now)
@@ -171,11 +175,28 @@ def _gpus_write(reports: Sequence[_Report], known: Mapping[UUID, Mapping[str, Gp
 
 
 def _gpu(node: Node, view: GpuView) -> Gpu:
-    return Gpu(node=node, uuid=view.uuid, index=view.index, model=view.model, memory_gib=view.memory_gib, is_healthy=view.healthy)
+    return Gpu(
+        node=node,
+        uuid=view.uuid,
+        index=view.index,
+        model=view.model,
+        memory_gib=view.memory_gib,
+        is_healthy=view.healthy,
+        hardware_uuid=view.hardware_uuid,
+    )
 
 
 def _differs(gpu: Gpu, known: Gpu | None) -> bool:
     return known is None or any(getattr(gpu, name) != getattr(known, name) for name in GPU_FIELDS)
+
+
+def _replaced_event(node: Node, *, gone: Set[str], new: Set[str], now: datetime) -> Event:
+    """By what a check read there, beside what one had read before. The sentence tells as many as it has room for."""
+    told = {words: sorted(uuids) for words, uuids in (("gone", gone), ("new", new)) if uuids}
+    said = "; ".join(f"{words}: {', '.join(uuids)}" for words, uuids in told.items())
+    event = _event(node, "node.gpus_replaced", f"GPUs of node {node.name} were replaced. By their UUIDs, {said}", Severity.INFO, now)
+    event.data = told
+    return event
 
 
 def _gpu_events(node: Node, *, had: int, has: int, now: datetime) -> Iterable[Event]:

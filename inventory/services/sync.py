@@ -194,8 +194,7 @@ def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> No
     there = Node.objects.filter(cluster=cluster, gone_at=None, name__in={drift.node for drift in drifts})
     node_ids = dict(there.values_list("name", "pk"))
     for drift in drifts:
-        outcome = "It was put right." if drift.is_repaired else "It is left as it is."
-        message = f"Somebody else changed what EGS keeps in {cluster.name}: {drift.what}. {drift.detail} {outcome}"[:MESSAGE_MAX_CHARS]
+        message = _drift_message(cluster, drift)
         if message in known:
             continue
         event_record(
@@ -207,6 +206,13 @@ def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> No
             node_id=node_ids.get(drift.node),
             data={"what": drift.what, "is_repaired": drift.is_repaired},
         )
+
+
+def _drift_message(cluster: Cluster, drift: Drift) -> str:
+    if drift.is_foreign:
+        return f"{drift.what} of {cluster.name} works against EGS. {drift.detail}"[:MESSAGE_MAX_CHARS]
+    outcome = "It was put right." if drift.is_repaired else "It is left as it is."
+    return f"Somebody else changed what EGS keeps in {cluster.name}: {drift.what}. {drift.detail} {outcome}"[:MESSAGE_MAX_CHARS]
 
 
 def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> None:

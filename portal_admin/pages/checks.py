@@ -32,6 +32,8 @@ class PolicyRow:
     def of(cls, policy: CheckPolicy) -> PolicyRow:
         others = [f"storage class {policy.storage_class}"] if policy.storage_class else []
         others += [f"RDMA subnet {policy.rdma_subnet}"] if policy.rdma_subnet else []
+        others += [f"runtime class {policy.runtime_class}"] if policy.runtime_class else []
+        others += [f"pull secret {policy.pull_secret}"] if policy.pull_secret else []
         others += [f"without {words.step_name(step)}" for step in policy.skipped_steps]
         return cls(
             id=policy.pk,

@@ -202,7 +202,7 @@ def _groups(nodes: Sequence[Any], counts: Sequence[dict[str, Any]], request: Pag
 
 
 def _tile(gpu: Any, *, is_usable: bool) -> GpuTile:
-    name = f"GPU {gpu.index}"
+    name = f"GPU {gpu.index}" + (f", {gpu.hardware_uuid}" if gpu.hardware_uuid else "")
     if gpu.held_by:
         row = gpu.held_by[0].reservation
         mark = Mark.of(row.slice)

@@ -103,6 +103,11 @@ def node_known(actor: User, pk: UUID) -> Node:
     return node
 
 
+def _hardware(node: Node) -> str:
+    """As their driver told a check; empty while none was made."""
+    return ", ".join(node.gpus.filter(gone_at=None).exclude(hardware_uuid="").order_by("index").values_list("hardware_uuid", flat=True))
+
+
 def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
     def told(at: datetime | None) -> str:
         return words.moment(at, now=request.now, zone=request.zone) if at else ""
@@ -117,6 +122,7 @@ def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
         Pair("Epoch", str(node.epoch), "rises with every box"),
         Pair("Last reported", told(node.seen_at), "by its agent"),
         Pair("UID", node.uid, is_code=True),
+        *((Pair("GPU UUIDs", uuids, is_code=True),) if (uuids := _hardware(node)) else ()),
     )
     return (*facts, Pair("Gone", told(node.gone_at))) if node.gone_at else facts
 
@@ -146,14 +152,16 @@ def _steps(row: Reservation) -> list[StepRow]:
 
 
 def _step(result: StepResult) -> StepRow:
-    state = STEP_STATES[Outcome(result.outcome)]
-    note = f"attempt {result.attempt}" if result.attempt > 1 else ""
+    skipped_why = result.skipped_why
+    state = "skipped" if skipped_why else STEP_STATES[Outcome(result.outcome)]
+    notes = [f"skipped: {skipped_why}"] if skipped_why else []
+    notes += [f"attempt {result.attempt}"] if result.attempt > 1 else []
     took = words.duration((result.ended_at - result.started_at).total_seconds())
     return StepRow(
         f"step-{result.pk}",
         state,
         words.step_name(result.step),
-        note,
+        ", ".join(notes),
         took=took,
         log=result.log,
         is_open=state == "failed",

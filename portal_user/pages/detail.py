@@ -26,7 +26,7 @@ from gpr.orders import orders_under
 from gpr.planner.plan import Cause
 from gpr.replacements import Outcome, Replacement, replacements_of
 from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to, queue_positions
-from inventory.models import Reservation, ReservationState, StepResult
+from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_user.pages.hero import Hero, Seen, hero
 from portal_user.pages.notices import Notice, notice, waits_again
@@ -222,13 +222,19 @@ def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: 
     return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning))
 
 
+def _gpu_title(gpu: Gpu) -> str:
+    return f"{gpu.model}, {gpu.memory_gib} GiB, {gpu.hardware_uuid or gpu.uuid}"
+
+
 def _node_row(row: Reservation) -> NodeRow:
     gpus = sorted((reserved.gpu for reserved in row.gpus.all()), key=lambda gpu: gpu.index)
     is_held = row.state == ReservationState.HELD
     return NodeRow(
         name=row.node.name,
         state=("draining" if row.phase in LEAVING else "held") if is_held else "free",
-        gpus=tuple(GpuTile(gpu.index, str(gpu.index), title=f"{gpu.model}, {gpu.memory_gib} GiB, {gpu.uuid}") for gpu in gpus),
+        gpus=tuple(
+            GpuTile(gpu.index, str(gpu.index), title=f"{gpu.model}, {gpu.memory_gib} GiB, {gpu.hardware_uuid or gpu.uuid}") for gpu in gpus
+        ),
         place=row.node.rack and f"rack {row.node.rack.removeprefix('rack-')}",
         note=_note(row),
     )

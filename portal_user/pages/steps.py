@@ -65,7 +65,12 @@ def _spare_panels(row: Reservation, way: _Way) -> Iterator[StepPanel]:
 
 
 def steps_done(panel: StepPanel) -> int:
-    return sum(step.state in DONE for step in panel.steps)
+    return sum(map(_is_done, panel.steps))
+
+
+def _is_done(row: StepRow) -> bool:
+    """Also one that was come to, and had nothing to measure."""
+    return row.state in DONE or (row.state == "skipped" and bool(row.took))
 
 
 class _Way:
@@ -103,7 +108,7 @@ class _Way:
         """`is_over`: what is not done by now never will be. `late_ids`: nodes that began after the others."""
         rows: list[StepRow] = []
         for step in steps:
-            is_next = is_running and all(row.state in DONE for row in rows)
+            is_next = is_running and all(map(_is_done, rows))
             rest = "running" if is_next else "skipped" if is_over and not is_running else "waiting"
             rows.append(self._row(f"step-{key}-{step}", step, rest=rest, late_ids=late_ids))
         found = [result for step in steps for result in self._by_step.get(step, [])]
@@ -111,8 +116,9 @@ class _Way:
 
     def _hint(self, rows: Sequence[StepRow], took_s: float) -> str:
         done, skipped = (sum(row.state in states for row in rows) for states in (DONE, {"skipped"}))
-        if done == len(rows):
-            return f"{words.plural(len(self._nodes), 'node')}, all passed in {words.duration(took_s)}"
+        if all(map(_is_done, rows)):
+            passed = f"{done} passed, {skipped} skipped" if skipped else "all passed"
+            return f"{words.plural(len(self._nodes), 'node')}, {passed} in {words.duration(took_s)}"
         return f"{done} done, {skipped} skipped" if skipped else f"{done} of {len(rows)} done"
 
     def _row(self, id_: str, step: str, *, rest: str, late_ids: frozenset[UUID]) -> StepRow:
@@ -121,24 +127,34 @@ class _Way:
         last = {result.reservation_id: result for result in results}
         passed = sum(result.outcome == Outcome.OK for result in last.values())
         failed = len(last) - passed
+        skipped_why = self._skipped_why(last.values())
         if failed:
             state = "failed"
+        elif passed == count and skipped_why:
+            state = "skipped"
         elif passed == count:
             state = "warned" if len(results) > len(last) else "passed"
         else:
             state = "running" if passed and rest == "waiting" else rest
         took_s = _took_s(results, late_ids)
+        notes = {"warned": "passed at another attempt", "skipped": f"skipped: {skipped_why}" if skipped_why else ""}
         return StepRow(
             id=id_,
             state=state,
             name=words.step_name(step),
-            note="passed at another attempt" if state == "warned" else "",
+            note=notes.get(state, ""),
             figure=f"{passed} of {count}" + (f", {failed} failed" if failed else "") if results or rest == "running" else "",
             took=(words.duration(took_s) if took_s >= 1 else "under 1 s") if results else "",
             log=self._log(results),
             is_open=state == "failed",
             measures=measures_of(last.values(), self._names),
         )
+
+    @staticmethod
+    def _skipped_why(last: Iterable[StepResult]) -> str:
+        """Where no node measured anything; else empty, and the results tell it of each."""
+        reasons = [result.skipped_why for result in last]
+        return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
 
     def _log(self, results: Sequence[StepResult]) -> str:
         lines = [f"… and {len(results) - LOG_NODES} earlier"] if len(results) > LOG_NODES else []

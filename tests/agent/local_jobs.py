@@ -14,6 +14,7 @@ import msgspec
 
 from worker_agent.cluster.base import Unavailable
 from worker_agent.kube import jobs, objects
+from worker_agent.kube.client import Missing
 
 Object = dict[str, Any]
 
@@ -55,6 +56,7 @@ class LocalJobs:
         self.without: set[int] = set()  # of a gang, the pods that do not come
         self.jobs: dict[str, Object] = {}
         self.pods: list[Object] = []
+        self.nodes: dict[str, Object] = {}  # by path
         self._logs: dict[str, str] = {}
         self.are_logs_away = False
 
@@ -80,6 +82,10 @@ class LocalJobs:
     # -- as the API server ---------------------------------------------------------------------------------------------
 
     def get(self, path: str, type_: Any, **params: Any) -> Any:
+        if path.startswith("/api/v1/nodes/"):
+            if path not in self.nodes:
+                raise Missing(f"404: {path}")
+            return msgspec.convert(self.nodes[path], type_)
         found: Mapping[str, Object] = {jobs.JOBS: {"items": list(self.jobs.values())}, jobs.PODS: {"items": self.pods}}
         return msgspec.convert(found.get(path, {"items": []}), type_)
 
@@ -95,6 +101,12 @@ class LocalJobs:
         condition = {"type": "Complete" if not any(codes) and len(codes) == count else "Failed", "status": "True"}
         self.jobs[body["metadata"]["name"]] = {**body, "status": {"conditions": [condition]}}
         return msgspec.convert(body, objects.Job)
+
+    def patch(self, path: str, ops: list[Object], type_: Any, **params: Any) -> Any:
+        """Of a node: annotations that are added."""
+        annotations = self.nodes[path]["metadata"]["annotations"]
+        annotations |= {op["path"].rpartition("/")[2].replace("~1", "/"): op["value"] for op in ops if op["op"] == "add"}
+        return self.get(path, type_)
 
     def delete(self, path: str, **params: Any) -> None:
         self.jobs.pop(path.rpartition("/")[2])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.kube.nodes import nodes_of
 from worker_agent.cluster.fleet import read_fleet
-from worker_agent.kube.names import GPU, GPU_UUIDS, ORDER, SUPPLY
+from worker_agent.kube.names import GPU, GPU_HARDWARE, GPU_UUIDS, ORDER, SUPPLY
 from worker_agent.kube.objects import Condition, Meta, Node, NodeSpec, NodeStatus
 from worker_agent.kube.view import MOST_GPUS, Unseen, view_of
 from worker_agent.protocol import InventoryEvent, NodeView
@@ -254,7 +254,9 @@ def any_nodes(draw: st.DrawFn) -> Node:
         "name": draw(st.one_of(st.just("node-1"), st.text(max_size=300))),
         "uid": draw(st.one_of(st.just(UID), st.text(max_size=80))),
         "labels": draw(st.one_of(st.none(), st.dictionaries(KEYS, ANY).map(LABELS.__or__), st.dictionaries(KEYS, ANY))),
-        "annotations": draw(st.one_of(st.none(), st.dictionaries(st.just(GPU_UUIDS), st.lists(ANY, max_size=9).map(",".join)))),
+        "annotations": draw(
+            st.one_of(st.none(), st.dictionaries(st.sampled_from([GPU_UUIDS, GPU_HARDWARE]), st.lists(ANY, max_size=9).map(",".join)))
+        ),
     }
     conditions = draw(st.lists(st.builds(Condition, type=ANY, status=ANY), max_size=3))
     status = NodeStatus(capacity=draw(RESOURCES), allocatable=draw(RESOURCES), conditions=tuple(conditions))

@@ -18,8 +18,10 @@ from tests.agent.local_jobs import LocalJobs
 from tests.agent.step_calls import step_call
 from tests.kube.healthy import RDMA_PORT, nccl_report
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
-from worker_agent.kube import checks, gang_logs, readings
+from worker_agent.kube import checks, gang_logs, hardware, readings
 from worker_agent.kube.checks import PROBE, Checks
+from worker_agent.kube.names import node_path
+from worker_agent.kube.objects import Node
 from worker_agent.protocol import CheckPolicy, Verdict
 from worker_agent.steps import EntryStep, ExitStep
 
@@ -89,10 +91,10 @@ def checked(node: LocalJobs, step: str, **more: Any) -> StepResult:
     return ended(agent_of(node), call(step, **more))
 
 
-def agent_of(node: LocalJobs) -> Checks:
+def agent_of(node: LocalJobs, **own: str) -> Checks:
     """By its clock each look is a second after the one before: no view is too young."""
     seconds = itertools.count()
-    return Checks(node, image="egs.test/agent", mono=lambda: float(next(seconds)))  # type: ignore[arg-type]
+    return Checks(node, image="egs.test/agent", mono=lambda: float(next(seconds)), **own)  # type: ignore[arg-type]
 
 
 def bad(result: StepResult) -> set[tuple[str, str, str]]:
@@ -105,6 +107,56 @@ def test_a_good_machine_passes_with_a_figure_of_everything(step: str, node: Loca
 
     assert (result.status, bad(result)) == (StepStatus.OK, set()), result.log
     assert all(each.value is not None for each in result.results)
+
+
+POLICY = CheckPolicy(runtime_class="nvidia-cdi", pull_secret="mirror", images={"nccl": "egs.test/nccl"})
+
+
+@pytest.mark.parametrize(
+    ("step", "policy", "runtime_class", "pull_secret"),
+    [
+        (EntryStep.GPU_COUNT, CheckPolicy(), "nvidia", "own"),
+        (EntryStep.GPU_HEALTH, POLICY, "nvidia-cdi", "mirror"),
+        (EntryStep.NCCL, POLICY, "nvidia-cdi", "mirror"),
+        (EntryStep.RDMA, CheckPolicy(), None, "own"),
+        (EntryStep.GANG_NETWORK, POLICY, None, "mirror"),
+    ],
+)
+def test_pods_that_look_at_gpus_run_in_the_runtime_class_and_all_images_are_pulled_by_the_secret_that_are_set(
+    step: str, policy: CheckPolicy, runtime_class: str | None, pull_secret: str, node: LocalJobs
+) -> None:
+    """By the hub's policy, else as the agent was started. The other pods need no GPU driver, and may run where there is none."""
+    node.put_all_reduce(json.dumps(nccl_report()))
+    agent = agent_of(node, runtime_class="nvidia", pull_secret="own")
+
+    ended(agent, call(step, policy=policy, gang=("node-0", "node-1")))
+
+    (pod,) = [job["spec"]["template"]["spec"] for job in node.jobs.values()]
+    assert (pod.get("runtimeClassName"), pod["imagePullSecrets"]) == (runtime_class, [{"name": pull_secret}])
+
+
+def test_where_none_are_set_a_pod_of_a_check_names_neither_runtime_class_nor_secret(node: LocalJobs) -> None:
+    """The cluster's own defaults hold."""
+    checked(node, EntryStep.GPU_COUNT)
+
+    (pod,) = [job["spec"]["template"]["spec"] for job in node.jobs.values()]
+    assert not {"runtimeClassName", "imagePullSecrets"} & pod.keys()
+
+
+def test_what_nvidia_smi_calls_the_gpus_is_written_down_with_their_node(node: LocalJobs) -> None:
+    """So that whoever looks at a node knows which GPUs are in it, also after the agent was restarted."""
+    path = node_path("node-0")
+    node.nodes[path] = {"metadata": {"name": "node-0", "uid": "uid", "annotations": {}}}
+
+    assert checked(node, EntryStep.GPU_COUNT).status is StepStatus.OK
+
+    known = hardware.known_of(node.get(path, Node))
+    assert hardware.in_order(known, len(GPUS)) == list(GPUS)
+
+
+def test_a_check_of_which_the_gpus_cannot_be_written_down_is_judged_all_the_same(node: LocalJobs) -> None:
+    """The node is not there any more, as far as the API server tells."""
+    assert checked(node, EntryStep.GPU_COUNT).status is StepStatus.OK
 
 
 def test_a_sick_gpu_is_found_by_what_nvidia_smi_and_the_kernel_say_of_it(node: LocalJobs) -> None:
@@ -286,6 +338,15 @@ def test_nccl_that_is_slow_or_breaks_off_fails(report: str, code: int, said: str
 
     assert result.status is StepStatus.FAILED
     assert said in result.log
+
+
+def test_an_image_without_the_tools_of_nccl_fails_the_check_and_blames_no_node(node: LocalJobs) -> None:
+    """Else one image would set aside one node after the other."""
+    result = checked(node, EntryStep.NCCL, policy=NCCL_POLICY)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert "the image egs.test/nccl lacks a program" in result.log
+    assert "all_reduce_perf" in result.log
 
 
 def test_what_eight_rdma_ports_of_many_subnets_say_fits_into_the_last_words_of_a_pod(node: LocalJobs) -> None:

@@ -125,3 +125,44 @@ def test_a_pass_is_made_when_something_changes_and_when_the_rest_is_over(monkeyp
     stop.set()
     runs.join(10)
     assert not runs.is_alive()
+
+
+class Naps:
+    """In the place of the event for which the process waits: time passes while it waits, and only then."""
+
+    def __init__(self, stage: Stage, stop: threading.Event) -> None:
+        self._stage, self._stop = stage, stop
+
+    def wait(self, timeout: float) -> bool:
+        self._stage.advance(timeout)
+        if self._stage.open_to() == set():
+            self._stop.set()
+        return False
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+
+@pytest.mark.parametrize("off_s", [0.0, 0.05, 0.1, 0.15, 0.1999])
+def test_while_the_hub_is_away_an_exit_begins_within_a_period_of_its_end(off_s: float, at_work: Stage) -> None:
+    """Of the two seconds that are promised all but a fifth of one is left to the machine: here nothing takes time but the waiting."""
+    end_s = (at_work.seen().active_s or 0.0) + 60
+    at_work.advance(off_s)  # wherever the end lies between two looks
+    stop = threading.Event()
+    agent = Process(
+        cluster=at_work.cluster,
+        tenancy=SimulatedTenancy(),
+        requests=SimulatedRequests(),
+        connect=NoHub,
+        join_token="token",
+        clock=at_work.clock,
+        log=Log(at_work.clock),
+        stop=stop,
+    )
+    agent._wake_main = Naps(at_work, stop)  # type: ignore[assignment]
+
+    agent.run()
+
+    closed = at_work.cluster.history[-1]
+    assert 0.0 <= closed.at - end_s <= process.PERIOD_S + 1e-6

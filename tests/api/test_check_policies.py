@@ -24,6 +24,8 @@ NEW: dict[str, Any] = {
     "skipped_steps": ["storage"],
     "storage_class": "fast-ssd",
     "rdma_subnet": "fe80:0000:0000:0001",
+    "runtime_class": "nvidia",
+    "pull_secret": "registry.example",
 }
 
 
@@ -56,6 +58,9 @@ def test_what_is_set_is_read_as_it_was_said_and_told_in_the_journal(world: World
         ({"skipped_steps": ["node_ready"]}, "skipped_steps", "cannot be left out"),
         ({"storage_class": "Fast SSD"}, "storage_class", "name of a storage class"),
         ({"rdma_subnet": "fe80::"}, "rdma_subnet", "first half of a GID"),
+        ({"runtime_class": "NVIDIA"}, "runtime_class", "name of a runtime class"),
+        ({"runtime_class": "nvidia-"}, "runtime_class", "name of a runtime class"),
+        ({"pull_secret": "egs-system/mine"}, "pull_secret", "name of a Secret in egs-system"),
         ({"cluster": "nowhere"}, None, ""),
         ({"color": "red"}, "color", "no such field"),
     ],
@@ -95,13 +100,16 @@ def test_an_agent_is_told_at_once_and_the_words_of_the_shape_go_before_the_clust
     factories.started(world.slice, world.people.owner, nodes=1)
     world.cluster.refresh_from_db()
     before = world.cluster.generation
-    factories.check_policy(world.cluster, limits={"nccl_bandwidth": 1.0, "rdma_rate": 100.0}, images={"probe": "a/b"})
-    factories.check_policy(world.cluster, shape=SHAPE, limits={"nccl_bandwidth": 2.0})
+    factories.check_policy(
+        world.cluster, limits={"nccl_bandwidth": 1.0, "rdma_rate": 100.0}, images={"probe": "a/b"}, runtime_class="runc", pull_secret="mine"
+    )
+    factories.check_policy(world.cluster, shape=SHAPE, limits={"nccl_bandwidth": 2.0}, runtime_class="nvidia")
     factories.check_policy(world.cluster, shape="B300-288GB", limits={"nccl_bandwidth": 3.0})
 
     (told,) = desired_set(cluster_id=world.cluster.pk)
 
     assert (told.checks.limits, told.checks.images) == ({"nccl_bandwidth": 2.0, "rdma_rate": 100.0}, {"probe": "a/b"})
+    assert (told.checks.runtime_class, told.checks.pull_secret) == ("nvidia", "mine")
     world.cluster.refresh_from_db()
     assert world.cluster.generation > before
 

@@ -102,3 +102,16 @@ def test_each_measurement_is_told_with_its_threshold_and_verdict(owner: Caller, 
     }
     of_node = admin.get(f"nodes/{step.reservation.node.name}/steps/").json()["results"]
     assert [row["results"] for row in of_node if row["id"] == step.pk] == [[told | {"id": CheckResult.objects.get().pk}]]
+
+
+def test_a_step_that_measured_nothing_says_why_beside_its_outcome(gpr: Gpr, owner: Caller) -> None:
+    """One of which anything was measured did its work."""
+    why = "no image for NCCL is set"
+    nothing, something = StepResult.objects.filter(reservation__gpr=gpr)[:2]
+    for step in (nothing, something):
+        CheckResult.objects.create(step=step, what="nccl_bandwidth", verdict=Verdict.SKIP, text=why)
+    CheckResult.objects.create(step=something, what="nccl_latency", verdict=Verdict.PASS, value=21.0)
+
+    told = {row["id"]: row["skipped_why"] for row in owner.get(f"gprs/{gpr.pk}/steps/").json()["results"]}
+
+    assert (told[nothing.pk], told[something.pk]) == (why, "")

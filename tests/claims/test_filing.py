@@ -23,7 +23,7 @@ from slices.services import member_set
 from tests.builders import SHAPE, make_slice, make_user
 from tests.claims.stage import ClaimStage, account, asks, claim, gone, neighbor, other_cluster
 from tests.slices.kubeconfigs import made, ready_namespace
-from worker_agent.protocol import CLAIMS_MAX, CLAIMS_PATH, BindingState, ClaimVerdict, Code
+from worker_agent.protocol import CLAIMS_MAX, CLAIMS_PATH, BindingState, ClaimModel, ClaimParameter, ClaimVerdict, Code
 
 pytestmark = pytest.mark.django_db
 
@@ -63,9 +63,11 @@ def test_every_word_of_the_object_is_asked_for(stage: ClaimStage) -> None:
         evictable=False,
         requeue_on_failure=False,
         run_checks=False,
+        model=ClaimModel(name="llama-3-70b", parameters=(ClaimParameter(name="batch", value="8"), ClaimParameter(name="tuned"))),
         workspace=stage.slice.name,
     )
 
+    assert gpr.model == {"name": "llama-3-70b", "parameters": {"batch": "8", "tuned": ""}}
     assert (gpr.nodes, gpr.duration_s, gpr.gpus_per_node, gpr.min_gpu_memory_gib, gpr.priority) == (2, 5400, 2, 40, 150)
     assert (gpr.earliest_start_at, gpr.node_type, gpr.idle_timeout_s) == (start_at, "hgx", 600)
     assert (gpr.evictable, gpr.requeue_on_failure, gpr.run_checks) == (False, False, False)

@@ -46,6 +46,14 @@ def test_administrators_read_what_was_changed_and_what_became_of_it(
     assert (event.severity, event.cluster_id, event.node_id, event.slice_id) == (Severity.WARNING, cluster.pk, node.pk, None)
 
 
+def test_what_is_not_of_egs_and_works_against_it_is_told_in_other_words(agent: Agent, cluster: Cluster) -> None:
+    agent.sync(drifts=(Drift(what="PriorityClass standard", detail="It preempts.", is_foreign=True),))
+
+    event = Event.objects.get(kind="cluster.drift")
+    assert event.message == "PriorityClass standard of c1 works against EGS. It preempts."
+    assert (event.severity, event.cluster_id) == (Severity.WARNING, cluster.pk)
+
+
 def test_of_what_is_no_node_of_this_cluster_no_node_is_named(agent: Agent) -> None:
     elsewhere = nodes_of(make_cluster("c2", nodes=1))[0]
 

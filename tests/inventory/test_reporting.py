@@ -310,6 +310,31 @@ def test_gpus_come_fall_ill_and_go(agent: Agent, cluster: Cluster) -> None:
     assert Node.objects.get(name="c1-n0").gpu_count == 3
 
 
+def test_gpus_are_known_as_their_driver_told_a_check_and_one_that_was_replaced_is_told(agent: Agent, cluster: Cluster) -> None:
+    """A box holds them by the same name as before. Before a check has read them nothing is said of them."""
+    view = node_view("c1-n0")
+
+    def seen(*uuids: str) -> None:
+        gpus = tuple(structs.replace(gpu, hardware_uuid=uuid) for gpu, uuid in zip(view.gpus, uuids, strict=True))
+        agent.inventory(structs.replace(view, gpus=gpus), node_view("c1-n1"))
+
+    def known() -> list[str]:
+        return [gpu.hardware_uuid for gpu in Gpu.objects.filter(node__name="c1-n0").order_by("index")]
+
+    before = set(Gpu.objects.values_list("pk", flat=True))
+    assert known() == [""] * 4
+    seen("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+    assert known() == ["GPU-a", "GPU-b", "GPU-c", "GPU-d"]
+    assert not Event.objects.filter(kind="node.gpus_replaced").exists()
+
+    seen("GPU-a", "GPU-b", "GPU-new", "GPU-d")
+
+    event = Event.objects.get(kind="node.gpus_replaced")
+    assert event.message == "GPUs of node c1-n0 were replaced. By their UUIDs, gone: GPU-c; new: GPU-new"
+    assert event.data == {"gone": ["GPU-c"], "new": ["GPU-new"]}
+    assert set(Gpu.objects.values_list("pk", flat=True)) == before
+
+
 def test_an_inventory_never_touches_epoch_or_cordon(agent: Agent, row: Reservation) -> None:
     agent.events(step(row, 1, outcome=Outcome.FAILED), step(row, 2, outcome=Outcome.FAILED, attempt=2))
     agent.seq = 2

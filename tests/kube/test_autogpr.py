@@ -15,6 +15,8 @@ from tests.kube.nodes import nodes_of
 from tests.kube.world import container, pod
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.kube import autogpr, names
+from worker_agent.kube.autogpr import AutoGpr, Scene, spec_for
+from worker_agent.kube.custom import Custom
 from worker_agent.kube.objects import Node, Owner, Pod
 from worker_agent.kube.workloads import Workload, Workloads, size_of
 from worker_agent.protocol import ClaimSpec
@@ -400,6 +402,53 @@ def test_whole_nodes_are_asked_for_where_pods_want_other_devices_as_well() -> No
     assert found is not None
     assert (found.nodes, found.gpus_per_node) == (1, None)
     assert size_of([gpu_pod(1, **{"rdma/hca": "1"})], gpus_per_node=4, node=NODE) is None
+
+
+HCA = {"rdma/hca": "1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "templates_words", "pods", "serves"),
+    [
+        ({}, {}, [gpu_pod(1), gpu_pod(8, **HCA)], True),
+        ({"gpusPerNode": 4}, {}, [gpu_pod(4), gpu_pod(1)], True),
+        ({"gpusPerNode": 4}, {}, [gpu_pod(8)], False),
+        ({"gpusPerNode": 4}, {}, [gpu_pod(1), gpu_pod(1, **HCA)], False),
+        ({"gpusPerNode": 8}, {}, [gpu_pod(1, **HCA)], True),
+        ({"template": "half"}, {"gpusPerNode": 4}, [gpu_pod(1, **HCA)], False),
+        ({"template": "half", "gpusPerNode": 8}, {"gpusPerNode": 4}, [gpu_pod(1, **HCA)], True),
+    ],
+)
+def test_a_request_that_people_made_serves_pods_that_can_be_let_into_its_boxes(
+    asked: Object, templates_words: Object, pods: list[Pod], serves: bool
+) -> None:
+    """Pods with other devices than GPUs get into whole nodes alone: in a part of one they would wait in vain, and nothing be asked for."""
+    by_hand = msgspec.convert(
+        {
+            "metadata": {"name": "mine", "namespace": "red", "uid": "mine"},
+            "spec": {"shape": "H100-80GB", "nodes": 1, "duration": "1h", **asked},
+            "status": {"templateSpec": templates_words} if templates_words else {},
+        },
+        Custom,
+    )
+    agent = AutoGpr(api=None, pods=lambda: [], nodes=lambda: [NODE], learn=lambda _: None, note=lambda *_: None)  # type: ignore[arg-type]
+    workload = Workload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", pods)
+
+    served_by = agent._by_hand(workload, Scene(0.0, (by_hand,), (), lambda _: "slice"))
+
+    assert served_by == ("mine" if serves else "")
+
+
+@pytest.mark.parametrize(("gpus_per_node", "is_made"), [(4, False), (8, True), (None, True)])
+def test_a_template_that_says_how_many_nodes_makes_no_request_that_its_pods_cannot_be_let_into(
+    gpus_per_node: int | None, is_made: bool
+) -> None:
+    template = {**AUTO, "nodes": 2} | ({"gpusPerNode": gpus_per_node} if gpus_per_node else {})
+    workload = Workload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", [gpu_pod(1, **HCA)])
+
+    spec = spec_for(workload, template, lambda: [NODE])
+
+    assert spec == ({key: value for key, value in template.items() if key != "auto"} if is_made else None)
 
 
 def test_a_part_of_a_node_is_as_large_as_its_cpu_is_needed() -> None:

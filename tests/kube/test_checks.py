@@ -23,7 +23,9 @@ from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.kube import checks, jobs
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.client import Api, access_by_kubeconfig
-from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, TAINT, box_label, box_of
+from worker_agent.kube.hardware import in_order, known_of
+from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, RECORDS, TAINT, box_label, box_of, node_path
+from worker_agent.kube.objects import Node
 from worker_agent.protocol import CheckPolicy, Verdict
 from worker_agent.steps import EntryStep, ExitStep
 
@@ -116,6 +118,20 @@ def test_a_healthy_node_passes_with_what_was_measured(step: str, bench: Bench) -
     assert (result.status, {each.verdict for each in result.results}) == (StepStatus.OK, {Verdict.PASS})
 
 
+def test_the_first_check_of_a_node_tells_which_gpus_are_in_it(bench: Bench) -> None:
+    """They are written down with the node, and replaced there once a check reads others."""
+    bench.cluster.kubectl("annotate", "node", bench.node, f"{RECORDS}=")
+    bench.passed(bench.call(EntryStep.GPU_COUNT))
+    first = bench.api.get(node_path(bench.node), Node)
+    others = ("GPU-new", *GPUS[1:])
+    bench.passed(bench.call(ExitStep.GPU_IDLE), last_words(ExitStep.GPU_IDLE, others))
+
+    after = bench.api.get(node_path(bench.node), Node)
+
+    assert in_order(known_of(first), NODE_GPUS) == list(GPUS)
+    assert in_order(known_of(after), NODE_GPUS) == list(others)
+
+
 def test_a_node_that_is_kept_for_somebody_by_a_taint_of_its_cluster_is_checked_all_the_same(bench: Bench) -> None:
     """As clouds and administrators fence GPU nodes off."""
     bench.cluster.kubectl("taint", "node", bench.node, "dedicated=ml:NoSchedule")
@@ -181,6 +197,37 @@ def test_a_check_has_the_gpus_of_the_box_on_its_node_and_no_rights(bench: Bench)
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYSLOG"]}
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert not any(key in spec for key in ("hostPID", "hostNetwork", "hostIPC"))
+
+
+@pytest.fixture
+def runtime_class(system: Cluster) -> Iterator[str]:
+    """As the GPU operator makes one where NVIDIA's runtime is not the default."""
+    system.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"})
+    yield "nvidia"
+    system.kubectl("delete", "runtimeclass", "nvidia", "--wait=false")
+
+
+def test_a_check_of_gpus_runs_in_the_runtime_class_of_the_cluster(bench: Bench, runtime_class: str) -> None:
+    bench.agent = Checks(bench.api, image=IMAGE, runtime_class=runtime_class, pull_secret="registry.example")
+    call = bench.call(EntryStep.GPU_HEALTH)
+
+    spec = bench.begun(call)["spec"]
+
+    assert (spec["runtimeClassName"], spec["imagePullSecrets"]) == ("nvidia", [{"name": "registry.example"}])
+    assert bench.passed(call).status is StepStatus.OK
+    network = bench.call(EntryStep.NETWORK)
+    assert "runtimeClassName" not in bench.begun(network)["spec"]
+
+
+def test_a_runtime_class_that_the_cluster_has_not_is_told_and_no_node_is_blamed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "GPU_S", 4)
+    call = bench.call(EntryStep.GPU_COUNT, policy=CheckPolicy(runtime_class="kata"))
+
+    result = bench.ended(call)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert "no pod was made for it, see the events of Job egs-check-" in result.log
+    assert "is there a RuntimeClass kata?" in result.log
 
 
 def test_a_check_that_breaks_off_says_its_last_words(bench: Bench) -> None:

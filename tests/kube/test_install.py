@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,52 @@ def test_the_agent_starts_as_two_restricted_pods_with_the_image_and_the_hub_that
 
     assert {each["spec"]["containers"][0]["image"] for each in pods} == {"registry.example.org/egs-agent:1"}
     assert hub == "https://egs.example.org"
+
+
+def test_the_authority_of_a_private_hub_is_mounted_where_the_agent_looks_for_it(world: World, tmp_path: Path) -> None:
+    """Named by a path from where the script was called. Without one, or with a file of something else, there is none."""
+    given = (tmp_path / "ca.crt", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    given[0].write_text(given[1])
+    (tmp_path / "nothing").write_text("nothing")
+    agent, path = (
+        ["--hub", "https://egs.example.org", "--image", "egs-agent:1"],
+        f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent",
+    )
+    with pytest.raises(AssertionError, match="no certificates in PEM form"):
+        install(world.cluster, *agent, "--hub-ca", str(tmp_path / "nothing"))
+
+    install(world.cluster, *agent, "--hub-ca", os.path.relpath(given[0]))
+    settings, spec = world.admin.get(path)["data"], world.admin.get(DEPLOYMENT)["spec"]["template"]["spec"]
+    install(world.cluster, *agent)
+    without_one = world.admin.get(path)["data"]
+    world.admin.call("DELETE", DEPLOYMENT, is_dry=False, propagationPolicy="Background")
+
+    (container,) = spec["containers"]
+    folder = next(each["mountPath"] for each in container["volumeMounts"] if each["name"] == "hub")
+    items = next(each["configMap"]["items"] for each in spec["volumes"] if each["name"] == "hub")
+    assert settings["ca.crt"] == given[1]
+    assert settings["hub-ca"] == f"{folder}/{items[0]['path']}"
+    assert (without_one["hub-ca"], "ca.crt" in without_one) == ("", False)
+
+
+def test_what_the_pods_of_checks_need_is_given_to_the_agent_and_by_default_they_run_in_its_own_image(world: World) -> None:
+    """A cluster that reaches no public registry pulls nothing that was not named."""
+    agent = ["--hub", "https://egs.example.org", "--image", "registry.example.org/egs-agent:1"]
+    settings, path = [], f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent"
+    templates = []
+    for options in ([], ["--pull-secret", "mine", "--check-image", "registry.example.org/probe:2", "--check-runtime-class", "nvidia"]):
+        install(world.cluster, *agent, *options)
+        settings.append(world.admin.get(path)["data"])
+        templates.append(world.admin.get(DEPLOYMENT)["spec"]["template"])
+    world.admin.call("DELETE", DEPLOYMENT, is_dry=False, propagationPolicy="Background")
+
+    assert [(each["check-image"], each["check-runtime-class"], each["check-pull-secret"]) for each in settings] == [
+        ("registry.example.org/egs-agent:1", "", ""),
+        ("registry.example.org/probe:2", "nvidia", "mine"),
+    ]
+    assert [each["spec"].get("imagePullSecrets", []) for each in templates] == [[], [{"name": "mine"}]]
+    # Else the pods that are there would go on with the settings that they began with.
+    assert templates[0]["metadata"]["annotations"] != templates[1]["metadata"]["annotations"]
 
 
 def test_gate_and_policy_ask_for_the_same_gpus_as_the_agent() -> None:

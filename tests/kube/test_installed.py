@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.processes import wait_for
 from tests.kube.callers import MERGE
-from tests.kube.cluster import MUTATING, Object
+from tests.kube.cluster import MUTATING, SOON_S, Object
 from tests.kube.site import access_as_agent
-from tests.kube.world import World, install
+from tests.kube.world import World, install, pod, pods_path
 from worker_agent.kube.client import Api
 from worker_agent.kube.installed import PATH, PLURALS, Installed
 
@@ -112,3 +113,43 @@ def test_lines_that_nobody_understands_and_a_list_that_is_not_there_are_nothing_
     assert installed.look() == ()
 
     install(world.cluster, "--no-agent")
+
+
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+@pytest.fixture
+def default_priority(request: pytest.FixtureRequest, world: World) -> Iterator[str]:
+    """A class that the cluster gives to pods that name none."""
+    body = {"metadata": {"name": "standard"}, "globalDefault": True, **request.param}
+    world.admin.call("POST", PRIORITIES, body, is_dry=False)
+    yield "standard"
+    world.admin.call("DELETE", f"{PRIORITIES}/standard", is_dry=False)
+
+
+PREEMPTS = {"value": 1000}
+GOOD = [{"value": 1000, "preemptionPolicy": "Never"}, {"value": 0}, {"value": 1000, "globalDefault": False}]
+
+
+@pytest.mark.parametrize("default_priority", [PREEMPTS], indirect=True)
+def test_a_default_priority_that_preempts_is_told_with_what_to_do_for_pods_of_workspaces_are_refused_by_it(
+    default_priority: str, installed: Installed, world: World
+) -> None:
+    refused = wait_for("the default", lambda: _refusal(world), within_s=SOON_S)
+
+    (drift,) = installed.look()
+
+    assert (drift.what, drift.is_foreign, drift.is_repaired) == ("PriorityClass standard", True, False)
+    assert "it preempts: pods of workspaces, and all that ask for GPUs, are refused" in drift.detail
+    assert "Take globalDefault from it" in drift.detail
+    assert "PriorityClass with preemptionPolicy Never" in refused
+
+
+def _refusal(world: World) -> str:
+    """Of a pod that names no class; "" while the API server does not know the default."""
+    return world.people["u"].call("POST", pods_path("red"), pod()).message
+
+
+@pytest.mark.parametrize("default_priority", GOOD, indirect=True)
+def test_a_class_that_no_pod_gets_or_by_which_none_preempts_is_not_told_of(default_priority: str, installed: Installed) -> None:
+    assert installed.look() == ()

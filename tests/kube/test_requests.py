@@ -14,7 +14,7 @@ from tests.kube.counter import SPEC, Answer, Counter, later, refused, request, t
 from tests.kube.world import install
 from worker_agent.kube import asking, requests, standing
 from worker_agent.kube.requests import in_turns
-from worker_agent.protocol import Claim, ClaimSpec
+from worker_agent.protocol import Claim, ClaimModel, ClaimParameter, ClaimSpec
 
 T0 = 1_800_000_000.0
 T0_TEXT = "2027-01-15T08:00:00Z"
@@ -78,6 +78,7 @@ def test_all_that_can_be_asked_for_reaches_the_hub(counter: Counter) -> None:
             mayEvict=True,
             requeueOnFailure=False,
             runChecks=False,
+            model={"name": "llama-3-70b", "parameters": [{"name": "batch", "value": "8"}]},
         )
     )
 
@@ -99,6 +100,7 @@ def test_all_that_can_be_asked_for_reaches_the_hub(counter: Counter) -> None:
         may_evict=True,
         requeue_on_failure=False,
         run_checks=False,
+        model=ClaimModel(name="llama-3-70b", parameters=(ClaimParameter(name="batch", value="8"),)),
     )
 
 
@@ -280,6 +282,7 @@ CHANGES: list[Object] = [
     {"workspace": "other"},
     {"template": "other"},
     {"earliestStartAt": "2027-01-15T08:00:00Z"},
+    {"model": {"name": "llama-3-70b"}},
 ]
 
 
@@ -301,6 +304,10 @@ WRONG: list[tuple[Object, str]] = [
     ({**SPEC, "within": "room"}, "rack"),
     ({**SPEC, "nodez": 3}, 'unknown field "spec.nodez"'),
     ({**SPEC, "earliestStartAt": "tomorrow"}, "spec.earliestStartAt"),
+    ({**SPEC, "model": "llama-3-70b"}, "spec.model"),
+    ({**SPEC, "model": {"name": "m" * 254}}, "spec.model.name"),
+    ({**SPEC, "model": {"parameters": [{"name": "batch", "value": 8}]}}, r"spec.model.parameters\[0\].value"),
+    ({**SPEC, "model": {"parameters": [{"name": f"p{n}"} for n in range(33)]}}, "spec.model.parameters"),
 ]
 
 

@@ -119,6 +119,7 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("clusterrolebindings", {"get": get(f"{RBAC}/clusterrolebindings/egs-agent")}),
     **{f"get {plural}": get(f"{RBAC}/namespaces/{names.NAMESPACE}/{plural}/egs-agent") for plural in ("roles", "rolebindings")},
     **keyed("customresourcedefinitions", {"get": get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workspaces.egs.io")}),
+    **keyed("priorityclasses", {"list": get("/apis/scheduling.k8s.io/v1/priorityclasses")}),
     **keyed("configmaps", {"get": get(f"{SYSTEM}/configmaps/egs-installed")}),
     **keyed("events", {"create": post(f"{RED_SPACE}/events", EVENT)}),
     **keyed(

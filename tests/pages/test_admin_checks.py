@@ -46,15 +46,17 @@ def test_without_any_the_page_tells_egs_s_own_limits(house: House, admin: Client
 
 def test_a_policy_is_set_changed_and_deleted(house: House, admin: Client) -> None:
     new = {"cluster": house.cluster.name, "shape": SHAPE, "limit_nccl_bandwidth": "430.5"}
-    admin.post(CREATE, {**new, "image_nccl": "a/b:1", "skipped_steps": ["storage"]})
+    admin.post(CREATE, {**new, "image_nccl": "a/b:1", "skipped_steps": ["storage"], "runtime_class": "nvidia", "pull_secret": "mine"})
     policy = CheckPolicy.objects.get()
     assert (policy.limits, policy.images, policy.skipped_steps) == ({"nccl_bandwidth": 430.5}, {"nccl": "a/b:1"}, ["storage"])
     shown = text(admin.get(PAGE))
     assert "NCCL all-reduce, bus bandwidth: at least 430.5 GB/s" in shown
     assert "without Storage" in shown
+    assert "runtime class nvidia pull secret mine" in shown
 
     asked = admin.get(f"{PAGE}{policy.pk}/", headers=HTMX).content.decode()
     assert 'value="430.5"' in asked
+    assert 'value="nvidia"' in asked
     admin.post(f"{PAGE}{policy.pk}/", {"limit_rdma_rate": "200", "why": "Older links."})
     policy.refresh_from_db()
     assert (policy.limits, policy.images) == ({"rdma_rate": 200.0}, {})
@@ -70,6 +72,7 @@ def test_a_policy_is_set_changed_and_deleted(house: House, admin: Client) -> Non
         ("limit_gpu_temperature", "nan", "Enter a number"),
         ("image_nccl", "http://a b", "must be the reference of an image"),
         ("rdma_subnet", "fe80::", "first half of a GID"),
+        ("runtime_class", "-", "name of a runtime class"),
         ("skipped_steps", "drain", "drain is not one of the available choices"),
     ],
 )
@@ -100,6 +103,29 @@ def test_the_page_of_a_node_tells_what_each_gpu_measured(measured: Node, admin: 
 
     for part in ("GPU-aaaaaaaa", "91 °C", "at most 87 °C", "2 GPUs", "31, 43 °C", "as measured"):
         assert part in shown
+
+
+NOTHING = "no image for NCCL is set"
+
+
+@pytest.fixture
+def unmeasured(house: House) -> Node:
+    """A node of a running box, on all of whose nodes a check had nothing to measure."""
+    now, rows = db_now(), factories.held(house.runs)
+    about = {"step": "nccl", "attempt": 1, "outcome": Outcome.OK, "started_at": now, "ended_at": now, "log": NOTHING}
+    for row in rows:
+        step = StepResult.objects.create(reservation=row, **about)
+        CheckResult.objects.create(step=step, what="nccl_bandwidth", verdict=Verdict.SKIP, text=NOTHING)
+    return rows[0].node
+
+
+def test_a_check_that_measured_nothing_is_not_shown_as_passed_but_as_skipped_and_why(house: House, unmeasured: Node, admin: Client) -> None:
+    """To administrators on the page of the node, and to its owner on that of the request."""
+    on_node = text(admin.get(f"/admin/inventory/{unmeasured.pk}/"))
+    on_request = text(signed_in(house.people.owner).get(f"/gprs/{house.runs.pk}/"))
+
+    assert f"skipped: {NOTHING}" in on_node
+    assert f"skipped: {NOTHING}" in on_request
 
 
 def test_the_page_of_a_request_tells_what_is_bad_by_node_and_gpu_and_the_rest_together(house: House, measured: Node) -> None:

@@ -5,6 +5,7 @@ Pure. The schema of the kind has checked most before; an older one may have let 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +30,7 @@ FROM_TEMPLATE: Final = {
     "mayEvict": "may_evict",
     "requeueOnFailure": "requeue_on_failure",
     "runChecks": "run_checks",
+    "model": "model",
 }
 OF_REQUEST: Final = {"workspace": "workspace", "earliestStartAt": "earliest_start_at", "earlyRelease": "early_release"}
 ALL: Final = FROM_TEMPLATE | OF_REQUEST
@@ -88,7 +90,7 @@ def spec_of(fields: Fields) -> ClaimSpec | Fault:
     except msgspec.ValidationError as error:
         said = str(error)
         for key, name in ALL.items():
-            said = said.replace(f"$.{name}`", f"spec.{key}`")
+            said = re.sub(rf"`\$\.{name}(?=[`.\[])", f"`spec.{key}", said)
         return Fault("InvalidSpec", f"It cannot be read: {said}."[:NOTE_MAX])
 
 

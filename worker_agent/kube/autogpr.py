@@ -20,11 +20,11 @@ from worker_agent.kube import names
 from worker_agent.kube.asking import FROM_TEMPLATE
 from worker_agent.kube.client import Api, Op
 from worker_agent.kube.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of
-from worker_agent.kube.lifting import asks_for_gpus
+from worker_agent.kube.lifting import asks_for_gpus, devices_of, needs_of
 from worker_agent.kube.names import pointer
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.standing import ACCEPTED, condition_of
-from worker_agent.kube.workloads import Workload, Workloads, largest, node_of, size_of
+from worker_agent.kube.workloads import Workload, Workloads, largest, node_gpus, node_of, size_of
 
 IDLE_S: Final = 60.0  # without a pod of its workload for so long, a request is given back
 AGAIN_S: Final = 30.0  # after a call that the API server did not take
@@ -58,11 +58,13 @@ class AutoGpr:
     _workloads: Workloads = field(init=False)
     _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it has no pods
     _not_before_mono: dict[str, float] = field(default_factory=dict)  # by uid of workload, request or template
+    _whole_gpus: dict[str, int] = field(default_factory=dict)  # by shape, in this look: to view all nodes takes a while
 
     def __post_init__(self) -> None:
         self._workloads = Workloads(self.api)
 
     def look(self, scene: Scene) -> None:
+        self._whole_gpus.clear()
         templates = self._elect(scene)
         made = [gpr for gpr in scene.requests if gpr.is_auto]
         is_open = [gpr for gpr in made if not gpr.is_finished]
@@ -136,15 +138,32 @@ class AutoGpr:
         return self._make(workload, template, own, scene.now_mono)
 
     def _by_hand(self, workload: Workload, scene: Scene) -> str:
-        """A request that people made in one of the workspace's namespaces, and that the largest pod fits into."""
-        slice_, largest_gpus = scene.slice_of(workload.namespace), largest(workload.waiting)
+        """A request that people made in one of the workspace's namespaces, and that each of its pods can be let into."""
+        slice_ = scene.slice_of(workload.namespace)
         for gpr in scene.requests:
             if gpr.is_auto or gpr.is_finished or gpr.condition(ACCEPTED).get("status") == "False" or gpr.fields.get("earlyRelease"):
                 continue
-            gpus = gpr.fields.get("gpusPerNode")
-            if scene.slice_of(gpr.metadata.namespace) == slice_ and (not isinstance(gpus, int) or gpus >= largest_gpus):
+            if scene.slice_of(gpr.metadata.namespace) == slice_ and self._fit_into(gpr, workload.waiting):
                 return gpr.metadata.name
         return ""
+
+    def _fit_into(self, gpr: Custom, pods: Sequence[Pod]) -> bool:
+        filed = gpr.said.get("templateSpec")
+        fields = {**(filed if isinstance(filed, dict) else {}), **gpr.fields}
+        gpus_per_node = fields.get("gpusPerNode")
+        if not isinstance(gpus_per_node, int):
+            return True
+        if gpus_per_node < largest(pods):
+            return False
+        needs_whole_nodes = any(devices_of(needs_of(pod)) for pod in pods)
+        return not needs_whole_nodes or gpus_per_node == self._gpus_of_whole(str(fields.get("shape", "")))
+
+    def _gpus_of_whole(self, shape: str) -> int:
+        """Of a node of the shape; 0 where none is seen."""
+        if shape not in self._whole_gpus:
+            node = node_of(shape, self.nodes())
+            self._whole_gpus[shape] = node_gpus(node) if node else 0
+        return self._whole_gpus[shape]
 
     @staticmethod
     def _may_have_another(workload: Workload, own: Sequence[Custom]) -> bool:
@@ -228,12 +247,12 @@ def boxes_in_use(pods: Iterable[Pod]) -> frozenset[str]:
 def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[Node]]) -> Fields | None:
     """The template's words, and as many nodes as the pods need where it does not say. None: no pod fits."""
     spec = {key: value for key, value in template.items() if key in FROM_TEMPLATE}
-    if "nodes" in spec:
-        return spec
     gpus_per_node = spec.get("gpusPerNode")
     size = size_of(workload.waiting, gpus_per_node=gpus_per_node, node=node_of(str(spec.get("shape", "")), nodes()))
     if size is None:
         return None
+    if "nodes" in spec:
+        return spec
     return {**spec, "nodes": size.nodes, **({"gpusPerNode": size.gpus_per_node} if size.gpus_per_node else {})}
 
 

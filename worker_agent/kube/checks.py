@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from worker_agent.cluster.base import StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
 from worker_agent.gangs import why_alone
-from worker_agent.kube import readings, verdicts
+from worker_agent.kube import hardware, readings, verdicts
 from worker_agent.kube.client import Api
 from worker_agent.kube.gang_verdicts import gang_network, in_one
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
@@ -43,9 +44,13 @@ GANG_FAN_OUT, GANG_PORT, GANG_TRY_S, GANG_S = 2, 29400, 90, 180
 
 
 class Checks:
-    def __init__(self, api: Api, *, image: str, mono: Callable[[], float] = time.monotonic) -> None:
-        """`image`: of the probes where the hub's policy names none; with Python 3, as the agent's own."""
+    def __init__(
+        self, api: Api, *, image: str, runtime_class: str = "", pull_secret: str = "", mono: Callable[[], float] = time.monotonic
+    ) -> None:
+        """What holds where the hub's policy says nothing. `image`: of the probes, with Python 3, as the agent's own. `runtime_class`: of
+        pods that look at GPUs; `pull_secret`: in NAMESPACE; "": none."""
         self._api, self._image, self._mono, self._jobs = api, image, mono, Jobs(api, mono=mono)
+        self._runtime_class, self._pull_secret = runtime_class, pull_secret
         self._dns_pods: tuple[Pod, ...] = ()
         self._dns_seen_mono = float("-inf")
 
@@ -92,11 +97,57 @@ class Checks:
         capabilities: tuple[str, ...] = (),
         volume: str | None = None,
     ) -> StepResult:
-        work = _work(call, self._probe_image(call), _command(plan), deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
-        return self._measure(work, lambda ended: read(call, verdicts.document(ended.said), ended.pod))
+        work = self._work(call, self._probe_image(call), _command(plan), deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
+
+        def results(ended: Ended) -> verdicts.Results:
+            document = verdicts.document(ended.said)
+            if gpus:
+                self._remember(call, verdicts.gpus_seen(document))
+            return read(call, document, ended.pod)
+
+        return self._measure(work, results)
+
+    def _remember(self, call: StepCall, seen: Sequence[readings.Gpu]) -> None:
+        """What the node's view has already is no news. One that cannot be written down is told by the next check."""
+        view = call.node.view
+        if not {gpu.uuid for gpu in seen} <= {gpu.hardware_uuid for gpu in view.gpus}:
+            with suppress(ClusterError):
+                hardware.remember(self._api, view.name, seen, len(view.gpus))
 
     def _probe_image(self, call: StepCall) -> str:
         return call.assignment.checks.images.get("probe", self._image)
+
+    def _work(
+        self,
+        call: StepCall,
+        image: str,
+        command: tuple[str, ...],
+        deadline_s: int,
+        *,
+        gpus: int = 0,
+        capabilities: tuple[str, ...] = (),
+        volume: str | None = None,
+        shared_memory_mib: int = 0,
+    ) -> Work:
+        return Work(
+            owner=call.assignment.id,
+            epoch=call.assignment.epoch,
+            step=call.step,
+            attempt=call.attempt,
+            nodes=(call.node.view.name,),
+            image=image,
+            command=command,
+            deadline_s=deadline_s,
+            gpus=gpus,
+            capabilities=capabilities,
+            volume=volume,
+            shared_memory_mib=shared_memory_mib,
+            runtime_class=(call.assignment.checks.runtime_class or self._runtime_class) if gpus else "",
+            pull_secret=self._pull_secret_of(call),
+        )
+
+    def _pull_secret_of(self, call: StepCall) -> str:
+        return call.assignment.checks.pull_secret or self._pull_secret
 
     def _measure(self, work: Work, read: Callable[[Ended], verdicts.Results]) -> StepResult:
         ended = self._jobs.poll(work)
@@ -134,7 +185,7 @@ class Checks:
         memory_gib = min(gpu.memory_gib for gpu in call.node.view.gpus)
         size = NCCL_BYTES if memory_gib >= NCCL_LARGE_GPU_GIB else NCCL_SMALL_BYTES
         command = ("sh", "-c", NCCL_PROBE, "nccl", str(_gpus(call)), str(size), str(size // NCCL_FIRST_BYTES))
-        work = _work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB)
+        work = self._work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB)
         return self._measure(work, lambda ended: verdicts.nccl(call, ended.said))
 
     def _gang_network(self, call: StepCall) -> StepResult:
@@ -164,6 +215,7 @@ class Checks:
             command=(),
             deadline_s=GANG_S,
             is_guest=bool(call.at_work),
+            pull_secret=self._pull_secret_of(call),
         )
         gang = {"hosts": work.hosts, "count": len(work.nodes), "fan_out": GANG_FAN_OUT, "port": GANG_PORT, "within_s": GANG_TRY_S}
         return msgspec.structs.replace(work, command=_command({"gang": gang, "files": RDMA_FILES}))
@@ -223,30 +275,3 @@ def _smi_processes() -> list[list[str]]:
 
 def _gpus(call: StepCall) -> int:
     return len(call.assignment.gpus)
-
-
-def _work(
-    call: StepCall,
-    image: str,
-    command: tuple[str, ...],
-    deadline_s: int,
-    *,
-    gpus: int = 0,
-    capabilities: tuple[str, ...] = (),
-    volume: str | None = None,
-    shared_memory_mib: int = 0,
-) -> Work:
-    return Work(
-        owner=call.assignment.id,
-        epoch=call.assignment.epoch,
-        step=call.step,
-        attempt=call.attempt,
-        nodes=(call.node.view.name,),
-        image=image,
-        command=command,
-        deadline_s=deadline_s,
-        gpus=gpus,
-        capabilities=capabilities,
-        volume=volume,
-        shared_memory_mib=shared_memory_mib,
-    )

@@ -2,7 +2,8 @@
 
 The agent has no right to change any of it, and must not have it: it tells. The install script writes down what it left in the
 ConfigMap egs-installed, each object as "<apiVersion> <kind> <namespace or -> <name> <uid> <generation, or resourceVersion where there is
-none>". What somebody adds beside these is not seen here. Must not live here: what is wanted of these objects (deploy/agent).
+none>". What somebody adds beside these is not seen here, but for the cluster's default priority (priorities.py), which is looked at along with
+them. Must not live here: what is wanted of these objects (deploy/agent).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
+from worker_agent.kube.priorities import DefaultPriority
 from worker_agent.protocol import Drift
 
 PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-installed"
@@ -53,9 +55,10 @@ class Installed:
     def __init__(self, api: Api, *, note: Note) -> None:
         self._api, self._note = api, note
         self._found: tuple[Drift, ...] = ()
+        self._default_priority = DefaultPriority(api, note=note)
 
     def look(self) -> tuple[Drift, ...]:
-        """What is not as it was installed. As before where the API server does not answer."""
+        """What is not as it was installed, or works against it. As before where the API server does not answer."""
         try:
             lines = self._api.get(PATH, _ConfigMap).data.get("objects", "").splitlines()
             self._found = tuple(drift for line in lines if (drift := self._look_at(line)))
@@ -63,7 +66,7 @@ class Installed:
             self._found = ()  # by an older script, which wrote nothing down
         except ClusterError as error:
             self._note("installation_unseen", {"why": str(error)})
-        return self._found
+        return (*self._found, *self._default_priority.look())
 
     def _look_at(self, line: str) -> Drift | None:
         version, kind, namespace, name, *mark = (*line.split(), *[""] * 6)[:6]

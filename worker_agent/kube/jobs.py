@@ -44,7 +44,11 @@ TEXT_CHARS: Final = 600
 IMAGE_TROUBLE: Final = frozenset(
     {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "ImageInspectError"}
 )
+# The image has not what it is to run: a shell's exit code, and what container runtimes say of the first program.
+NOT_FOUND: Final = 127
+MISSING_PROGRAM: Final = "executable file not found"
 VOLUME: Final = "/volume"
+NO_POD: Final = "no pod was made for it"
 GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod beside a workspace's own
 
 
@@ -53,7 +57,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     `owner`: of which there is one at work at a time, an assignment or an attempt of a box. `nodes`: each gets a pod.
     `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm. `is_guest`: on nodes at work, where it waits for no room
-    and may take little.
+    and may take little. `runtime_class`, `pull_secret`: names, "" for none.
     """
 
     owner: str
@@ -69,6 +73,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     volume: str | None = None
     shared_memory_mib: int = 0
     is_guest: bool = False
+    runtime_class: str = ""
+    pull_secret: str = ""
 
     @property
     def name(self) -> str:
@@ -190,7 +196,10 @@ class Jobs:
             return self._read_gang(work, over) if work.is_gang else self._read(work, over, pod)
         if job.metadata.deletionTimestamp:
             return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
-        if pod is None or work.is_gang:
+        if work.is_gang:
+            return None
+        if pod is None:
+            self._waited_for.setdefault(work.name, _why_podless(work))
             return None
         reason, said = waits_for(pod)
         self._waited_for[work.name] = said
@@ -213,6 +222,9 @@ class Jobs:
             return self._late(work)
         if state is None:
             return Ended(why="its pod was taken away before it ended")
+        if state.exitCode == NOT_FOUND or MISSING_PROGRAM in state.message:
+            words = self._last_words(pod, state)[-TEXT_CHARS:]
+            return Ended(why=f"the image {work.image} lacks a program: {words}", blames_node=False)
         if state.reason not in ("Error", ""):
             return Ended(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
         return Ended(why=f"it broke off with exit code {state.exitCode}: {self._last_words(pod, state)[-TEXT_CHARS:]}".strip(": "))
@@ -228,8 +240,8 @@ class Jobs:
     def _late(self, work: Work) -> Ended:
         waited = self._waited_for.get(work.name, "")
         why = f"it did not end within {work.deadline_s} s" + (f"; it waited for this: {waited}" if waited else "")
-        # Where there is no volume to be had, other nodes would have none either.
-        return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower())
+        # Where there is no volume to be had, or no pod may be made, it is so for other nodes, too.
+        return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower() and not waited.startswith(NO_POD))
 
     def _last_words(self, pod: Pod | None, state: Terminated | None) -> str:
         try:
@@ -244,6 +256,12 @@ class Jobs:
         if pod is None:
             return ""
         return self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES, timeout_s=timeout_s).strip()
+
+
+def _why_podless(work: Work) -> str:
+    """What its node has nothing to do with: the API server refuses the pod."""
+    asked = f"; is there a RuntimeClass {work.runtime_class}?" if work.runtime_class else ""
+    return f"{NO_POD}, see the events of Job {work.name} in {NAMESPACE}{asked}"
 
 
 def terminated(pod: Pod | None) -> Terminated | None:
@@ -298,6 +316,8 @@ def _pod(work: Work) -> dict[str, Any]:
         "containers": [_container(work, [{"name": name, "mountPath": at} for name, (at, _) in volumes.items()])],
         "volumes": [{"name": name, **source} for name, (_, source) in volumes.items()],
         **({"subdomain": CHECK_SERVICE} if work.is_gang else {}),
+        **({"runtimeClassName": work.runtime_class} if work.runtime_class else {}),
+        **({"imagePullSecrets": [{"name": work.pull_secret}]} if work.pull_secret else {}),
     }
 
 

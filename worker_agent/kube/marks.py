@@ -106,6 +106,8 @@ def leave_ops(node: Node, seen: str) -> list[Op]:
     ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": node.metadata.uid}]
     path = pointer("metadata", "annotations", names.RECORDS)
     ops += [{"op": "test", "path": path, "value": seen}, {"op": "remove", "path": path}]
+    if names.GPU_HARDWARE in (node.metadata.annotations or {}):
+        ops.append({"op": "remove", "path": pointer("metadata", "annotations", names.GPU_HARDWARE)})
     places = [number for number, taint in enumerate(node.spec.taints) if taint.key == names.TAINT]
     for number in reversed(places):
         ops += [_test_taint(number), {"op": "remove", "path": pointer("spec", "taints", number)}]

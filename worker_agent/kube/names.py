@@ -29,6 +29,7 @@ NODE_SLICE: Final = f"{NODE_PREFIX}egs-slice"
 NODE_UID: Final = f"{NODE_PREFIX}egs-node"
 RECORDS: Final = "egs.io/records"  # annotation: the record of each GPU, what every write to the node tests
 GPU_UUIDS: Final = "egs.io/gpu-uuids"  # annotation, set by whoever runs the cluster: of all its GPUs, comma-separated, by index
+GPU_HARDWARE: Final = "egs.io/gpu-hardware"  # annotation: what checks read of its GPUs, see hardware.py
 ORDER, SUPPLY = "egs.io/order", "egs.io/supply"  # labels of nodes that were ordered
 
 # On namespaces

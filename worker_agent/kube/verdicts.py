@@ -83,6 +83,11 @@ def _output(document: Document, command: str) -> str:
     return output.text
 
 
+def gpus_seen(document: Document) -> list[readings.Gpu]:
+    """None where nvidia-smi failed."""
+    return readings.gpus(document.commands.get("gpus", Output()).text)
+
+
 def gpu_count(call: StepCall, document: Document, pod: Pod | None) -> Results:
     found = readings.gpus(_output(document, "gpus"))
     return [expect("gpu_count", len(found), len(call.assignment.gpus), is_least=True)]

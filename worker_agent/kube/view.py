@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from worker_agent.kube.hardware import in_order, known_of
 from worker_agent.kube.names import GPU, GPU_UUIDS, ORDER, SUPPLY
 from worker_agent.kube.objects import Condition, Node
 from worker_agent.protocol import GpuView, Id, NodeName, NodeView
@@ -50,7 +51,8 @@ class Unseen:
 def view_of(node: Node) -> NodeView | Unseen:
     """A node of whole GPUs as the protocol has it.
 
-    GPUs are named by the annotation egs.io/gpu-uuids where it names all of them, else `<uid of the node>-<index>`. A node keeps its GPUs
+    GPUs are named by the annotation egs.io/gpu-uuids where it names all of them, else `<uid of the node>-<index>`; as their driver calls
+    them they are told beside that once checks have read all of them, in the order of the bus. A node keeps its GPUs
     while some of them have dropped out: the kubelet says how many work, not which, so those of the highest indexes are called unhealthy.
     """
     try:
@@ -98,8 +100,17 @@ def _gpus(node: Node) -> tuple[tuple[GpuView, ...], str]:
     model, memory_gib = _model(node), _memory_gib(node)
     uuids = _uuids(node, _count(node))
     capacity = min(_amount(node.status.capacity, GPU), _amount(node.status.allocatable, GPU))
+    read = in_order(known_of(node), len(uuids)) or [""] * len(uuids)
     gpus = tuple(
-        GpuView(uuid=uuid, index=index, model=model, memory_gib=memory_gib, healthy=index < capacity) for index, uuid in enumerate(uuids)
+        GpuView(
+            uuid=uuid,
+            index=index,
+            model=model,
+            memory_gib=memory_gib,
+            healthy=index < capacity,
+            hardware_uuid=_word(hardware_uuid),
+        )
+        for index, (uuid, hardware_uuid) in enumerate(zip(uuids, read, strict=True))
     )
     memory = f"-{memory_gib}GB"
     return gpus, model[: _WORD_MAX - len(memory)] + memory

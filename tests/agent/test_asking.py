@@ -1,0 +1,39 @@
+"""What a request that is an object asks for, where the schema of its kind let something pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from worker_agent.kube.asking import Fault, spec_of
+from worker_agent.protocol import ClaimModel, ClaimParameter, ClaimSpec
+
+SPEC = {"shape": "H100-80GB", "duration": "1h"}
+
+
+def test_the_model_is_carried_with_its_parameters() -> None:
+    asked = spec_of({**SPEC, "model": {"name": "llama-3-70b", "parameters": [{"name": "batch", "value": "8"}]}})
+
+    assert isinstance(asked, ClaimSpec)
+    assert asked.model == ClaimModel(name="llama-3-70b", parameters=(ClaimParameter(name="batch", value="8"),))
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("llama", "`spec.model`"),
+        ({"name": 3}, "`spec.model.name`"),
+        ({"name": "x" * 254}, "`spec.model.name`"),
+        ({"parameters": [{"name": "batch", "value": 8}]}, "`spec.model.parameters[0].value`"),
+        ({"parameters": [{"name": "batch", "value": "8" * 257}]}, "`spec.model.parameters[0].value`"),
+        ({"parameters": [{"name": str(n)} for n in range(33)]}, "`spec.model.parameters`"),
+    ],
+)
+def test_a_model_that_cannot_be_is_told_with_the_place_in_it(model: Any, says: str) -> None:
+    """As a condition of the object; the hub hears nothing of it."""
+    fault = spec_of({**SPEC, "model": model})
+
+    assert isinstance(fault, Fault)
+    assert fault.reason == "InvalidSpec"
+    assert says in fault.message

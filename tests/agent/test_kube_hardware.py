@@ -1,0 +1,68 @@
+"""What checks read of a node's GPUs: kept with the node, told once all of them are known, and never made up."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.agent.test_kube_view import UID, node
+from worker_agent.kube.hardware import Hardware, in_order, with_read
+from worker_agent.kube.names import GPU, GPU_HARDWARE
+from worker_agent.kube.readings import GPU_FIELDS, gpus
+from worker_agent.kube.view import view_of
+from worker_agent.protocol import NodeView
+
+A, B, C = ("00000000:10:00.0", "GPU-a"), ("00000000:11:00.0", "GPU-b"), ("00000000:12:00.0", "GPU-c")
+
+
+def read(known: Hardware, *found: tuple[str, str], gpu_count: int = 2) -> Hardware:
+    text = "".join(f"{uuid}, {bus_id}{', 0' * (len(GPU_FIELDS) - 2)}\n" for bus_id, uuid in found)
+    return with_read(known, gpus(text), gpu_count)
+
+
+def told(known: str, *, gpu_count: int = 2) -> list[tuple[str, str]]:
+    there = node(labels={"nvidia.com/gpu.count": str(gpu_count)}, capacity={GPU: str(gpu_count)})
+    meta = msgspec.structs.replace(there.metadata, annotations={GPU_HARDWARE: known})
+    view = view_of(msgspec.structs.replace(there, metadata=meta))
+    assert isinstance(view, NodeView)
+    return [(gpu.uuid, gpu.hardware_uuid) for gpu in view.gpus]
+
+
+def test_a_node_of_which_all_was_read_tells_each_gpu_in_the_order_of_the_bus() -> None:
+    """Beside the name by which boxes hold it, which stays as it was."""
+    assert told("00000000:11:00.0=GPU-b,00000000:10:00.0=GPU-a") == [(f"{UID}-0", "GPU-a"), (f"{UID}-1", "GPU-b")]
+
+
+@pytest.mark.parametrize("known", ["", "00000000:10:00.0=GPU-a", "=,,=GPU-a", "nonsense", "a=1,b=2,c=3"])
+def test_as_long_as_one_of_them_was_not_read_none_is_told(known: str) -> None:
+    """Which of them it is nobody knows."""
+    assert told(known) == [(f"{UID}-0", ""), (f"{UID}-1", "")]
+
+
+def test_an_absurd_text_is_cut_and_does_no_harm() -> None:
+    ((_, uuid),) = told(f"{'b' * 999}={'u' * 999}", gpu_count=1)
+
+    assert len(uuid) == 63
+
+
+def test_boxes_that_have_parts_of_a_node_are_put_together() -> None:
+    first = read({}, B)
+
+    assert (first, in_order(first, 2)) == (dict([B]), [])
+    assert in_order(read(first, A), 2) == ["GPU-a", "GPU-b"]
+
+
+def test_a_gpu_that_was_replaced_takes_the_place_of_the_other() -> None:
+    new = (B[0], "GPU-new")
+
+    assert in_order(read(dict([A, B]), new), 2) == ["GPU-a", "GPU-new"]
+
+
+def test_a_gpu_that_moved_on_the_bus_is_not_counted_twice() -> None:
+    moved = (C[0], "GPU-b")
+
+    assert in_order(read(dict([A, B]), moved), 2) == ["GPU-a", "GPU-b"]
+
+
+def test_what_is_not_there_any_more_is_forgotten_once_the_rest_is_more_than_the_node_has() -> None:
+    assert read(dict([A, B]), C) == dict([C])
