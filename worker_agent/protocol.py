@@ -233,6 +233,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     accounts_left: tuple[Id, ...] | None = None  # those in the cluster that are not on this list; None: it has not been looked at yet
     have_claims: str = ""  # likewise
     have_life: str | None = None  # likewise; None: not wanted now
+    have_templates: str | None = None  # likewise; None: this agent knows of none
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
     drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
@@ -366,7 +367,9 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     claim of the cluster that has not ended, or ended within CLAIM_TOLD_S; None when the agent has this list. A change of a GPR's state
     ends the wait; of position and estimates it comes with the next answer. `repairs_drift`: put right what somebody else changed of ours;
     else it is only told. `life`: what happened lately to the GPRs that concern the cluster, the earliest first; None when the agent has
-    this list or does not want one, or the hub is an older one. A change of it ends no wait.
+    this list or does not want one, or the hub is an older one. A change of it ends no wait. `templates`: of each workspace that has one,
+    by which requests are made for its pods that wait; None when the agent has this list or knows of none, or the hub is an older one. A
+    change of it ends the wait.
     """
 
     hub_id: str
@@ -386,6 +389,8 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     repairs_drift: bool = True
     life_digest: str = ""
     life: tuple[LifeMark, ...] | None = None
+    templates_digest: str = ""
+    templates: tuple[AutoTemplate, ...] | None = None
 
 
 class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -432,6 +437,17 @@ class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_checks: bool | None = None
     workspace: Word = ""
     early_release: bool = False
+
+
+class AutoTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request asks for that is made for pods of a workspace that wait, in namespaces whose own GPRTemplates do not say auto.
+
+    `id`: of the workspace. `name`: of the template, for people.
+    """
+
+    id: Id
+    name: Word
+    spec: ClaimSpec
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -599,7 +615,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def set_digest(listed: Sequence[Assignment | Workspace | ClaimState | LifeMark]) -> str:
+def set_digest(listed: Sequence[Assignment | Workspace | ClaimState | LifeMark | AutoTemplate]) -> str:
     """SHA-256 over the set in order of id, so that both sides can compare what they hold."""
     ordered = sorted(listed, key=lambda item: item.id)
     return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()
