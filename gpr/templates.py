@@ -13,6 +13,7 @@ WORDS: Final[tuple[str, ...]] = (
     *("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "duration_s", "priority", "node_type", "rdma", "within"),
     *("idle_timeout_s", "evictable", "may_evict", "requeue_on_failure", "run_checks"),
 )
+LABELS: Final = {"min_gpu_memory_gib": "GiB of GPU memory", "gpus_per_node": "GPUs per node", "rdma": "RDMA"}
 
 
 def filled(template: GprTemplate, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def told(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Name and value for people, in the order of a request's fields."""
     for name in WORDS:
         if name in asked:
-            yield name.removesuffix("_s").replace("_", " "), _value(name, asked[name])
+            yield LABELS.get(name) or name.removesuffix("_s").replace("_", " "), _value(name, asked[name])
 
 
 def _value(name: str, value: Any) -> str:

@@ -173,7 +173,7 @@ def test_each_change_is_told_with_who_did_it_and_nothing_is_told_of_none(owner: 
     assert [(event.kind, event.actor, event.slice_id) for event in told] == [
         (f"template.{what}", world.people.owner, world.slice.pk) for what in ("created", "changed", "deleted")
     ]
-    said = f"shape {SHAPE}, nodes 1, gpus per node 4, duration 2 h, priority 120, idle timeout 30 min, evictable no"
+    said = f"shape {SHAPE}, nodes 1, GPUs per node 4, duration 2 h, priority 120, idle timeout 30 min, evictable no"
     assert told[0].message == f"Template half-node was made: {said}."
     assert told[1].message.endswith("; the default; for pods that wait.")
 
