@@ -70,7 +70,9 @@ def test_a_request_s_form_is_filled_in_from_the_template_that_is_chosen_and_the_
     assert f'value="{SHAPE}" checked' in filled
 
     text(owner.post(CREATE, form(template=str(half.pk), nodes="1")), 302)
-    assert Gpr.objects.get().template == half
+    made = Gpr.objects.get()
+    assert made.template == half
+    assert re.search(r"<dt>Template</dt>\s*<dd *>half-node", text(owner.get(f"/gprs/{made.pk}/")))
 
 
 def test_the_code_beside_the_form_says_the_template_and_only_what_differs_from_it(owner: Client, half: GprTemplate) -> None:
