@@ -17,6 +17,7 @@ from gpr.api.insights import InsightsViewSet
 from gpr.api.maintenance import MaintenanceViewSet
 from gpr.api.quotas import QuotaViewSet
 from gpr.api.supplies import SupplyOrderViewSet, SupplyViewSet
+from gpr.api.templates import TemplateViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from inventory.check_api import CheckPolicyViewSet
 from slices.api import MemberViewSet, MeViewSet, NamespaceViewSet, ProjectViewSet, SliceViewSet
@@ -26,6 +27,7 @@ router = SimpleRouter()
 router.register("gprs", GprViewSet, basename="gpr")
 router.register("gprs/(?P<gpr_pk>[^/]+)/steps", GprStepViewSet, basename="gpr-step")
 router.register("queue", QueueViewSet, basename="queue")
+router.register("templates", TemplateViewSet, basename="template")
 router.register("projects", ProjectViewSet, basename="project")
 router.register("slices", SliceViewSet, basename="slice")
 router.register("slices/(?P<slice>[^/]+)/members", MemberViewSet, basename="slice-member")

@@ -27,6 +27,7 @@ from accounts.models import User
 from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, StaleState
 from egs.readable import readable
 from gpr.api.inputs import GprCreate, spec_of_create
+from gpr.auto_templates import auto_templates_told
 from gpr.claim_states import claims_told
 from gpr.life_marks import life_told
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
@@ -40,7 +41,7 @@ from journal.models import Event
 from journal.services import events_record
 from slices.models import KubeconfigState, Namespace, Role, Slice
 from slices.selectors import first_owner, has_role, kubeconfig_behind
-from worker_agent.protocol import BindingState, ClaimAnswer, ClaimModel, ClaimSpec, ClaimState, ClaimVerdict, LifeMark
+from worker_agent.protocol import AutoTemplate, BindingState, ClaimAnswer, ClaimModel, ClaimSpec, ClaimState, ClaimVerdict, LifeMark
 from worker_agent.protocol import Claim as Claimed
 
 log = structlog.get_logger(__name__)
@@ -85,6 +86,9 @@ class GprClaimants:
 
     def life(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
         return life_told(cluster_id, now=now)
+
+    def templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+        return auto_templates_told(cluster_id)
 
     def heard(self, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> Sequence[ClaimAnswer]:
         return claims_take(cluster=cluster, claims=claims, now=now)

@@ -54,6 +54,37 @@ class Nearness(models.TextChoices):
     NVLINK = "nvlink", "One NVLink domain"
 
 
+class GprTemplate(models.Model):
+    """What requests of a slice may start from; see docs/templates.md.
+
+    The default of a cluster goes before the slice's for all clusters. Where it says `auto`, it is filed for pods that wait, too.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63)
+    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="templates")
+    cluster = models.ForeignKey(
+        Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: all clusters of the slice."
+    )
+    asked = models.JSONField(default=dict, help_text="The fields of a request that it gives, by name: see gpr/templates.py.")
+    auto = models.BooleanField(default=False, help_text="While it is the default, it is filed for GPU pods that wait.")
+    is_default = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["slice__name", "name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["slice", "name"], name="template_name_once_per_slice"),
+            models.UniqueConstraint(
+                fields=["slice", "cluster"], condition=Q(is_default=True, cluster__isnull=False), name="template_one_default_per_cluster"
+            ),
+            models.UniqueConstraint(fields=["slice"], condition=Q(is_default=True, cluster=None), name="template_one_default_per_slice"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Gpr(models.Model):
     """A box in time: nodes x GPUs x duration, with a strict end."""
 
@@ -84,6 +115,9 @@ class Gpr(models.Model):
     requeue_on_failure = models.BooleanField(default=True)
     run_checks = models.BooleanField(default=True)
     model = models.JSONField(default=dict, blank=True, help_text="Name and parameters of the model, free form.")
+    template = models.ForeignKey(
+        GprTemplate, null=True, blank=True, on_delete=models.SET_NULL, related_name="gprs", help_text="What it was filed from."
+    )
     # Where it is.
     state = models.CharField(max_length=16, choices=GprState.choices)
     end_reason = models.CharField(max_length=13, choices=EndReason.choices, blank=True)

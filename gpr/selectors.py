@@ -19,11 +19,11 @@ from django.db.models.functions import RowNumber
 from accounts.models import User
 from egs.errors import NotAllowed, StaleState
 from egs.readable import readable
-from egs.rest.references import one_by_id
-from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState
+from egs.rest.references import one_by_id, one_by_reference
+from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from journal.models import Event
-from slices.models import Role
+from slices.models import Role, Slice
 from slices.selectors import has_role, slices_visible_to
 
 # As the planner considers them (gpr/planner/waiting.py); the index gpr_queue is in this order.
@@ -32,7 +32,7 @@ QUEUE_ORDER = ("-priority", *TURN)
 
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
-    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "claim__cluster").prefetch_related("clusters")
+    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "claim__cluster", "template").prefetch_related("clusters")
     return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
 
 
@@ -72,6 +72,23 @@ def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> Bo
     if write and not is_writable_by(actor, series):
         raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
     return series
+
+
+def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
+    rows = GprTemplate.objects.select_related("slice", "cluster")
+    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+
+
+def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = None, write: bool = False) -> GprTemplate:
+    """By id or name, of `slice_` where it is given. NotFound when the actor may not know of it, NotAllowed to write when he may only look.
+
+    Conflict for a name that several of his slices have.
+    """
+    rows = templates_visible_to(actor)
+    template = one_by_reference(rows.filter(slice=slice_) if slice_ else rows, reference, what="template")
+    if write and not has_role(actor, template.slice, Role.OWNER):
+        raise NotAllowed(f"In workspace {template.slice.name} this needs the role owner. Ask one of its owners.")
+    return template
 
 
 def queue_visible_to(actor: User) -> QuerySet[Gpr]:

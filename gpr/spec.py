@@ -15,6 +15,7 @@ from django.utils.dateparse import parse_duration
 
 from egs.errors import InvalidInput, OverPolicy
 from egs.words import duration_exact, number, plural
+from gpr.models import GprTemplate
 from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 from slices.quotas import whose
@@ -34,7 +35,7 @@ SHORT_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\
 class GprSpec:
     """A request as asked. `shape` empty: any with `min_gpu_memory_gib`. `gpus_per_node` None: all. `clusters` empty: any of the slice.
 
-    `is_booking`: it starts at `earliest_start_at`, or is refused.
+    `is_booking`: it starts at `earliest_start_at`, or is refused. `template`: what it was filed from; its words are taken in already.
     """
 
     name: str
@@ -57,10 +58,11 @@ class GprSpec:
     requeue_on_failure: bool = True
     run_checks: bool = True
     model: dict[str, Any] = field(default_factory=dict)
+    template: GprTemplate | None = None
 
 
 # The fields that are copied to the Gpr as they are.
-PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters"})
+PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters", "template"})
 # Of those that need not be given, what they are then.
 DEFAULTS: dict[str, Any] = {
     "model": {},

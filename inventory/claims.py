@@ -1,4 +1,5 @@
-"""Claims: objects of kind GPUProvisioningRequest, as agents report them and are told of them; and what they are told of any GPR's life.
+"""Claims: objects of kind GPUProvisioningRequest, as agents report them and are told of them; what agents are told of any GPR's life,
+and by which templates they make claims for pods that wait.
 
 What becomes of them is decided on a floor above: it names here, when the project starts, who answers.
 """
@@ -15,7 +16,7 @@ import msgspec
 from egs.errors import InvalidInput
 from inventory.models import AgentSession, Cluster
 from inventory.services.agents import AgentIdentity, session_check
-from worker_agent.protocol import CLAIMS_MAX, Claim, ClaimAnswer, ClaimsReply, ClaimState, ClaimVerdict, Id, LifeMark, Number
+from worker_agent.protocol import CLAIMS_MAX, AutoTemplate, Claim, ClaimAnswer, ClaimsReply, ClaimState, ClaimVerdict, Id, LifeMark, Number
 
 
 class Claimants(Protocol):
@@ -24,6 +25,9 @@ class Claimants(Protocol):
 
     def life(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
         """What happened lately to the GPRs that concern the cluster, whether they are objects or not."""
+
+    def templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+        """By which its agent makes requests for pods that wait, in order of id."""
 
     def heard(self, cluster: Cluster, claims: Sequence[Claim], now: datetime) -> Sequence[ClaimAnswer]:
         """Their answers, in order. In transactions of its own: one claim that is refused, or fails, does not stop the others."""
@@ -54,6 +58,10 @@ def told(cluster_id: UUID, now: datetime) -> tuple[ClaimState, ...]:
 
 def life(cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
     return tuple(mark for claimants in _claimants for mark in claimants.life(cluster_id, now))
+
+
+def templates(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+    return tuple(template for claimants in _claimants for template in claimants.templates(cluster_id))
 
 
 def heard(agent: AgentIdentity, message: RawClaims, now: datetime) -> ClaimsReply:

@@ -12,10 +12,13 @@ from gpr.spec import DEFAULTS, PLAIN_FIELDS, GprSpec
 
 
 def creation_body(spec: GprSpec) -> dict[str, Any]:
-    """Fields that have their defaults are left out."""
-    given = {name: value for name in PLAIN_FIELDS if (value := getattr(spec, name)) != DEFAULTS.get(name)}
-    clusters = {"clusters": [cluster.name for cluster in spec.clusters]} if spec.clusters else {}
-    return _as_json({"slice": spec.slice.name, **given, **clusters})
+    """Fields that have their defaults are left out, or with a template those that it gives."""
+    template = spec.template
+    without = {**DEFAULTS, **(template.asked if template else {})}
+    given = {name: value for name in PLAIN_FIELDS if (value := getattr(spec, name)) != without.get(name)}
+    names = [cluster.name for cluster in spec.clusters]
+    clusters = {"clusters": names} if names != ([template.cluster.name] if template and template.cluster else []) else {}
+    return _as_json({"slice": spec.slice.name, **({"template": template.name} if template else {}), **given, **clusters})
 
 
 def change_body(spec: GprSpec, gpr: Gpr) -> dict[str, Any]:

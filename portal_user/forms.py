@@ -22,14 +22,18 @@ from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
 from egs.pages.refusals import refusal_of
 from egs.rest.fields import FreeForm
 from egs.rest.parsers import json_strict
-from gpr.models import Gpr, Nearness, RepeatRule
+from egs.rest.references import id_of
+from gpr.models import Gpr, GprTemplate, Nearness, RepeatRule
 from gpr.services.bookings import SeriesAsk
 from gpr.services.requests import spec_of
+from gpr.services.templates import TemplateChange
 from gpr.spec import GprSpec
 from inventory.models import Cluster
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
 NUMBER_MAX = 2**31 - 1
+NAME = re.compile(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
+SAID_OR_NOT = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # Of a service's field, that of the form which shows its errors.
 FORM_FIELDS = {
@@ -123,6 +127,7 @@ class GprForm(ServiceForm):
         label="Parameters, as JSON", max_length=16_000, required=False, widget=forms.Textarea(attrs={"rows": 3})
     )
     offer = UnseenText(max_length=200)
+    template = UnseenText(max_length=36)
     key = UnseenText(validators=[RegexValidator(KEY)])
     version = UnseenNumber(min_value=0)
 
@@ -135,6 +140,11 @@ class GprForm(ServiceForm):
         self.fields["name"].required = not is_question
         for field in self.fields.values():
             field.widget.is_required = field.required
+
+    def clean_template(self) -> GprTemplate | None:
+        """One that is gone meanwhile has filled the form all the same."""
+        id_ = id_of(self.cleaned_data["template"])
+        return self.slice.templates.select_related("cluster").filter(pk=id_).first() if id_ else None
 
     def clean_model_parameters(self) -> dict[str, Any]:
         text = str(self.cleaned_data["model_parameters"]).strip()
@@ -166,6 +176,7 @@ class GprForm(ServiceForm):
             within=data["within"],
             idle_timeout_s=data["idle_timeout"],
             model=model,
+            template=data["template"],
             **{flag: data[flag] for flag in FLAGS},
         )
 
@@ -236,6 +247,62 @@ class BookForm(ServiceForm):
         )
 
 
+def _said_or_not(label: str) -> forms.ChoiceField:
+    return forms.ChoiceField(label=label, required=False, choices=[("", "Not said"), ("yes", "Yes"), ("no", "No")])
+
+
+class TemplateForm(ServiceForm):
+    """What is left empty a template does not say."""
+
+    name = PlainTextField(label="Name", max_length=63, validators=[RegexValidator(NAME, "Letters, digits, dots, dashes and underscores.")])
+    cluster = forms.ChoiceField(label="For", required=False)
+    shape = forms.ChoiceField(label="GPU", required=False)
+    min_gpu_memory_gib = forms.IntegerField(label="GPU memory in GiB at least", required=False, min_value=1, max_value=100_000)
+    nodes = forms.IntegerField(label="Nodes", required=False, min_value=1, max_value=NUMBER_MAX)
+    gpus_per_node = forms.IntegerField(label="GPUs per node", required=False, min_value=1, max_value=NUMBER_MAX)
+    duration = SpanField(label="Duration", max_length=40, required=False)
+    priority = forms.IntegerField(
+        label=f"Priority, {PRIORITY_MIN} to {PRIORITY_MAX}", required=False, min_value=PRIORITY_MIN, max_value=PRIORITY_MAX
+    )
+    idle_timeout = SpanField(label="Release when idle for", max_length=40, required=False)
+    node_type = PlainTextField(label="Node type", max_length=63, required=False)
+    within = forms.ChoiceField(label="All nodes in", required=False, choices=[("", "Not said"), *Nearness.choices[1:]])
+    rdma = _said_or_not("Only nodes with RDMA")
+    run_checks = _said_or_not("Run all entry checks")
+    evictable = _said_or_not("May be evicted for a higher priority")
+    may_evict = _said_or_not("May evict others of lower priority")
+    requeue_on_failure = _said_or_not("Queue again when evicted or failed")
+    is_default = forms.BooleanField(label="The default: it takes the place of the one before", required=False)
+    auto = forms.BooleanField(label="Auto: while it is the default, file it for GPU pods that wait", required=False)
+
+    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._clusters = {cluster.name: cluster for cluster in slice_.clusters.order_by("name")}
+        self.fields["cluster"].choices = [("", "All clusters"), *((name, name) for name in self._clusters)]  # type: ignore[attr-defined]
+        self.fields["shape"].choices = [("", "Not said"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
+
+    def change(self) -> TemplateChange:
+        """What was typed, as the service takes it."""
+        data = self.cleaned_data
+        plain = ("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "node_type", "within")
+        asked = {name: data[name] or None for name in plain} | {f"{name}_s": data[name] for name in ("duration", "idle_timeout")}
+        asked |= {name: {"yes": True, "no": False}.get(data[name]) for name in SAID_OR_NOT}
+        return {
+            "name": data["name"],
+            "cluster": self._clusters.get(data["cluster"]),
+            "asked": asked,
+            "is_default": data["is_default"],
+            "auto": data["auto"],
+        }
+
+    @staticmethod
+    def typed(template: GprTemplate) -> dict[str, Any]:
+        """What the fields show of it."""
+        flags = {name: "yes" if template.asked[name] else "no" for name in SAID_OR_NOT if name in template.asked}
+        own = {"name": template.name, "cluster": template.cluster.name if template.cluster else ""}
+        return {**template.asked, **initial_by(template), **flags, **own, "is_default": template.is_default, "auto": template.auto}
+
+
 class KubeconfigForm(ServiceForm):
     cluster = forms.ChoiceField(label="Cluster")
     duration = SpanField(label="Good for", max_length=40, required=False, help_text=DURATION_HINT)
@@ -264,6 +331,16 @@ def in_zone(sentence: str) -> str:
 
 def new_key() -> str:
     return uuid4().hex
+
+
+def initial_by(template: GprTemplate) -> dict[str, Any]:
+    """What of a request's form the template fills in."""
+    asked = template.asked
+    given = {name: asked[name] for name in SAME_FIELDS if name in asked}
+    if {"shape", "min_gpu_memory_gib"} & given.keys():
+        given = {"shape": "", "gpus_per_node": None, **given}  # no other GPU is meant
+    spans = {name: words.duration_exact(asked[f"{name}_s"]) for name in ("duration", "idle_timeout") if f"{name}_s" in asked}
+    return {**given, **spans, "clusters": [template.cluster.name] if template.cluster else [], "template": str(template.pk)}
 
 
 def initial_of(gpr: Gpr) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import access, acts, bookings, create, detail, promises, workspaces
+from portal_user.views import access, acts, bookings, create, detail, promises, templates, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
@@ -14,6 +14,11 @@ urlpatterns: list[URLPattern] = [
     path("workspaces/<str:slice>/offers/", create.offers, name="gpr-offers"),
     path("workspaces/<str:slice>/bookings/", bookings.bookings, name="bookings"),
     path("workspaces/<str:slice>/bookings/new/", bookings.book, name="book"),
+    path("workspaces/<str:slice>/templates/", templates.templates, name="templates"),
+    path("workspaces/<str:slice>/templates/new/", templates.create, name="template-create"),
+    path("workspaces/<str:slice>/templates/<uuid:pk>/", templates.change, name="template"),
+    path("workspaces/<str:slice>/templates/<uuid:pk>/delete/", templates.delete, name="template-delete"),
+    path("workspaces/<str:slice>/templates/<uuid:pk>/<str:switch>/", templates.switch, name="template-switch"),
     path("workspaces/<str:slice>/access/", access.access, name="access"),
     path("workspaces/<str:slice>/access/new/", access.ask, name="kubeconfig-ask"),
     path("workspaces/<str:slice>/access/<uuid:pk>/", access.show, name="kubeconfig"),

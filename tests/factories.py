@@ -11,7 +11,7 @@ from accounts.models import ApiToken, Scope, User
 from accounts.services import token_issue
 from egs.clock import db_now
 from gpr.allocator import advance, tick
-from gpr.models import Gpr
+from gpr.models import Gpr, GprTemplate
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_submit
 from gpr.spec import GprSpec
@@ -87,6 +87,11 @@ def spec(of: Slice, **changes: Any) -> GprSpec:
 def gpr(of: Slice, by: User, **changes: Any) -> Gpr:
     """Submitted: it waits in the queue with a promise, or for approval."""
     return gpr_submit(actor=by, spec=spec(of, **changes), now=db_now())
+
+
+def template(of: Slice, **fields: Any) -> GprTemplate:
+    """As a row: what it says is not checked."""
+    return GprTemplate.objects.create(**{"slice": of, "name": unique("template"), "created_at": db_now(), **fields})
 
 
 def started(of: Slice, by: User, **changes: Any) -> Gpr:

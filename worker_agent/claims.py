@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from worker_agent.clock import Clock
-from worker_agent.protocol import CLAIMS_AT_ONCE, Claim, ClaimAnswer, ClaimState, PodsWaiting, SyncReply, Workspace
+from worker_agent.protocol import CLAIMS_AT_ONCE, Claim, ClaimAnswer, ClaimSpec, ClaimState, PodsWaiting, SyncReply, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,15 @@ class Answered:
 class Heard:
     """What the hub has said. `workspaces`, `states`: None while it has not, or what it said is not done yet.
 
-    `answers`: those that came since the last look. `asked_mono`: before this the list of `states` was not asked for.
+    `answers`: those that came since the last look. `asked_mono`: before this the list of `states` was not asked for. `autos`: by id of a
+    workspace, what a request asks for that is made for its pods that wait.
     """
 
     workspaces: Sequence[Workspace] | None = None
     answers: Sequence[Answered] = ()
     states: Mapping[str, ClaimState] | None = None
     asked_mono: float = float("-inf")
+    autos: Mapping[str, ClaimSpec] = field(default_factory=dict)
 
 
 class Requests(Protocol):
@@ -66,17 +68,19 @@ class Desk:
 
     clock: Clock
     digest: str = ""
+    templates_digest: str = ""
     _to_tell: tuple[Claim, ...] = ()
     _answers: dict[str, Answered] = field(default_factory=dict)
     _states: dict[str, ClaimState] | None = None
     _asked_mono: float = float("-inf")
+    _autos: dict[str, ClaimSpec] = field(default_factory=dict)
 
     # -- the thread of the objects -------------------------------------------------------------------------------------
 
     def collect(self, workspaces: Sequence[Workspace] | None) -> Heard:
         """Answers are handed over: what is lost of them is claimed once more."""
         answers, self._answers = tuple(self._answers.values()), {}
-        return Heard(workspaces, answers, self._states, self._asked_mono)
+        return Heard(workspaces, answers, self._states, self._asked_mono, self._autos)
 
     def put(self, claims: Sequence[Claim]) -> None:
         """All that is to be told now, but for what was answered in the meantime."""
@@ -110,5 +114,7 @@ class Desk:
         """An answer to a sync that counts."""
         if reply.claims is not None:
             self._states, self.digest = {state.id: state for state in reply.claims}, reply.claims_digest
+        if reply.templates is not None:
+            self._autos, self.templates_digest = {each.id: each.spec for each in reply.templates}, reply.templates_digest
         if self._states is not None:
             self._asked_mono = max(self._asked_mono, asked_mono)

@@ -92,6 +92,7 @@ class Core:
             accounts_left=self.link.board.accounts_left,
             have_claims=self.link.desk.digest,
             have_life=self.link.life_wanted(),
+            have_templates=self.link.desk.templates_digest,
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,
             drifts=self.link.drifts.untold,

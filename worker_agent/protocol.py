@@ -234,6 +234,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     accounts_left: tuple[Id, ...] | None = None  # those in the cluster that are not on this list; None: it has not been looked at yet
     have_claims: str = ""  # likewise
     have_life: str | None = None  # likewise; None: not wanted now
+    have_templates: str | None = None  # likewise; None: this agent knows of none
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
     drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
@@ -371,7 +372,8 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     ends the wait; of position and estimates it comes with the next answer. `repairs_drift`: put right what somebody else changed of ours;
     else it is only told. `life`: what happened lately to the GPRs that concern the cluster, the earliest first; None when the agent has
     this list or does not want one, or the hub is an older one. A change of it ends no wait. `warn_before_s`: how long before the end of a
-    box its pods are told that it is near; 0: not at all.
+    box its pods are told that it is near; 0: not at all. `templates`: of each workspace that has one, by which requests are made for its
+    pods that wait; None when the agent has this list or knows of none, or the hub is an older one. A change of it ends the wait.
     """
 
     hub_id: str
@@ -392,6 +394,8 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     life_digest: str = ""
     life: tuple[LifeMark, ...] | None = None
     warn_before_s: float = 600.0
+    templates_digest: str = ""
+    templates: tuple[AutoTemplate, ...] | None = None
 
 
 class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -451,6 +455,17 @@ class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: ClaimModel | None = None
     workspace: Word = ""
     early_release: bool = False
+
+
+class AutoTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request asks for that is made for pods of a workspace that wait, in namespaces whose own GPRTemplates do not say auto.
+
+    `id`: of the workspace. `name`: of the template, for people.
+    """
+
+    id: Id
+    name: Word
+    spec: ClaimSpec
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -621,7 +636,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def set_digest(listed: Sequence[Assignment | Workspace | ClaimState | LifeMark]) -> str:
+def set_digest(listed: Sequence[Assignment | Workspace | ClaimState | LifeMark | AutoTemplate]) -> str:
     """SHA-256 over the set in order of id, so that both sides can compare what they hold."""
     ordered = sorted(listed, key=lambda item: item.id)
     return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()

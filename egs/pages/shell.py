@@ -78,6 +78,7 @@ class Shell:
         if slice_ is not None:
             nav.append(NavItem("GPU requests", reverse("workspace", args=[slice_.name]), "list-details", page == "requests", key="g r"))
             nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
+            nav.append(NavItem("Templates", reverse("templates", args=[slice_.name]), "copy", page == "templates"))
             nav.append(NavItem("Access", reverse("access", args=[slice_.name]), "key", page == "access"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))

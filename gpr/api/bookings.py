@@ -31,6 +31,7 @@ class BookingSeriesCreate(GprCreate):
 
     earliest_start_at = None  # type: ignore[assignment]
     is_booking = None  # type: ignore[assignment]
+    template = None  # type: ignore[assignment]
     first_start_at = serializers.DateTimeField()
     rule = serializers.ChoiceField(choices=RepeatRule.choices)
     zone = Text(max_length=64, default="UTC", help_text="As Europe/Berlin: each starts at the same time of day there.")

@@ -41,6 +41,13 @@ class BookingSeriesFilter(filters.FilterSet):
     canceled = YesNo(pick=lambda is_true: Q(canceled_at__isnull=not is_true))
 
 
+class TemplateFilter(filters.FilterSet):
+    name = filters.CharFilter(lookup_expr="icontains", label="Part of the name.")
+    slice = ReferenceFilter("slice")
+    cluster = ReferenceFilter("cluster", label="Those of this cluster alone, without those of all clusters.")
+    is_default = YesNo(pick=lambda is_true: Q(is_default=is_true))
+
+
 class QuotaFilter(filters.FilterSet):
     project = filters.CharFilter(method="by_project", label="Id or name: its own and those of its slices.")
     slice = ReferenceFilter("slice", label="Id or name.")

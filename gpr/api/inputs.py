@@ -8,15 +8,19 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
+from egs.errors import InvalidInput
 from egs.rest.fields import NUMBER_MAX, Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber
 from gpr.models import Nearness
+from gpr.selectors import template_for
 from gpr.services.moving import MoveTo
 from gpr.spec import GprSpec, duration_parse
+from gpr.templates import filled
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
 from slices.selectors import slice_for
 
 WHY_MAX_CHARS = 300
+NEEDED = ("nodes", "duration_s")  # of a request; all else has a default
 REPLACEMENT_WHY_MAX_CHARS = 150  # it stands in the reason why the node is set aside
 
 
@@ -76,8 +80,9 @@ class GprPatch(GprChange):
 class GprCreate(GprChange):
     name = Text(allow_blank=True)
     slice = Reference()
-    nodes = WholeNumber()
-    duration_s = Duration()
+    nodes = WholeNumber(required=False, help_text="Needed, unless the template says it.")
+    duration_s = Duration(required=False, help_text="Needed, unless the template says it.")
+    template = Reference(required=False, allow_null=True, help_text="One of the slice: it gives what is not said here.")
 
 
 class GprAsk(GprCreate):
@@ -122,9 +127,14 @@ class Move(Decision):
 
 
 def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
-    """Raises NotFound for a slice or cluster that the actor may not know of."""
-    fields = {**data, "slice": slice_for(actor, data["slice"]), "clusters": clusters_of(data.get("clusters", []), actor=actor)}
-    return GprSpec(**fields)
+    """Raises NotFound for a slice, template or cluster that the actor may not know of, InvalidInput for what nothing says."""
+    slice_, said = slice_for(actor, data["slice"]), {name: value for name, value in data.items() if name != "template"}
+    template = template_for(actor, data["template"], slice_=slice_) if data.get("template") else None
+    fields = filled(template, said) if template else said
+    if missing := [name for name in NEEDED if name not in fields]:
+        raise InvalidInput({name: ["This field is required."] for name in missing})
+    clusters = clusters_of(fields.get("clusters", []), actor=actor)
+    return GprSpec(**{**fields, "slice": slice_, "clusters": clusters, "template": template})
 
 
 def clusters_of(references: list[str], *, actor: User) -> tuple[Cluster, ...]:

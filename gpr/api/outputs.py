@@ -129,6 +129,8 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
     eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is.")
     borrows = serializers.SerializerMethodField(help_text=BORROWS_HELP)
+    template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="What it was filed from.")
+    template_id = serializers.UUIDField(allow_null=True)
     origin = serializers.SerializerMethodField(help_text="The object of a cluster as which it was filed; null: it was filed here.")
     remaining_s = serializers.IntegerField(help_text="Of its duration, what it has not had: what it waits for when it is queued again.")
 
@@ -140,7 +142,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
-        fields += ["borrows", "eviction_notice", "origin"]
+        fields += ["borrows", "eviction_notice", "template", "template_id", "origin"]
         read_only_fields = fields
 
     @property

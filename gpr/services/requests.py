@@ -460,7 +460,7 @@ def may_submit(actor: User, spec: GprSpec) -> None:
 
 def _gpr_of(spec: GprSpec) -> Gpr:
     plain = {name: getattr(spec, name) for name in PLAIN_FIELDS}
-    return Gpr(**plain, slice=spec.slice, remaining_s=spec.duration_s, allowed_shapes=spec.slice.shapes)
+    return Gpr(**plain, slice=spec.slice, template=spec.template, remaining_s=spec.duration_s, allowed_shapes=spec.slice.shapes)
 
 
 def _ask(spec: GprSpec) -> str:

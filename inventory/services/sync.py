@@ -24,6 +24,7 @@ from worker_agent.drift import AGAIN_S
 from worker_agent.protocol import (
     LEASE_TTL_S,
     Assignment,
+    AutoTemplate,
     CheckPolicy,
     Drift,
     LifeMark,
@@ -72,6 +73,7 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
     claim_states = claims.told(agent.cluster.pk, now)
     claims_digest = set_digest(claim_states)
     life_digest, life = _life(agent.cluster, message, now)
+    templates_digest, templates = _templates(agent.cluster, message, generation)
     return SyncReply(
         hub_id=hub_id(),
         session_epoch=session_epoch,
@@ -91,6 +93,8 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         claims=None if claims_digest == message.have_claims else claim_states,
         life_digest=life_digest,
         life=life,
+        templates_digest=templates_digest,
+        templates=templates,
     )
 
 
@@ -100,6 +104,15 @@ def _life(cluster: Cluster, message: SyncRequest, now: datetime) -> tuple[str, t
     life = claims.life(cluster.pk, now)
     digest = set_digest(life)
     return digest, None if digest == message.have_life else life
+
+
+def _templates(cluster: Cluster, message: SyncRequest, generation: int) -> tuple[str, tuple[AutoTemplate, ...] | None]:
+    """As for the workspaces."""
+    if message.have_templates is None or (message.have_templates and message.known_generation == generation):
+        return message.have_templates or "", None
+    templates = claims.templates(cluster.pk)
+    digest = set_digest(templates)
+    return digest, None if digest == message.have_templates else templates
 
 
 def _workspaces(cluster: Cluster, message: SyncRequest, generation: int) -> tuple[str, tuple[Workspace, ...] | None]:

@@ -15,15 +15,16 @@ from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.parts import EventRow
 from egs.pages.shell import Shell, WorkspaceMark
-from gpr.models import Gpr, Nearness
+from gpr.models import Gpr, GprTemplate, Nearness
 from journal.models import Event
-from portal_user.forms import GprForm, initial_of, new_key
+from portal_user.forms import GprForm, initial_by, initial_of, new_key
 from portal_user.pages.capacity import ShapeStock, Stock, shapes_in, stock_for
 from portal_user.pages.offers import OffersPanel, offers_url
 from slices.models import Slice
 
 USUAL_DURATIONS = ("30 min", "1 h", "2 h", "3 h", "6 h", "12 h", "1 d")
 CHANGES_SHOWN = 10
+TEMPLATES_SHOWN = 20
 FOLDED = {
     "start": ("priority", "earliest_start_at", "is_booking"),
     "where": ("clusters", "node_type", "within", "rdma"),
@@ -39,6 +40,15 @@ class ShapeChoice:
     label: str
     note: str
     is_checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateChoice:
+    """One that the form can be filled in from."""
+
+    name: str
+    url: str
+    is_current: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,7 @@ class CreatePage:
     edited: Gpr | None = None
     meanwhile: Meanwhile | None = None
     filed_url: str = ""  # where the requests are listed, when this form has been filed before
+    templates: tuple[TemplateChoice, ...] = ()
 
     @classmethod
     def build(
@@ -121,6 +132,7 @@ class CreatePage:
             edited=desk.edited,
             meanwhile=meanwhile,
             filed_url=filed_url,
+            templates=() if desk.edited else tuple(_templates(slice_, form)),
         )
 
 
@@ -145,10 +157,15 @@ class Desk:
         names = {shape.shape for shape in self.shapes} | ({self.edited.shape} if self.edited and self.edited.shape else set())
         return GprForm(data, initial=initial, slice_=self.slice_, shapes=sorted(names), is_question=is_question)
 
-    def first_form(self, *, like: Gpr | None = None) -> GprForm:
-        """As it is opened: an edit with what is asked now, a new one with what is likely to start at once."""
+    def first_form(self, *, like: Gpr | None = None, template: GprTemplate | None = None, name: str = "") -> GprForm:
+        """As it is opened: an edit with what is asked now, a new one with what is likely to start at once, or what a template says.
+
+        `name`: as it was typed before the template was chosen.
+        """
         model = self.edited or like
         given = initial_of(model) if model else self._likely()
+        if template is not None:
+            given = {**given, **initial_by(template), "name": name}
         return self.form(initial={**given, "key": new_key()})
 
     def question(self, form: GprForm) -> GprForm:
@@ -213,6 +230,14 @@ def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
         ShapeChoice(value, label, notes.get(value, "not there now") if value else "", value == chosen)
         for value, label in form.fields["shape"].choices  # type: ignore[attr-defined]
     ]
+
+
+def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
+    """The defaults first."""
+    current = str(form["template"].value() or "")
+    url = reverse("gpr-create", args=[slice_.name])
+    for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[:TEMPLATES_SHOWN]:
+        yield TemplateChoice(name, f"{url}?template={pk}", str(pk) == current)
 
 
 def _differences(form: GprForm, gpr: Gpr) -> list[tuple[str, str, str]]:

@@ -327,6 +327,8 @@ def _asked(gpr: Gpr) -> Iterable[Pair]:
     yield Pair("Entry checks", "all" if gpr.run_checks else "the short ones")
     yield Pair("Model", ", ".join(f"{value}" if name == "name" else f"{name} {value}" for name, value in gpr.model.items()))
     yield Pair("Filed by", gpr.owner.name)
+    if gpr.template is not None:
+        yield Pair("Template", gpr.template.name)
     if claim := getattr(gpr, "claim", None):
         yield Pair("Filed as", claim.sentence)
     yield Pair("Id", str(gpr.pk), is_code=True)

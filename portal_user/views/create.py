@@ -15,8 +15,8 @@ from egs.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from egs.pages.access import PageRequest, needs_write, signed_in
 from egs.pages.asking import UNPROCESSABLE
 from egs.pages.toasts import toast
-from gpr.models import Gpr
-from gpr.selectors import gpr_for
+from gpr.models import Gpr, GprTemplate
+from gpr.selectors import gpr_for, template_for
 from gpr.services.requests import CREATION_ROUTE, gpr_edit, gpr_submit
 from portal_user.as_api import creation_body
 from portal_user.forms import GprForm, new_key
@@ -33,7 +33,8 @@ def create(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice, role=Role.EDITOR)
     desk = Desk.set_up(request, slice_)
     if request.method == "GET":
-        return _page(request, slice_, desk, desk.first_form(like=_like(request)))
+        form = desk.first_form(like=_like(request), template=_template(request, slice_), name=request.GET.get("name", ""))
+        return _page(request, slice_, desk, form)
     form = desk.form(request.POST, is_question=_is_question(request))
     if _is_question(request) or not form.is_valid():
         return _page(request, slice_, desk, form)
@@ -136,6 +137,12 @@ def _like(request: PageRequest) -> Gpr | None:
     """A past request to start from."""
     given = request.GET.get("from")
     return gpr_for(request.user, given) if given else None
+
+
+def _template(request: PageRequest, slice_: Slice) -> GprTemplate | None:
+    """One to start from."""
+    given = request.GET.get("template")
+    return template_for(request.user, given, slice_=slice_) if given else None
 
 
 def _is_question(request: PageRequest) -> bool:

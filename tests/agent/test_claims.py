@@ -18,8 +18,10 @@ from worker_agent.protocol import (
     CLAIMS_AT_ONCE,
     CLAIMS_PATH,
     SYNC_PATH,
+    AutoTemplate,
     Claim,
     ClaimAnswer,
+    ClaimSpec,
     ClaimsReply,
     ClaimsRequest,
     ClaimState,
@@ -83,6 +85,21 @@ class Talk(Stage):
         digest = self.desk.digest if is_known else set_digest(states)
         self.core.on_reply(sent, msgspec.structs.replace(self.reply(), claims=claims, claims_digest=digest))
         return sent.request
+
+
+def test_the_hub_s_templates_hold_until_it_tells_others() -> None:
+    stage, spec = Stage(), ClaimSpec(shape="H100-80GB")
+    desk, template = stage.core.link.desk, AutoTemplate(id="red", name="standard", spec=spec)
+    assert stage.core.sync_request(0.0).request.have_templates == ""
+    told = msgspec.structs.replace(stage.reply(), templates=(template,), templates_digest="d")
+    stage.core.on_reply(stage.core.sync_request(0.0), told)
+
+    stage.tell()
+
+    assert desk.collect(None).autos == {"red": spec}
+    assert stage.core.sync_request(0.0).request.have_templates == "d"
+    stage.core.on_reply(stage.core.sync_request(0.0), msgspec.structs.replace(stage.reply(), templates=(), templates_digest="e"))
+    assert desk.collect(None).autos == {}
 
 
 def test_a_claim_is_told_and_its_answer_handed_over_once() -> None:

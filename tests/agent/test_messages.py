@@ -16,6 +16,7 @@ from worker_agent.link import encoded_digest
 from worker_agent.protocol import (
     Account,
     Assignment,
+    AutoTemplate,
     Binding,
     BindingSeen,
     BindingState,
@@ -150,6 +151,7 @@ CLAIM_STATE = ClaimState(
     nodes=("aurora-h100-01", "aurora-h100-02"),
 )
 WAITING_CLAIM = ClaimState(id="d0e1f2a3-b4c5-4d6e-8f70-8192a3b4c5d6", gpr_id="5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", state="QUEUED")
+TEMPLATE = AutoTemplate(id=WORKSPACE.id, name="standard", spec=ClaimSpec(shape="H100-80GB", duration="8h", rdma=False))
 LIFE_MARK = LifeMark(
     id="4711",
     gpr_id=ASSIGNMENT.gpr_id,
@@ -181,6 +183,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         accounts_left=("0e9d8c7b-6a5f-4e3d-9c2b-1a0f9e8d7c6b",),
         have_claims="c" * 64,
         have_life="e" * 64,
+        have_templates="f" * 64,
         bindings=(
             BindingSeen(
                 slice=WORKSPACE.id, namespace="red-train", state=BindingState.CONFLICT, detail="It was there before.", repaired=("quota",)
@@ -229,6 +232,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         life_digest=set_digest([LIFE_MARK]),
         life=(LIFE_MARK,),
         warn_before_s=120.0,
+        templates_digest=set_digest([TEMPLATE]),
+        templates=(TEMPLATE,),
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",
@@ -248,6 +253,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         claims=None,
         life_digest=set_digest([LIFE_MARK]),
         life=None,
+        templates_digest=set_digest([TEMPLATE]),
+        templates=None,
     ),
     "events_request": EventsRequest(
         session_epoch=5,
@@ -393,6 +400,18 @@ def test_an_agent_that_hears_of_no_lives_wants_no_list_of_them() -> None:
     first = fixture("sync_request")
     del first["have_life"]
     assert msgspec.convert(first, type=SyncRequest).have_life is None
+
+
+def test_a_hub_that_knows_of_no_templates_leaves_them_as_they_are() -> None:
+    first = fixture("sync_reply_unchanged")
+    del first["templates"], first["templates_digest"]
+    assert msgspec.convert(first, type=SyncReply).templates is None
+
+
+def test_an_agent_that_knows_of_no_templates_wants_no_list_of_them() -> None:
+    first = fixture("sync_request")
+    del first["have_templates"]
+    assert msgspec.convert(first, type=SyncRequest).have_templates is None
 
 
 def test_an_agent_that_tells_of_no_pods_has_not_looked_at_them() -> None:

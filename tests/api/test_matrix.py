@@ -105,6 +105,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "defragmentation/"): Row(for_admin(200)),
     ("POST", "defragmentation/question/"): Row(for_admin(200), ROOM),
     ("POST", "defragmentation/<pk>/apply/"): Row(for_admin(409), {"fingerprint": "x", "why": "Release week."}),  # nothing is proposed
+    ("GET", "templates/"): Row(LIST),
+    ("POST", "templates/"): Row(change(201), {"name": "new", "slice": "vision"}),
+    ("GET", "templates/<ref>/"): Row(SEE),
+    ("PATCH", "templates/<ref>/"): Row(change(200), {"nodes": 1}),
+    ("DELETE", "templates/<ref>/"): Row(change(204)),
     ("GET", "projects/"): Row(LIST),
     ("POST", "projects/"): Row(for_admin(201), {"name": "new"}),
     ("GET", "projects/<ref>/"): Row(SEE),
@@ -231,9 +236,10 @@ def place(world: World) -> dict[str, str]:
     series = series_create(actor=world.people.owner, ask=asked, now=db_now())
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
     supply = factories.supply(world.cluster)
+    template = factories.template(world.slice, name="half-node")
     names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
     names |= {"kubeconfig": str(kubeconfig.pk)}
-    names |= {"supplies": supply.name, "tokens": str(token.pk)}
+    names |= {"supplies": supply.name, "templates": template.name, "tokens": str(token.pk)}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 

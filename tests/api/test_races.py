@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 from django.db import connection
 
-from gpr.models import Gpr
+from gpr.models import Gpr, GprTemplate
 from slices.models import Project, Role
 from slices.services import member_set
 from tests import factories
@@ -60,6 +60,17 @@ def test_of_many_with_one_name_one_gets_it(people: People) -> None:
 
     assert Counter(answer.status_code for answer in answers) == {201: 1, 409: AT_ONCE - 1}
     assert Project.objects.count() == 1
+
+
+def test_of_many_templates_that_become_the_default_at_once_one_is(people: People) -> None:
+    secret = factories.token(people.owner)
+    slice_ = factories.make_slice(factories.cluster("aurora"), name="vision", owner=people.owner)
+    rows = [factories.template(slice_, name=f"t{number}") for number in range(AT_ONCE)]
+
+    answers = at_once(lambda number: Caller(secret).patch(f"templates/{rows[number].pk}/", {"is_default": True}))
+
+    assert [answer.status_code for answer in answers] == [200] * AT_ONCE
+    assert GprTemplate.objects.filter(is_default=True).count() == 1
 
 
 def test_of_many_who_change_one_version_one_does(people: People) -> None:

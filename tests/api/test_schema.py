@@ -94,6 +94,7 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     headers = {"Authorization": f"Bearer {factories.token(world.people.admin)}"}
     places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train"}
     refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
+    refs["templates"] = factories.template(world.slice, name="half-node", asked={"shape": SHAPE, "nodes": 1}).name
     refs["supplies"] = str(Supply.objects.get().pk)
     for found in schema.get_all_operations():
         operation = found.ok()

@@ -39,6 +39,9 @@ USER_PAGES = {
     "gpr-booked": "/gprs/{booked}/",
     "bookings": "/workspaces/vision/bookings/",
     "book": "/workspaces/vision/bookings/new/",
+    "create-template": "/workspaces/vision/create/?template={template}",
+    "templates": "/workspaces/vision/templates/",
+    "template": "/workspaces/vision/templates/{template}/",
     "access": "/workspaces/vision/access/",
     "kubeconfig-ask": "/workspaces/vision/access/new/",
     "not-found": "/gprs/00000000-0000-0000-0000-000000000000/",
@@ -151,7 +154,15 @@ def _work(api: Api) -> dict[str, str]:
     wait_for("ACTIVE", lambda: state(active, "ACTIVE"), within_s=START_S)
     node = api.get("/nodes/")["results"][0]["id"]
     ids = {"ended": ended, "active": active, "waiting": waiting, "asking": asking, "node": str(node)}
-    return {**ids, **_ahead(api, ask), **_orders(api, ask)}
+    return {**ids, **_ahead(api, ask), **_orders(api, ask), "template": _templates(api)}
+
+
+def _templates(api: Api) -> str:
+    """One that counts for pods that wait, and one for people."""
+    half = {"name": "half-node", "shape": "H100-80GB", "nodes": 1, "gpus_per_node": 4, "duration_s": 8 * HOUR, "idle_timeout_s": "30m"}
+    api.post("/templates/", {"slice": "vision", "is_default": True, "auto": True, **half})
+    gang = {"name": "gang", "shape": "H100-80GB", "nodes": 2, "duration_s": "2d", "priority": 150, "auto": True, "evictable": False}
+    return str(api.post("/templates/", {"slice": "vision", **gang})["id"])
 
 
 def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:

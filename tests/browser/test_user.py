@@ -136,6 +136,42 @@ def test_an_alternative_is_applied_and_a_chosen_offer_stays_chosen(ada: tuple[Pa
     assert watch.faults == []
 
 
+def test_a_template_is_made_fills_in_a_request_s_form_and_becomes_the_default(ada: tuple[Page, Watch]) -> None:
+    page, watch = ada
+    page.goto(f"{WORKSPACE}templates/")
+    page.get_by_role("link", name="Make a template").click()
+    page.get_by_label("Name", exact=True).fill("pair")
+    page.get_by_label("GPU", exact=True).select_option("H100-80GB")
+    page.get_by_label("Nodes", exact=True).fill("2")
+    page.get_by_label("Duration", exact=True).fill("3 h")
+    page.get_by_text("Auto: while it is the default").click()
+    page.get_by_role("button", name="Make template").click()
+    expect(page.locator("#toasts")).to_contain_text("Template pair is kept")
+    expect(page.locator("#templates")).to_contain_text("nothing is filed by it")
+
+    page.get_by_role("link", name="Make default: pair").click()
+    page.get_by_role("dialog").get_by_role("button", name="Make default").click()
+    expect(page.locator("#templates")).to_contain_text("Default, auto")
+    assert axe_violations(page) == []
+
+    page.goto(CREATE)
+    page.get_by_label("Name", exact=True).fill("from-template")
+    page.evaluate("window.isSamePage = true")
+    page.get_by_role("link", name="pair", exact=True).click()
+    expect(page.get_by_label("Duration", exact=True)).to_have_value("3 h")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("from-template")
+    expect(page.locator("#as-api")).to_contain_text('"template": "pair"')
+    expect(page.get_by_role("button", name="Request 16 GPUs")).to_be_visible()
+    assert page.evaluate("window.isSamePage") is True
+    assert axe_violations(page) == []
+
+    page.goto(f"{WORKSPACE}templates/")
+    page.get_by_role("link", name="Delete template pair").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete template").click()
+    expect(page.locator("#templates")).to_contain_text("No template yet")
+    assert watch.faults == []
+
+
 def test_everything_works_without_script(browser: Browser, demo: dict[str, str]) -> None:
     with visitor(browser, demo["url"], scripts=False) as (page, watch):
         sign_in(page, demo["user_token"])

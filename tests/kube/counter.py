@@ -22,7 +22,18 @@ from worker_agent.kube.client import Api
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.requests import KubernetesRequests
-from worker_agent.protocol import Binding, Claim, ClaimAnswer, ClaimState, ClaimVerdict, SyncReply, Workspace, set_digest
+from worker_agent.protocol import (
+    AutoTemplate,
+    Binding,
+    Claim,
+    ClaimAnswer,
+    ClaimSpec,
+    ClaimState,
+    ClaimVerdict,
+    SyncReply,
+    Workspace,
+    set_digest,
+)
 
 SPEC: Object = {"shape": "H100-80GB", "nodes": 2, "duration": "8h30m"}
 Answer = Callable[[Claim], ClaimAnswer]
@@ -61,6 +72,7 @@ class Counter:
     told: list[Claim] = field(default_factory=list)
     states: dict[str, ClaimState] = field(default_factory=dict)
     bound: dict[str, str] = field(default_factory=dict)
+    auto: ClaimSpec | None = None  # what the hub's template for pods that wait says
     is_settled: bool = True
     is_away: bool = False
     is_forgetful: bool = False  # what it takes has ended long ago
@@ -154,6 +166,7 @@ class Counter:
             assignments=None,
             claims=states,
             claims_digest=set_digest(states),
+            templates=(AutoTemplate(id=self.slice_id, name="of-the-hub", spec=self.auto),) if self.auto else (),
         )
         self.desk.take(reply, asked_mono=asked_mono)
 

@@ -88,6 +88,39 @@ def test_many_pods_of_a_deployment_get_one_request_that_goes_with_it(counter: Co
     counter.until("that it is gone", lambda: [each for each in counter.told if each.is_gone and each.uid == claim.uid])
 
 
+def test_where_the_namespace_has_no_template_that_says_auto_the_hub_s_counts_and_else_its_own(counter: Counter) -> None:
+    """For pods that waited before the hub had one, too."""
+    counter.make(template("no-auto", shape="A100-80GB", duration="9h"), deployment("first", replicas=2, gpus=8))
+    counter.for_a_while(4.0)
+    assert requests(counter) == []
+
+    counter.auto = ClaimSpec(shape="H100-80GB", duration="3h", priority=70, evictable=False)
+
+    made = the_request(counter)
+    assert made["spec"] == {"shape": "H100-80GB", "duration": "3h", "priority": 70, "evictable": False, "nodes": 2}
+    counter.until("the claim", lambda: counter.claims(made["metadata"]["name"]))
+    (claim,) = counter.claims(made["metadata"]["name"])
+    assert claim.is_auto
+    assert claim.spec == ClaimSpec(shape="H100-80GB", duration="3h", priority=70, evictable=False, nodes=2)
+    counter.for_a_while(3.0)
+    assert len(requests(counter)) == 1
+
+    counter.make(template(**AUTO), deployment("second", replicas=1, gpus=8))
+    assert the_request(counter, 2)["spec"] == {"shape": "H100-80GB", "duration": "2h", "priority": 60, "nodes": 1}
+
+
+def test_a_namespace_that_is_not_bound_gets_nothing_by_the_hub_s_template(counter: Counter) -> None:
+    counter.auto = ClaimSpec(shape="H100-80GB", duration="3h")
+    counter.bound[counter.namespace] = ""
+    counter.make(deployment())
+    counter.for_a_while(4.0)
+    assert requests(counter) == []
+
+    counter.bound[counter.namespace] = counter.slice_id
+
+    assert the_request(counter)["spec"]["duration"] == "3h"
+
+
 def test_each_workload_has_its_own_and_a_pod_without_an_owner_is_one(counter: Counter) -> None:
     counter.make(template(**AUTO), job("train", pods=2, gpus=8), pod("alone", 3))
 

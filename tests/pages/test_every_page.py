@@ -33,6 +33,7 @@ PARTS = {
     "workspace": ["facts", "quotas", "tabs", "axis", "provisioned", "pending", "ended"],
     "bookings": ["list"],
     "access": ["list"],
+    "templates": ["list"],
     "gpr": ["now", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
     "admin-inventory": ["rows"],
@@ -74,6 +75,9 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=["vision", row.pk])
     if name == "namespace-adopt":
         return reverse(name, args=["vision", kubeconfigs.ready_namespace(house.slice, house.cluster, at=db_now()).pk])
+    if name in {"template", "template-delete", "template-switch"}:
+        switch = {"switch": "make-default"} if name == "template-switch" else {}
+        return reverse(name, kwargs={"slice": "vision", "pk": factories.template(house.slice).pk, **switch})
     if name == "series-cancel":
         return reverse(name, args=[series(house).pk])
     if name == "admin-maintenance-cancel":

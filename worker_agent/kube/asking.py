@@ -63,6 +63,12 @@ def template_words(gpr: Custom, template: Custom | None) -> Fields | Fault:
     return {key: value for key, value in template.fields.items() if key in FROM_TEMPLATE}
 
 
+def words_of(spec: ClaimSpec) -> Fields:
+    """A template of the hub, in an object's words."""
+    said = msgspec.to_builtins(spec)
+    return {key: said[name] for key, name in FROM_TEMPLATE.items() if name in said}
+
+
 def claim_of(gpr: Custom, words: Fields) -> Claim | Fault:
     """`words`: those of its template."""
     spec = spec_of({**words, **gpr.fields})

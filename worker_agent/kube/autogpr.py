@@ -1,6 +1,6 @@
-"""Requests that nobody wrote: for GPU pods that wait in a namespace with a template that says auto.
+"""Requests that nobody wrote: for GPU pods that wait in a namespace with a template that says auto, its own or else the hub's.
 
-Lives here: for which workload one is made, when it is given back, and which template of a namespace counts. Must not live here: what is
+Lives here: for which workload one is made, when it is given back, and which template counts in a namespace. Must not live here: what is
 done with a request once it is there (requests.py).
 
 A workload has one that is open at most, whatever else happens: the objects themselves say so, also to an agent that starts in the
@@ -37,12 +37,15 @@ IDLE_END: Final = "IDLE"
 
 @dataclass(slots=True)
 class Scene:
-    """One look. `slice_of`: the workspace of a namespace, "" where it is bound to none."""
+    """One look. `slice_of`: the workspace of a namespace, "" where it is bound to none. `autos`: by namespace that is bound, what the hub's
+    template for its workspace says.
+    """
 
     now_mono: float
     requests: Sequence[Custom]
     templates: Iterable[Custom]
     slice_of: Callable[[str], str]
+    autos: Mapping[str, Fields] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class AutoGpr:
 
     def look(self, scene: Scene) -> None:
         self._whole_gpus.clear()
-        templates = self._elect(scene)
+        templates = {**scene.autos, **self._elect(scene)}
         made = [gpr for gpr in scene.requests if gpr.is_auto]
         is_open = [gpr for gpr in made if not gpr.is_finished]
         namespaces = {*templates, *(gpr.metadata.namespace for gpr in is_open)}
@@ -91,8 +94,10 @@ class AutoGpr:
 
     # -- templates -----------------------------------------------------------------------------------------------------
 
-    def _elect(self, scene: Scene) -> dict[str, Custom]:
-        """By namespace that is bound, the template that counts: the first by name. Each that says auto is told whether it does."""
+    def _elect(self, scene: Scene) -> dict[str, Fields]:
+        """By namespace that is bound, what the template of its own that counts says: the first by name. Each that says auto is told whether
+        it does.
+        """
         first: dict[str, Custom] = {}
         for template in sorted(scene.templates, key=lambda each: each.metadata.name):
             namespace = template.metadata.namespace
@@ -106,7 +111,7 @@ class AutoGpr:
             else:
                 first[namespace] = template
                 self._tell(template, ("True", "First", ""), scene.now_mono)
-        return first
+        return {namespace: template.fields for namespace, template in first.items()}
 
     def _tell(self, template: Custom, said: tuple[str, str, str] | None, now_mono: float) -> None:
         """`said` None: it does not say auto (any more)."""
@@ -124,7 +129,7 @@ class AutoGpr:
 
     # -- making one ----------------------------------------------------------------------------------------------------
 
-    def _serve(self, workload: Workload, template: Custom | None, made: Sequence[Custom], scene: Scene) -> str:
+    def _serve(self, workload: Workload, template: Fields | None, made: Sequence[Custom], scene: Scene) -> str:
         """The name of the request that its pods wait for; "" while there is none."""
         own = [gpr for gpr in made if gpr.metadata.labels.workload == workload.owner.uid]
         if there := next((gpr for gpr in own if not gpr.is_finished), None):
@@ -172,8 +177,8 @@ class AutoGpr:
         stamps = (pod.metadata.creationTimestamp for pod in workload.waiting)
         return not last or any(stamp is not None and stamp.strftime("%Y-%m-%dT%H:%M:%SZ") > last for stamp in stamps)
 
-    def _make(self, workload: Workload, template: Custom, own: Sequence[Custom], now_mono: float) -> str:
-        spec = spec_for(workload, template.fields, self.nodes)
+    def _make(self, workload: Workload, template: Fields, own: Sequence[Custom], now_mono: float) -> str:
+        spec = spec_for(workload, template, self.nodes)
         if spec is None:
             return ""
         owner, name = workload.owner, name_for(workload, own)

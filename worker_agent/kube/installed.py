@@ -2,8 +2,8 @@
 
 The agent has no right to change any of it, and must not have it: it tells. The install script writes down what it left in the
 ConfigMap egs-installed, each object as "<apiVersion> <kind> <namespace or -> <name> <uid> <generation, or resourceVersion where there is
-none>". What somebody adds beside these is not seen here, but for the cluster's default priority (priorities.py), which is looked at along with
-them. Must not live here: what is wanted of these objects (deploy/agent).
+none>". What somebody adds beside these is not seen here, but for the cluster's default priority (priorities.py), which is looked at
+along with them. Must not live here: what is wanted of these objects (deploy/agent).
 """
 
 from __future__ import annotations

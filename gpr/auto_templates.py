@@ -1,0 +1,39 @@
+"""Which template is filed for GPU pods that wait, as agents are told. What they do with it: worker_agent/kube/autogpr.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from egs.readable import readable
+from egs.words import split
+from gpr.models import GprTemplate
+from slices.models import Namespace
+from worker_agent.protocol import AutoTemplate, ClaimSpec
+
+# The words that agents know by another name.
+SPANS: Final = {"duration_s": "duration", "idle_timeout_s": "idle_timeout"}
+
+
+def auto_templates_told(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+    """Of each slice with a namespace in the cluster, its default there, if that is to be filed for pods that wait; in order of id."""
+    bound = Namespace.objects.filter(cluster=cluster_id).values("slice")
+    rows = GprTemplate.objects.filter(Q(cluster=cluster_id) | Q(cluster=None), is_default=True, slice__in=bound)
+    first: dict[UUID, GprTemplate] = {}
+    for row in readable(rows.order_by("slice", F("cluster").asc(nulls_last=True)))[0]:
+        first.setdefault(row.slice_id, row)
+    autos = [row for row in first.values() if row.auto]
+    return tuple(AutoTemplate(id=str(row.slice_id), name=row.name, spec=_claimed(row.asked)) for row in autos)
+
+
+def _claimed(asked: Mapping[str, Any]) -> ClaimSpec:
+    words: dict[str, Any] = {SPANS.get(name, name): _span(value) if name in SPANS else value for name, value in asked.items()}
+    return ClaimSpec(**words)
+
+
+def _span(span_s: int) -> str:
+    """`2d4h`, as objects say it."""
+    return "".join(f"{count}{unit}" for count, unit in zip(split(span_s), "dhms", strict=True) if count)

@@ -1,0 +1,191 @@
+"""Templates of a workspace's requests: the list, one that is written, and the questions before an act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from django.urls import reverse
+
+from egs.pages.access import PageRequest
+from egs.pages.shell import Shell, WorkspaceMark
+from gpr.models import GprTemplate
+from gpr.services.templates import TemplateChange
+from gpr.spec import shapes_of
+from gpr.templates import told
+from portal_user.forms import ServiceForm, TemplateForm
+from portal_user.pages.question import Question
+from portal_user.pages.requests import may_create
+from slices.models import Role, Slice
+from slices.selectors import has_role
+
+ROWS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """`label`: of its button; `text`: of its question, in which {place} is where the template is for; `done`: what is said then."""
+
+    change: TemplateChange
+    label: str
+    title: str
+    text: str
+    done: str
+
+
+SWITCHES: Final = {
+    "make-default": Switch(
+        {"is_default": True},
+        "Make default",
+        "Make {name} the default?",
+        "It takes the place of the one that is the default for {place} now, if there is one.",
+        "is the default",
+    ),
+    "drop-default": Switch(
+        {"is_default": False}, "No default", "Have {name} as the default no more?", "Then {place} has no default.", "is no default any more"
+    ),
+    "auto-on": Switch(
+        {"auto": True},
+        "Auto on",
+        "File {name} for pods that wait?",
+        "While it is the default, GPU pods that wait in namespaces of this workspace get a request by it, for {place}.",
+        "is filed for pods that wait",
+    ),
+    "auto-off": Switch(
+        {"auto": False},
+        "Auto off",
+        "File {name} for pods that wait no more?",
+        "Requests that were filed by it stay as they are.",
+        "is filed for pods no more",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    label: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateRow:
+    id: UUID
+    name: str
+    place: str
+    says: str
+    is_default: bool
+    auto: bool
+    use_url: str  # empty: the reader may not file requests
+    change_url: str  # empty: nor change templates
+    delete_url: str
+    switches: tuple[Act, ...]
+
+    @classmethod
+    def of(cls, row: GprTemplate, *, may_use: bool, may_change: bool) -> TemplateRow:
+        at = [row.slice.name, row.pk]
+        keys = ("drop-default" if row.is_default else "make-default", "auto-off" if row.auto else "auto-on")
+        return cls(
+            id=row.pk,
+            name=row.name,
+            place=place_of(row),
+            says=", ".join(f"{name} {value}" for name, value in told(row.asked)),
+            is_default=row.is_default,
+            auto=row.auto,
+            use_url=f"{reverse('gpr-create', args=[row.slice.name])}?template={row.pk}" if may_use else "",
+            change_url=reverse("template", args=at) if may_change else "",
+            delete_url=reverse("template-delete", args=at) if may_change else "",
+            switches=tuple(Act(SWITCHES[key].label, reverse("template-switch", args=[*at, key])) for key in keys) if may_change else (),
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """It says auto, and is not the default: nothing is filed by it."""
+        return self.auto and not self.is_default
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatesPage:
+    shell: Shell
+    mark: WorkspaceMark
+    rows: tuple[TemplateRow, ...]
+    url: str
+    create_url: str  # empty: not the reader's to make
+
+    @classmethod
+    def build(cls, request: PageRequest, slice_: Slice) -> TemplatesPage:
+        may_use = may_create(request, slice_)
+        may_change = request.may_write and has_role(request.user, slice_, Role.OWNER)
+        rows = slice_.templates.select_related("slice", "cluster").order_by("name")[:ROWS_MAX]
+        return cls(
+            shell=Shell.user(request, page="templates", slice_=slice_, may_create=may_use),
+            mark=WorkspaceMark.of(slice_),
+            rows=tuple(TemplateRow.of(row, may_use=may_use, may_change=may_change) for row in rows),
+            url=reverse("templates", args=[slice_.name]),
+            create_url=reverse("template-create", args=[slice_.name]) if may_change else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatePage:
+    shell: Shell
+    mark: WorkspaceMark
+    title: str
+    verb: str
+    form: TemplateForm
+    back_url: str
+
+    @classmethod
+    def build(cls, request: PageRequest, slice_: Slice, template: GprTemplate | None, form: TemplateForm) -> TemplatePage:
+        return cls(
+            shell=Shell.user(request, page="templates", slice_=slice_),
+            mark=WorkspaceMark.of(slice_),
+            title=f"Change template {template.name}" if template else "Make a template",
+            verb="Change template" if template else "Make template",
+            form=form,
+            back_url=reverse("templates", args=[slice_.name]),
+        )
+
+
+def form_of(slice_: Slice, template: GprTemplate | None, data: Mapping[str, Any] | None) -> TemplateForm:
+    shapes = shapes_of(slice_)
+    if template is None:
+        return TemplateForm(data, slice_=slice_, shapes=shapes)
+    own = template.asked.get("shape")
+    typed = TemplateForm.typed(template)
+    return TemplateForm(data, slice_=slice_, shapes=sorted({*shapes, *([own] if own else [])}), initial=typed)
+
+
+def switch_question(request: PageRequest, template: GprTemplate, key: str) -> Question:
+    switch = SWITCHES[key]
+    said = {"name": template.name, "place": place_of(template)}
+    url = reverse("template-switch", args=[template.slice.name, template.pk, key])
+    return _question(request, template, switch.title.format(**said), switch.text.format(**said), switch.label, url)
+
+
+def delete_question(request: PageRequest, template: GprTemplate) -> Question:
+    url = reverse("template-delete", args=[template.slice.name, template.pk])
+    text = "Requests that were filed from it stay as they are."
+    return _question(request, template, f"Delete template {template.name}?", text, "Delete template", url, is_plain=False)
+
+
+def place_of(template: GprTemplate) -> str:
+    return f"cluster {template.cluster.name}" if template.cluster else "all clusters"
+
+
+def _question(
+    request: PageRequest, template: GprTemplate, title: str, text: str, verb: str, url: str, *, is_plain: bool = True
+) -> Question:
+    return Question(
+        title=title,
+        text=text,
+        points=(),
+        verb=verb,
+        url=url,
+        back_url=reverse("templates", args=[template.slice.name]),
+        form=ServiceForm(),
+        shell=Shell.user(request, page="templates", slice_=template.slice),
+        keep="Leave it",
+        is_plain=is_plain,
+    )
