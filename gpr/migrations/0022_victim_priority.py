@@ -15,4 +15,9 @@ class Migration(migrations.Migration):
             name='priority',
             field=models.PositiveIntegerField(blank=True, help_text='That it had when it was chosen; null: it was not kept then.', null=True),
         ),
+        migrations.AlterField(
+            model_name='evictionvictim',
+            name='lost_gpu_s',
+            field=models.PositiveBigIntegerField(help_text='GPU-seconds that it had run when it was chosen; for a booking: will have at its start.'),
+        ),
     ]

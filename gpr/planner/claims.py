@@ -93,14 +93,18 @@ class Claims:
         board, rights, request = self._board, self.rights, waiting.request
         rights.renew(request.project, hoping=waiting)
         own, pools = rights.of_waiting(request, shape, NEVER_S), board.pools_in(request, shape)
-        for each in self._candidates(rights, request, own, pools):
+        for each in self._candidates(rights, request, own, pools, board.now_s):
             board.set_end(each.box.id, each.frees_s)
         board.lift_all(self._yielding(rights, waiting, own, pools, NEVER_S))
         return rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0
 
     def _book_all(self) -> list[Eviction]:
-        """All bookings that found no room: they come before all others, for a plan without a place for one of them refuses it."""
+        """All bookings that found no room: they come before all others, for a plan without a place for one of them refuses it.
+
+        Of equals the soonest goes first: who ends for that need not be told again for the others.
+        """
         lost = [waiting for waiting in self._board.order if self._lacks_its_time(waiting)]
+        lost.sort(key=lambda waiting: (-waiting.request.priority, waiting.request.earliest_start_s))
         won = [self.book(waiting) for waiting in lost]
         return [each for each in won if each is not None and each.victims]
 
@@ -171,7 +175,7 @@ class Claims:
         since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0)
         pools = board.pools_in(request, shape)
         old = board.box(waiting) if board.has_slot(waiting) else None
-        candidates = self._candidates(rights, request, own, pools)
+        candidates = self._candidates(rights, request, own, pools, board.now_s if old is not None else request.earliest_start_s)
         end_s = (request.earliest_start_s if old is None else old.start_s) + request.length_s
         yielding = self._yielding(rights, waiting, own, pools, end_s)
         if old is not None and not candidates and not yielding:
@@ -187,15 +191,17 @@ class Claims:
         lifted.put_back(partial(self._cause, request))
         return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
 
-    def _candidates(self, rights: Rights, request: Request, own: Right, pools: list[int]) -> list[_Candidate]:
+    def _candidates(self, rights: Rights, request: Request, own: Right, pools: list[int], at_s: int) -> list[_Candidate]:
+        """`at_s`: for a booking its start, until when they work on: their ranks and their work are as of then."""
         board, found = self._board, []
+        rank_of = rights.of_running if at_s <= board.now_s else rights.of_running_at(at_s)
         for box in board.running.values():
             if not box.is_open or box.id in board.overdue or board.pool_at(box.places) not in pools:
                 continue
             frees_s = max(board.now_s + self._policy.notice_s, box.began_s + self._policy.least_run_s) + self._policy.exit_s
-            why = rights.claim(request, own, box) if frees_s < box.end_s else None
+            why = rights.claim(request, own, box, rank_of(box)) if frees_s < box.end_s else None
             if why is not None:
-                lost_gpu_s = board.gpus_of(box) * max(board.now_s - box.began_s, 0)
+                lost_gpu_s = board.gpus_of(box) * max(at_s - box.began_s, 0)
                 found.append(_Candidate(box, why, frees_s, lost_gpu_s))
         return found
 

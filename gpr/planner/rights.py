@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from itertools import accumulate
 from operator import itemgetter
 from typing import NamedTuple
@@ -40,13 +41,18 @@ class Right(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A box that wants its part of a guarantee over `[start_s, end_s)`. `order`: not of its slice, minus priority, waits, age, id."""
+    """A box that wants its part of a guarantee over `[start_s, end_s)`. `order`: not of its slice, minus priority, waits, age, id.
+
+    `is_fixed`: a booking that waits; `has_time`: one that has its slot.
+    """
 
     gpus: int
     start_s: int
     end_s: int
     slice: str
     order: tuple[bool, int, bool, int, str]
+    is_fixed: bool = False
+    has_time: bool = False
 
     @property
     def rank(self) -> Rank:
@@ -67,6 +73,7 @@ class Rights:
         self._ranks: dict[tuple[str, str], tuple[Rank, int]] = {}
         self._within: dict[tuple[str, str], Rank] = {}
         self._borrowers: dict[str, set[str]] = defaultdict(set)
+        self._held: dict[tuple[str, str], list[_Share]] = {}
         self._boxes: dict[str, list[Box]] = defaultdict(list)
         self._queue: dict[str, list[tuple[int, Waiting]]] = defaultdict(list)
         if self._shapes:
@@ -84,6 +91,7 @@ class Rights:
         running, waiting = self._running(project), self._waiting(project, hoping)
         for shape in self._shapes:
             self._borrowers[shape].discard(project)
+            self._held[project, shape] = running.get(shape, [])
         for shape, shares in running.items():
             self._fill_running((project, shape), shares)
         for shape, shares in waiting.items():
@@ -91,6 +99,17 @@ class Rights:
 
     def of_running(self, box: Box) -> Rank:
         return self._ranks.get((box.id, self._board.shape_of(box)), NOTHING_GUARANTEED)[0]
+
+    def of_running_at(self, at_s: int) -> Callable[[Box], Rank]:
+        """As they will be then: what has ended leaves its part of the guarantee to the others of its project."""
+
+        @cache
+        def ranks(project: str, shape: str) -> dict[str, Rank]:
+            lasting = [share for share in self._held.get((project, shape), ()) if share.end_s > at_s]
+            fitting = self._fitting((project, shape), lasting)
+            return {share.order[-1]: share.rank if fits else Rank.BORROWS for share, fits in fitting}
+
+        return lambda box: ranks(box.project, self._board.shape_of(box)).get(box.id, NOTHING_GUARANTEED[0])
 
     def of_waiting(self, request: Request, shape: str, at_s: int) -> Right:
         """If it started then in this shape."""
@@ -108,13 +127,12 @@ class Rights:
             return True
         return own.within == Rank.OF_SLICE and self._is_of_slice(request.slice, shape, 1)
 
-    def claim(self, request: Request, own: Right, box: Box) -> EvictionKind | None:
-        """By what right the request may end this box; None: by none.
+    def claim(self, request: Request, own: Right, box: Box, other: Rank) -> EvictionKind | None:
+        """By what right the request may end this box, whose rank is `other`; None: by none.
 
         The rank and then the priority of whoever is evicted are lower than those of whom it is evicted for: as things stand nobody can
         evict who evicted it. Ranks change when others of the projects come and go.
         """
-        other = self.of_running(box)
         if self.may_reclaim(request, own, box.project, box.slice, other):
             return EvictionKind.RECLAIM
         rank = own.within if box.project == request.project else own.beside
@@ -150,7 +168,8 @@ class Rights:
             for shape, gpus in self._board.gpus_by_shape(request).items():
                 if shape in self._shapes:
                     order = (not self._is_of_slice(request.slice, shape, gpus), -request.priority, True, place, request.id)
-                    wanted[shape].append(_Share(gpus, start_s, start_s + request.length_s, slice_, order))
+                    end_s, is_fixed = start_s + request.length_s, request.is_fixed
+                    wanted[shape].append(_Share(gpus, start_s, end_s, slice_, order, is_fixed, is_fixed and has_slot))
         return wanted
 
     def _fill_running(self, key: tuple[str, str], shares: list[_Share]) -> None:
@@ -173,14 +192,16 @@ class Rights:
     def _fill_waiting(self, key: tuple[str, str], shares: list[_Share], held: list[_Share]) -> None:
         """In order, beside all that the project holds, in whatever order that is: nobody gets more than its guarantee back by asking for
         it at a higher priority. Of those that wait, who is to start no later counts, and of each slice the largest: it runs one at a time.
+        A booking that has its time keeps it, so it counts as held then, whoever comes before it, and all that overlap a booking count.
         """
         for share, fits in self._fitting(key, [*held, *shares]):
             self._within[share.order[-1], key[1]] = share.rank if fits else Rank.BORROWS
         room = self._guaranteed.get(key, 0)
         granted, ending = _Granted(share.start_s for share in shares), _Ending(held)
-        for share in sorted(shares, key=lambda share: share.order):
+        for share in sorted(shares, key=lambda share: (not share.has_time, share.order)):
             since_s = ending.since_s(room - share.gpus - granted.beside(share))
-            if since_s is not None:
+            # A booking whose right begins after its start would only borrow.
+            if since_s is not None and (since_s <= share.start_s or not share.is_fixed):
                 granted.add(share)
             self._rank(key, share, Rank.BORROWS if since_s is None else share.rank, since_s or 0)
 
@@ -212,7 +233,8 @@ class _Ending:
 class _Granted:
     """What those that wait were granted, by when they are to start: of each slice the largest, as it runs one at a time.
 
-    Each looks at all that start no later: kept as sums over a binary indexed tree (Fenwick, 1994), so that a look costs O(log n).
+    Each looks at all that start no later: kept as sums over a binary indexed tree (Fenwick, 1994), so that a look costs O(log n); and one
+    by one at bookings that start while it lasts. A booking looks one by one at all that overlap it.
     """
 
     def __init__(self, starts_s: Iterable[int]) -> None:
@@ -220,13 +242,25 @@ class _Granted:
         self._sums = [0] * (len(self._times_s) + 1)
         # By slice: (start, the largest that starts no later), both rising.
         self._steps: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._all: list[_Share] = []
+        self._fixed: list[_Share] = []
 
     def beside(self, share: _Share) -> int:
-        """GPUs of other slices, when it is to start."""
-        steps = self._steps[share.slice]
-        return self._sum(share.start_s) - _level(steps, _behind(steps, share.start_s))
+        """GPUs of other slices, when it is to start; where bookings are among them, the most that could be while it lasts."""
+        if share.is_fixed:
+            return sum(_largest(self._all, share).values())
+        before = self._sum(share.start_s) - self._level_at(share.slice, share.start_s)
+        later = _largest((each for each in self._fixed if each.start_s > share.start_s), share)
+        return before + sum(max(gpus - self._level_at(slice_, share.start_s), 0) for slice_, gpus in later.items())
+
+    def _level_at(self, slice_: str, at_s: int) -> int:
+        steps = self._steps[slice_]
+        return _level(steps, _behind(steps, at_s))
 
     def add(self, share: _Share) -> None:
+        self._all.append(share)
+        if share.is_fixed:
+            self._fixed.append(share)
         steps = self._steps[share.slice]
         place = _behind(steps, share.start_s)
         level = _level(steps, place)
@@ -254,6 +288,15 @@ class _Granted:
             total += self._sums[place]
             place -= place & -place
         return total
+
+
+def _largest(shares: Iterable[_Share], beside: _Share) -> dict[str, int]:
+    """Of each other slice that of these which overlap this one."""
+    most: dict[str, int] = defaultdict(int)
+    for each in shares:
+        if each.slice != beside.slice and each.start_s < beside.end_s and each.end_s > beside.start_s:
+            most[each.slice] = max(most[each.slice], each.gpus)
+    return most
 
 
 def _behind(steps: list[tuple[int, int]], at_s: int) -> int:

@@ -14,7 +14,7 @@ from gpr.planner.engine import plan
 from gpr.planner.offering import offers
 from gpr.planner.plan import Cause, PromiseMove, Reason, victims_of
 from gpr.planner.snapshot import Policy, Quota, Request, Snapshot, Window
-from tests.planner.build import EITHER, moves, placements, pool, request, run, running, settled, slots, starts, stored, waiting
+from tests.planner.build import EITHER, moves, placements, pool, request, run, running, settled, slots, stand, starts, stored, waiting
 from tests.planner.draw import NOW_S, requests, snapshots
 from tests.planner.oracle import problems
 
@@ -215,3 +215,56 @@ def test_a_booking_goes_where_nobody_has_to_end_for_it_though_it_likes_another_p
 
     assert (made.evictions, placements(made)["b1"].slot) == ((), first.slot)
     assert (first.pool, first.evictions, second.pool, [each.id for each in second.evictions]) == ("q", (), "p", ["b1"])
+
+
+DAY_S = 86_400
+OF_B = (Quota("b", "shape-p", 8), Quota("x", "shape-p", 0))
+
+
+def booked(id_: str, at_s: int, length_s: int = DAY_S, project: str = "b") -> Request:
+    """Of a workspace of its own."""
+    return replace(request(id_, earliest=at_s, length=length_s, project=project), is_fixed=True)
+
+
+@EITHER
+def test_bookings_that_overlap_take_back_no_more_than_the_guarantee_of_their_project(policy: Policy) -> None:
+    """Each is to start a little before the one that was made before it, so that none is there yet when another begins."""
+    busy = tuple(running(f"r{i}", f"p{i}", end=9 * DAY_S, project="x") for i in range(5))
+    asked = tuple(booked(f"b{i}", 5 * DAY_S - 600 * i) for i in range(5))
+    together = plan(Snapshot(1000, (pool(5),), busy, asked, policy, quotas=OF_B))
+    snapshot = Snapshot(1000, (pool(5),), busy, (), policy, quotas=OF_B)
+    for each in asked:
+        made = plan(replace(snapshot, queue=(*snapshot.queue, each)))
+        ends_s = {victim.id: victim.frees_s for victim in victims_of(made.evictions)}
+        boxes = tuple(replace(box, end_s=ends_s.get(box.id, box.end_s)) for box in snapshot.running)
+        queue = stored(replace(snapshot, queue=(*snapshot.queue, each)), made)
+        snapshot = replace(snapshot, running=boxes, queue=tuple(waits for waits in queue if waits.slot))
+
+    assert len([p for p in together.placements if p.slot]) == 1
+    assert [waits.id for waits in snapshot.queue] == ["b0"]
+    assert len([box for box in snapshot.running if box.end_s < 9 * DAY_S]) == 1
+
+
+@EITHER
+def test_who_would_run_into_a_booking_of_its_project_only_borrows(policy: Policy) -> None:
+    busy = tuple(running(f"r{i}", f"p{i}", end=9 * DAY_S, project="x") for i in range(2))
+    alone = Snapshot(1000, (pool(2),), busy, (request("a8", length=2 * DAY_S, project="b"),), policy, quotas=OF_B)
+    (taken,) = victims_of(plan(replace(alone, queue=(booked("b0", DAY_S),))).evictions)
+    boxes = tuple(replace(box, end_s=taken.frees_s) if box.id == taken.id else box for box in busy)
+    booking = replace(
+        booked("b0", DAY_S), slot=stand(DAY_S, *(node for box in boxes if box.id == taken.id for node in box.nodes)), promise_s=DAY_S
+    )
+
+    assert [each.id for each in plan(alone).evictions] == ["a8"]
+    assert plan(replace(alone, running=boxes, queue=(booking, *alone.queue))).evictions == ()
+
+
+def test_what_will_be_held_within_a_guarantee_when_a_booking_starts_is_not_taken_for_it() -> None:
+    """Today b borrows with one of its boxes; by the time of the booking of another the first has ended, and it is within its own."""
+    goes, stays = running("goes", "p0", end=3000, project="b", priority=150), running("stays", "p1", end=9000, project="b")
+    borrows = running("borrows", "p2", end=9000, project="x", since=-5000)
+    quotas = (Quota("b", "shape-p", 8), Quota("c", "shape-p", 8), Quota("x", "shape-p", 0))
+    closed = {0: (Window(3000, 9000),)}
+    made = plan(Snapshot(1000, (pool(3, closed=closed),), (goes, stays, borrows), (booked("b1", 5000, 100, "c"),), quotas=quotas))
+
+    assert [victim.id for victim in victims_of(made.evictions)] == ["borrows"]

@@ -102,8 +102,8 @@ def room_of(snapshot: Snapshot, own: Request, ended: Boxes) -> Callable[[int], b
     return lambda at_s: sum(oracle.fits(own, [node], at_s) for node in nodes) >= own.node_count
 
 
-def harm(snapshot: Snapshot, ended: Boxes) -> tuple[int, int, int]:
-    lost = sum(len(box.nodes) * box.gpus_per_node * (snapshot.now_s - box.started_s) for box in ended)
+def harm(ended: Boxes, at_s: int = NOW_S) -> tuple[int, int, int]:
+    lost = sum(len(box.nodes) * box.gpus_per_node * (at_s - box.started_s) for box in ended)
     return max((box.priority for box in ended), default=0), lost, len(ended)
 
 
@@ -120,8 +120,8 @@ def least_harm(snapshot: Snapshot, own: Request) -> tuple[tuple[int, int, int], 
     if soonest_s >= before_s:
         return None
     until_s = min(soonest_s + POLICY.claim_gain_s, before_s)
-    in_order = sorted(choices(able), key=lambda ended: harm(snapshot, ended))
-    return next(harm(snapshot, ended) for ended in in_order if start_s(snapshot, own, ended) < until_s), until_s
+    in_order = sorted(choices(able), key=harm)
+    return next(harm(ended) for ended in in_order if start_s(snapshot, own, ended) < until_s), until_s
 
 
 @settings(max_examples=300, deadline=None)
@@ -135,7 +135,7 @@ def test_of_all_choices_of_whom_to_evict_the_one_that_harms_least_is_made(snapsh
     assert len(made) == (least is not None)
     if least is not None:
         ended = ended_by(snapshot, made[0])
-        assert (harm(snapshot, ended), made[0].start_s) == (least[0], start_s(snapshot, own, ended))
+        assert (harm(ended), made[0].start_s) == (least[0], start_s(snapshot, own, ended))
         assert made[0].start_s < least[1]
 
 
@@ -156,7 +156,7 @@ def test_a_booking_has_its_time_wherever_others_can_be_told_to_go_before_it_and_
     assert [(offer.start_s, offer.promise_s, offer.evictions) for offer in offered] == [(at_s, at_s, made.evictions)] * bool(enough)
     if enough:
         ended = tuple(box for eviction in made.evictions for box in ended_by(snapshot, eviction))
-        assert harm(snapshot, ended) == min(harm(snapshot, each) for each in enough)
+        assert harm(ended, at_s=at_s) == min(harm(each, at_s=at_s) for each in enough)
         assert {victim.id: victim.frees_s for victim in victims_of(made.evictions)} == {box.id: max(frees_s(box), at_s) for box in ended}
 
 
@@ -212,7 +212,7 @@ def test_however_many_could_be_evicted_the_highest_priority_that_pays_is_the_low
     ended = ended_by(snapshot, made[0])
     able = tuple(box for box in snapshot.running if may_end(snapshot, own, box))
     until_s = min(start_s(snapshot, own, able) + POLICY.claim_gain_s, start_s(snapshot, own, ()) - POLICY.claim_gain_s)
-    highest, _, count = harm(snapshot, ended)
+    highest, _, count = harm(ended)
 
     assert start_s(snapshot, own, ended) < until_s
     assert start_s(snapshot, own, tuple(box for box in able if box.priority < highest)) >= until_s
