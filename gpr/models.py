@@ -364,7 +364,7 @@ class EvictionVictim(models.Model):
     kind = models.CharField(max_length=8, choices=VictimKind.choices)
     priority = models.PositiveIntegerField(null=True, blank=True, help_text="That it had when it was chosen; null: it was not kept then.")
     ends_at = models.DateTimeField()
-    lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds that it had run when it was chosen; for a booking: will have at its start.")
+    lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds run when it was chosen; for a booking: by its start.")
     outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)
     outcome_at = models.DateTimeField(null=True, blank=True)
     is_final = models.BooleanField(default=False, help_text="It cannot be spared any more: its agent may not hear of it in time.")

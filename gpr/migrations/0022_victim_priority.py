@@ -18,6 +18,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='evictionvictim',
             name='lost_gpu_s',
-            field=models.PositiveBigIntegerField(help_text='GPU-seconds that it had run when it was chosen; for a booking: will have at its start.'),
+            field=models.PositiveBigIntegerField(help_text='GPU-seconds run when it was chosen; for a booking: by its start.'),
         ),
     ]
