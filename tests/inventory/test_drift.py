@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from inventory.models import Cluster, Node
@@ -11,7 +12,7 @@ from inventory.services.clusters import cluster_set_repairs
 from journal.models import Event, Severity
 from tests.builders import NOW, make_cluster, make_user, nodes_of
 from tests.inventory.agent import Agent
-from worker_agent.protocol import Drift
+from worker_agent.protocol import DRIFTS_MAX, SYNC_PATH, Drift, SyncRequest
 
 pytestmark = pytest.mark.django_db
 
@@ -82,3 +83,23 @@ def test_the_agent_is_told_at_once_whether_to_put_things_right(agent: Agent, clu
     assert not after.repairs_drift
     assert after.generation > before.generation
     assert Event.objects.get(kind="cluster.repairs_changed").cluster_id == cluster.pk
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        ([{"what": "r" * 301, "detail": "x"}, {"what": "quota", "detail": "Gone."}, None], ["quota"]),
+        ([{"what": "r" * 301, "detail": "x"}, *({"what": f"quota {n:03}", "detail": "Gone."} for n in range(DRIFTS_MAX))], DRIFTS_MAX - 1),
+        ("nonsense", []),
+    ],
+)
+def test_one_that_cannot_be_read_costs_no_heartbeat_and_hides_no_other(told: object, known: list[str] | int, agent: Agent) -> None:
+    """Names of what people make are as long as they like, and an older agent sends them as they are."""
+    agent.sync()
+    message = msgspec.to_builtins(SyncRequest(session_epoch=agent.session_epoch, boot_id=agent.boot))
+
+    reply = agent.post(SYNC_PATH, msgspec.json.encode(message | {"drifts": told}))
+
+    assert reply.status == 200
+    seen = [event.data["what"] for event in Event.objects.filter(kind="cluster.drift")]
+    assert (len(seen) if isinstance(known, int) else seen) == known
