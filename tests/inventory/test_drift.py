@@ -55,6 +55,16 @@ def test_what_is_not_of_egs_and_works_against_it_is_told_in_other_words(agent: A
     assert (event.severity, event.cluster_id) == (Severity.WARNING, cluster.pk)
 
 
+@pytest.mark.parametrize(("is_repaired", "outcome"), [(True, "They were taken away."), (False, "They are left as they are.")])
+def test_what_was_added_is_not_told_as_a_change_of_what_egs_keeps(is_repaired: bool, outcome: str, agent: Agent) -> None:
+    drift = Drift(what="role bindings in namespace red", detail="1 that EGS does not keep: ci.", is_repaired=is_repaired, is_added=True)
+
+    agent.sync(drifts=(drift,))
+
+    event = Event.objects.get(kind="cluster.drift")
+    assert event.message == f"Somebody added role bindings in namespace red of c1. 1 that EGS does not keep: ci. {outcome}"
+
+
 def test_of_what_is_no_node_of_this_cluster_no_node_is_named(agent: Agent) -> None:
     elsewhere = nodes_of(make_cluster("c2", nodes=1))[0]
 
