@@ -10,9 +10,9 @@ import pytest
 
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube.added import Added, AddedMeta, bindings_drift, is_our_binding, opens, readable
-from worker_agent.kube.client import Api, Forbidden
+from worker_agent.kube.client import Api, Forbidden, Missing
 from worker_agent.kube.custom import PageMeta
-from worker_agent.kube.patrol import BINDINGS, POLICIES, SPEC_MAX_CHARS, AddedPage, Patrol
+from worker_agent.kube.patrol import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, AddedPage, Patrol
 from worker_agent.protocol import AccessRole, Account, Binding, Drift, Workspace
 
 ACCOUNT = Account(id="k1", role=AccessRole.USER, namespace="red", token_s=0)
@@ -25,6 +25,9 @@ def added(
 ) -> Added:
     meta = AddedMeta(name=name, namespace=namespace, uid=f"uid-{name}", resourceVersion="7", labels=labels, finalizers=finalizers)
     return Added(metadata=meta, spec=spec, roleRef={"kind": "ClusterRole", "name": "view"}, subjects=[{"kind": "User", "name": "eve"}])
+
+
+KEPT = {"egs.io/keep": "true"}
 
 
 class FakeLists:
@@ -42,6 +45,8 @@ class FakeLists:
 
     def get(self, path: str, type_: type, **params: Any) -> AddedPage:
         self._call("get", path)
+        if path == KEEP_GUARD:
+            return AddedPage()
         begin = int(params.get("continue", 0))
         assert params["limit"] == 500
         is_last = begin + 2 >= len(self.things[path])
@@ -177,3 +182,38 @@ def test_without_a_fenced_namespace_nothing_is_listed() -> None:
 
     assert Patrol(cast(Api, lists), note=lambda *_: None).look({}, repairs=True) == ()
     assert lists.calls == []
+
+
+@pytest.mark.parametrize("repairs", [True, False])
+def test_a_policy_that_an_administrator_marked_stays_without_a_word(repairs: bool) -> None:
+    look, notes = patrol_over(lists := FakeLists(policies=[added("store", spec=OPEN, labels=KEPT)]))
+
+    assert (look(repairs=repairs), notes) == ((), [])
+    assert "delete" not in {verb for verb, _ in lists.calls}
+
+
+@pytest.mark.parametrize("value", ["", "false", "yes"])
+def test_another_value_of_the_mark_is_none(value: str) -> None:
+    (drift,) = patrol_over(FakeLists(policies=[added("store", spec=OPEN, labels={"egs.io/keep": value})]))[0]()
+
+    assert drift.is_repaired
+
+
+def test_where_anybody_may_write_the_mark_it_spares_nothing() -> None:
+    """As after an upgrade of the agent before the install script has run again."""
+    lists = FakeLists(policies=[added("sneak", spec=OPEN, labels=KEPT)])
+    lists.faults[KEEP_GUARD] = Missing("404")
+
+    (drift,) = patrol_over(lists)[0]()
+
+    assert drift.is_repaired
+
+
+def test_while_it_cannot_be_seen_who_may_write_the_mark_what_has_it_is_told_and_left() -> None:
+    lists = FakeLists(policies=[added("store", spec=OPEN, labels=KEPT), added("sneak", spec=OPEN)])
+    lists.faults[KEEP_GUARD] = Unavailable("504")
+
+    gone, left = patrol_over(lists)[0]()
+
+    assert (gone.is_repaired, "sneak" in gone.detail) == (True, True)
+    assert (left.is_repaired, "store" in left.detail) == (False, True)

@@ -406,6 +406,16 @@ def test_a_network_policy_that_a_finalizer_holds_lets_nothing_through_any_more(d
     )
 
 
+def test_a_network_policy_that_an_administrator_marked_stays(described: House) -> None:
+    described.make()
+    store = policy_of(described, "to-store", policyTypes=["Egress"], egress=[{"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}])
+    store["metadata"]["labels"] = {"egs.io/keep": "true"}
+    described.cluster.apply(store)
+
+    assert added_drifts(described) == []
+    assert described.get("networkpolicy", "to-store") is not None
+
+
 def test_the_fence_is_watched_also_where_something_else_of_the_namespace_fails(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     house.make()
     house.let_in(AccessRole.USER, token_s=0)
@@ -759,7 +769,7 @@ def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
     house.start_at(msgspec.structs.replace(access, url="https://127.0.0.1:9"))
 
     assert house.found() == Found()
-    assert [event for event, _ in house.notes] == ["installation_unseen", "tenancy_unseen"]
+    assert [event for event, _ in house.notes] == ["installation_unseen", "priority_classes_unseen", "tenancy_unseen"]
 
 
 # --- the object that says what a namespace is

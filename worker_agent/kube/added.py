@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from worker_agent.kube.names import ACCOUNT, ISOLATION, SLICE, account_of
+from worker_agent.kube.names import ACCOUNT, ISOLATION, KEEP, SLICE, account_of
 from worker_agent.protocol import Drift, Workspace
 
 DETAIL_MAX_CHARS: Final = 300  # as the protocol has it
@@ -57,11 +57,16 @@ def is_our_binding(binding: Added, workspace: Workspace) -> bool:
 
 
 def opens(policy: Added) -> bool:
-    """Whether it lets anything through: an administrator of the cluster lets in by the label egs.io/may-enter, the hub out."""
+    """Whether it lets anything through."""
     spec: dict[str, Any] = policy.spec or {}
     # As the API server fills them in. Rules of a type that is not named have no effect.
     types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if spec.get("egress") else [])]
     return bool(("Ingress" in types and spec.get("ingress")) or ("Egress" in types and spec.get("egress")))
+
+
+def is_marked(policy: Added) -> bool:
+    """As one that stays. Only an administrator of the cluster may do that, where the admission policy egs-keep is installed."""
+    return (policy.metadata.labels or {}).get(KEEP) == "true"
 
 
 def taken_away(namespace: str, policies: Iterable[str]) -> Drift:

@@ -1,7 +1,8 @@
 """A look at what somebody else added in the namespaces whose fence stands, after all that is kept there.
 
-A NetworkPolicy that lets anything through is emptied and deleted, and told; without repairs, and of RoleBindings in any case, it is only
-told. The look may fail alone: nothing else of tenancy rests on it. Must not live here: what counts as added, and its words (added.py).
+A NetworkPolicy that lets anything through is emptied and deleted, and told, unless an administrator marked it as one that stays; without
+repairs, and of RoleBindings in any case, it is only told. The look may fail alone: nothing else of tenancy rests on it. Must not live here:
+what counts as added, and its words (added.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict, Note
-from worker_agent.kube.added import Added, bindings_drift, is_our_binding, is_our_policy, left_open, opens, readable, taken_away
+from worker_agent.kube.added import Added, bindings_drift, is_marked, is_our_binding, is_our_policy, left_open, opens, readable, taken_away
 from worker_agent.kube.client import Api, Missing, Op
 from worker_agent.kube.custom import PageMeta
 from worker_agent.protocol import Drift, Workspace
@@ -21,6 +22,7 @@ from worker_agent.protocol import Drift, Workspace
 NETWORKING: Final = "/apis/networking.k8s.io/v1"
 POLICIES: Final = f"{NETWORKING}/networkpolicies"
 BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
+KEEP_GUARD: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/egs-keep"
 PAGE_COUNT: Final = 500
 SPEC_MAX_CHARS: Final = 4000  # of a policy, in the log
 
@@ -82,10 +84,15 @@ class Patrol:
     # -- policies ------------------------------------------------------------------------------------------------------
 
     def _answer_policies(self, added: ByNamespace, *, repairs: bool) -> Iterator[Drift]:
-        for namespace, policies in added.items():
+        open_ = {namespace: list(filter(opens, policies)) for namespace, policies in added.items()}
+        is_guarded = self._is_guarded() if any(is_marked(policy) for policies in open_.values() for policy in policies) else False
+        for namespace, policies in open_.items():
             gone, left = [], []
-            for policy in filter(opens, policies):
-                if repairs and self._take_away(policy):
+            for policy in policies:
+                if is_marked(policy) and is_guarded:
+                    continue
+                is_unsure = is_marked(policy) and is_guarded is None
+                if repairs and not is_unsure and self._take_away(policy):
                     gone.append(readable(policy.metadata.name))
                 else:
                     left.append(readable(policy.metadata.name) + _held(policy, repairs=repairs))
@@ -93,6 +100,17 @@ class Patrol:
                 yield taken_away(namespace, gone)
             if left:
                 yield left_open(namespace, left)
+
+    def _is_guarded(self) -> bool | None:
+        """Whether the mark is an administrator's: by an older install anybody may write it. None: it cannot be seen now."""
+        try:
+            self._api.get(KEEP_GUARD, Added)
+        except Missing:
+            return False
+        except ClusterError as error:
+            self._note("added_unseen", {"path": KEEP_GUARD, "why": str(error)})
+            return None
+        return True
 
     def _take_away(self, policy: Added) -> bool:
         """Emptied first: one with a finalizer stays, and holds, long after it was deleted. Whoever made it may need what it said again."""
