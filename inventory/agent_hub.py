@@ -23,6 +23,7 @@ from inventory.services.events import UNSTORABLE, events_store
 from inventory.services.sync import sync_hear, sync_tell
 from worker_agent.protocol import (
     CLAIMS_PATH,
+    DRIFTS_MAX,
     EVENTS_PATH,
     NAMESPACES_WAITING_MAX,
     PROTO_MAX,
@@ -31,6 +32,7 @@ from worker_agent.protocol import (
     RENEW_PATH,
     SYNC_PATH,
     Code,
+    Drift,
     EventsRequest,
     PodsWaiting,
     RegisterRequest,
@@ -166,28 +168,34 @@ def _decode(body: bytes, kind: type[Message]) -> Message:
 
 
 def _sync_request(body: bytes) -> SyncRequest:
-    """What only pages show is left out where it cannot be read: it is of people's making, and must cost no cluster its heartbeat."""
+    """What only people read is left out where it cannot be read: it is of people's making, and must cost no cluster its heartbeat."""
     try:
         return _decode(body, SyncRequest)
     except Malformed as error:
         parts = _decode(body, dict[str, msgspec.Raw])
-        waiting = parts.pop("waiting", None)
+        waiting, drifts = parts.pop("waiting", None), parts.pop("drifts", None)
         parts.pop("have_life", None)
         message = _decode(msgspec.json.encode(parts), SyncRequest)
         log.warning("agent_sync_partly_unreadable", error=error.detail)
-        return msgspec.structs.replace(message, waiting=_readable(waiting) if waiting is not None else None)
+        return msgspec.structs.replace(
+            message,
+            waiting=_readable(waiting, PodsWaiting, NAMESPACES_WAITING_MAX),  # None: as it was told before
+            drifts=_readable(drifts, Drift, DRIFTS_MAX) or (),
+        )
 
 
-def _readable(waiting: msgspec.Raw) -> tuple[PodsWaiting, ...] | None:
-    """One by one, so that nobody's hides another's. None: as it was told before."""
+def _readable(told: msgspec.Raw | None, kind: type[Message], count_max: int) -> tuple[Message, ...] | None:
+    """One by one, so that nobody's hides another's. None: there is no list."""
+    if told is None:
+        return None
     try:
-        listed = _decode(bytes(waiting), list[msgspec.Raw])
+        listed = _decode(bytes(told), list[msgspec.Raw])
     except Malformed:
         return None
     read = []
-    for each in listed[:NAMESPACES_WAITING_MAX]:
+    for each in listed[:count_max]:
         with suppress(Malformed):
-            read.append(_decode(bytes(each), PodsWaiting))
+            read.append(_decode(bytes(each), kind))
     return tuple(read)
 
 

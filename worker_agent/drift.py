@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from worker_agent.protocol import DRIFTS_MAX, Drift
 
 AGAIN_S = 60.0  # what is changed again and again is told so often
+ADDED_AGAIN_S = 3600.0  # likewise what was added and does no harm: operators make such things all the time
 
 
 class DriftBook:
@@ -18,7 +19,7 @@ class DriftBook:
     def __init__(self) -> None:
         self._untold: dict[Drift, None] = {}
         self._standing: dict[str, frozenset[Drift]] = {}
-        self._said_mono: dict[str, float] = {}
+        self._quiet_until_mono: dict[str, float] = {}
         self._held: dict[str, Drift] = {}  # by what: the last of it that came too soon after another
 
     @property
@@ -27,18 +28,22 @@ class DriftBook:
 
     def see(self, who: str, found: Iterable[Drift], mono: float) -> None:
         """`found`: at one look of `who`, what was mended just then and all that was left as it is."""
-        self._said_mono = {what: at for what, at in self._said_mono.items() if mono - at < AGAIN_S}
+        self._quiet_until_mono = {what: until for what, until in self._quiet_until_mono.items() if mono < until}
         standing = self._standing.get(who, frozenset())
         drifts = frozenset(found)
         fresh = {drift.what: drift for drift in sorted(drifts - standing, key=lambda drift: drift.detail)}
-        self._held |= {what: drift for what, drift in fresh.items() if drift.is_repaired and what in self._said_mono}
-        due = {what: drift for what, drift in self._held.items() if what not in self._said_mono}
+        self._held |= {what: drift for what, drift in fresh.items() if drift.is_repaired and what in self._quiet_until_mono}
+        due = {what: drift for what, drift in self._held.items() if what not in self._quiet_until_mono}
         self._held = {what: drift for what, drift in self._held.items() if what not in due}
-        news = {drift for what, drift in {**due, **fresh}.items() if what not in self._said_mono}
-        self._said_mono |= {drift.what: mono for drift in news}
+        news = {drift for what, drift in {**due, **fresh}.items() if what not in self._quiet_until_mono}
+        self._quiet_until_mono |= {drift.what: mono + _again_s(drift) for drift in news}
         self._untold |= dict.fromkeys(sorted(news, key=lambda drift: drift.what))
         self._standing[who] = frozenset(drift for drift in drifts & (standing | news) if not drift.is_repaired)
 
     def take(self, told: Iterable[Drift]) -> None:
         for drift in told:
             self._untold.pop(drift, None)
+
+
+def _again_s(drift: Drift) -> float:
+    return ADDED_AGAIN_S if drift.is_added and not drift.is_foreign else AGAIN_S

@@ -222,6 +222,9 @@ def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> No
 
 
 def _drift_message(cluster: Cluster, drift: Drift) -> str:
+    if drift.is_added:
+        outcome = "They were taken away." if drift.is_repaired else "They are left as they are."
+        return f"Somebody added {drift.what} of {cluster.name}. {drift.detail} {outcome}"[:MESSAGE_MAX_CHARS]
     if drift.is_foreign:
         return f"{drift.what} of {cluster.name} works against EGS. {drift.detail}"[:MESSAGE_MAX_CHARS]
     outcome = "It was put right." if drift.is_repaired else "It is left as it is."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker_agent.drift import AGAIN_S, DriftBook
+from worker_agent.drift import ADDED_AGAIN_S, AGAIN_S, DriftBook
 from worker_agent.protocol import DRIFTS_MAX, Drift
 
 MENDED = Drift(what="node a", detail="The taint was gone.", node="a", is_repaired=True)
@@ -78,5 +78,27 @@ def test_another_change_that_comes_too_soon_is_told_when_the_minute_is_over() ->
     book.see("nodes", [worse], 5.0)
     assert told(book) == ()
     book.see("nodes", [], AGAIN_S)
+
+    assert told(book) == (worse,)
+
+
+def test_what_operators_add_all_the_time_is_told_once_an_hour_at_most() -> None:
+    book = DriftBook()
+    tellings = []
+    for minute in range(121):
+        book.see("install", [Drift(what="role bindings in namespace red", detail=f"{minute} of them.", is_added=True)], minute * 60.0)
+        tellings += told(book)
+
+    assert [drift.detail for drift in tellings] == ["0 of them.", "60 of them.", "120 of them."]
+    assert ADDED_AGAIN_S == 3600.0
+
+
+def test_what_was_added_and_opens_the_fence_is_no_such_thing() -> None:
+    book = DriftBook()
+    book.see("install", [Drift(what="network policies", detail="a", is_added=True, is_foreign=True)], 0.0)
+    told(book)
+    worse = Drift(what="network policies", detail="a, b", is_added=True, is_foreign=True)
+
+    book.see("install", [worse], AGAIN_S + 1.0)
 
     assert told(book) == (worse,)

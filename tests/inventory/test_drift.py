@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from inventory.models import Cluster, Node
@@ -11,7 +12,7 @@ from inventory.services.clusters import cluster_set_repairs
 from journal.models import Event, Severity
 from tests.builders import NOW, make_cluster, make_user, nodes_of
 from tests.inventory.agent import Agent
-from worker_agent.protocol import Drift
+from worker_agent.protocol import DRIFTS_MAX, SYNC_PATH, Drift, SyncRequest
 
 pytestmark = pytest.mark.django_db
 
@@ -54,6 +55,16 @@ def test_what_is_not_of_egs_and_works_against_it_is_told_in_other_words(agent: A
     assert (event.severity, event.cluster_id) == (Severity.WARNING, cluster.pk)
 
 
+@pytest.mark.parametrize(("is_repaired", "outcome"), [(True, "They were taken away."), (False, "They are left as they are.")])
+def test_what_was_added_is_not_told_as_a_change_of_what_egs_keeps(is_repaired: bool, outcome: str, agent: Agent) -> None:
+    drift = Drift(what="role bindings in namespace red", detail="1 that EGS does not keep: ci.", is_repaired=is_repaired, is_added=True)
+
+    agent.sync(drifts=(drift,))
+
+    event = Event.objects.get(kind="cluster.drift")
+    assert event.message == f"Somebody added role bindings in namespace red of c1. 1 that EGS does not keep: ci. {outcome}"
+
+
 def test_of_what_is_no_node_of_this_cluster_no_node_is_named(agent: Agent) -> None:
     elsewhere = nodes_of(make_cluster("c2", nodes=1))[0]
 
@@ -82,3 +93,23 @@ def test_the_agent_is_told_at_once_whether_to_put_things_right(agent: Agent, clu
     assert not after.repairs_drift
     assert after.generation > before.generation
     assert Event.objects.get(kind="cluster.repairs_changed").cluster_id == cluster.pk
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        ([{"what": "r" * 301, "detail": "x"}, {"what": "quota", "detail": "Gone."}, None], ["quota"]),
+        ([{"what": "r" * 301, "detail": "x"}, *({"what": f"quota {n:03}", "detail": "Gone."} for n in range(DRIFTS_MAX))], DRIFTS_MAX - 1),
+        ("nonsense", []),
+    ],
+)
+def test_one_that_cannot_be_read_costs_no_heartbeat_and_hides_no_other(told: object, known: list[str] | int, agent: Agent) -> None:
+    """Names of what people make are as long as they like, and an older agent sends them as they are."""
+    agent.sync()
+    message = msgspec.to_builtins(SyncRequest(session_epoch=agent.session_epoch, boot_id=agent.boot))
+
+    reply = agent.post(SYNC_PATH, msgspec.json.encode(message | {"drifts": told}))
+
+    assert reply.status == 200
+    seen = [event.data["what"] for event in Event.objects.filter(kind="cluster.drift")]
+    assert (len(seen) if isinstance(known, int) else seen) == known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -314,3 +315,55 @@ def test_administrators_cordon_and_label_nodes_as_ever(world: World) -> None:
     change = {"metadata": {"labels": {"team": "red"}}, "spec": {"unschedulable": True}}
 
     assert world.admin.call("PATCH", f"/api/v1/nodes/{NODE_BLUE}", change, kind=MERGE).outcome == DONE
+
+
+# --- NetworkPolicies that an administrator spares
+
+
+FENCES = "/apis/networking.k8s.io/v1/namespaces/red/networkpolicies"
+OUT = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}]}
+
+
+@pytest.fixture
+def kept(world: World) -> Iterator[str]:
+    """One that an administrator marked, and one that nobody did."""
+    for name, labels in (("kept", {names.KEEP: "true"}), ("plain", {"team": "red"})):
+        world.root.make(FENCES, {"metadata": {"name": name, "labels": labels}, "spec": OUT})
+    yield FENCES
+    for name in ("kept", "plain"):
+        world.admin.call("DELETE", f"{FENCES}/{name}", is_dry=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("plain", {"metadata": {"labels": {names.KEEP: "true"}}}),
+        ("kept", {"metadata": {"labels": {names.KEEP: None}}}),
+        ("kept", {"spec": {"egress": [{}]}}),
+        ("kept", {"spec": {"policyTypes": ["Ingress", "Egress"], "ingress": [{}]}}),
+    ],
+)
+@pytest.mark.parametrize("who", ["a", "o", "agent"])
+def test_only_administrators_spare_a_network_policy_or_change_what_such_a_one_says(
+    who: str, name: str, change: Object, world: World, kept: str
+) -> None:
+    caller = world.agent if who == "agent" else world.people[who]
+
+    assert caller.call("PATCH", f"{kept}/{name}", change, kind=MERGE).outcome == "egs-keep"
+    assert world.root.call("PATCH", f"{kept}/{name}", change, kind=MERGE).outcome == DONE
+
+
+@pytest.mark.parametrize("who", ["a", "o", "agent"])
+def test_nobody_but_an_administrator_makes_a_network_policy_that_is_spared(who: str, world: World) -> None:
+    caller = world.agent if who == "agent" else world.people[who]
+    body = {"metadata": {"name": "try", "labels": {names.KEEP: "true"}}, "spec": OUT}
+
+    assert caller.call("POST", FENCES, body).outcome == "egs-keep"
+    assert world.root.call("POST", FENCES, body).outcome == DONE
+
+
+def test_a_spared_network_policy_may_be_written_and_deleted_by_who_may_delete_others(world: World, kept: str) -> None:
+    by = world.people["o"]
+
+    assert by.call("PATCH", f"{kept}/kept", {"metadata": {"labels": {"team": "red"}}}, kind=MERGE).outcome == DONE
+    assert by.call("DELETE", f"{kept}/kept").outcome == DONE

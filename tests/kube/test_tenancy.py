@@ -21,6 +21,7 @@ from tests.kube.site import access_as_agent
 from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
 from worker_agent.kube.client import Access, Api, Forbidden, access_by_kubeconfig
+from worker_agent.kube.isolation import role_binding
 from worker_agent.kube.tenancy import KubernetesTenancy
 from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, Drift, IssuedToken, Workspace
 from worker_agent.tenancy import Found
@@ -325,7 +326,7 @@ def policy_of(house: House, name: str, **spec: Any) -> dict[str, Any]:
 
 
 def added_drifts(house: House) -> list[Drift]:
-    return [drift for drift in house.found().drifts if f"in namespace {house.namespace}" in drift.what]
+    return [drift for drift in house.found().drifts if drift.is_added and drift.what.endswith(f" in namespace {house.namespace}")]
 
 
 OPENINGS: dict[str, dict[str, Any]] = {
@@ -342,9 +343,13 @@ def test_a_network_policy_that_opens_the_fence_is_seen_and_taken_away_by_the_nex
 
     (drift,) = added_drifts(described)
 
-    assert (drift.what, drift.is_repaired) == (f"network policy sneak in namespace {described.namespace}", True)
+    assert (drift.what, drift.is_repaired) == (f"network policies in namespace {described.namespace}", True)
+    assert drift.detail == "1 that EGS does not keep and that let traffic through: sneak."
     assert described.get("networkpolicy", "sneak") is None
     assert described.get("networkpolicy", "egs-slice") is not None
+    ((event, kept),) = described.notes
+    assert (event, str(kept["object"]).rpartition("/")[2]) == ("network_policy_deleted", "sneak")
+    assert OPENINGS[opening].items() <= json.loads(str(kept["spec"])).items()
     assert added_drifts(described) == []
 
 
@@ -371,15 +376,63 @@ def test_an_agent_that_lacks_the_right_to_take_it_away_tells_it_and_keeps_the_na
     house.make()
     house.cluster.apply(policy_of(house, "sneak", ingress=[{}]))
 
-    def forbidden(self: Api, path: str) -> None:
+    def forbidden(*_: object, **__: object) -> None:
         raise Forbidden("403")
 
     monkeypatch.setattr(Api, "delete", forbidden)
+    monkeypatch.setattr(Api, "patch", forbidden)
 
     found = house.found()
 
     assert found.bindings == (house.seen(BindingState.READY),)
     assert [drift.is_repaired for drift in found.drifts if house.namespace in drift.what] == [False]
+
+
+def test_a_network_policy_that_a_finalizer_holds_lets_nothing_through_any_more(described: House) -> None:
+    described.make()
+    held = policy_of(described, "held", ingress=[{}])
+    held["metadata"]["finalizers"] = ["egs.test/held"]
+    described.cluster.apply(held)
+
+    (drift,) = added_drifts(described)
+
+    assert drift.is_repaired
+    there = described.get("networkpolicy", "held")
+    assert there is not None
+    assert "ingress" not in there["spec"]
+    assert added_drifts(described) == []
+    described.cluster.kubectl(
+        "patch", "networkpolicy", "held", "-n", described.namespace, "--type=merge", '--patch={"metadata":{"finalizers":null}}'
+    )
+
+
+def test_a_network_policy_that_an_administrator_marked_stays(described: House) -> None:
+    described.make()
+    store = policy_of(described, "to-store", policyTypes=["Egress"], egress=[{"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}])
+    store["metadata"]["labels"] = {"egs.io/keep": "true"}
+    described.cluster.apply(store)
+
+    assert added_drifts(described) == []
+    assert described.get("networkpolicy", "to-store") is not None
+
+
+def test_the_fence_is_watched_also_where_something_else_of_the_namespace_fails(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.make()
+    house.let_in(AccessRole.USER, token_s=0)
+    house.cluster.apply(policy_of(house, "sneak", ingress=[{}]))
+    apply = Api.apply
+
+    def failing(self: Api, path: str, *words: Any, **more: Any) -> Any:
+        if "/rolebindings/" in path:
+            raise Forbidden("403")
+        return apply(self, path, *words, **more)
+
+    monkeypatch.setattr(Api, "apply", failing)
+
+    found = house.found()
+
+    assert [seen.state for seen in found.bindings] == [BindingState.WAITING]
+    assert house.get("networkpolicy", "sneak") is None
 
 
 def test_a_network_policy_that_only_closes_is_nobodys_business(house: House) -> None:
@@ -400,8 +453,9 @@ def test_a_role_that_somebody_gives_in_a_workspaces_namespace_is_told_and_left(r
     (drift,) = added_drifts(house)
 
     assert drift == Drift(
-        what=f"role binding team in namespace {house.namespace}",
-        detail="EGS did not make it. It gives ClusterRole view to Group devs, User alice.",
+        what=f"role bindings in namespace {house.namespace}",
+        detail="1 that EGS does not keep: team (ClusterRole view to Group devs, User alice).",
+        is_added=True,
     )
     assert house.get("rolebinding", "team") is not None
 
@@ -415,7 +469,22 @@ def test_a_role_that_passes_for_one_of_ours_is_told(house: House) -> None:
         "label", "rolebinding", "sneak", "-n", house.namespace, f"egs.io/slice={house.workspace.id}", f"egs.io/account={account.id}"
     )
 
-    assert [drift.what for drift in added_drifts(house)] == [f"role binding sneak in namespace {house.namespace}"]
+    assert [drift.detail for drift in added_drifts(house)] == ["1 that EGS does not keep: sneak (ClusterRole admin to User eve)."]
+
+
+def test_a_role_binding_with_an_odd_name_takes_no_other_with_it(house: House) -> None:
+    """It looks like one of ours that is to go."""
+    account = house.let_in(AccessRole.USER, token_s=0)
+    house.make()
+    odd = role_binding(house.workspace, msgspec.structs.replace(account, id="gone"), house.namespace)
+    odd["metadata"]["name"] = f"egs-{account.id}?gone"
+    house.cluster.apply(odd)
+
+    house.found()
+
+    assert house.get("rolebinding", f"egs-{account.id}") is not None
+    names = [binding["metadata"]["name"] for binding in house.cluster.list("rolebindings", namespace=house.namespace)]
+    assert names == [f"egs-{account.id}"]
 
 
 def test_what_is_added_in_namespaces_of_no_workspace_is_nobodys_business(house: House) -> None:
@@ -700,7 +769,7 @@ def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
     house.start_at(msgspec.structs.replace(access, url="https://127.0.0.1:9"))
 
     assert house.found() == Found()
-    assert [event for event, _ in house.notes] == ["installation_unseen", "tenancy_unseen"]
+    assert [event for event, _ in house.notes] == ["installation_unseen", "priority_classes_unseen", "tenancy_unseen"]
 
 
 # --- the object that says what a namespace is

@@ -2,47 +2,120 @@
 
 NetworkPolicies add up: one more that lets anything through opens the fence, one that lets nothing through changes nothing. RoleBindings
 add up, too, but give nobody more than who made them had: no lock rests on rights within a namespace. A Role alone gives nothing to anybody.
+
+What is told is one drift for each namespace and kind: operators make such objects by the hundred.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterable
 from typing import Any, Final
 
-from worker_agent.kube.names import ACCOUNT, ISOLATION, SLICE, account_of
-from worker_agent.kube.scene import Place, Thing
-from worker_agent.protocol import Drift
+import msgspec
 
-KINDS: Final = ("networkpolicies", "rolebindings")  # of which somebody else's are looked for
-DETAIL_MAX_CHARS: Final = 300
+from worker_agent.kube.names import ACCOUNT, ISOLATION, KEEP, SLICE, account_of
+from worker_agent.protocol import Drift, Workspace
 
-
-def is_ours(place: Place, thing: Thing) -> bool:
-    """By its name alone a policy: what is in it is kept. A binding that only has our labels is not."""
-    kind, _, name = place
-    if kind == "networkpolicies":
-        return name == ISOLATION
-    account = thing.metadata.label(ACCOUNT)
-    return bool(account and thing.metadata.label(SLICE)) and name == account_of(account)
+DETAIL_MAX_CHARS: Final = 300  # as the protocol has it
+NAME_MAX_CHARS: Final = 80
+DIGEST_CHARS: Final = 8
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def opens(policy: Thing) -> bool:
-    """Whether it lets anything through: an administrator of the cluster lets in by the label egs.io/may-enter, the hub out."""
+class AddedMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """No annotations: those of thousands of objects, each as large as it may be, would not fit into the agent's memory."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resourceVersion: str = ""
+    labels: dict[str, str] | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: AddedMeta
+    spec: Any = None
+    roleRef: Any = None
+    subjects: Any = None
+
+
+def is_our_policy(policy: Added, workspace: Workspace) -> bool:
+    """By its name alone: what is in it is kept."""
+    return policy.metadata.name == ISOLATION
+
+
+def is_our_binding(binding: Added, workspace: Workspace) -> bool:
+    """Labels anybody may write: they count where they name this workspace, and an account that it has."""
+    labels = binding.metadata.labels or {}
+    account = labels.get(ACCOUNT, "")
+    if labels.get(SLICE) != workspace.id or binding.metadata.name != account_of(account):
+        return False
+    return any(each.id == account for each in workspace.accounts)
+
+
+def opens(policy: Added) -> bool:
+    """Whether it lets anything through."""
     spec: dict[str, Any] = policy.spec or {}
-    return bool(spec.get("ingress") or spec.get("egress"))
+    # As the API server fills them in. Rules of a type that is not named have no effect.
+    types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+    return bool(("Ingress" in types and spec.get("ingress")) or ("Egress" in types and spec.get("egress")))
 
 
-def policy_drift(place: Place, *, is_repaired: bool) -> Drift:
-    _, namespace, name = place
-    return Drift(
-        what=f"network policy {name} in namespace {namespace}",
-        detail="EGS did not make it, and it lets traffic through beside the workspace's own.",
-        is_repaired=is_repaired,
-    )
+def is_marked(policy: Added) -> bool:
+    """As one that stays. Only an administrator of the cluster may do that, where the admission policy egs-keep is installed."""
+    return (policy.metadata.labels or {}).get(KEEP) == "true"
 
 
-def binding_drift(place: Place, binding: Thing) -> Drift:
-    _, namespace, name = place
+def taken_away(namespace: str, policies: Iterable[str]) -> Drift:
+    return _drift(f"network policies in namespace {namespace}", policies, is_repaired=True, is_foreign=True)
+
+
+def left_open(namespace: str, policies: Iterable[str]) -> Drift:
+    return _drift(f"network policies that stay in namespace {namespace}", policies, is_foreign=True)
+
+
+def bindings_drift(namespace: str, bindings: Iterable[Added]) -> Drift:
+    return _drift(f"role bindings in namespace {namespace}", [_binding_text(binding) for binding in bindings])
+
+
+def readable(text: str, max_chars: int = NAME_MAX_CHARS) -> str:
+    """Without control characters, and no longer than that; what differs in what is left out differs in a digest."""
+    plain = CONTROL.sub("?", text)
+    if plain == text and len(text) <= max_chars:
+        return text
+    mark = f"~{_digest(text)}"
+    return plain[: max_chars - len(mark)] + mark
+
+
+def _drift(what: str, texts: Iterable[str], *, is_repaired: bool = False, is_foreign: bool = False) -> Drift:
+    said = sorted(texts)
+    harm = " and that let traffic through" if is_foreign else ""
+    detail = _listed(f"{len(said)} that EGS does not keep{harm}: ", said)
+    return Drift(what=what, detail=detail, is_added=True, is_repaired=is_repaired, is_foreign=is_foreign)
+
+
+def _listed(begin: str, texts: list[str]) -> str:
+    """As many as there is room for; the same for the same ones, and another for others."""
+    whole = f"{begin}{', '.join(texts)}."
+    if len(whole) <= DETAIL_MAX_CHARS:
+        return whole
+    for count in range(len(texts) - 1, 0, -1):
+        rest = texts[count:]
+        cut = f"{begin}{', '.join(texts[:count])}, and {len(rest)} more (~{_digest(chr(0).join(rest))})."
+        if len(cut) <= DETAIL_MAX_CHARS:
+            return cut
+    return readable(whole, DETAIL_MAX_CHARS)
+
+
+def _binding_text(binding: Added) -> str:
     role = binding.roleRef or {}
     whom = ", ".join(sorted(f"{each.get('kind')} {each.get('name')}" for each in binding.subjects or ())) or "nobody"
-    detail = f"EGS did not make it. It gives {role.get('kind')} {role.get('name')} to {whom}."
-    return Drift(what=f"role binding {name} in namespace {namespace}", detail=detail[:DETAIL_MAX_CHARS])
+    given = readable(f"{role.get('kind')} {role.get('name')} to {whom}")
+    return f"{readable(binding.metadata.name)} ({given})"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:DIGEST_CHARS]

@@ -41,6 +41,7 @@ OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those tha
 
 # In the namespaces of a workspace; each of these objects has the label SLICE, too
 ISOLATION: Final = "egs-slice"  # the NetworkPolicy and the ResourceQuota
+KEEP: Final = "egs.io/keep"  # label "true" of a NetworkPolicy, set by whoever runs the cluster: it is left, whatever it lets through
 SAID: Final = "egs.io/said"  # annotation: the digest of what the agent said of the object
 ACCOUNT: Final = "egs.io/account"  # label of a ServiceAccount and its RoleBindings: the account of the hub
 

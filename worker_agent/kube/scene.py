@@ -10,6 +10,7 @@ import msgspec
 
 from worker_agent.kube.names import SAID
 from worker_agent.kube.objects import Meta
+from worker_agent.protocol import Workspace
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +81,6 @@ class Scene:
     namespaces: dict[str, Thing]
     objects: dict[Place, Thing]
     repairs: bool
-    added: dict[Place, Thing] = field(default_factory=dict)  # by somebody else, in namespaces of workspaces
+    fenced: dict[str, Workspace] = field(default_factory=dict)  # by namespace: whose NetworkPolicy was kept there in this pass
     changed: dict[str, list[str]] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed

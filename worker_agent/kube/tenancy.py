@@ -8,8 +8,7 @@ A namespace that was there before is not ours to take: it is a conflict, unless 
 takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
 Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory alone.
 
-A NetworkPolicy that somebody else added and that lets anything through is taken away, and told; without repairs, and of RoleBindings in any
-case, it is only told.
+What somebody else added beside all this is looked at last (patrol.py).
 
 Needs, beside the driver's rights: list of namespaces, networkpolicies, resourcequotas, rolebindings, serviceaccounts and workspaces in all
 namespaces; create and patch of these, delete of all but namespaces; patch of workspaces/status; create of
@@ -19,15 +18,15 @@ serviceaccounts/token; bind of the roles.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
-from worker_agent.kube import added
 from worker_agent.kube.client import Api, Forbidden, Missing
 from worker_agent.kube.installed import Installed
 from worker_agent.kube.isolation import (
@@ -40,8 +39,9 @@ from worker_agent.kube.isolation import (
     service_account,
 )
 from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SAID, SLICE, account_of, pointer
+from worker_agent.kube.patrol import Patrol
 from worker_agent.kube.scene import Place, Scene, Thing, Things, TokenAnswer, Written
-from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, Drift, IssuedToken, Workspace
+from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
 NAMESPACES: Final = "/api/v1/namespaces"
@@ -73,7 +73,7 @@ class KubernetesTenancy:
         self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
         self._written: dict[Place, Written] = {}
         self._installed = Installed(api, note=note)
-        self._added: tuple[Drift, ...] = ()  # as the last look found it
+        self._patrol = Patrol(api, note=note)
 
     def bound_to(self, namespace: str, uid: str) -> str:
         """The workspace that we bound this very namespace to; "" where to none. As any thread may ask."""
@@ -86,7 +86,7 @@ class KubernetesTenancy:
             scene = self._look(repairs=repairs)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
-            return Found(drifts=drifts + self._added)
+            return Found(drifts=drifts + self._patrol.standing)
         left = self._revoke(workspaces, scene)
         # What one workspace gives up another may take in the same pass.
         listed = [(workspace, binding) for workspace in workspaces for binding in workspace.bindings]
@@ -100,36 +100,28 @@ class KubernetesTenancy:
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
         ]
         issued = tuple(token for token in tokens if token is not None)
-        self._added = tuple(self._answer_added(scene, {namespace for _, namespace in ready}))
-        return Found(accounts_left=left, bindings=tuple(seen), tokens=issued, drifts=drifts + self._added)
+        drifts += self._patrol.look(scene.fenced, repairs=repairs)
+        return Found(accounts_left=left, bindings=tuple(seen), tokens=issued, drifts=drifts)
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
     def _look(self, *, repairs: bool) -> Scene:
-        """Six lists, however many workspaces there are: by label, but where somebody else's objects count, too."""
+        """Six lists, by label, however many workspaces there are."""
         namespaces = {thing.metadata.name: thing for thing in self._list(NAMESPACES)}
         scene = Scene(namespaces, {}, repairs)
         for kind, (group, _) in KINDS.items():
             try:
-                things = self._all(f"{group}/{kind}") if kind in added.KINDS else self._list(f"{group}/{kind}")
+                things = self._list(f"{group}/{kind}")
             except Missing:
                 if kind != ABOUT:
                     raise
                 scene.has_about = False
                 continue
-            for thing in things:
-                place = (kind, thing.metadata.namespace, thing.metadata.name)
-                if thing.metadata.label(SLICE):
-                    scene.objects[place] = thing
-                if kind in added.KINDS and place[1] in namespaces and not added.is_ours(place, thing):
-                    scene.added[place] = thing
+            scene.objects |= {(kind, thing.metadata.namespace, thing.metadata.name): thing for thing in things}
         return scene
 
     def _list(self, path: str) -> tuple[Thing, ...]:
         return self._api.get(path, Things, labelSelector=SLICE).items
-
-    def _all(self, path: str) -> tuple[Thing, ...]:
-        return self._api.get(path, Things).items
 
     # -- revoke --------------------------------------------------------------------------------------------------------
 
@@ -164,20 +156,7 @@ class KubernetesTenancy:
         with suppress(Missing):
             self._api.delete(_path(place))
         scene.objects.pop(place, None)
-        scene.added.pop(place, None)
         self._written.pop(place, None)
-
-    # -- what somebody added -------------------------------------------------------------------------------------------
-
-    def _answer_added(self, scene: Scene, ready: set[str]) -> Iterator[Drift]:
-        """In namespaces that are ours and whose own fence stands."""
-        for place, thing in list(scene.added.items()):
-            if place[1] not in ready:
-                continue
-            if place[0] == "rolebindings":
-                yield added.binding_drift(place, thing)
-            elif added.opens(thing):
-                yield added.policy_drift(place, is_repaired=scene.repairs and self._try_delete(place, scene))
 
     # -- one namespace -------------------------------------------------------------------------------------------------
 
@@ -210,6 +189,7 @@ class KubernetesTenancy:
         name = binding.namespace
         self._take(workspace, binding, scene)
         self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), scene)
+        scene.fenced[name] = workspace
         self._keep(("resourcequotas", name, ISOLATION), pod_quota(workspace, name), scene)
         for account in workspace.accounts:
             self._admit(workspace, account, name, scene)
@@ -398,7 +378,8 @@ def said(wanted: dict[str, Any]) -> dict[str, Any]:
 
 def _path(place: Place) -> str:
     kind, namespace, name = place
-    return f"{KINDS[kind][0]}/namespaces/{namespace}/{kind}/{name}"
+    # The name of a RoleBinding may have a question mark, and would then speak of another one.
+    return f"{KINDS[kind][0]}/namespaces/{namespace}/{kind}/{quote(name)}"
 
 
 def _namespace_object(workspace: Workspace, name: str) -> dict[str, Any]:

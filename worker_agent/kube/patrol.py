@@ -1,0 +1,172 @@
+"""A look at what somebody else added in the namespaces whose fence stands, after all that is kept there.
+
+A NetworkPolicy that lets anything through is emptied and deleted, and told, unless an administrator marked it as one that stays; without
+repairs, and of RoleBindings in any case, it is only told. The look may fail alone: nothing else of tenancy rests on it. Must not live here:
+what counts as added, and its words (added.py).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from worker_agent.cluster.base import ClusterError, Conflict, Note
+from worker_agent.kube.added import Added, bindings_drift, is_marked, is_our_binding, is_our_policy, left_open, opens, readable, taken_away
+from worker_agent.kube.client import Api, Missing, Op
+from worker_agent.kube.custom import PageMeta
+from worker_agent.protocol import Drift, Workspace
+
+NETWORKING: Final = "/apis/networking.k8s.io/v1"
+POLICIES: Final = f"{NETWORKING}/networkpolicies"
+BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
+KEEP_GUARD: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/egs-keep"
+PAGE_COUNT: Final = 500
+SPEC_MAX_CHARS: Final = 4000  # of a policy, in the log
+
+Fenced = Mapping[str, Workspace]  # by namespace: whose it is
+IsOurs = Callable[[Added, Workspace], bool]
+ByNamespace = Mapping[str, list[Added]]
+
+
+class AddedPage(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: PageMeta = PageMeta()
+    items: tuple[Added, ...] = ()
+
+
+class Patrol:
+    """One thread."""
+
+    def __init__(self, api: Api, *, note: Note) -> None:
+        self._api, self._note = api, note
+        self._standing: dict[str, tuple[Drift, ...]] = {}  # by path: what the last look left as it is
+        self._unseen: set[str] = set()
+
+    @property
+    def standing(self) -> tuple[Drift, ...]:
+        return tuple(drift for drifts in self._standing.values() for drift in drifts)
+
+    def look(self, fenced: Fenced, *, repairs: bool) -> tuple[Drift, ...]:
+        """What is added, and what of it was taken away just now. As before where the API server does not answer."""
+        policies = self._answer(POLICIES, fenced, is_our_policy, lambda added: self._answer_policies(added, repairs=repairs))
+        return policies + self._answer(BINDINGS, fenced, is_our_binding, _answer_bindings)
+
+    def _answer(self, path: str, fenced: Fenced, is_ours: IsOurs, answer: Callable[[ByNamespace], Iterator[Drift]]) -> tuple[Drift, ...]:
+        try:
+            added = self._added(path, fenced, is_ours)
+        except ClusterError as error:
+            if path not in self._unseen:
+                self._unseen.add(path)
+                self._note("added_unseen", {"path": path, "why": str(error)})
+            return self._standing.get(path, ())
+        self._unseen.discard(path)
+        drifts = tuple(answer(added))
+        self._standing[path] = tuple(drift for drift in drifts if not drift.is_repaired)
+        return drifts
+
+    def _added(self, path: str, fenced: Fenced, is_ours: IsOurs) -> ByNamespace:
+        """Page by page: a cluster may have tens of thousands that are nobody's business here."""
+        found: dict[str, list[Added]] = defaultdict(list)
+        go_on: dict[str, str] = {}
+        while fenced:
+            page = self._api.get(path, AddedPage, limit=PAGE_COUNT, **go_on)
+            for each in page.items:
+                namespace = each.metadata.namespace
+                if namespace in fenced and not is_ours(each, fenced[namespace]):
+                    found[namespace].append(each)
+            if not page.metadata.next:
+                break
+            go_on = {"continue": page.metadata.next}
+        return found
+
+    # -- policies ------------------------------------------------------------------------------------------------------
+
+    def _answer_policies(self, added: ByNamespace, *, repairs: bool) -> Iterator[Drift]:
+        open_ = {namespace: list(filter(opens, policies)) for namespace, policies in added.items()}
+        is_guarded = self._is_guarded() if any(is_marked(policy) for policies in open_.values() for policy in policies) else False
+        for namespace, policies in open_.items():
+            gone, left = [], []
+            for policy in policies:
+                if is_marked(policy) and is_guarded:
+                    continue
+                is_unsure = is_marked(policy) and is_guarded is None
+                if repairs and not is_unsure and self._take_away(policy):
+                    gone.append(readable(policy.metadata.name))
+                else:
+                    left.append(readable(policy.metadata.name) + _held(policy, repairs=repairs))
+            if gone:
+                yield taken_away(namespace, gone)
+            if left:
+                yield left_open(namespace, left)
+
+    def _is_guarded(self) -> bool | None:
+        """Whether the mark is an administrator's: by an older install anybody may write it. None: it cannot be seen now."""
+        try:
+            self._api.get(KEEP_GUARD, Added)
+        except Missing:
+            return False
+        except ClusterError as error:
+            self._note("added_unseen", {"path": KEEP_GUARD, "why": str(error)})
+            return None
+        return True
+
+    def _take_away(self, policy: Added) -> bool:
+        """Emptied first: one with a finalizer stays, and holds, long after it was deleted. Whoever made it may need what it said again."""
+        path = _path(policy)
+        try:
+            is_away = self._is_emptied(path, policy)
+            is_away = self._is_deleted(path, policy) or is_away
+        except Conflict as error:  # it was written meanwhile: the next look judges what it says then
+            self._note("network_policy_kept", {"object": path, "why": str(error)})
+            return False
+        if is_away:
+            spec = msgspec.json.encode(policy.spec).decode()
+            self._note("network_policy_deleted", {"object": path, "spec": spec[:SPEC_MAX_CHARS]})
+        return is_away
+
+    def _is_emptied(self, path: str, policy: Added) -> bool:
+        """Raises Conflict."""
+        meta = policy.metadata
+        ops: list[Op] = [
+            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resourceVersion},
+            *({"op": "remove", "path": f"/spec/{way}"} for way in ("ingress", "egress") if policy.spec.get(way)),
+        ]
+        try:
+            self._api.patch(path, ops, Added)
+        except Missing:
+            return True
+        except Conflict:
+            raise
+        except ClusterError as error:
+            self._note("network_policy_kept", {"object": path, "why": str(error)})
+            return False
+        return True
+
+    def _is_deleted(self, path: str, policy: Added) -> bool:
+        """Not while a finalizer holds it. Raises Conflict where another has its name."""
+        try:
+            self._api.delete(path, uid=policy.metadata.uid)
+        except Missing:
+            return True
+        except Conflict:
+            raise
+        except ClusterError as error:
+            self._note("network_policy_kept", {"object": path, "why": str(error)})
+            return False
+        return not policy.metadata.finalizers
+
+
+def _answer_bindings(added: ByNamespace) -> Iterator[Drift]:
+    for namespace, bindings in added.items():
+        yield bindings_drift(namespace, bindings)
+
+
+def _held(policy: Added, *, repairs: bool) -> str:
+    return " (it has a finalizer)" if repairs and policy.metadata.finalizers else ""
+
+
+def _path(policy: Added) -> str:
+    return f"{NETWORKING}/namespaces/{policy.metadata.namespace}/networkpolicies/{policy.metadata.name}"
