@@ -115,8 +115,16 @@ class Gpr(models.Model):
     requeue_on_failure = models.BooleanField(default=True)
     run_checks = models.BooleanField(default=True)
     model = models.JSONField(default=dict, blank=True, help_text="Name and parameters of the model, free form.")
+    # Without constraint and index: to take the column away SQLite would remake the table, and lose its triggers.
     template = models.ForeignKey(
-        GprTemplate, null=True, blank=True, on_delete=models.SET_NULL, related_name="gprs", help_text="What it was filed from."
+        GprTemplate,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="gprs",
+        db_constraint=False,
+        db_index=False,
+        help_text="What it was filed from.",
     )
     # Where it is.
     state = models.CharField(max_length=16, choices=GprState.choices)

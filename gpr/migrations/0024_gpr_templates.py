@@ -34,6 +34,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='gpr',
             name='template',
-            field=models.ForeignKey(blank=True, help_text='What it was filed from.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='gprs', to='gpr.gprtemplate'),
+            field=models.ForeignKey(blank=True, db_constraint=False, db_index=False, help_text='What it was filed from.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='gprs', to='gpr.gprtemplate'),
         ),
     ]
