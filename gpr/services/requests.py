@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from egs.groups import Group
 from egs.words import duration_exact, plural, utc
 from gpr.forecasts import forecasts_drop
 from gpr.lifecycle import gpr_transition, gprs_transition
-from gpr.models import Gpr, GprState, Promise
+from gpr.models import Gpr, GprState, GprTemplate, Promise
 from gpr.outcomes import promises_abandon
 from gpr.planner.bookings import fitting, nearest
 from gpr.planner.limits import most_that_fits
@@ -334,10 +334,20 @@ def _store(filings: Mapping[int, Filing], now: datetime) -> dict[int, Gpr | EgsE
 def _insert(filings: Mapping[int, Filing]) -> dict[int, Gpr]:
     """They are not planned yet, nor told of. The caller has checked them, and holds the witness."""
     gprs = {place: _made(filing) for place, filing in filings.items()}
+    _leave_deleted_templates(gprs.values())
     Gpr.objects.bulk_create(gprs.values())
     named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for place, gpr in gprs.items() for cluster in set(filings[place].spec.clusters)]
     Gpr.clusters.through.objects.bulk_create(named)
     return gprs
+
+
+def _leave_deleted_templates(gprs: Collection[Gpr]) -> None:
+    """Whoever deletes one takes the lock, too: those that are there now stay until these are stored."""
+    if named := {gpr.template_id for gpr in gprs if gpr.template_id}:
+        there = set(GprTemplate.objects.filter(pk__in=named).values_list("pk", flat=True))
+        for gpr in gprs:
+            if gpr.template_id not in there:
+                gpr.template = None
 
 
 def _refusal(filing: Filing, gpr: Gpr) -> EgsError | IntegrityError | None:
