@@ -122,4 +122,4 @@ def test_who_deletes_a_template_while_requests_are_filed_from_it_spoils_none(peo
             deleted = pool.submit(delete)
             sleep(WAITS_S)
         assert ([each.result() for each in filed], deleted.result()) == ([201, 201], 204)
-    assert list(Gpr.objects.values_list("state", "template")) == [("QUEUED", None)] * 2
+    assert Gpr.objects.filter(state="QUEUED", template=None).count() == 2
