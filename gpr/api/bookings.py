@@ -40,7 +40,9 @@ class BookingSeriesCreate(GprCreate):
 
 
 class OccurrenceSerializer(serializers.ModelSerializer[BookingOccurrence]):
-    gpr_id = serializers.UUIDField(allow_null=True, help_text="Null: it did not fit. It is looked at again every ten minutes.")
+    gpr_id = serializers.UUIDField(
+        allow_null=True, help_text="Null: it did not fit. It is looked at again about every ten minutes, later where many are refused."
+    )
     state = serializers.SerializerMethodField(help_text="Of its GPR.")
 
     class Meta:

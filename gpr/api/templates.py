@@ -29,7 +29,10 @@ from inventory.selectors import cluster_for
 from slices.models import Role
 from slices.selectors import slice_for
 
-AUTO_HELP = "While it is the default, it is filed for GPU pods that wait in namespaces of the slice whose own GPRTemplates do not say auto."
+AUTO_HELP = (
+    "While it is the default, it is filed for GPU pods that wait in namespaces of the slice whose own GPRTemplates do not say auto. "
+    "It needs `shape` and `duration_s`."
+)
 DEFAULT_HELP = "Of its cluster, or else of the slice: that of a cluster goes first. It takes the place of the one before."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import compress
@@ -19,7 +19,7 @@ from egs.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidIn
 from egs.words import duration_exact, utc
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
 from gpr.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
-from gpr.services.requests import bookings_fitting, gpr_cancel, gprs_submit, may_submit
+from gpr.services.requests import booking_does_not_fit, bookings_fitting, gpr_cancel, gprs_submit, may_submit
 from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX, PLAIN_FIELDS, GprSpec, spec_check
 from gpr.witness import filing_lock, witness_lock
 from inventory.models import Cluster
@@ -35,6 +35,7 @@ HORIZON = timedelta(weeks=4)
 REFUSAL_MAX_CHARS = 500
 # Occurrences that were refused are looked at again so long after.
 RETRIED_AFTER = timedelta(minutes=10)
+RETRIED_AT_ONCE = 2  # in a tick, for each look may try what others would have to make way for
 # The series says when: the rest of the request is the same each time.
 ASKED_FIELDS = tuple(name for name in PLAIN_FIELDS if name not in {"name", "earliest_start_at", "is_booking"})
 
@@ -105,7 +106,7 @@ def series_care(*, now: datetime) -> None:
 
 
 def occurrences_retry(*, now: datetime) -> None:
-    """Book what was refused and has room by now, until its start is too near: of the series that was looked at longest ago.
+    """Book what was refused and has room by now, until its start is too near: few, of the series that was looked at longest ago.
 
     One query where none is due. A look at the plan as it stands tells which would fit; only these are planned, and told of.
     """
@@ -115,8 +116,9 @@ def occurrences_retry(*, now: datetime) -> None:
     if pk is None:
         return
     try:
-        _refused(now).filter(series=pk).update(tried_at=now)
-        _take_up(pk, _fitting(pk, now), now)
+        rows = list(due.filter(series=pk)[:RETRIED_AT_ONCE])
+        BookingOccurrence.objects.filter(pk__in=[row.pk for row in rows]).update(tried_at=now)
+        _take_up(pk, _fitting(pk, rows, now), now)
     except Exception:
         log.exception("series_retry_failed", series_id=str(pk))
 
@@ -126,11 +128,26 @@ def _refused(now: datetime) -> QuerySet[BookingOccurrence]:
     return BookingOccurrence.objects.filter(gpr=None, starts_at__gte=now + BOOKING_AHEAD)
 
 
-def _fitting(pk: UUID, now: datetime) -> list[datetime]:
-    """Starts of this series that were refused, and have room now."""
+def _fitting(pk: UUID, rows: Sequence[BookingOccurrence], now: datetime) -> list[datetime]:
+    """Starts of these of one series that have room now. Of the others, nearest times without room any more are told no longer."""
     spec = spec_of_series(BookingSeries.objects.select_related("slice").get(pk=pk))
-    starts = list(_refused(now).filter(series=pk).values_list("starts_at", flat=True))
-    return list(compress(starts, bookings_fitting([_at(spec, starts_at) for starts_at in starts], now=now)))
+    times = {moment for row in rows for moment in (row.starts_at, row.nearest_before_at, row.nearest_after_at) if moment}
+    ahead = sorted(moment for moment in times if moment >= now + BOOKING_AHEAD)
+    fitting = set(compress(ahead, bookings_fitting([_at(spec, moment) for moment in ahead], now=now)))
+    for row in rows:
+        if row.starts_at not in fitting:
+            _nearest_keep(row, fitting)
+    return [row.starts_at for row in rows if row.starts_at in fitting]
+
+
+def _nearest_keep(row: BookingOccurrence, fitting: Set[datetime]) -> None:
+    """Of its nearest times, those that fit."""
+    old = row.nearest_before_at, row.nearest_after_at
+    before_at, after_at = (moment if moment in fitting else None for moment in old)
+    if (before_at, after_at) != old:
+        refusal = booking_does_not_fit(row.starts_at, nearest_before_at=before_at, nearest_after_at=after_at).detail[:REFUSAL_MAX_CHARS]
+        refused = BookingOccurrence.objects.filter(pk=row.pk, gpr=None)
+        refused.update(refusal=refusal, nearest_before_at=before_at, nearest_after_at=after_at)
 
 
 @transaction.atomic
@@ -147,7 +164,8 @@ def _take_up(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
         if isinstance(answer, Gpr):
             row.gpr, row.refusal, row.nearest_before_at, row.nearest_after_at = answer, "", None, None
             row.save()
-            _tell(series, "booking_series.taken_up", f"{series.name} is booked for {utc(row.starts_at)} after all.", None, now)
+            outcome = "waits for approval" if answer.state == GprState.PENDING_APPROVAL else "is booked"
+            _tell(series, "booking_series.taken_up", f"{series.name} fits at {utc(row.starts_at)} after all, and {outcome}.", None, now)
 
 
 @transaction.atomic

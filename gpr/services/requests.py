@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,9 +18,9 @@ from egs.groups import Group
 from egs.words import duration_exact, plural, utc
 from gpr.forecasts import forecasts_drop
 from gpr.lifecycle import gpr_transition, gprs_transition
-from gpr.models import Gpr, GprState, Promise
+from gpr.models import Gpr, GprState, GprTemplate, Promise
 from gpr.outcomes import promises_abandon
-from gpr.planner.bookings import fitting, nearest
+from gpr.planner.bookings import Nearest, fitting, nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request, Within
@@ -262,22 +262,31 @@ def _impossible(request: Request, loaded: Loaded) -> EgsError | None:
 
 def _misfit(request: Request, loaded: Loaded) -> BookingDoesNotFit | None:
     """Of a booking, at its time."""
-    if not request.is_fixed:
-        return None
-    since_s = loaded.snapshot.now_s + int(BOOKING_AHEAD.total_seconds())
-    near = nearest(loaded.snapshot, request, since_s=since_s)
-    if near.fits:
-        return None
+    near = _nearest(request, loaded) if request.is_fixed else None
+    return None if near is None or near.fits else _refused_by(near, request)
+
+
+def _nearest(request: Request, loaded: Loaded) -> Nearest:
+    return nearest(loaded.snapshot, request, since_s=loaded.snapshot.now_s + int(BOOKING_AHEAD.total_seconds()))
+
+
+def _refused_by(near: Nearest, request: Request) -> BookingDoesNotFit:
+    """Of a booking that the plan had no place for: also where it would have one by now."""
     starts = {"nearest_before_at": near.before_s, "nearest_after_at": near.after_s}
     found = {name: None if start_s is None else at(start_s) for name, start_s in starts.items()}
-    return booking_does_not_fit(at(request.earliest_start_s), **found)
+    return booking_does_not_fit(at(request.earliest_start_s), **found, has_room_by_now=near.fits)
 
 
-def booking_does_not_fit(start_at: datetime, *, nearest_before_at: datetime | None, nearest_after_at: datetime | None) -> BookingDoesNotFit:
+def booking_does_not_fit(
+    start_at: datetime, *, nearest_before_at: datetime | None, nearest_after_at: datetime | None, has_room_by_now: bool = False
+) -> BookingDoesNotFit:
     times = [f"{utc(moment)} {word}" for moment, word in ((nearest_before_at, "before it"), (nearest_after_at, "after it")) if moment]
-    near = f"The nearest starts with room are {' and '.join(times)}." if times else "There is no other time at which it would fit."
+    near = f"The nearest starts with room are {' and '.join(times)}." if times else "No other time was found."
+    why = "the GPUs are promised to others, closed, or its workspace runs another then"
+    if has_room_by_now:
+        why = "somebody else was just given the GPUs. There may be room again by now: try again"
     return BookingDoesNotFit(
-        f"It does not fit at {utc(start_at)}: the GPUs are promised to others, closed, or its workspace runs another then. {near}",
+        f"It does not fit at {utc(start_at)}: {why}. {near}",
         nearest_before_at=nearest_before_at,
         nearest_after_at=nearest_after_at,
     )
@@ -334,10 +343,20 @@ def _store(filings: Mapping[int, Filing], now: datetime) -> dict[int, Gpr | EgsE
 def _insert(filings: Mapping[int, Filing]) -> dict[int, Gpr]:
     """They are not planned yet, nor told of. The caller has checked them, and holds the witness."""
     gprs = {place: _made(filing) for place, filing in filings.items()}
+    _leave_deleted_templates(gprs.values())
     Gpr.objects.bulk_create(gprs.values())
     named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for place, gpr in gprs.items() for cluster in set(filings[place].spec.clusters)]
     Gpr.clusters.through.objects.bulk_create(named)
     return gprs
+
+
+def _leave_deleted_templates(gprs: Collection[Gpr]) -> None:
+    """Whoever deletes one takes the lock, too: those that are there now stay until these are stored."""
+    if named := {gpr.template_id for gpr in gprs if gpr.template_id}:
+        there = set(GprTemplate.objects.filter(pk__in=named).values_list("pk", flat=True))
+        for gpr in gprs:
+            if gpr.template_id not in there:
+                gpr.template = None
 
 
 def _refusal(filing: Filing, gpr: Gpr) -> EgsError | IntegrityError | None:
@@ -402,8 +421,8 @@ def _promises_make(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
             refused[gpr.pk] = never_fits(placement, Within(gpr.within))
         elif placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
             loaded = loaded or snapshot_load(now=now)
-            if error := _misfit(loaded.candidate(gpr, gpr.clusters.all()), loaded):
-                refused[gpr.pk] = error
+            request = loaded.candidate(gpr, gpr.clusters.all())
+            refused[gpr.pk] = _refused_by(_nearest(request, loaded), request)
     told = told_waiting(gpr.pk for gpr in gprs)
     for gpr in gprs:
         for name, value in told[str(gpr.pk)]._asdict().items():

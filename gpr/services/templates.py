@@ -6,7 +6,7 @@ A slice has one default for all of its clusters at most, and one for each of the
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from django.db import IntegrityError, transaction
 
@@ -15,6 +15,7 @@ from egs.errors import Conflict, InvalidInput, NotFound
 from gpr.models import Gpr, GprTemplate
 from gpr.spec import GprSpec, spec_check
 from gpr.templates import WORDS, terms
+from gpr.witness import filing_lock
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
@@ -22,6 +23,8 @@ from slices.models import Slice
 
 # Of a request that a template does not decide, the least: so that only what it says itself is held against policy and quotas.
 LEAST: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 1}
+# What is filed for pods has to say, as an object of kind GPRTemplate that says auto (deploy/agent/kinds.yaml): nobody else does.
+AUTO_NEEDS: Final = ("shape", "duration_s")
 
 
 class TemplateChange(TypedDict, total=False):
@@ -63,6 +66,7 @@ def template_change(*, template: GprTemplate, change: TemplateChange, actor: Use
 @transaction.atomic
 def template_delete(*, template: GprTemplate, actor: User, now: datetime) -> None:
     """The requests that were filed from it stay as they are."""
+    filing_lock()  # none is filed from it meanwhile
     found = _locked(template)
     # In one order, so that no two wait for each other.
     list(Gpr.objects.select_for_update(of=("self",)).filter(template=found).order_by("pk").values_list("pk"))
@@ -92,13 +96,20 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
     for name, value in change.items():
         setattr(template, name, value)
     template.asked = {name: asked[name] for name in WORDS if asked.get(name) not in (None, "")}
-    if not change.keys() - {"auto", "is_default"}:
+    if all(name in {"auto", "is_default"} and not value for name, value in change.items()):
         return  # what it asks for may have become impossible: then it can be switched off all the same
+    _check_auto(template)
     try:
         spec_check(_least_of(template), now=now)
     except InvalidInput as error:
         errors: dict[str, list[str]] = error.extra["errors"]
         raise InvalidInput({"cluster" if name == "clusters" else name: texts for name, texts in errors.items()}) from None
+
+
+def _check_auto(template: GprTemplate) -> None:
+    """Raises InvalidInput."""
+    if template.auto and (missing := [name for name in AUTO_NEEDS if name not in template.asked]):
+        raise InvalidInput({name: ["What is filed for pods that wait says this: give it, or switch auto off."] for name in missing})
 
 
 def _least_of(template: GprTemplate) -> GprSpec:

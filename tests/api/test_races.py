@@ -7,11 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from threading import Barrier
+from time import sleep
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from gpr.models import Gpr, GprTemplate
+from gpr.witness import filing_lock
 from slices.models import Project, Role
 from slices.services import member_set
 from tests import factories
@@ -22,6 +24,7 @@ from tests.factories import People
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
 
 AT_ONCE = 4
+WAITS_S = 1.0  # until then a call has come as far as it can
 
 
 def at_once(call: Callable[[int], Answer]) -> list[Answer]:
@@ -95,3 +98,28 @@ def test_of_two_owners_who_demote_each_other_one_stays(people: People) -> None:
 
     assert 201 in {answer.status_code for answer in answers}
     assert slice_.memberships.filter(role=Role.OWNER).count() == 1
+
+
+def test_who_deletes_a_template_while_requests_are_filed_from_it_spoils_none(people: People) -> None:
+    """They have read it, and wait for their turn to file."""
+    secret = factories.token(people.owner)
+    slice_ = factories.make_slice(factories.cluster("aurora"), name="vision", owner=people.owner)
+    template = factories.template(slice_, asked={"shape": SHAPE, "nodes": 1, "duration_s": 3600})
+
+    def file() -> int:
+        with closing(connection):
+            return Caller(secret).post("gprs/", {"name": "train", "slice": "vision", "template": str(template.pk)}).status_code
+
+    def delete() -> int:
+        with closing(connection):
+            return Caller(secret).delete(f"templates/{template.pk}/").status_code
+
+    with ThreadPoolExecutor() as pool:
+        with transaction.atomic():
+            filing_lock()
+            filed = [pool.submit(file) for _ in range(2)]
+            sleep(WAITS_S)
+            deleted = pool.submit(delete)
+            sleep(WAITS_S)
+        assert ([each.result() for each in filed], deleted.result()) == ([201, 201], 204)
+    assert Gpr.objects.filter(state="QUEUED", template=None).count() == 2

@@ -10,13 +10,14 @@ from django.db import IntegrityError, transaction
 
 from egs.clock import db_now
 from gpr.models import Gpr, GprTemplate
+from gpr.services.requests import gpr_submit
 from inventory.models import Cluster
 from journal.models import Event
 from slices.models import Role
 from slices.services import member_set, namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
-from tests.builders import SHAPE
+from tests.builders import SHAPE, spec
 
 WORDS = {"shape": SHAPE, "nodes": 1, "gpus_per_node": 4, "duration_s": 7200, "priority": 120, "idle_timeout_s": 1800, "evictable": False}
 ASKING = {"name": "train", "slice": "vision"}
@@ -186,7 +187,7 @@ def test_agents_hear_of_a_change_of_the_default_and_of_no_other(owner: Caller, w
     namespace_bind(slice_=world.slice, cluster=world.cluster, name="train", actor=None, now=db_now())
     before = generation_of(world.cluster)
 
-    owner.post("templates/", {"name": "one", "slice": "vision", "auto": True})
+    owner.post("templates/", {"name": "one", "slice": "vision", "auto": True, "shape": SHAPE, "duration_s": 3600})
     assert generation_of(world.cluster) == before
     owner.patch("templates/one/", {"is_default": True})
     owner.patch("templates/one/", {"nodes": 2})
@@ -195,10 +196,48 @@ def test_agents_hear_of_a_change_of_the_default_and_of_no_other(owner: Caller, w
 
 
 def test_a_template_that_has_become_impossible_can_be_switched_off(owner: Caller, world: World) -> None:
-    factories.template(world.slice, name="gone", asked={"shape": "NO-SUCH-GPU"}, auto=True, is_default=True)
+    factories.template(world.slice, name="gone", asked={"shape": "NO-SUCH-GPU", "duration_s": 60}, auto=True, is_default=True)
 
-    assert owner.patch("templates/gone/", {"auto": False}).json()["auto"] is False
+    for flag in ("auto", "is_default"):
+        assert owner.patch("templates/gone/", {flag: False}).json()[flag] is False
+        assert faults(owner.patch("templates/gone/", {flag: True})) == ["shape"]
     assert faults(owner.patch("templates/gone/", {"nodes": 1})) == ["shape"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "missing"),
+    [
+        ({}, ["shape", "duration_s"]),
+        ({"shape": SHAPE}, ["duration_s"]),
+        ({"min_gpu_memory_gib": 40, "duration_s": 3600}, ["shape"]),
+    ],
+)
+def test_what_is_filed_for_pods_that_wait_names_a_shape_and_says_for_how_long(
+    asked: dict[str, Any], missing: list[str], owner: Caller, world: World
+) -> None:
+    """As the kind of object that the agent files by asks for: it would be refused there each time."""
+    assert faults(owner.post("templates/", {"name": "pods", "slice": "vision", "auto": True, **asked})) == missing
+    owner.post("templates/", {"name": "pods", "slice": "vision", **asked})
+    assert faults(owner.patch("templates/pods/", {"auto": True})) == missing
+
+
+@pytest.mark.parametrize("word", ["shape", "duration_s"])
+def test_what_is_filed_for_pods_keeps_its_shape_and_duration_until_auto_is_off(word: str, owner: Caller, world: World) -> None:
+    owner.post("templates/", {"name": "pods", "slice": "vision", "auto": True, **WORDS})
+
+    assert faults(owner.patch("templates/pods/", {word: None, "min_gpu_memory_gib": 40})) == [word]
+    assert owner.patch("templates/pods/", {word: None, "min_gpu_memory_gib": 40, "auto": False}).status_code == 200
+
+
+def test_a_request_whose_template_was_deleted_while_it_was_filed_is_filed_all_the_same(world: World) -> None:
+    template = factories.template(world.slice)
+    asked = spec(world.slice, template=template)
+    GprTemplate.objects.filter(pk=template.pk).delete()
+
+    made = gpr_submit(actor=world.people.owner, spec=asked, now=db_now())
+
+    made.refresh_from_db()
+    assert (made.state, made.template) == ("QUEUED", None)
 
 
 def test_the_template_of_a_gpr_is_of_its_own_slice(owner: Caller, world: World) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from egs.errors import BookingDoesNotFit
+from egs.words import utc
 from gpr import witness
 from gpr.models import BookingSeries, Gpr, GprState, Promise, RepeatRule
+from gpr.planner.bookings import Nearest
 from gpr.planner.engine import plan
 from gpr.planner.plan import Plan
 from gpr.planner.snapshot import Snapshot
-from gpr.services import bookings
+from gpr.services import bookings, requests
 from gpr.services.bookings import RETRIED_AFTER, SeriesAsk, occurrences_retry, series_cancel, series_create
 from gpr.services.requests import bookings_fitting, gpr_cancel
 from gpr.spec import BOOKING_AHEAD
@@ -122,6 +124,18 @@ def test_occurrences_that_need_approval_wait_for_it_and_those_without_a_place_ar
     assert not Promise.objects.filter(gpr__slice=stage.slice).exists()
 
 
+def test_a_booking_that_the_plan_has_no_place_for_is_refused_also_where_it_would_fit_a_moment_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would wait for ever, as a booking without a promise."""
+    taken(stage, [1])
+    monkeypatch.setattr(requests, "nearest", lambda *args, **how: Nearest(fits=True, before_s=None, after_s=None))
+
+    with pytest.raises(BookingDoesNotFit, match="try again"):
+        stage.submit(nodes=2, earliest_start_at=starts(stage)[1], is_booking=True)
+    assert not Gpr.objects.filter(slice=stage.slice).exists()
+
+
 def refused_on(stage: Stage, days: Iterable[int]) -> BookingSeries:
     """A series of which these have no place, for others have booked both nodes."""
     taken(stage, days)
@@ -179,7 +193,46 @@ def test_where_there_is_no_room_nothing_is_planned_and_it_is_looked_at_now_and_t
     for _ in range(3):
         stage.after(1)
         stage.tick()
-    assert looks == [2]
+    assert len(looks) == 1
+
+
+def test_few_are_looked_at_in_one_tick_and_the_others_in_the_next(stage: Stage) -> None:
+    series = refused_on(stage, [1, 2, 3])
+    stage.now += RETRIED_AFTER
+
+    for counts in (2, 3):
+        occurrences_retry(now=stage.now)
+        assert series.occurrences.filter(gpr=None, tried_at=stage.now).count() == counts
+
+
+def test_nearest_times_that_have_no_room_any_more_are_told_no_longer(stage: Stage) -> None:
+    series = refused_on(stage, [1])
+    row = series.occurrences.get(gpr=None)
+    before_at, after_at = row.nearest_before_at, row.nearest_after_at
+    assert before_at is not None
+    assert after_at is not None
+    stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=2, earliest_start_at=after_at, is_booking=True)
+
+    occurrences_retry(now=stage.now + RETRIED_AFTER)
+    row.refresh_from_db()
+    assert (row.nearest_before_at, row.nearest_after_at) == (before_at, None)
+    assert utc(before_at) in row.refusal
+    assert utc(after_at) not in row.refusal
+
+    occurrences_retry(now=before_at + timedelta(minutes=1))
+    row.refresh_from_db()
+    assert row.nearest_before_at is None
+
+
+def test_of_one_that_has_room_and_needs_approval_nobody_is_told_that_it_is_booked(stage: Stage) -> None:
+    taken(stage, [1])
+    series_of(stage, nodes=2, priority=250)
+    gpr_cancel(gpr=others(stage)[0], actor=stage.owner, now=stage.after(60))
+
+    occurrences_retry(now=stage.now + RETRIED_AFTER)
+
+    text = Event.objects.get(kind="booking_series.taken_up").message
+    assert text.endswith("waits for approval.")
 
 
 def test_it_is_tried_no_more_when_its_start_is_too_near_or_its_series_is_canceled(stage: Stage) -> None:
