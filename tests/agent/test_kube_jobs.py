@@ -26,7 +26,7 @@ NCCL = Work(
     [
         (128, STARTING + 'runc create failed: exec: "sh": executable file not found in $PATH: unknown'),
         (127, "env: 'all_reduce_perf': No such file or directory"),
-        (127, "env: ‘all_reduce_perf’: No such file or directory"),
+        (127, "env: \u2018all_reduce_perf\u2019: No such file or directory"),
         (127, "env: can't execute 'all_reduce_perf': No such file or directory"),
         (127, "nccl: 7: mktemp: not found"),
         (127, "nccl: line 7: env: command not found"),

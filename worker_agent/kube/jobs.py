@@ -273,7 +273,7 @@ def is_image_at_fault(work: Work, exit_code: int, words: str) -> bool:
 
 def _says_missing(tool: str, words: str) -> bool:
     """In a line of a shell, or of env: `nccl: 7: tool: not found`, `env: 'tool': No such file or directory`."""
-    return re.search(rf"[\s'‘\"]{re.escape(tool)}['’\"]?: (command not found|not found|No such file or directory)", words) is not None
+    return re.search(rf"(?<![\w./-]){re.escape(tool)}\W?: (command not found|not found|No such file or directory)", words) is not None
 
 
 def terminated(pod: Pod | None) -> Terminated | None:
