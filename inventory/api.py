@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -299,6 +299,12 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
         return self.retrieve(request)
 
 
+HARDWARE_HELP: Final = (
+    "One of its node's, as their driver told a check; empty: not yet. Of a node that is held in parts it says nothing of `held_by`: there "
+    "the cluster chooses which GPUs a box gets, and `index` is EGS's own count."
+)
+
+
 class GpuSerializer(serializers.ModelSerializer[Gpu]):
     name = serializers.CharField(source="uuid")
     node_id = serializers.UUIDField()
@@ -314,6 +320,7 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
         fields = ["id", "name", "uuid", "hardware_uuid", "index", "node_id", "node", "cluster_id", "cluster", "shape", "model"]
         fields += ["memory_gib", "is_healthy", "state", "held_by"]
         read_only_fields = fields
+        extra_kwargs: ClassVar[dict[str, Any]] = {"hardware_uuid": {"help_text": HARDWARE_HELP}}
 
     @extend_schema_field(HolderSerializer(allow_null=True))
     def get_held_by(self, gpu: Any) -> Any:

@@ -28,7 +28,8 @@ from inventory.services.checks import (
     check_policy_create,
     check_policy_delete,
 )
-from worker_agent.limits import OBJECT_NAME_MAX_CHARS, says
+from worker_agent.limits import says
+from worker_agent.references import OBJECT_NAME_MAX_CHARS
 
 WHY_MAX_CHARS = 150
 ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "destroy"})

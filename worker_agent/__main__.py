@@ -22,9 +22,9 @@ from worker_agent.cluster.base import Cluster, ClusterError
 from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
-from worker_agent.limits import is_image, is_object_name
 from worker_agent.log import Log, configure
 from worker_agent.process import EXIT_OK, Process
+from worker_agent.references import is_image, is_object_name
 from worker_agent.state import StateLost
 from worker_agent.tenancy import SimulatedTenancy, Tenancy
 from worker_agent.transport import Http, NoTrust, trust_in

@@ -8,7 +8,6 @@ Sources: Azure's node health checks (bandwidths of one node, ECC, remapped rows,
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -80,21 +79,6 @@ IMAGES: Final[dict[str, str]] = {
     "probe": "Python 3; the agent's own image without it",
     "nccl": "sh and all_reduce_perf of nccl-tests; without it NCCL is not measured",
 }
-IMAGE_MAX_CHARS, OBJECT_NAME_MAX_CHARS = 255, 253
-# As Kubernetes takes them: [registry[:port]/]path[:tag][@digest].
-_IMAGE: Final = re.compile(
-    r"[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII
-)
-# As it names objects.
-_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-
-
-def is_image(text: str) -> bool:
-    return len(text) <= IMAGE_MAX_CHARS and _IMAGE.fullmatch(text) is not None
-
-
-def is_object_name(text: str) -> bool:
-    return len(text) <= OBJECT_NAME_MAX_CHARS and _OBJECT_NAME.fullmatch(text) is not None
 
 
 def says(check: str) -> str:

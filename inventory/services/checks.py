@@ -20,7 +20,8 @@ from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
 from worker_agent import protocol
-from worker_agent.limits import IMAGES, LIMITS, amount, is_image, is_object_name
+from worker_agent.limits import IMAGES, LIMITS, amount
+from worker_agent.references import is_image, is_object_name
 from worker_agent.steps import OPTIONAL
 
 OBJECTS: Final = {"storage_class": "storage class", "runtime_class": "runtime class", "pull_secret": "Secret in egs-system"}

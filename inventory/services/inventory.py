@@ -167,14 +167,15 @@ def _gpus_write(reports: Sequence[_Report], known: Mapping[UUID, Mapping[str, Gp
     new, gone = [], []
     for report in reports:
         had = known.get(report.node.pk, {})
-        new += [gpu for view in report.view.gpus if _differs(gpu := _gpu(report.node, view), had.get(gpu.uuid))]
+        new += [gpu for view in report.view.gpus if _differs(gpu := _gpu(report.node, view, had.get(view.uuid)), had.get(gpu.uuid))]
         uuids = {view.uuid for view in report.view.gpus}
         gone += [gpu.pk for gpu in had.values() if gpu.gone_at is None and gpu.uuid not in uuids]
     Gpu.objects.filter(pk__in=gone).update(gone_at=now)
     Gpu.objects.bulk_create(new, update_conflicts=True, unique_fields=["node", "uuid"], update_fields=GPU_FIELDS)
 
 
-def _gpu(node: Node, view: GpuView) -> Gpu:
+def _gpu(node: Node, view: GpuView, known: Gpu | None) -> Gpu:
+    """While the agent cannot tell its hardware, what was told last stays: only so it is seen later that it was replaced."""
     return Gpu(
         node=node,
         uuid=view.uuid,
@@ -182,7 +183,7 @@ def _gpu(node: Node, view: GpuView) -> Gpu:
         model=view.model,
         memory_gib=view.memory_gib,
         is_healthy=view.healthy,
-        hardware_uuid=view.hardware_uuid,
+        hardware_uuid=view.hardware_uuid or (known.hardware_uuid if known else ""),
     )
 
 

@@ -202,7 +202,8 @@ def _groups(nodes: Sequence[Any], counts: Sequence[dict[str, Any]], request: Pag
 
 
 def _tile(gpu: Any, *, is_usable: bool) -> GpuTile:
-    name = f"GPU {gpu.index}" + (f", {gpu.hardware_uuid}" if gpu.hardware_uuid else "")
+    # Not its hardware, which the page of the node tells: of a node held in parts nobody knows whose it is.
+    name = f"GPU {gpu.index}"
     if gpu.held_by:
         row = gpu.held_by[0].reservation
         mark = Mark.of(row.slice)

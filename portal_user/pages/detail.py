@@ -222,8 +222,9 @@ def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: 
     return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning))
 
 
-def _gpu_title(gpu: Gpu) -> str:
-    return f"{gpu.model}, {gpu.memory_gib} GiB, {gpu.hardware_uuid or gpu.uuid}"
+def _gpu_title(gpu: Gpu, *, is_whole: bool) -> str:
+    """Of a part of a node the cluster chooses the GPUs: which of the node's hardware that is, nobody knows."""
+    return f"{gpu.model}, {gpu.memory_gib} GiB" + (f", {gpu.hardware_uuid or gpu.uuid}" if is_whole else "")
 
 
 def _node_row(row: Reservation) -> NodeRow:
@@ -232,9 +233,7 @@ def _node_row(row: Reservation) -> NodeRow:
     return NodeRow(
         name=row.node.name,
         state=("draining" if row.phase in LEAVING else "held") if is_held else "free",
-        gpus=tuple(
-            GpuTile(gpu.index, str(gpu.index), title=f"{gpu.model}, {gpu.memory_gib} GiB, {gpu.hardware_uuid or gpu.uuid}") for gpu in gpus
-        ),
+        gpus=tuple(GpuTile(gpu.index, str(gpu.index), title=_gpu_title(gpu, is_whole=len(gpus) == row.node.gpu_count)) for gpu in gpus),
         place=row.node.rack and f"rack {row.node.rack.removeprefix('rack-')}",
         note=_note(row),
     )

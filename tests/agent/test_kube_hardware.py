@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 import pytest
 
 from tests.agent.test_kube_view import UID, node
-from worker_agent.kube.hardware import Hardware, in_order, with_read
+from worker_agent.kube.client import Api
+from worker_agent.kube.hardware import Hardware, in_order, remember, with_read
 from worker_agent.kube.names import GPU, GPU_HARDWARE
+from worker_agent.kube.objects import Node
 from worker_agent.kube.readings import GPU_FIELDS, gpus
 from worker_agent.kube.view import view_of
 from worker_agent.protocol import NodeView
@@ -64,5 +68,32 @@ def test_a_gpu_that_moved_on_the_bus_is_not_counted_twice() -> None:
     assert in_order(read(dict([A, B]), moved), 2) == ["GPU-a", "GPU-b"]
 
 
-def test_what_is_not_there_any_more_is_forgotten_once_the_rest_is_more_than_the_node_has() -> None:
-    assert read(dict([A, B]), C) == dict([C])
+def test_a_box_that_reads_one_gpu_at_a_new_place_throws_the_others_of_its_node_away_for_nobody() -> None:
+    """Which of them is gone is known once a check has read all: until then nothing is told of any."""
+    read_one = read(dict([A, B]), C)
+
+    assert (read_one, in_order(read_one, 2)) == (dict([A, B, C]), [])
+    assert in_order(read(read_one, B, C), 2) == ["GPU-b", "GPU-c"]
+
+
+@pytest.mark.parametrize("uuid", ["[N/A]", "[Unknown Error]", "", "GPU-"])
+def test_what_a_lost_gpu_says_is_taken_for_no_uuid(uuid: str) -> None:
+    assert read(dict([A]), (B[0], uuid)) == dict([A])
+
+
+def test_what_another_check_wrote_meanwhile_is_not_written_over() -> None:
+    """The checks of two boxes on a node may end at once."""
+    before = node(labels={}, capacity={})
+    seen = msgspec.structs.replace(before, metadata=msgspec.structs.replace(before.metadata, annotations={GPU_HARDWARE: "x=GPU-x"}))
+    sent: list[dict[str, str]] = []
+
+    class Other:
+        def get(self, path: str, type_: object) -> Node:
+            return seen
+
+        def patch(self, path: str, ops: list[dict[str, str]], type_: object) -> None:
+            sent.extend(ops)
+
+    remember(cast("Api", Other()), "n1", gpus(f"GPU-a, 1{', 0' * (len(GPU_FIELDS) - 2)}"), 2)
+
+    assert {"op": "test", "path": "/metadata/annotations/egs.io~1gpu-hardware", "value": "x=GPU-x"} in sent[:-1]

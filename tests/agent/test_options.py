@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
+from tests.e2e.processes import ROOT
 from worker_agent.__main__ import main
+from worker_agent.references import is_image
 
 NEEDED = ["--hub", "https://egs.example.org", "--join-token-file", "token", "--in-cluster"]
 
@@ -29,3 +33,60 @@ def test_what_cannot_be_for_the_pods_of_checks_is_refused_at_the_start(
         main([*NEEDED, *([] if is_by_environment else [option, value])])
 
     assert f"{option}: {value} is {says}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--pull-secret", "--check-runtime-class"])
+@pytest.mark.parametrize("value", ["egs-system/mine", "NVIDIA", 'x"}', "a..b", "-a", "a" * 254])
+def test_the_script_that_installs_refuses_them_too_before_it_changes_anything(option: str, value: str) -> None:
+    command = [ROOT / "deploy/agent/install", "--hub", "https://egs.example.org", "--image", "a", option, value]
+
+    done = subprocess.run(command, env={"PATH": "/usr/bin:/bin", "KUBECONFIG": "/nowhere"}, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, f"{option} {value}: this is no name of an object" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "python",
+        "my_image:1",
+        "team_a/egs-agent:1",
+        "a__b/c---d",
+        "registry.example/team/egs-agent:1.0",
+        "localhost:5000/egs-agent",
+        "[2001:db8::1]:5000/egs-agent:_v1",
+        "Registry.Example/egs-agent",
+        "a@sha256:" + "0" * 64,
+        "registry.example:5000/a/b.c:1.0-rc_1@sha512:" + "f" * 128,
+        "a@sha384:" + "0" * 96,
+        "a/" * 126 + "a:" + "t" * 128 + "@sha512:" + "0" * 128,
+    ],
+)
+def test_an_image_that_kubernetes_takes_is_one_for_the_agent_too(image: str) -> None:
+    """The agent's own image is that of its checks where nothing else is said: without this the agent would end at its start."""
+    assert is_image(image)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "",
+        "A",
+        "a/B",
+        "a:",
+        "a b",
+        "http://a/b",
+        "a//b",
+        "/a",
+        "a/",
+        "a___b",
+        "a_",
+        "a..b",
+        "a@sha256:0",
+        "a@sha512:" + "0" * 64,
+        "a" * 256,
+        "a\n",
+    ],
+)
+def test_what_it_does_not_take_is_refused(image: str) -> None:
+    assert not is_image(image)

@@ -7,8 +7,9 @@ from typing import Final
 
 import pytest
 
-from tests.kube.callers import DONE, MERGE, Caller
+from tests.kube.callers import DONE, JSON_PATCH, MERGE, Caller
 from tests.kube.cluster import Object
+from tests.kube.test_autogpr import owner_kind
 from tests.kube.world import World, is_gated, pod, pods_path
 from worker_agent.kube import names
 
@@ -120,3 +121,67 @@ def test_the_pods_that_an_operator_makes_of_their_objects_come_to_the_same_gate(
 
     assert (made.outcome, is_gated(made.body)) == (DONE, True)
     assert tolerant.outcome == "egs-pod"
+
+
+RAY: Final = "/apis/ray.io/v1/namespaces"
+OPERATOR: Final = {"user": "system:serviceaccount:ray-system:kuberay-operator"}
+
+
+@pytest.fixture(scope="module")
+def ray(world: World) -> Iterator[None]:
+    """As of KubeRay's operator, which may write all of its kinds."""
+    made = [owner_kind("ray.io", kind) for kind in ("RayCluster", "RayJob", "RayService")]
+    world.cluster.apply(*made)
+    for body in made:
+        world.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{body['metadata']['name']}")
+    named = {"metadata": {"name": "test-kuberay"}}
+    rule = {"apiGroups": ["ray.io"], "resources": ["*"], "verbs": ["*"]}
+    account = {"kind": "ServiceAccount", "name": "kuberay-operator", "namespace": "ray-system"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "test-kuberay"}
+    world.admin.make(f"{RBAC}/clusterroles", {**named, "rules": [rule]})
+    world.admin.make(f"{RBAC}/clusterrolebindings", {**named, "roleRef": role, "subjects": [account]})
+    yield
+    for path in ("clusterrolebindings/test-kuberay", "clusterroles/test-kuberay"):
+        world.admin.call("DELETE", f"{RBAC}/{path}", is_dry=False)
+    for body in made:
+        world.cluster.kubectl("delete", "crd", str(body["metadata"]["name"]))
+
+
+def ray_body(kind: str, *, ingress: bool, name: str = "try") -> Object:
+    cluster = {"headGroupSpec": {"enableIngress": ingress}}
+    specs = {"RayCluster": cluster, "RayJob": {"rayClusterSpec": cluster}, "RayService": {"rayClusterConfig": cluster}}
+    return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": {"name": name}, "spec": specs[kind]}
+
+
+@pytest.mark.parametrize("kind", ["RayCluster", "RayJob", "RayService"])
+def test_members_get_no_ingress_by_way_of_ray(kind: str, world: World, ray: None) -> None:
+    """KubeRay would make it with its own rights, with whatever annotations they wrote, those that claim host names among them."""
+    path = f"{RAY}/red/{kind.lower()}s"
+    member, asking = world.people["u"], ray_body(kind, ingress=True)
+    made = member.make(path, ray_body(kind, ingress=False))
+
+    tries = [
+        member.call("POST", path, {**asking, "metadata": {"name": "other"}}),
+        member.call("PATCH", f"{path}/try", {"spec": asking["spec"]}, kind=MERGE),
+        member.call("PUT", f"{path}/try", {**asking, "metadata": made["metadata"]}),
+        world.admin.call("POST", path, {**asking, "metadata": {"name": "other"}}, **OPERATOR),
+    ]
+
+    assert [each.outcome for each in tries] == ["egs-ray"] * 4
+    assert "an Ingress is made by an administrator" in tries[0].message
+    assert member.call("PATCH", f"{path}/try", {"metadata": {"labels": {"own": "yes"}}}, kind=MERGE).outcome == DONE
+    assert world.people["s"].call("POST", f"{RAY}/loose/{kind.lower()}s", asking).outcome == DONE  # in no workspace
+
+
+def test_what_administrators_let_have_an_ingress_goes_on_and_goes_away(world: World, ray: None) -> None:
+    """The operator writes finalizers into it, and takes them off at its end."""
+    path = f"{RAY}/red/rayclusters"
+    world.admin.make(path, ray_body("RayCluster", ingress=True, name="of-admin"))
+
+    answer = world.admin.call("PATCH", f"{path}/of-admin", {"metadata": {"finalizers": ["ray.io/end"]}}, kind=MERGE, **OPERATOR)
+
+    assert answer.outcome == DONE
+    again = [{"op": "replace", "path": "/spec/headGroupSpec/enableIngress", "value": False}]
+    assert world.people["u"].call("PATCH", f"{path}/of-admin", again, kind=JSON_PATCH).outcome == DONE
+    claiming = {"metadata": {"annotations": {"nginx.ingress.kubernetes.io/server-alias": "bank.example"}}}
+    assert world.people["u"].call("PATCH", f"{path}/of-admin", claiming, kind=MERGE).outcome == "egs-ray"

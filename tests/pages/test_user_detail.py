@@ -19,9 +19,10 @@ from gpr.planner.plan import Cause
 from gpr.services.decisions import gpr_reject
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.replacing import node_replace
-from inventory.models import Reservation, ReservationState, StepResult
+from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_admin.pages import inspector
+from portal_user.pages.detail import _gpu_title
 from slices.models import Slice
 from tests import factories
 from tests.builders import agent_says
@@ -471,3 +472,11 @@ def test_a_login_that_ends_inside_a_fragment_leads_the_whole_page_to_the_login(w
 
 def test_every_cause_of_a_moved_promise_is_put_into_words_for_owners_and_for_administrators() -> None:
     assert set(promises.CAUSE_WORDS) == set(inspector.CAUSE_WORDS) == set(Cause)
+
+
+def test_of_a_part_of_a_node_no_gpu_is_said_to_be_a_certain_piece_of_hardware() -> None:
+    """The device plugin chooses: the index is EGS's own count. A box that has the whole node has all of its hardware."""
+    gpu = Gpu(model="H100", memory_gib=80, uuid="node-0", hardware_uuid="GPU-a")
+
+    assert _gpu_title(gpu, is_whole=True) == "H100, 80 GiB, GPU-a"
+    assert _gpu_title(gpu, is_whole=False) == "H100, 80 GiB"

@@ -35,6 +35,7 @@ DNS_LABEL: Final = "k8s-app=kube-dns"
 # All-reduce of 16 GiB as thresholds are given for it; GPUs with less memory than twice that and some take 1 GiB.
 NCCL_BYTES, NCCL_SMALL_BYTES, NCCL_LARGE_GPU_GIB = 16 << 30, 1 << 30, 64
 NCCL_FIRST_BYTES: Final = 16
+NCCL_TOOLS: Final = ("all_reduce_perf", "env", "mktemp", "tr")  # what nccl.sh runs
 SHARED_MEMORY_MIB: Final = 1024  # NCCL's buffers between processes of a node
 # A port with RoCE has two of its link and two of each IPv4 address in the first places of its table.
 RDMA_FILES: Final = [f"/sys/class/infiniband/*/ports/*/{name}" for name in ("state", "phys_state", "rate", "gids/[0-3]")]
@@ -128,6 +129,7 @@ class Checks:
         capabilities: tuple[str, ...] = (),
         volume: str | None = None,
         shared_memory_mib: int = 0,
+        tools: tuple[str, ...] = (),
     ) -> Work:
         return Work(
             owner=call.assignment.id,
@@ -142,6 +144,7 @@ class Checks:
             capabilities=capabilities,
             volume=volume,
             shared_memory_mib=shared_memory_mib,
+            tools=tools,
             runtime_class=(call.assignment.checks.runtime_class or self._runtime_class) if gpus else "",
             pull_secret=self._pull_secret_of(call),
         )
@@ -185,7 +188,7 @@ class Checks:
         memory_gib = min(gpu.memory_gib for gpu in call.node.view.gpus)
         size = NCCL_BYTES if memory_gib >= NCCL_LARGE_GPU_GIB else NCCL_SMALL_BYTES
         command = ("sh", "-c", NCCL_PROBE, "nccl", str(_gpus(call)), str(size), str(size // NCCL_FIRST_BYTES))
-        work = self._work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB)
+        work = self._work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB, tools=NCCL_TOOLS)
         return self._measure(work, lambda ended: verdicts.nccl(call, ended.said))
 
     def _gang_network(self, call: StepCall) -> StepResult:

@@ -7,7 +7,9 @@ Must not live here: the names by which boxes hold GPUs (view.py). Those stay the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Op
@@ -16,6 +18,8 @@ from worker_agent.kube.objects import Node
 from worker_agent.kube.readings import Gpu
 
 Hardware = Mapping[str, str]  # UUIDs by place on the bus
+
+_UUID: Final = re.compile(r"GPU-[0-9A-Za-z-]+")  # a GPU that is lost says "[N/A]" or "[Unknown Error]"
 
 
 def known_of(node: Node) -> Hardware:
@@ -30,10 +34,13 @@ def in_order(known: Hardware, gpu_count: int) -> list[str]:
 
 
 def with_read(known: Hardware, read: Sequence[Gpu], gpu_count: int) -> Hardware:
-    """Where there are more than the node has, some are not there any more: what was read last is."""
-    new = {gpu.bus_id: gpu.uuid for gpu in read}
-    others = {bus_id: uuid for bus_id, uuid in known.items() if bus_id not in new and uuid not in new.values()}
-    return {**others, **new} if len(others) + len(new) <= gpu_count else new
+    """A check that reads all GPUs of the node says which there are. One that reads some says nothing of the others: they stay known, also
+    where that makes more than the node has, and which of them is gone is not known until all are read.
+    """
+    new = {gpu.bus_id: gpu.uuid for gpu in read if _UUID.fullmatch(gpu.uuid)}
+    if len(new) == gpu_count:
+        return new
+    return {bus_id: uuid for bus_id, uuid in known.items() if uuid not in new.values()} | new
 
 
 def remember(api: Api, name: str, read: Sequence[Gpu], gpu_count: int) -> None:
@@ -44,8 +51,12 @@ def remember(api: Api, name: str, read: Sequence[Gpu], gpu_count: int) -> None:
     if new == known or node.metadata.annotations is None:
         return
     text = ",".join(f"{bus_id}={uuid}" for bus_id, uuid in sorted(new.items()))
+    path = pointer("metadata", "annotations", names.GPU_HARDWARE)
+    # The checks of two boxes on a node may end at once: neither writes over what the other has read.
+    was = node.metadata.annotations.get(names.GPU_HARDWARE)
     ops: list[Op] = [
         {"op": "test", "path": "/metadata/uid", "value": node.metadata.uid},
-        {"op": "add", "path": pointer("metadata", "annotations", names.GPU_HARDWARE), "value": text},
+        {"op": "test", "path": path, "value": was},
+        {"op": "add", "path": path, "value": text},
     ]
     api.patch(node_path(name), ops, Node)

@@ -13,6 +13,7 @@ that crashes before it has written the result down reads it again.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -44,9 +45,7 @@ TEXT_CHARS: Final = 600
 IMAGE_TROUBLE: Final = frozenset(
     {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "ImageInspectError"}
 )
-# The image has not what it is to run: a shell's exit code, and what container runtimes say of the first program.
-NOT_FOUND: Final = 127
-MISSING_PROGRAM: Final = "executable file not found"
+NOT_FOUND: Final = 127  # a shell's exit code where a program is not there, but also the loader's of one that lacks a library
 VOLUME: Final = "/volume"
 NO_POD: Final = "no pod was made for it"
 GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod beside a workspace's own
@@ -57,7 +56,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     `owner`: of which there is one at work at a time, an assignment or an attempt of a box. `nodes`: each gets a pod.
     `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm. `is_guest`: on nodes at work, where it waits for no room
-    and may take little. `runtime_class`, `pull_secret`: names, "" for none.
+    and may take little. `runtime_class`, `pull_secret`: names, "" for none. `tools`: programs that a shell in it runs.
     """
 
     owner: str
@@ -75,6 +74,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     is_guest: bool = False
     runtime_class: str = ""
     pull_secret: str = ""
+    tools: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -222,12 +222,12 @@ class Jobs:
             return self._late(work)
         if state is None:
             return Ended(why="its pod was taken away before it ended")
-        if state.exitCode == NOT_FOUND or MISSING_PROGRAM in state.message:
-            words = self._last_words(pod, state)[-TEXT_CHARS:]
-            return Ended(why=f"the image {work.image} lacks a program: {words}", blames_node=False)
+        words = self._last_words(pod, state)
+        if is_image_at_fault(work, state.exitCode, words):
+            return Ended(why=f"the image {work.image} lacks a program: {words[-TEXT_CHARS:]}", blames_node=False)
         if state.reason not in ("Error", ""):
             return Ended(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
-        return Ended(why=f"it broke off with exit code {state.exitCode}: {self._last_words(pod, state)[-TEXT_CHARS:]}".strip(": "))
+        return Ended(why=f"it broke off with exit code {state.exitCode}: {words[-TEXT_CHARS:]}".strip(": "))
 
     def _read_gang(self, work: Work, ended: Condition) -> Ended | None:
         pods = {pod.metadata.label(INDEX_OF_POD): pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == work.name}
@@ -262,6 +262,18 @@ def _why_podless(work: Work) -> str:
     """What its node has nothing to do with: the API server refuses the pod."""
     asked = f"; is there a RuntimeClass {work.runtime_class}?" if work.runtime_class else ""
     return f"{NO_POD}, see the events of Job {work.name} in {NAMESPACE}{asked}"
+
+
+def is_image_at_fault(work: Work, exit_code: int, words: str) -> bool:
+    """It has not what it is to run. A runtime that misses a program of its own, or a library that the node is to bring, is the node's."""
+    if f'exec: "{work.command[0]}": executable file not found' in words:
+        return True
+    return exit_code == NOT_FOUND and any(_says_missing(tool, words) for tool in work.tools)
+
+
+def _says_missing(tool: str, words: str) -> bool:
+    """In a line of a shell, or of env: `nccl: 7: tool: not found`, `env: 'tool': No such file or directory`."""
+    return re.search(rf"(?<![\w./-]){re.escape(tool)}\W?: (command not found|not found|No such file or directory)", words) is not None
 
 
 def terminated(pod: Pod | None) -> Terminated | None:

@@ -1,0 +1,53 @@
+"""Whose fault it is that a check's pod did not start, or broke off: a node's, which is set aside then, or its image's."""
+
+from __future__ import annotations
+
+import pytest
+
+from worker_agent.kube.checks import NCCL_TOOLS
+from worker_agent.kube.jobs import Work, is_image_at_fault
+
+STARTING = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+NCCL = Work(
+    owner="a",
+    epoch=1,
+    step="nccl",
+    attempt=1,
+    nodes=("node-1",),
+    image="egs.test/nccl",
+    command=("sh", "-c", "all_reduce_perf"),
+    deadline_s=60,
+    tools=NCCL_TOOLS,
+)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "words"),
+    [
+        (128, STARTING + 'runc create failed: exec: "sh": executable file not found in $PATH: unknown'),
+        (127, "env: 'all_reduce_perf': No such file or directory"),
+        (127, "env: \u2018all_reduce_perf\u2019: No such file or directory"),
+        (127, "env: can't execute 'all_reduce_perf': No such file or directory"),
+        (127, "nccl: 7: mktemp: not found"),
+        (127, "nccl: line 7: env: command not found"),
+    ],
+)
+def test_an_image_that_has_not_what_it_is_to_run_takes_no_node_out_of_service(exit_code: int, words: str) -> None:
+    assert is_image_at_fault(NCCL, exit_code, words)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "words"),
+    [
+        (128, STARTING + 'exec: "nvidia-container-runtime": executable file not found in $PATH: unknown'),
+        (127, 'exec: "nvidia-container-runtime": executable file not found in $PATH: unknown'),
+        (
+            127,
+            "all_reduce_perf: error while loading shared libraries: libcuda.so.1: cannot open shared object file",
+        ),
+        (127, ""),
+        (1, "nccl: 7: all_reduce_perf: not found"),
+    ],
+)
+def test_a_node_whose_runtime_or_driver_is_broken_is_blamed_and_not_the_image(exit_code: int, words: str) -> None:
+    assert not is_image_at_fault(NCCL, exit_code, words)
