@@ -38,7 +38,7 @@ def test_what_cannot_be_for_the_pods_of_checks_is_refused_at_the_start(
 @pytest.mark.parametrize("option", ["--pull-secret", "--check-runtime-class"])
 @pytest.mark.parametrize("value", ["egs-system/mine", "NVIDIA", 'x"}', "a..b", "-a", "a" * 254])
 def test_the_script_that_installs_refuses_them_too_before_it_changes_anything(option: str, value: str) -> None:
-    command = [ROOT / "deploy/agent/install", "--hub", "https://egs.example.org", "--image", "a", option, value]
+    command = [str(ROOT / "deploy/agent/install"), "--hub", "https://egs.example.org", "--image", "a", option, value]
 
     done = subprocess.run(command, env={"PATH": "/usr/bin:/bin", "KUBECONFIG": "/nowhere"}, capture_output=True, text=True, check=False)
 
