@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from worker_agent.drift import ADDED_AGAIN_S, AGAIN_S, DriftBook
 from worker_agent.protocol import DRIFTS_MAX, Drift
 
@@ -84,7 +86,7 @@ def test_another_change_that_comes_too_soon_is_told_when_the_minute_is_over() ->
 
 def test_what_operators_add_all_the_time_is_told_once_an_hour_at_most() -> None:
     book = DriftBook()
-    tellings = []
+    tellings: list[Any] = []
     for minute in range(121):
         book.see("install", [Drift(what="role bindings in namespace red", detail=f"{minute} of them.", is_added=True)], minute * 60.0)
         tellings += told(book)
