@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseRedirect
@@ -12,13 +11,12 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.errors import EgsError, NotAllowed, NotFound
 from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE, put_question
-from egs.pages.toasts import done
+from egs.pages.asking import UNPROCESSABLE
 from egs.rest.references import one_by_reference
 from inventory.selectors import cluster_for
 from portal_user.forms import KubeconfigForm
 from portal_user.pages.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
-from portal_user.pages.question import Question
+from portal_user.views.asking import decide, put
 from slices.kubeconfigs import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
 from slices.models import Slice
 from slices.selectors import kubeconfig_for, slice_for
@@ -43,7 +41,7 @@ def ask(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice)
     clusters = clusters_ready(slice_)
     if request.method == "GET":
-        return _put(request, ask_question(request, slice_, KubeconfigForm(clusters=clusters, initial={"duration": "8 h"})))
+        return put(request, ask_question(request, slice_, KubeconfigForm(clusters=clusters, initial={"duration": "8 h"})))
     form = KubeconfigForm(request.POST, clusters=clusters)
     if form.is_valid():
         try:
@@ -52,7 +50,7 @@ def ask(request: PageRequest, slice: str) -> HttpResponse:
             raise
         except EgsError as error:
             form.refuse(error)
-    return _put(request, ask_question(request, slice_, form), status=UNPROCESSABLE)
+    return put(request, ask_question(request, slice_, form), status=UNPROCESSABLE)
 
 
 @require_http_methods(["GET", "POST"])
@@ -85,7 +83,7 @@ def revoke(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         kubeconfig_revoke(kubeconfig=row, actor=request.user, now=request.now)
         return f"The kubeconfig of {row.user.name} is revoked"
 
-    return _decide(request, revoke_question(request, row), act)
+    return decide(request, revoke_question(request, row), act, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -101,7 +99,7 @@ def adopt(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         namespace_adopt(namespace=row, actor=request.user, now=request.now)
         return f"{slice_.name} may adopt {row.name}"
 
-    return _decide(request, adopt_question(request, row), act)
+    return decide(request, adopt_question(request, row), act, topics=TOPICS)
 
 
 def _make(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> HttpResponse:
@@ -117,20 +115,3 @@ def _make(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> HttpResp
 def _show(request: PageRequest, page: KubeconfigPage, *, status: int = 200) -> HttpResponse:
     template = "user/kubeconfig_body.html" if request.htmx else "user/kubeconfig.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now}, status=status)
-
-
-def _decide(request: PageRequest, question: Question, act: Callable[[], str]) -> HttpResponse:
-    """GET asks, POST does it; what is refused is asked again with why."""
-    if request.method == "GET":
-        return _put(request, question)
-    try:
-        text = act()
-    except (NotFound, NotAllowed):
-        raise
-    except EgsError as error:
-        return _put(request, question.refused_by(error), status=error.status)
-    return done(request, text, back_url=question.back_url, topics=TOPICS)
-
-
-def _put(request: PageRequest, question: Question, *, status: int = 200) -> HttpResponse:
-    return put_question(request, "user", {"question": question, "shell": question.shell, "now": request.now}, status=status)

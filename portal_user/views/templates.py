@@ -12,14 +12,14 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.errors import EgsError, NotAllowed, NotFound
 from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE, put_question
-from egs.pages.toasts import done, toast
+from egs.pages.asking import UNPROCESSABLE
+from egs.pages.toasts import toast
 from gpr.models import GprTemplate
 from gpr.selectors import template_for
 from gpr.services.templates import template_change, template_create, template_delete
 from portal_user.forms import TemplateForm
-from portal_user.pages.question import Question
 from portal_user.pages.templates import SWITCHES, TemplatePage, TemplatesPage, delete_question, form_of, switch_question
+from portal_user.views.asking import decide
 from slices.models import Role, Slice
 from slices.selectors import slice_for
 
@@ -71,7 +71,7 @@ def switch(request: PageRequest, slice: str, pk: UUID, switch: str) -> HttpRespo
         template_change(template=template, change=SWITCHES[switch].change, actor=request.user, now=request.now)
         return f"{template.name} {SWITCHES[switch].done}"
 
-    return _decide(request, switch_question(request, template, switch), turn)
+    return decide(request, switch_question(request, template, switch), turn, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -84,7 +84,7 @@ def delete(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         template_delete(template=template, actor=request.user, now=request.now)
         return f"Template {template.name} is deleted"
 
-    return _decide(request, delete_question(request, template), remove)
+    return decide(request, delete_question(request, template), remove, topics=TOPICS)
 
 
 def _template(request: PageRequest, slice: str, pk: UUID) -> GprTemplate:
@@ -106,17 +106,3 @@ def _fill_in(
     page = TemplatePage.build(request, slice_, template, form)
     status = UNPROCESSABLE if form.is_bound else 200
     return render(request, "user/template.html", {"page": page, "shell": page.shell, "now": request.now}, status=status)
-
-
-def _decide(request: PageRequest, question: Question, act: Callable[[], str]) -> HttpResponse:
-    """GET asks, POST does it; what is refused is asked again with why."""
-    context = {"question": question, "shell": question.shell, "now": request.now}
-    if request.method == "GET":
-        return put_question(request, "user", context)
-    try:
-        text = act()
-    except (NotFound, NotAllowed):
-        raise
-    except EgsError as error:
-        return put_question(request, "user", {**context, "question": question.refused_by(error)}, status=error.status)
-    return done(request, text, back_url=question.back_url, topics=TOPICS)

@@ -116,8 +116,10 @@ class Patrol:
         """Emptied first: one with a finalizer stays, and holds, long after it was deleted. Whoever made it may need what it said again."""
         path = _path(policy)
         try:
-            is_away = self._is_emptied(path, policy)
-            is_away = self._is_deleted(path, policy) or is_away
+            is_away = self._ends(path, lambda: self._empty(path, policy), is_enough=True)
+            # Not while a finalizer holds it.
+            is_enough = not policy.metadata.finalizers
+            is_away = self._ends(path, lambda: self._api.delete(path, uid=policy.metadata.uid), is_enough=is_enough) or is_away
         except Conflict as error:  # it was written meanwhile: the next look judges what it says then
             self._note("network_policy_kept", {"object": path, "why": str(error)})
             return False
@@ -126,37 +128,29 @@ class Patrol:
             self._note("network_policy_deleted", {"object": path, "spec": spec[:SPEC_MAX_CHARS]})
         return is_away
 
-    def _is_emptied(self, path: str, policy: Added) -> bool:
-        """Raises Conflict."""
+    def _ends(self, path: str, call: Callable[[], object], *, is_enough: bool) -> bool:
+        """Whether it lets nothing through after this call; `is_enough`: if the call is taken. Raises Conflict: another has its name, or
+        it was written meanwhile.
+        """
+        try:
+            call()
+        except Missing:
+            return True
+        except Conflict:
+            raise
+        except ClusterError as error:
+            self._note("network_policy_kept", {"object": path, "why": str(error)})
+            return False
+        return is_enough
+
+    def _empty(self, path: str, policy: Added) -> None:
         meta = policy.metadata
         ops: list[Op] = [
             {"op": "test", "path": "/metadata/uid", "value": meta.uid},
             {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resourceVersion},
             *({"op": "remove", "path": f"/spec/{way}"} for way in ("ingress", "egress") if policy.spec.get(way)),
         ]
-        try:
-            self._api.patch(path, ops, Added)
-        except Missing:
-            return True
-        except Conflict:
-            raise
-        except ClusterError as error:
-            self._note("network_policy_kept", {"object": path, "why": str(error)})
-            return False
-        return True
-
-    def _is_deleted(self, path: str, policy: Added) -> bool:
-        """Not while a finalizer holds it. Raises Conflict where another has its name."""
-        try:
-            self._api.delete(path, uid=policy.metadata.uid)
-        except Missing:
-            return True
-        except Conflict:
-            raise
-        except ClusterError as error:
-            self._note("network_policy_kept", {"object": path, "why": str(error)})
-            return False
-        return not policy.metadata.finalizers
+        self._api.patch(path, ops, Added)
 
 
 def _answer_bindings(added: ByNamespace) -> Iterator[Drift]:
