@@ -141,7 +141,8 @@ def test_what_cannot_be_is_said_at_the_form_and_what_was_typed_stays(changes: di
 
 
 def test_default_and_auto_are_switched_on_the_list_and_a_new_default_takes_the_place_of_the_old(owner: Client, world: World) -> None:
-    old, new = factories.template(world.slice, name="old", is_default=True), factories.template(world.slice, name="new")
+    old = factories.template(world.slice, name="old", is_default=True)
+    new = factories.template(world.slice, name="new", asked=ASKED)
 
     assert "Make new the default?" in text(owner.get(f"{PATH}{new.pk}/make-default/", headers=HTMX))
     for switch in ("make-default", "auto-on"):
