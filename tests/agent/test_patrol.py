@@ -249,6 +249,20 @@ def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(mo
     assert (gone.is_repaired, "sneak" in gone.detail) == (True, True)
 
 
+def test_a_look_that_left_some_says_so_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the next one comes soon."""
+    monkeypatch.setattr(patrol, "TAKEN_MAX", 2)
+    lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(3)])
+    over = Patrol(cast(Api, lists), note=lambda *_: None)
+
+    over.look({"red": RED}, repairs=True)
+    assert over.is_unfinished
+
+    lists.forget_deleted()
+    over.look({"red": RED}, repairs=True)
+    assert not over.is_unfinished
+
+
 def test_a_slow_api_server_ends_the_taking_away_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else the agent does for workspaces comes after the look."""
     monkeypatch.setattr(patrol, "TAKING_MAX_S", 0.0)

@@ -28,7 +28,7 @@ POLICIES: Final = f"{NETWORKING}/networkpolicies"
 BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 KEEP_GUARD: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/egs-keep"
 PAGE_COUNT: Final = 500
-TAKEN_MAX: Final = 50  # policies that one look tries to take away, of all namespaces together
+TAKEN_MAX: Final = 100  # policies that one look tries to take away, of all namespaces together
 TAKING_MAX_S: Final = 5.0  # after so long it begins with no more of them
 SPEC_MAX_CHARS: Final = 4000  # of a policy, in the log
 
@@ -49,6 +49,7 @@ class Patrol:
         self._api, self._note = api, note
         self._standing: dict[str, tuple[Drift, ...]] = {}  # by path: what the last look left as it is
         self._unseen: set[str] = set()
+        self.is_unfinished = False  # the last look left some that it did not try to take away
         self._turns = 0  # attempts to take a policy away
         self._turn_of: dict[str, int] = {}  # the last one, by UID of the policy
         self._turn_in: dict[str, int] = {}  # and by namespace
@@ -103,6 +104,7 @@ class Patrol:
             for namespace, policies in open_.items()
         }
         is_away = self._take_away_some(due)
+        self.is_unfinished = len(is_away) < sum(map(len, due.values()))
         for namespace, policies in open_.items():
             later = {each.metadata.uid for each in due[namespace]} - is_away.keys()
             gone = [readable(each.metadata.name) for each in policies if is_away.get(each.metadata.uid)]
