@@ -62,6 +62,14 @@ GPU: Final = "nvidia.com/gpu"
 GPU_PREFIXES: Final = ("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/", "deviceclass.resource.kubernetes.io/")
 
 
+# What an object can be called (RFC 1123). People may write any name of an owner into a pod: what none can have is not asked for.
+_OBJECT_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+def is_object_name(text: str) -> bool:
+    return _OBJECT_NAME.fullmatch(text) is not None
+
+
 def is_box_label(key: str) -> bool:
     return key.startswith(BOX_PREFIX)
 
