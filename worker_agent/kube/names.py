@@ -53,6 +53,8 @@ WORKLOAD: Final = "egs.io/workload"  # label of such: the uid of what these pods
 # On Jobs and pods of checks: the assignment, or the attempt of a box, that they are for, and the step
 CHECK_OF: Final = "egs.io/check-of"
 CHECK_STEP: Final = "egs.io/check-step"
+JOB_OF_POD: Final = "batch.kubernetes.io/job-name"  # labels by Kubernetes
+INDEX_OF_POD: Final = "batch.kubernetes.io/job-completion-index"
 CHECK_SERVICE: Final = "egs-checks"  # by which the pods of one check on several nodes find each other; whoever installs the agent makes it
 
 # The guard, one object for all nodes
