@@ -13,6 +13,7 @@ from tests.agent.fake_kube import Object
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube import survey
 from worker_agent.kube.client import Missing
+from worker_agent.kube.custom import REQUEST_KIND
 from worker_agent.kube.isolation import role_binding
 from worker_agent.kube.tenancy import KubernetesTenancy, said
 from worker_agent.protocol import AccessRole, Account, Binding, BindingState, Workspace
@@ -31,6 +32,7 @@ class TenancyApi:
         self.objects: dict[str, Object] = {}
         self.lists: list[str] = []
         self.faults: dict[str, Exception] = {}
+        self.kind: Object | None = None  # the definition of requests
         self._version = 10
 
     def put(self, path: str, body: Object) -> Object:
@@ -48,6 +50,8 @@ class TenancyApi:
     def get(self, path: str, type_: Any, **params: Any) -> Any:
         if fault := self.faults.get(path):
             raise fault
+        if path == REQUEST_KIND and self.kind:
+            return msgspec.convert(self.kind, type_)
         if "limit" not in params:
             if "/namespaces" in path and path in self.objects:
                 return msgspec.convert(self.objects[path], type_)

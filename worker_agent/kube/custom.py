@@ -1,6 +1,7 @@
 """The kinds of EGS that people write, as far as the agent needs them. What people wrote is read as it is, and judged elsewhere.
 
-Of annotations only ours are read: those of thousands of objects, each as large as it may be, would not fit into the agent's memory.
+Of annotations only ours are read: those of thousands of objects, each as large as it may be, would not fit into the agent's memory. How
+many there may be in a namespace, its quota says (isolation.py).
 """
 
 from __future__ import annotations

@@ -87,6 +87,7 @@ class Scene:
     fenced: dict[str, Workspace] = field(default_factory=dict)  # by namespace: whose NetworkPolicy was kept there in this pass
     changed: dict[str, list[str]] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed
+    counts_kinds: bool = False  # the quota does
     unseen: dict[str, ClusterError] = field(default_factory=dict)  # namespaces that could not be looked at
 
     def is_silent(self, namespace: str) -> bool:

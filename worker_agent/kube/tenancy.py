@@ -29,8 +29,10 @@ import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.client import Api, Forbidden, Missing
+from worker_agent.kube.custom import REQUEST_KIND, Definition
 from worker_agent.kube.installed import Installed
 from worker_agent.kube.isolation import (
+    KINDS_COUNTED_S,
     about_status,
     about_workspace,
     network_policy,
@@ -108,7 +110,7 @@ class KubernetesTenancy:
 
     def _look(self, *, repairs: bool) -> Scene:
         namespaces = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=SLICE)}
-        scene = Scene(namespaces, {}, repairs)
+        scene = Scene(namespaces, {}, repairs, counts_kinds=self._counts_kinds())
         for name, seen in self._survey.look(sorted({*namespaces, *self._bound}), known=self._written):
             if isinstance(seen, ClusterError):
                 scene.unseen[name] = seen
@@ -117,6 +119,13 @@ class KubernetesTenancy:
             scene.has_about = scene.has_about and seen.has_about
             scene.objects |= seen.objects
         return scene
+
+    def _counts_kinds(self) -> bool:
+        try:
+            made_at = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp
+        except Missing:
+            return False
+        return (datetime.now(UTC) - made_at).total_seconds() >= KINDS_COUNTED_S
 
     # -- revoke --------------------------------------------------------------------------------------------------------
 
@@ -209,7 +218,7 @@ class KubernetesTenancy:
         self._take(workspace, binding, scene)
         self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), scene)
         scene.fenced[name] = workspace
-        self._keep(("resourcequotas", name, ISOLATION), pod_quota(workspace, name), scene)
+        self._keep(("resourcequotas", name, ISOLATION), pod_quota(workspace, name, counts_kinds=scene.counts_kinds), scene)
         for account in workspace.accounts:
             self._admit(workspace, account, name, scene)
 
