@@ -2,7 +2,8 @@
 
 Two local clocks can each go wrong: the wall clock is set forward or back, the monotonic one stands still while the
 machine sleeps. So ends take the later of the two estimates (an end is never missed) and beginnings the earlier one
-(nothing begins too soon).
+(nothing begins too soon). What that costs: a wall clock that is set forward ends at once what would end within the step, since
+nothing here tells it from a sleep until the hub answers, and an end waits for no hub.
 """
 
 from __future__ import annotations

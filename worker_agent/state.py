@@ -89,7 +89,7 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class StateLost(Exception):
-    """The document cannot be read: wrong format. An operator must look at it."""
+    """The document cannot be read: damaged, or of another format. An operator must look at it."""
 
 
 class OtherWriter(Exception):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -15,10 +17,11 @@ from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeStat
 from worker_agent.fences import new_records
 from worker_agent.kube import hoist, names
 from worker_agent.kube.client import Forbidden
-from worker_agent.kube.driver import CALLS_AT_ONCE, KubernetesCluster
+from worker_agent.kube.driver import CALLS_AT_ONCE, STATE_PATH, KubernetesCluster
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Node
 from worker_agent.protocol import Assignment, Drift
+from worker_agent.state import StateLost
 
 HANG_S = 30.0
 
@@ -542,3 +545,13 @@ def test_a_write_of_the_guard_whose_answer_is_lost_is_no_change_by_somebody() ->
 
     assert driver.tend(repairs=True) == []
     assert api.guard() == {"n1": "@1,red"}
+
+
+@pytest.mark.parametrize("state", ["bm8gemxpYg==", "no base64!", base64.b64encode(zlib.compress(b"{}")[:-3]).decode()])
+def test_a_damaged_state_document_is_said_to_be_one(state: str) -> None:
+    """And the agent ends with that sentence: an operator has to look."""
+    api, driver = made({}, guard={})
+    api.objects[STATE_PATH] = {"metadata": {"resourceVersion": "7"}, "data": {"state": state}}
+
+    with pytest.raises(StateLost, match="egs-agent-state, is damaged"):
+        driver.load_state()

@@ -52,6 +52,7 @@ from worker_agent.kube.sight import Sight
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
 from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
+from worker_agent.state import StateLost
 from worker_agent.steps import ExitStep
 
 STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
@@ -150,7 +151,10 @@ class KubernetesCluster:
         body = (secret.data or {}).get("state")
         if not body:
             return None
-        return StateDoc(body=zlib.decompress(base64.b64decode(body)), version=secret.metadata.resourceVersion)
+        try:
+            return StateDoc(body=zlib.decompress(base64.b64decode(body)), version=secret.metadata.resourceVersion)
+        except (ValueError, zlib.error) as error:
+            raise StateLost(f"the agent's state document, Secret egs-agent-state, is damaged: {error}") from error
 
     def save_state(self, body: bytes, version: str) -> str:
         """Compressed, since an object may have 1 MiB at most. The install made it, empty."""
