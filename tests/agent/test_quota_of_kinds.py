@@ -7,8 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.agent.test_revoking import TenancyApi, look, tenancy_at
+from worker_agent.kube import survey
+from worker_agent.kube.client import Forbidden
+from worker_agent.kube.custom import REQUEST_KIND
 from worker_agent.kube.isolation import KINDS_COUNTED_S
-from worker_agent.protocol import AccessRole
+from worker_agent.protocol import AccessRole, BindingState
 
 QUOTA = "/api/v1/namespaces/red/resourcequotas/egs-slice"
 COUNTED = {"count/gpuprovisioningrequests.egs.io": "1000", "count/gprtemplates.egs.io": "100"}
@@ -22,7 +25,7 @@ def made(api: TenancyApi, *, ago_s: float) -> None:
 
 def counted(api: TenancyApi) -> dict[str, str]:
     hard: dict[str, str] = api.objects[QUOTA]["spec"]["hard"]
-    return {key: value for key, value in hard.items() if key != "pods"}
+    return {key: value for key, value in hard.items() if key.endswith(".egs.io")}
 
 
 @pytest.mark.parametrize("repairs", [True, False])
@@ -39,3 +42,22 @@ def test_requests_and_templates_have_a_quota_once_their_kinds_are_there_for_a_wh
         assert (counted(api), api.objects[QUOTA]["spec"]["hard"]["pods"]) == (wanted, "1000")
 
     assert told == []
+
+
+def test_a_namespace_has_a_bounded_number_of_accounts_since_all_are_read_to_revoke_one() -> None:
+    api = TenancyApi()
+
+    look(tenancy_at(api), AccessRole.USER)
+
+    hard = api.objects[QUOTA]["spec"]["hard"]
+    assert int(hard["count/serviceaccounts"]) < survey.OBJECTS_MAX
+    assert int(hard["count/rolebindings.rbac.authorization.k8s.io"]) < survey.OBJECTS_MAX
+
+
+def test_where_the_kinds_cannot_be_seen_workspaces_are_kept_all_the_same() -> None:
+    api = TenancyApi()
+    api.faults[REQUEST_KIND] = Forbidden("403")
+
+    (seen,) = look(tenancy_at(api), AccessRole.USER).bindings
+
+    assert seen.state is BindingState.READY

@@ -11,7 +11,9 @@ from worker_agent.protocol import Account, Desired, Workspace
 
 Object = dict[str, Any]
 
-# In each namespace: the agent keeps all of them in its memory.
+# In each namespace: the agent reads all of them to find those of people whose access ended.
+ACCOUNTS: Final = {"count/serviceaccounts": "1000", "count/rolebindings.rbac.authorization.k8s.io": "1000"}
+# Likewise: the agent keeps all of them in its memory.
 REQUESTS_MAX: Final = 1_000
 TEMPLATES_MAX: Final = 100
 # So old a kind has to be before it is counted: of one that Kubernetes' own controller has not found yet the API server would refuse each.
@@ -62,7 +64,7 @@ def network_policy(workspace: Workspace, namespace: str) -> Object:
 def pod_quota(workspace: Workspace, namespace: str, *, counts_kinds: bool = False) -> Object:
     """Of objects alone: a quota of GPUs would refuse what shall wait. `counts_kinds`: also those of our kinds, see KINDS_COUNTED_S."""
     kinds = {f"count/{REQUESTS}.egs.io": str(REQUESTS_MAX), f"count/{TEMPLATES}.egs.io": str(TEMPLATES_MAX)}
-    spec = {"hard": {"pods": str(workspace.pods_max), **(kinds if counts_kinds else {})}}
+    spec = {"hard": {"pods": str(workspace.pods_max), **ACCOUNTS, **(kinds if counts_kinds else {})}}
     return {**_named("v1", "ResourceQuota", ISOLATION, namespace, workspace), "spec": spec}
 
 

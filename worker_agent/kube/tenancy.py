@@ -68,6 +68,7 @@ class KubernetesTenancy:
         self._api, self._server, self._ca, self._note = api, server, ca, note
         self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
         self._written: dict[Place, Written] = {}
+        self._were_counted = False
         self._survey = Survey(api)
         self._installed = Installed(api, note=note)
         self._patrol = Patrol(api, note=note)
@@ -121,11 +122,15 @@ class KubernetesTenancy:
         return scene
 
     def _counts_kinds(self) -> bool:
+        """As before where it cannot be seen: nothing else waits for it."""
         try:
             made_at = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp
+            self._were_counted = (datetime.now(UTC) - made_at).total_seconds() >= KINDS_COUNTED_S
         except Missing:
-            return False
-        return (datetime.now(UTC) - made_at).total_seconds() >= KINDS_COUNTED_S
+            self._were_counted = False
+        except ClusterError as error:
+            self._note("kinds_unseen", {"why": str(error)})
+        return self._were_counted
 
     # -- revoke --------------------------------------------------------------------------------------------------------
 
