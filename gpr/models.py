@@ -144,6 +144,7 @@ class Gpr(models.Model):
     provisioning_at = models.DateTimeField(null=True, blank=True)
     active_at = models.DateTimeField(null=True, blank=True)
     ends_at = models.DateTimeField(null=True, blank=True)
+    exiting_at = models.DateTimeField(null=True, blank=True, help_text="When its nodes began to be taken back.")
     ended_at = models.DateTimeField(null=True, blank=True)
     marks_passed = models.PositiveSmallIntegerField(default=0, help_text="How many of the marks 25, 50, 75 % have been told.")
     # The plan of the last tick, for whoever reads.

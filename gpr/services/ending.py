@@ -59,7 +59,7 @@ def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None
         reason=reason,
         message=SENTENCES[reason].format(name=gpr.name) + (f" {why}" if why else ""),
         severity=Severity.INFO if reason in {EndReason.EXPIRED, EndReason.EARLY_RELEASE} else Severity.WARNING,
-        changes={"end_reason": reason, "remaining_s": left_s(gpr, now=now)},
+        changes={"end_reason": reason, "remaining_s": left_s(gpr, now=now), "exiting_at": now},
     )
     notice_settle(gpr, reason=reason, now=now)
     reservations_want_absent(gpr_id=gpr.pk)
@@ -79,6 +79,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
             "provisioning_at": None,
             "active_at": None,
             "ends_at": None,
+            "exiting_at": None,
             "marks_passed": 0,
             "entry_attempts": gpr.entry_attempts + (gpr.end_reason == EndReason.CHECK_FAILED),
         }
