@@ -44,6 +44,8 @@ FORM_FIELDS = {
     "first_start_at": "earliest_start_at",
     "until_at": "until",
 }
+# Of a cluster that is no choice, as one that has left the workspace since.
+CLUSTER_NOT_USED = "Workspace {} does not use cluster {}. Choose others; none chosen means any."
 # What is refused as a whole, but by one field.
 FIELD_OF: dict[type[EgsError], str] = {OverPolicy: "duration", BookingDoesNotFit: "earliest_start_at"}
 FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
@@ -137,9 +139,16 @@ class GprForm(ServiceForm):
         self._clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in slice_.clusters.all()}
         self.fields["shape"].choices = [("", "Any"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
         self.fields["clusters"].choices = [(name, name) for name in self._clusters]  # type: ignore[attr-defined]
+        self.fields["clusters"].error_messages["invalid_choice"] = CLUSTER_NOT_USED.format(slice_.name, "%(value)s")
         self.fields["name"].required = not is_question
         for field in self.fields.values():
             field.widget.is_required = field.required
+
+    @property
+    def clusters_not_used(self) -> list[str]:
+        """What to say of each cluster that the form was filled in with and that is no choice any more."""
+        given = self.initial.get("clusters", [])
+        return [CLUSTER_NOT_USED.format(self.slice.name, name) for name in given if name not in self._clusters]
 
     def clean_template(self) -> GprTemplate | None:
         """One that is gone meanwhile has filled the form all the same."""
@@ -275,9 +284,11 @@ class TemplateForm(ServiceForm):
     is_default = forms.BooleanField(label="The default: it takes the place of the one before", required=False)
     auto = forms.BooleanField(label="Auto: while it is the default, file it for GPU pods that wait", required=False)
 
-    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], own: Cluster | None = None, **kwargs: Any) -> None:
+        """`own`: the cluster that it is for now. It may have left the slice: then it stays a choice, or saving would mean all."""
         super().__init__(*args, **kwargs)
-        self._clusters = {cluster.name: cluster for cluster in slice_.clusters.order_by("name")}
+        clusters = [*slice_.clusters.all(), *([own] if own else [])]
+        self._clusters = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
         self.fields["cluster"].choices = [("", "All clusters"), *((name, name) for name in self._clusters)]  # type: ignore[attr-defined]
         self.fields["shape"].choices = [("", "Not said"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
 

@@ -63,7 +63,7 @@ class Folds:
 
 @dataclass(frozen=True, slots=True)
 class Opens:
-    """Folds with a fault in them are open."""
+    """Folds with a fault in them are open, and that of the clusters where one that was filled in has left the workspace."""
 
     start: bool
     where: bool
@@ -72,7 +72,9 @@ class Opens:
 
     @classmethod
     def of(cls, form: GprForm) -> Opens:
-        return cls(**{fold: any(name in form.errors for name in names) for fold, names in FOLDED.items()} if form.is_bound else NONE_OPEN)
+        if not form.is_bound:
+            return cls(**{**NONE_OPEN, "where": bool(form.clusters_not_used)})
+        return cls(**{fold: any(name in form.errors for name in names) for fold, names in FOLDED.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +209,12 @@ def folds_of(form: GprForm, request: PageRequest) -> Folds:
     if isinstance(after, datetime):
         after = words.moment(after, now=request.now, zone=request.zone)
     begin = "booked for" if said["is_booking"] else "not before"
-    chosen, all_count = list(said["clusters"] or []), len(form.fields["clusters"].choices)  # type: ignore[attr-defined]
+    choices = dict(form.fields["clusters"].choices)  # type: ignore[attr-defined]
+    chosen = [name for name in said["clusters"] or [] if name in choices]
     model = said["model_name"] or ("parameters only" if said["model_parameters"] else "none")
     return Folds(
         start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}",
-        where=", ".join([", ".join(chosen) or f"any of {all_count}", said["node_type"] or "any type", *_network(said)]),
+        where=", ".join([", ".join(chosen) or f"any of {len(choices)}", said["node_type"] or "any type", *_network(said)]),
         rules=", ".join(
             [
                 "all checks" if said["run_checks"] else "few checks",

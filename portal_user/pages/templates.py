@@ -44,7 +44,11 @@ SWITCHES: Final = {
         "is the default",
     ),
     "drop-default": Switch(
-        {"is_default": False}, "No default", "Have {name} as the default no more?", "Then {place} has no default.", "is no default any more"
+        {"is_default": False},
+        "No default",
+        "Have {name} as the default no more?",
+        "Then there is no default for {place}.",
+        "is no default any more",
     ),
     "auto-on": Switch(
         {"auto": True},
@@ -154,7 +158,8 @@ def form_of(slice_: Slice, template: GprTemplate | None, data: Mapping[str, Any]
         return TemplateForm(data, slice_=slice_, shapes=shapes)
     own = template.asked.get("shape")
     typed = TemplateForm.typed(template)
-    return TemplateForm(data, slice_=slice_, shapes=sorted({*shapes, *([own] if own else [])}), initial=typed)
+    shapes = sorted({*shapes, *([own] if own else [])})
+    return TemplateForm(data, slice_=slice_, shapes=shapes, own=template.cluster, initial=typed)
 
 
 def switch_question(request: PageRequest, template: GprTemplate, key: str) -> Question:

@@ -82,6 +82,17 @@ def test_a_template_of_one_cluster_asks_for_that_one(owner: Caller, world: World
     assert owner.post("gprs/", {**ASKING, "template": "north", "clusters": ["aurora"]}).json()["clusters"] == ["aurora"]
 
 
+def test_who_files_from_a_template_of_a_cluster_that_has_left_the_workspace_is_told_so(owner: Caller, admin: Caller, world: World) -> None:
+    """He never named the cluster, and can name others."""
+    factories.template(world.slice, name="north", cluster=factories.cluster("borealis"), asked=WORDS)
+
+    for caller in (owner, admin):
+        refused = caller.post("gprs/", {**ASKING, "template": "north"})
+        assert faults(refused) == ["template"]
+        assert {"north", "borealis,"} <= set(refused.json()["errors"]["template"][0].split())
+    assert owner.post("gprs/", {**ASKING, "template": "north", "clusters": ["aurora"]}).status_code == 201
+
+
 @pytest.mark.usefixtures("sample")
 def test_an_editor_files_from_a_template_that_he_may_not_change(world: World, as_user: Callable[..., Caller]) -> None:
     member_set(slice_=world.slice, user=world.people.teammate, role=Role.EDITOR, actor=None, now=db_now())

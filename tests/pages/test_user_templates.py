@@ -94,6 +94,60 @@ def test_a_template_that_is_gone_when_the_form_is_sent_is_no_fault_of_the_sender
     assert Gpr.objects.get().template is None
 
 
+@pytest.fixture
+def lost(world: World) -> GprTemplate:
+    """One of a cluster that has left the workspace."""
+    return factories.template(world.slice, name="north", cluster=factories.cluster("borealis"), asked=ASKED)
+
+
+LOST = "Workspace vision does not use cluster borealis."
+
+
+def test_a_form_from_a_template_of_a_cluster_that_has_left_the_workspace_says_so_and_keeps_what_is_typed(
+    owner: Client, world: World, lost: GprTemplate, half: GprTemplate
+) -> None:
+    opened = html.unescape(text(owner.get(f"{CREATE}?template={lost.pk}&name=train")))
+    assert LOST in opened
+    assert 'value="train"' in opened
+    assert re.search(r'<details[^>]*id="fold-where"\s+open', opened)
+    assert "any of 1" in opened
+
+    assert LOST not in html.unescape(text(owner.get(f"{CREATE}?template={half.pk}")))
+    text(owner.post(CREATE, form(template=str(lost.pk), clusters="aurora")), 302)
+    assert list(Gpr.objects.get().clusters.all()) == [world.cluster]
+
+
+def test_a_request_like_one_in_a_cluster_that_has_left_the_workspace_is_told_so_too(owner: Client, world: World) -> None:
+    text(owner.post(CREATE, form(clusters="aurora")), 302)
+    made = Gpr.objects.get()
+    made.clusters.set([factories.cluster("borealis")])
+
+    for path in (f"{CREATE}?from={made.pk}", f"/gprs/{made.pk}/edit/"):
+        assert LOST in html.unescape(text(owner.get(path)))
+
+
+def test_a_cluster_that_leaves_the_workspace_while_the_form_is_filled_in_is_told_and_nothing_is_filed(
+    owner: Client, lost: GprTemplate
+) -> None:
+    refused = html.unescape(text(owner.post(CREATE, form(template=str(lost.pk), clusters="borealis")), 422))
+
+    assert LOST in refused
+    assert 'value="train"' in refused
+    assert not Gpr.objects.exists()
+
+
+def test_a_template_s_form_keeps_a_cluster_that_has_left_the_workspace_until_another_is_chosen(owner: Client, lost: GprTemplate) -> None:
+    """Were it no choice, whoever saves anything else would make it one for all clusters."""
+    opened = text(owner.get(f"{PATH}{lost.pk}/"))
+    assert '<option value="borealis" selected>' in opened
+
+    text(owner.post(f"{PATH}{lost.pk}/", typed(name="north", cluster="borealis")), 422)
+    text(owner.post(f"{PATH}{lost.pk}/", typed(name="north", cluster="aurora")), 302)
+    lost.refresh_from_db()
+    assert lost.cluster
+    assert lost.cluster.name == "aurora"
+
+
 def test_nobody_starts_from_a_template_of_others(owner: Client, world: World) -> None:
     foreign = factories.template(world.foreign, name="canary")
 
