@@ -32,7 +32,6 @@ from inventory.models import Cluster
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
 NUMBER_MAX = 2**31 - 1
-NAME = re.compile(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 SAID_OR_NOT = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # Of a service's field, that of the form which shows its errors.
@@ -263,7 +262,7 @@ def _said_or_not(label: str) -> forms.ChoiceField:
 class TemplateForm(ServiceForm):
     """What is left empty a template does not say."""
 
-    name = PlainTextField(label="Name", max_length=63, validators=[RegexValidator(NAME, "Letters, digits, dots, dashes and underscores.")])
+    name = PlainTextField(label="Name", max_length=63)
     cluster = forms.ChoiceField(label="For", required=False)
     shape = forms.ChoiceField(label="GPU", required=False)
     min_gpu_memory_gib = forms.IntegerField(label="GPU memory in GiB at least", required=False, min_value=1, max_value=100_000)
