@@ -103,6 +103,7 @@ class CreatePage:
     meanwhile: Meanwhile | None = None
     filed_url: str = ""  # where the requests are listed, when this form has been filed before
     templates: tuple[TemplateChoice, ...] = ()
+    templates_url: str = ""  # of all of them, where there are more
 
     @classmethod
     def build(
@@ -116,6 +117,7 @@ class CreatePage:
         filed_url: str = "",
     ) -> CreatePage:
         url = offers_url(slice_.name, desk.edited)
+        templates = () if desk.edited else tuple(_templates(slice_, form))
         if form.is_bound:
             panel = OffersPanel.build(request, desk.question(form), url=url, stock=desk.stock, edited=desk.edited)
         else:
@@ -134,7 +136,8 @@ class CreatePage:
             edited=desk.edited,
             meanwhile=meanwhile,
             filed_url=filed_url,
-            templates=() if desk.edited else tuple(_templates(slice_, form)),
+            templates=templates[:TEMPLATES_SHOWN],
+            templates_url=reverse("templates", args=[slice_.name]) if len(templates) > TEMPLATES_SHOWN else "",
         )
 
 
@@ -236,10 +239,10 @@ def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
 
 
 def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
-    """The defaults first."""
+    """The defaults first; one more than are shown, where there are more."""
     current = str(form["template"].value() or "")
     url = reverse("gpr-create", args=[slice_.name])
-    for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[:TEMPLATES_SHOWN]:
+    for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[: TEMPLATES_SHOWN + 1]:
         yield TemplateChoice(name, f"{url}?template={pk}", str(pk) == current)
 
 

@@ -12,7 +12,9 @@ from django.test import Client
 
 from accounts.models import Scope
 from egs.clock import db_now
+from egs.pages.paging import PAGE_ROWS
 from gpr.models import Gpr, GprTemplate
+from portal_user.pages.create import TEMPLATES_SHOWN
 from slices.models import Role
 from slices.services import member_set
 from tests import factories
@@ -181,7 +183,7 @@ def test_an_owner_makes_changes_and_deletes_a_template(owner: Client, world: Wor
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"name": "two words"}, "Letters, digits, dots, dashes and underscores."),
+        ({"name": "two words"}, "Letters, digits, dots, dashes and underscores, beginning and ending"),
         ({"name": "half-node-2", "duration": "200 d"}, "one may take"),
         ({"nodes": "20000"}, "Must be from 1 to 10,000."),
     ],
@@ -192,6 +194,21 @@ def test_what_cannot_be_is_said_at_the_form_and_what_was_typed_stays(changes: di
     assert said in page
     assert 'value="4"' in page
     assert not GprTemplate.objects.exists()
+
+
+def test_a_list_of_many_templates_is_paged_and_the_form_leads_to_it(owner: Client, world: World) -> None:
+    for number in range(PAGE_ROWS + 1):
+        factories.template(world.slice, name=f"template-{number:03}")
+
+    first = html.unescape(text(owner.get(PATH)))
+    assert (first.count('id="template-'), "template-049" in first, "template-050" in first) == (PAGE_ROWS, True, False)
+    (next_url,) = re.findall(r'href="([^"]*)" rel="next"', first)
+    second = html.unescape(text(owner.get(next_url)))
+    assert (second.count('id="template-'), "template-050" in second) == (1, True)
+    assert f'hx-get="{next_url}&part=list"' in second
+
+    form_page = text(owner.get(CREATE))
+    assert (form_page.count(f"{CREATE}?template="), f'href="{PATH}">All templates' in form_page) == (2 * TEMPLATES_SHOWN, True)
 
 
 def test_default_and_auto_are_switched_on_the_list_and_a_new_default_takes_the_place_of_the_old(owner: Client, world: World) -> None:
