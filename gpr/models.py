@@ -376,6 +376,9 @@ class EvictionVictim(models.Model):
     lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds run when it was chosen; for a booking: by its start.")
     outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)
     outcome_at = models.DateTimeField(null=True, blank=True)
+    restart_at = models.DateTimeField(
+        null=True, blank=True, help_text="When what is left would start then, by the last plan; null: it does not, or is not known yet."
+    )
     is_final = models.BooleanField(default=False, help_text="It cannot be spared any more: its agent may not hear of it in time.")
     reviewed_at = models.DateTimeField(null=True, blank=True, help_text="When others rested on its end, though whom it is for does not.")
 

@@ -18,7 +18,7 @@ from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Harm, harm_of
 from gpr.services.requests import no_place, promises_drop
-from gpr.snapshot import books_end, snapshot_load
+from gpr.snapshot import books_end, snapshot_load, with_running_end
 from gpr.witness import box_ended, witness_lock
 from inventory.models import ReservationState
 from inventory.selectors import maintenance_over
@@ -175,7 +175,7 @@ def refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
 def refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     """Plan with the longer box on a copy: nobody may start later than promised who would not without it. Raises Conflict."""
     loaded = snapshot_load(now=now)
-    longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))
+    longer = with_running_end(loaded.snapshot, str(gpr.pk), math.ceil(ends_at.timestamp()))
     harm = harm_of(plan(loaded.snapshot), plan(longer))
     if harm == Harm.LATE:
         raise Conflict("Others have been promised these GPUs from its end on. Extend it by less, or file a new request.")

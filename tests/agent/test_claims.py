@@ -88,15 +88,15 @@ class Talk(Stage):
 
 
 def test_the_hub_s_templates_hold_until_it_tells_others() -> None:
-    stage, spec = Stage(), ClaimSpec(shape="H100-80GB")
-    desk, template = stage.core.link.desk, AutoTemplate(id="red", name="standard", spec=spec)
+    stage, template = Stage(), AutoTemplate(id="red", name="standard", spec=ClaimSpec(shape="H100-80GB"))
+    desk = stage.core.link.desk
     assert stage.core.sync_request(0.0).request.have_templates == ""
     told = msgspec.structs.replace(stage.reply(), templates=(template,), templates_digest="d")
     stage.core.on_reply(stage.core.sync_request(0.0), told)
 
     stage.tell()
 
-    assert desk.collect(None).autos == {"red": spec}
+    assert desk.collect(None).autos == {"red": template}
     assert stage.core.sync_request(0.0).request.have_templates == "d"
     stage.core.on_reply(stage.core.sync_request(0.0), msgspec.structs.replace(stage.reply(), templates=(), templates_digest="e"))
     assert desk.collect(None).autos == {}

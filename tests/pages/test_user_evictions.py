@@ -11,6 +11,7 @@ from django.db.models import F
 from django.test import Client, override_settings
 
 from egs.clock import db_now
+from gpr.allocator import tick
 from gpr.models import EndReason, Gpr, GprState, VictimKind
 from gpr.services.decisions import gpr_evict
 from gpr.services.ending import exit_begin
@@ -51,6 +52,7 @@ def evicted(gpr: Gpr) -> None:
 
 def test_the_page_says_when_why_and_when_the_rest_would_start(world: World, owner: Client) -> None:
     victim = noticed(world)
+    tick(now=db_now())
 
     for markup in (text(owner.get(f"/gprs/{victim.pk}/")), text(owner.get(f"/gprs/{victim.pk}/?part=now"))):
         assert 'id="gpr-notice"' in markup
