@@ -25,7 +25,7 @@ def fill(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("gpr", "0024_gpr_templates")]
+    dependencies = [("gpr", "0025_restarts")]
 
     operations = [
         migrations.AddField(

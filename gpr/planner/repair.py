@@ -196,7 +196,8 @@ def _cause_of_loss(board: Board, pool: int | None) -> Cause:
 def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     """Place these where they were stored, or shove them back; answers those that are lost."""
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
-    shove_s = max(late_s, board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
+    # So long nobody planned, and then there is the grace of what is late itself.
+    shove_s = late_s + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
     for stored in in_order:
         if stored.slot.start_s < board.now_s:

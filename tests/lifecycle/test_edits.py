@@ -1,16 +1,19 @@
-"""An edit is its owner's own affair: whoever waits beside him has the start that was promised, whatever he asks for now."""
+"""Edits and extensions are their owner's own affair: whoever waits beside him has the start that was promised."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from django.conf import settings
 
+from egs.errors import Conflict
 from gpr.models import Gpr, Promise, PromiseMove
 from gpr.planner.plan import Cause
+from gpr.services.ending import gpr_extend
 from gpr.services.requests import gpr_edit, spec_of
 from tests import factories
-from tests.lifecycle.stage import Stage, fresh
+from tests.lifecycle.stage import ENTRY, Stage, fresh
 
 pytestmark = pytest.mark.django_db
 
@@ -61,3 +64,23 @@ def test_who_asks_for_more_keeps_his_start_where_there_is_room() -> None:
 
     assert promised_at(alone) == before
     assert not PromiseMove.objects.exists()
+
+
+@pytest.mark.parametrize("late_s", [0, 20])
+def test_nobody_lengthens_his_box_at_the_cost_of_one_who_is_a_few_seconds_late_already(late_s: int) -> None:
+    stage = Stage(nodes=1)
+    runs = stage.submit(duration_s=2 * HOUR_S)
+    stage.tick()
+    behind = stage.submit(factories.make_slice(stage.cluster, owner=stage.owner), duration_s=HOUR_S)
+    before = promised_at(behind)
+    stage.after(settings.EGS_ENTRY_ALLOWANCE_S + late_s)
+    stage.say(runs, *ENTRY)
+    stage.tick()
+    stage.after(600)
+    stage.tick()
+
+    with pytest.raises(Conflict):
+        gpr_extend(gpr=fresh(runs), extra_s=3 * HOUR_S, actor=stage.owner, now=stage.now)
+
+    stage.tick()
+    assert promised_at(behind) == before
