@@ -114,7 +114,9 @@ class Desk:
         """An answer to a sync that counts."""
         if reply.claims is not None:
             self._states, self.digest = {state.id: state for state in reply.claims}, reply.claims_digest
-        if reply.templates is not None:
+        if not reply.templates_digest:
+            self._autos, self.templates_digest = {}, ""  # an older hub: those of a newer one before it count no more
+        elif reply.templates is not None:
             self._autos, self.templates_digest = {each.id: each for each in reply.templates}, reply.templates_digest
         if self._states is not None:
             self._asked_mono = max(self._asked_mono, asked_mono)

@@ -27,6 +27,7 @@ from worker_agent.transport import NoAnswer
 PERIOD_S = 0.2  # between passes, or looks whether one is due; an exit begins within this time of its end
 SLOW_S = 1.0
 TENANCY_S = 30.0  # between looks at namespaces of which the hub said nothing new
+TENANCY_SOON_S = 5.0  # after one that left something to do
 REQUESTS_S = 1.0  # between looks at objects of which nobody said anything new
 REQUESTS_LEAST_S = 0.1  # between looks in any case
 REQUESTS_REST = 4.0  # and so many times as long as the last one computed; it may wait for the API server as long as it likes
@@ -140,12 +141,13 @@ class Process:
     def _keep_tenancy(self) -> None:
         while not self._is_stopping.is_set():
             self._wake_tenancy.clear()
+            is_unfinished = False
             with self._guard("tenancy"):
-                self._tend()
-            self._wake_tenancy.wait(TENANCY_S)
+                is_unfinished = self._tend()
+            self._wake_tenancy.wait(TENANCY_SOON_S if is_unfinished else TENANCY_S)
 
-    def _tend(self) -> None:
-        """The calls to the cluster are made without the lock."""
+    def _tend(self) -> bool:
+        """Whether something was left to do. The calls to the cluster are made without the lock."""
         with self._lock:
             board, in_use = self._core.link.board, self._core.in_use()
             wanted, has_token, repairs = board.wanted, board.has_token, self._core.repairs_drift
@@ -155,6 +157,7 @@ class Process:
             self._core.link.drifts.see("install", found.drifts, self._clock.mono())
         self._wake_push.set()
         self._wake_requests.set()  # of namespaces that are bound by now
+        return found.is_unfinished
 
     def _keep_requests(self) -> None:
         self._requests.watch(self._wake_requests.set)

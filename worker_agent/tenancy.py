@@ -30,12 +30,15 @@ SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kube
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """After one pass. Of what it could not look at it says nothing. `accounts_left`: those that are not wanted, and are there still."""
+    """After one pass. Of what it could not look at it says nothing. `accounts_left`: those that are not wanted, and are there still.
+    `is_unfinished`: there was more to do than one pass does.
+    """
 
     accounts_left: tuple[str, ...] | None = None
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
     drifts: tuple[Drift, ...] = ()  # of what was installed, and of what somebody added in namespaces of workspaces
+    is_unfinished: bool = False
 
 
 class Tenancy(Protocol):

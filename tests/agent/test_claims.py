@@ -87,19 +87,42 @@ class Talk(Stage):
         return sent.request
 
 
-def test_the_hub_s_templates_hold_until_it_tells_others() -> None:
-    stage, template = Stage(), AutoTemplate(id="red", name="standard", spec=ClaimSpec(shape="H100-80GB"))
-    desk = stage.core.link.desk
-    assert stage.core.sync_request(0.0).request.have_templates == ""
-    told = msgspec.structs.replace(stage.reply(), templates=(template,), templates_digest="d")
-    stage.core.on_reply(stage.core.sync_request(0.0), told)
+H100 = ClaimSpec(shape="H100-80GB")
 
-    stage.tell()
+
+def tell_templates(stage: Stage, templates: tuple[AutoTemplate, ...] | None, digest: str) -> None:
+    reply = msgspec.structs.replace(stage.reply(), templates=templates, templates_digest=digest)
+    stage.core.on_reply(stage.core.sync_request(0.0), reply)
+
+
+def test_the_hub_s_templates_hold_until_it_tells_others() -> None:
+    stage = Stage()
+    desk, template = stage.core.link.desk, AutoTemplate(id="red", name="standard", spec=H100)
+    assert stage.core.sync_request(0.0).request.have_templates == ""
+    tell_templates(stage, (template,), "d")
+
+    tell_templates(stage, None, "d")
 
     assert desk.collect(None).autos == {"red": template}
     assert stage.core.sync_request(0.0).request.have_templates == "d"
-    stage.core.on_reply(stage.core.sync_request(0.0), msgspec.structs.replace(stage.reply(), templates=(), templates_digest="e"))
+    tell_templates(stage, (), "e")
     assert desk.collect(None).autos == {}
+
+
+def test_templates_end_with_the_hub_that_told_them_and_come_back_with_it() -> None:
+    """A hub that was set back to a version without templates tells no digest of any: requests by what nobody can see or change are made
+    for nobody.
+    """
+    stage = Stage()
+    desk, template = stage.core.link.desk, AutoTemplate(id="red", name="standard", spec=H100)
+    tell_templates(stage, (template,), "d")
+
+    tell_templates(stage, None, "")
+
+    assert desk.collect(None).autos == {}
+    assert stage.core.sync_request(0.0).request.have_templates == ""  # so that a newer one tells them anew, though they are the same
+    tell_templates(stage, (template,), "d")
+    assert desk.collect(None).autos == {"red": template}
 
 
 def test_a_claim_is_told_and_its_answer_handed_over_once() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
+from threading import Event
 
 import msgspec
 import pytest
@@ -16,22 +17,25 @@ from worker_agent.kube import ends, names
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.standing import stamp
+from worker_agent.protocol import Assignment
 
 END_S = 1_800_000_000.0
 BOX = assignment("a", "n1", "GPU-0")
+OTHER = assignment("b", "n1", "GPU-1")
 
 
-def box_end(ends_s: float = END_S, *, is_near: bool = False) -> BoxEnd:
-    return BoxEnd(gpr_id=BOX.gpr_id, gpr_name=BOX.gpr_name, ends_s=ends_s, is_near=is_near)
+def box_end(ends_s: float = END_S, *, is_near: bool = False, box: Assignment = BOX) -> BoxEnd:
+    return BoxEnd(gpr_id=box.gpr_id, gpr_name=box.gpr_name, ends_s=ends_s, is_near=is_near)
 
 
 class Box:
     """One that is open, with pods that run in it."""
 
-    def __init__(self, *pods: str) -> None:
-        self.api, self.driver = made(
-            {"n1": new_records(BOX, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[running_pod(name, BOX) for name in pods]
-        )
+    def __init__(self, *pods: str, others: Sequence[str] = ()) -> None:
+        """`others`: pods of another GPR."""
+        there = [*(running_pod(name, BOX) for name in pods), *(running_pod(name, OTHER) for name in others)]
+        records = {**new_records(BOX, GpuPhase.OPEN), **new_records(OTHER, GpuPhase.OPEN)}
+        self.api, self.driver = made({"n1": records}, guard={"n1": "@1,red"}, pods=there)
 
     def announce(self, *said: BoxEnd, passes: int = 1) -> None:
         """Passes of the agent, and one more that takes in what came of them."""
@@ -136,6 +140,78 @@ def test_however_many_pods_there_are_only_so_many_calls_are_on_their_way(monkeyp
     box.announce(box_end(is_near=True), passes=20)
     assert {box.ends_at(f"p{number}") for number in range(20)} == {stamp(END_S)}
     assert box.events() == 20
+    box.driver.stop()
+
+
+def test_a_gpr_with_pods_that_cannot_be_told_keeps_no_warning_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often they are tried again, and though its end is the sooner one."""
+    monkeypatch.setattr(ends, "AT_ONCE", 4)
+    many = [f"many{number}" for number in range(20)]
+
+    def of_many_is_away(verb: str, path: str) -> None:
+        if verb == "POST" or "/pods/many" in path:
+            raise Unavailable("503")
+
+    box = Box(*many, others=["p1", "p2"])
+    box.api.hook = of_many_is_away
+    box.announce(box_end(END_S, is_near=True), box_end(END_S + 60, box=OTHER), passes=2)
+
+    assert box.ends_at("p1") == box.ends_at("p2") == stamp(END_S + 60)
+    box.driver.stop()
+
+
+def test_what_is_on_its_way_for_one_gpr_counts_when_the_next_calls_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes later, too, gets its share, not what the first leaves."""
+    monkeypatch.setattr(ends, "AT_ONCE", 4)
+    box = Box(*(f"p{number}" for number in range(20)), others=["q1", "q2", "q3"])
+    hold = Event()
+    box.api.hook = lambda verb, path: None if "/pods/q" in path else _held(hold)
+    box.driver.observe()
+    box.driver.announce([box_end()])
+    monkeypatch.setattr(ends, "AT_ONCE", 8)
+
+    box.driver.announce([box_end(), box_end(END_S + 60, box=OTHER)])
+
+    assert sorted(key.gpr_id for key in box.driver._ends._going) == [BOX.gpr_id] * 5 + [OTHER.gpr_id] * 3
+    hold.set()
+    box.driver.stop()
+
+
+def _held(hold: Event) -> None:
+    hold.wait(10)
+
+
+def test_a_pod_that_cannot_be_told_keeps_no_warning_from_others_of_its_gpr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "AT_ONCE", 2)
+
+    def first_are_away(verb: str, path: str) -> None:
+        if path.endswith(("/p1", "/p2")):
+            raise Unavailable("503")
+
+    box = Box("p1", "p2", "p3")
+    box.api.hook = first_are_away
+    box.announce(box_end(), passes=3)
+
+    assert box.ends_at("p3") == stamp(END_S)
+    box.driver.stop()
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "told"),
+    [
+        (-62_167_219_200.0, "1970-01-01T00:00:00Z"),  # the year 0
+        (3_093_527_980_800.0, "9999-12-31T23:46:40Z"),  # the year 99999
+        (float("inf"), "9999-12-31T23:46:40Z"),
+        (float("-inf"), "1970-01-01T00:00:00Z"),
+        (float("nan"), "1970-01-01T00:00:00Z"),
+    ],
+)
+def test_an_end_beyond_the_calendar_is_told_as_the_nearest_that_it_has_and_keeps_no_warning_from_others(ends_s: float, told: str) -> None:
+    box = Box("p1", others=["q1"])
+
+    box.announce(box_end(ends_s, is_near=True), box_end(box=OTHER))
+
+    assert (box.ends_at("p1"), box.ends_at("q1")) == (told, stamp(END_S))
     box.driver.stop()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -9,10 +10,11 @@ import msgspec
 import pytest
 
 from worker_agent.cluster.base import Conflict, Unavailable
+from worker_agent.kube import patrol
 from worker_agent.kube.added import Added, AddedMeta, bindings_drift, is_our_binding, opens, readable
 from worker_agent.kube.client import Api, Forbidden, Missing
 from worker_agent.kube.custom import PageMeta
-from worker_agent.kube.patrol import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, AddedPage, Patrol
+from worker_agent.kube.patrol import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, TAKEN_MAX, AddedPage, Patrol
 from worker_agent.protocol import AccessRole, Account, Binding, Drift, Workspace
 
 ACCOUNT = Account(id="k1", role=AccessRole.USER, namespace="red", token_s=0)
@@ -31,7 +33,7 @@ KEPT = {"egs.io/keep": "true"}
 
 
 class FakeLists:
-    """Two objects a page. `faults`: by verb, what it raises."""
+    """Two objects a page. `faults`: by verb, path, or name, what a call raises."""
 
     def __init__(self, policies: list[Added] | None = None, bindings: list[Added] | None = None) -> None:
         self.things = {POLICIES: policies or [], BINDINGS: bindings or []}
@@ -40,7 +42,7 @@ class FakeLists:
 
     def _call(self, verb: str, path: str) -> None:
         self.calls.append((verb, path.rpartition("/")[2]))
-        if fault := self.faults.get(verb) or self.faults.get(path):
+        if fault := self.faults.get(verb) or self.faults.get(path) or self.faults.get(path.rpartition("/")[2]):
             raise fault
 
     def get(self, path: str, type_: type, **params: Any) -> AddedPage:
@@ -51,6 +53,10 @@ class FakeLists:
         assert params["limit"] == 500
         is_last = begin + 2 >= len(self.things[path])
         return AddedPage(metadata=PageMeta(next="" if is_last else str(begin + 2)), items=tuple(self.things[path][begin : begin + 2]))
+
+    def forget_deleted(self) -> None:
+        gone = {name for verb, name in self.calls if verb == "delete"}
+        self.things[POLICIES] = [each for each in self.things[POLICIES] if each.metadata.name not in gone]
 
     def patch(self, path: str, ops: list[dict[str, Any]], type_: type) -> None:
         assert {"op": "test", "path": "/metadata/resourceVersion", "value": "7"} in ops
@@ -63,8 +69,8 @@ class FakeLists:
 
 def patrol_over(lists: FakeLists) -> tuple[Callable[..., tuple[Drift, ...]], list[tuple[str, dict[str, object]]]]:
     notes: list[tuple[str, dict[str, object]]] = []
-    patrol = Patrol(cast(Api, lists), note=lambda event, fields: notes.append((event, fields)))
-    return lambda *, repairs=True: patrol.look({"red": RED}, repairs=repairs), notes
+    over = Patrol(cast(Api, lists), note=lambda event, fields: notes.append((event, fields)))
+    return lambda *, repairs=True: over.look({"red": RED, "train": RED}, repairs=repairs), notes
 
 
 @pytest.mark.parametrize("name", ["r" * 300, "a\nb\x1b[31m", "egs-" + "é" * 5000])
@@ -182,6 +188,100 @@ def test_without_a_fenced_namespace_nothing_is_listed() -> None:
 
     assert Patrol(cast(Api, lists), note=lambda *_: None).look({}, repairs=True) == ()
     assert lists.calls == []
+
+
+def deleted(lists: FakeLists) -> list[str]:
+    return [name for verb, name in lists.calls if verb == "delete"]
+
+
+def test_of_policies_by_the_thousand_each_look_takes_some_away_and_tells_how_many_are_left() -> None:
+    lists = FakeLists(policies=[added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * TAKEN_MAX + 5)])
+    look, _ = patrol_over(lists)
+
+    (first,) = look()
+
+    assert len(deleted(lists)) == TAKEN_MAX
+    assert first.is_repaired
+    assert first.detail.startswith(f"{TAKEN_MAX} of {2 * TAKEN_MAX + 5} (the others go at the next looks) that EGS does not keep")
+    lists.forget_deleted()
+    look()
+    lists.forget_deleted()
+    (last,) = look()
+    assert last.detail.startswith("5 that EGS does not keep")
+    assert len(set(deleted(lists))) == 2 * TAKEN_MAX + 5
+
+
+def test_a_namespace_full_of_policies_hides_none_of_another() -> None:
+    """Not at the first look, though it comes first in the list."""
+    crowd = [added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * TAKEN_MAX)]
+    lists = FakeLists(policies=[*crowd, added("hole-1", namespace="train", spec=OPEN), added("hole-2", namespace="train", spec=OPEN)])
+    look, _ = patrol_over(lists)
+
+    drifts = look()
+
+    assert {"hole-1", "hole-2"} <= set(deleted(lists))
+    assert len(deleted(lists)) == TAKEN_MAX
+    (train,) = (drift for drift in drifts if "train" in drift.what)
+    assert train.detail == "2 that EGS does not keep and that let traffic through: hole-1, hole-2."
+
+
+def test_more_namespaces_than_one_look_serves_take_turns_over_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patrol, "TAKEN_MAX", 1)
+    lists = FakeLists(policies=[added("sneak", spec=OPEN), added("hole", namespace="train", spec=OPEN)])
+    look, _ = patrol_over(lists)
+
+    look(), look()  # nothing goes away in between: it is made again at once
+
+    assert set(deleted(lists)) == {"sneak", "hole"}
+
+
+def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those that somebody writes all the time."""
+    monkeypatch.setattr(patrol, "TAKEN_MAX", 2)
+    lists = FakeLists(policies=[added(name, spec=OPEN) for name in ("busy-1", "busy-2", "sneak")])
+    lists.faults |= {f"busy-{n}": Conflict("422") for n in (1, 2)}
+    look, _ = patrol_over(lists)
+
+    (first,) = look()
+    gone, _ = look()
+
+    assert (first.is_repaired, "busy-1, busy-2" in first.detail) == (False, True)
+    assert (gone.is_repaired, "sneak" in gone.detail) == (True, True)
+
+
+def test_a_look_that_left_some_says_so_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the next one comes soon."""
+    monkeypatch.setattr(patrol, "TAKEN_MAX", 2)
+    lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(3)])
+    over = Patrol(cast(Api, lists), note=lambda *_: None)
+
+    over.look({"red": RED}, repairs=True)
+    assert over.is_unfinished
+
+    lists.forget_deleted()
+    over.look({"red": RED}, repairs=True)
+    assert not over.is_unfinished
+
+
+def test_a_slow_api_server_ends_the_taking_away_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else the agent does for workspaces comes after the look."""
+    monkeypatch.setattr(patrol, "TAKING_MAX_S", 0.0)
+    lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(5)])
+    look, _ = patrol_over(lists)
+
+    look()
+
+    assert len(deleted(lists)) == 1
+
+
+def test_names_by_the_ten_thousand_are_told_without_long_thought() -> None:
+    """As many as somebody may make."""
+    began_s = time.process_time()
+
+    drift = bindings_drift("red", [added(f"b{n:05}") for n in range(20_000)])
+
+    assert drift.detail.startswith("20000 that EGS does not keep: b00000 (")
+    assert time.process_time() - began_s < 2
 
 
 @pytest.mark.parametrize("repairs", [True, False])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.agent.stage import Stage
 from worker_agent.claims import SimulatedRequests
@@ -31,7 +32,7 @@ from worker_agent.protocol import (
     Workspace,
     set_digest,
 )
-from worker_agent.tenancy import Board, Found, SimulatedTenancy
+from worker_agent.tenancy import Board, Found, SimulatedTenancy, Tenancy
 from worker_agent.transport import NoAnswer
 
 NOBODY: frozenset[str] = frozenset()
@@ -222,6 +223,47 @@ class NoHub:
         raise NoAnswer("away")
 
 
+class BusyTenancy:
+    """There is more to do than one look does."""
+
+    def __init__(self) -> None:
+        self.looks = threading.Semaphore(0)
+
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
+        self.looks.release()
+        return Found(is_unfinished=True)
+
+
+def process_with(tenancy: Tenancy, stage: Stage) -> tuple[Process, threading.Event]:
+    """And what ends it."""
+    clock, stop = SystemClock(), threading.Event()
+    process = Process(
+        cluster=stage.cluster,
+        tenancy=tenancy,
+        requests=SimulatedRequests(),
+        connect=NoHub,
+        join_token="token",
+        clock=clock,
+        log=Log(clock),
+        stop=stop,
+    )
+    return process, stop
+
+
+def test_a_look_at_namespaces_that_left_something_is_followed_by_another_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker_agent.process.TENANCY_SOON_S", 0.01)
+    tenancy = BusyTenancy()
+    process, stop = process_with(tenancy, Stage())
+    running = threading.Thread(target=process.run)
+    running.start()
+
+    assert all(tenancy.looks.acquire(timeout=10) for _ in range(5))
+
+    stop.set()
+    running.join(10)
+    assert not running.is_alive()
+
+
 def test_passes_go_on_while_namespaces_hang() -> None:
     stage, tenancy = Stage(), StuckTenancy()
     passes = threading.Semaphore(0)
@@ -233,18 +275,7 @@ def test_passes_go_on_while_namespaces_hang() -> None:
         return observe()
 
     stage.cluster.observe = counted  # type: ignore[method-assign]
-    clock = SystemClock()
-    stop = threading.Event()
-    process = Process(
-        cluster=stage.cluster,
-        tenancy=tenancy,
-        requests=SimulatedRequests(),
-        connect=NoHub,
-        join_token="token",
-        clock=clock,
-        log=Log(clock),
-        stop=stop,
-    )
+    process, stop = process_with(tenancy, stage)
     running = threading.Thread(target=process.run)
     running.start()
     assert tenancy.is_in.wait(10)

@@ -434,10 +434,21 @@ def test_whole_nodes_are_asked_for_where_pods_want_other_devices_as_well() -> No
 
     assert found is not None
     assert (found.nodes, found.gpus_per_node) == (1, None)
-    assert size_of([gpu_pod(1, **{"rdma/hca": "1"})], gpus_per_node=4, node=NODE) is None
 
 
 HCA = {"rdma/hca": "1"}
+ANY = {"shape": None, "minGpuMemoryGiB": 70}  # any shape with so much
+
+
+def node_like(name: str, *, gpus: int, memory_mib: int = 81559) -> Node:
+    metadata = {**BODY["metadata"], "name": name, "uid": name}
+    labels = {**metadata["labels"], "nvidia.com/gpu.count": str(gpus), "nvidia.com/gpu.memory": str(memory_mib)}
+    status = {key: {**BODY["status"][key], names.GPU: str(gpus)} for key in ("capacity", "allocatable")}
+    return msgspec.convert({**BODY, "metadata": {**metadata, "labels": labels}, "status": {**BODY["status"], **status}}, Node)
+
+
+HALF = node_like("half", gpus=4)
+SMALL = node_like("small", gpus=4, memory_mib=23028)  # 24 GB
 
 
 @pytest.mark.parametrize(
@@ -456,20 +467,64 @@ def test_a_request_that_people_made_serves_pods_that_can_be_let_into_its_boxes(
     asked: Object, templates_words: Object, pods: list[Pod], serves: bool
 ) -> None:
     """Pods with other devices than GPUs get into whole nodes alone: in a part of one they would wait in vain, and nothing be asked for."""
+    status = {"templateSpec": templates_words} if templates_words else {}
+
+    assert is_served(asked, status, pods, [NODE]) is serves
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "nodes", "serves"),
+    [
+        ({"gpusPerNode": 8}, {}, [NODE], True),
+        ({"gpusPerNode": 4}, {}, [NODE], False),
+        # It may get nodes of one size or the other.
+        ({"gpusPerNode": 4}, {}, [NODE, HALF], False),
+        ({"gpusPerNode": 8}, {}, [NODE, HALF], True),
+        # What has not that much memory it does not get; nor what is of another type, or has no RDMA.
+        ({"gpusPerNode": 8}, {}, [NODE, node_like("old", gpus=16, memory_mib=23028)], True),
+        ({"gpusPerNode": 4}, {}, [NODE, SMALL], False),
+        ({"gpusPerNode": 8, "nodeType": "another"}, {}, [NODE], False),
+        ({"gpusPerNode": 8, "rdma": True}, {}, [NODE], False),
+        # Once it has nodes, these count.
+        ({"gpusPerNode": 4}, {"nodes": ["half"]}, [NODE, HALF], True),
+        ({"gpusPerNode": 4}, {"nodes": [BODY["metadata"]["name"]]}, [NODE, HALF], False),
+        ({"gpusPerNode": 4}, {"nodes": ["half", BODY["metadata"]["name"]]}, [NODE, HALF], False),
+        ({"gpusPerNode": 8}, {"nodes": ["gone"]}, [NODE], True),
+        ({"gpusPerNode": 8}, {}, [], False),
+    ],
+)
+def test_a_request_for_any_shape_with_so_much_memory_serves_pods_with_devices_where_it_gets_whole_nodes(
+    asked: Object, status: Object, nodes: list[Node], serves: bool
+) -> None:
+    assert is_served({**ANY, **asked}, status, [gpu_pod(1, **HCA)], nodes) is serves
+
+
+def is_served(asked: Object, status: Object, pods: list[Pod], nodes: list[Node]) -> bool:
+    """By a request that people made."""
+    spec = {"shape": "H100-80GB", "nodes": 1, "duration": "1h", **asked}
     by_hand = msgspec.convert(
         {
             "metadata": {"name": "mine", "namespace": "red", "uid": "mine"},
-            "spec": {"shape": "H100-80GB", "nodes": 1, "duration": "1h", **asked},
-            "status": {"templateSpec": templates_words} if templates_words else {},
+            "spec": {key: value for key, value in spec.items() if value is not None},
+            "status": status,
         },
         Custom,
     )
-    agent = AutoGpr(api=None, pods=lambda: [], nodes=lambda: [NODE], learn=lambda _: None, note=lambda *_: None)  # type: ignore[arg-type]
+    agent = AutoGpr(api=None, pods=lambda: [], nodes=lambda: nodes, learn=lambda _: None, note=lambda *_: None)  # type: ignore[arg-type]
     workload = Workload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", pods)
+    return agent._by_hand(workload, Scene(0.0, (by_hand,), (), lambda _: "slice")) == "mine"
 
-    served_by = agent._by_hand(workload, Scene(0.0, (by_hand,), (), lambda _: "slice"))
 
-    assert served_by == ("mine" if serves else "")
+@pytest.mark.parametrize(("gpus_per_node", "is_made"), [(4, False), (8, True)])
+def test_a_template_for_any_shape_with_so_much_memory_makes_requests_for_pods_with_devices_where_they_get_whole_nodes(
+    gpus_per_node: int, is_made: bool
+) -> None:
+    workload = Workload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", [gpu_pod(1, **HCA)])
+    template = {"auto": True, "minGpuMemoryGiB": 70, "gpusPerNode": gpus_per_node, "duration": "1h"}
+
+    spec = spec_for(workload, template, lambda: [NODE, HALF])
+
+    assert spec == ({"minGpuMemoryGiB": 70, "gpusPerNode": 8, "duration": "1h", "nodes": 1} if is_made else None)
 
 
 @pytest.mark.parametrize(("gpus_per_node", "is_made"), [(4, False), (8, True), (None, True)])

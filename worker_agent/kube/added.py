@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -69,12 +70,13 @@ def is_marked(policy: Added) -> bool:
     return (policy.metadata.labels or {}).get(KEEP) == "true"
 
 
-def taken_away(namespace: str, policies: Iterable[str]) -> Drift:
-    return _drift(f"network policies in namespace {namespace}", policies, is_repaired=True, is_foreign=True)
+def taken_away(namespace: str, policies: Iterable[str], *, later_count: int) -> Drift:
+    """`later_count`: as many are there beside them, and were not tried at this look."""
+    return _drift(f"network policies in namespace {namespace}", policies, later_count=later_count, is_repaired=True, is_foreign=True)
 
 
-def left_open(namespace: str, policies: Iterable[str]) -> Drift:
-    return _drift(f"network policies that stay in namespace {namespace}", policies, is_foreign=True)
+def left_open(namespace: str, policies: Iterable[str], *, later_count: int) -> Drift:
+    return _drift(f"network policies that stay in namespace {namespace}", policies, later_count=later_count, is_foreign=True)
 
 
 def bindings_drift(namespace: str, bindings: Iterable[Added]) -> Drift:
@@ -90,10 +92,11 @@ def readable(text: str, max_chars: int = NAME_MAX_CHARS) -> str:
     return plain[: max_chars - len(mark)] + mark
 
 
-def _drift(what: str, texts: Iterable[str], *, is_repaired: bool = False, is_foreign: bool = False) -> Drift:
+def _drift(what: str, texts: Iterable[str], *, later_count: int = 0, is_repaired: bool = False, is_foreign: bool = False) -> Drift:
     said = sorted(texts)
+    count = f"{len(said)} of {len(said) + later_count} (the others go at the next looks)" if later_count else str(len(said))
     harm = " and that let traffic through" if is_foreign else ""
-    detail = _listed(f"{len(said)} that EGS does not keep{harm}: ", said)
+    detail = _listed(f"{count} that EGS does not keep{harm}: ", said)
     return Drift(what=what, detail=detail, is_added=True, is_repaired=is_repaired, is_foreign=is_foreign)
 
 
@@ -102,7 +105,9 @@ def _listed(begin: str, texts: list[str]) -> str:
     whole = f"{begin}{', '.join(texts)}."
     if len(whole) <= DETAIL_MAX_CHARS:
         return whole
-    for count in range(len(texts) - 1, 0, -1):
+    chars = accumulate(len(text) for text in texts[:DETAIL_MAX_CHARS])
+    most = sum(each <= DETAIL_MAX_CHARS for each in chars)
+    for count in range(min(most, len(texts) - 1), 0, -1):
         rest = texts[count:]
         cut = f"{begin}{', '.join(texts[:count])}, and {len(rest)} more (~{_digest(chr(0).join(rest))})."
         if len(cut) <= DETAIL_MAX_CHARS:

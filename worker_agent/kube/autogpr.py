@@ -20,11 +20,11 @@ from worker_agent.kube import names
 from worker_agent.kube.asking import FROM_TEMPLATE, words_of
 from worker_agent.kube.client import Api, Op
 from worker_agent.kube.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of
-from worker_agent.kube.lifting import asks_for_gpus, devices_of, needs_of
+from worker_agent.kube.lifting import asks_for_gpus
 from worker_agent.kube.names import pointer
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.standing import ACCEPTED, condition_of
-from worker_agent.kube.workloads import Workload, Workloads, largest, node_gpus, node_of, size_of
+from worker_agent.kube.workloads import Workload, Workloads, gpus_of_whole, largest, needs_whole_nodes, node_gpus, node_of, size_of
 from worker_agent.protocol import AutoTemplate
 
 IDLE_S: Final = 60.0  # without a pod of its workload for so long, a request is given back
@@ -70,7 +70,7 @@ class AutoGpr:
     _workloads: Workloads = field(init=False)
     _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it has no pods
     _not_before_mono: dict[str, float] = field(default_factory=dict)  # by uid of workload, request or template
-    _whole_gpus: dict[str, int] = field(default_factory=dict)  # by shape, in this look: to view all nodes takes a while
+    _whole_gpus: dict[tuple[str, ...], int] = field(default_factory=dict)  # by what is asked for, in this look: to view all nodes is slow
 
     def __post_init__(self) -> None:
         self._workloads = Workloads(self.api)
@@ -169,15 +169,19 @@ class AutoGpr:
             return True
         if gpus_per_node < largest(pods):
             return False
-        needs_whole_nodes = any(devices_of(needs_of(pod)) for pod in pods)
-        return not needs_whole_nodes or gpus_per_node == self._gpus_of_whole(str(fields.get("shape", "")))
+        return not any(map(needs_whole_nodes, pods)) or self._gets_whole_nodes(gpr, fields, gpus_per_node)
 
-    def _gpus_of_whole(self, shape: str) -> int:
-        """Of a node of the shape; 0 where none is seen."""
-        if shape not in self._whole_gpus:
-            node = node_of(shape, self.nodes())
-            self._whole_gpus[shape] = node_gpus(node) if node else 0
-        return self._whole_gpus[shape]
+    def _gets_whole_nodes(self, gpr: Custom, fields: Fields, gpus_per_node: int) -> bool:
+        """By the nodes that it has; before that only if all that it may get are as large."""
+        named = gpr.said.get("nodes")
+        has = [node_gpus(node) for node in self.nodes() if node.metadata.name in named] if isinstance(named, list) else []
+        return all(gpus == gpus_per_node for gpus in has) if has else gpus_per_node == self._gpus_of_whole(fields)
+
+    def _gpus_of_whole(self, fields: Fields) -> int:
+        words = tuple(str(fields.get(word) or "") for word in ("shape", "minGpuMemoryGiB", "nodeType", "rdma"))
+        if words not in self._whole_gpus:
+            self._whole_gpus[words] = gpus_of_whole(fields, self.nodes())
+        return self._whole_gpus[words]
 
     @staticmethod
     def _may_have_another(workload: Workload, own: Sequence[Custom]) -> bool:
@@ -266,7 +270,10 @@ def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[
     """The template's words, and as many nodes as the pods need where it does not say. None: no pod fits."""
     spec = {key: value for key, value in template.items() if key in FROM_TEMPLATE}
     gpus_per_node = spec.get("gpusPerNode")
-    size = size_of(workload.waiting, gpus_per_node=gpus_per_node, node=node_of(str(spec.get("shape", "")), nodes()))
+    pods = workload.waiting
+    if gpus_per_node and any(map(needs_whole_nodes, pods)) and gpus_per_node != gpus_of_whole(spec, nodes()):
+        pods = [pod for pod in pods if not needs_whole_nodes(pod)]
+    size = size_of(pods, gpus_per_node=gpus_per_node, node=node_of(str(spec.get("shape", "")), nodes()))
     if size is None:
         return None
     if "nodes" in spec:

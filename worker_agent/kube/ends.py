@@ -1,17 +1,21 @@
 """When their box ends, told to its pods: by an annotation that follows the end, and by one event of each once it is near.
 
 A pod reads the annotation by the downward API, so that a job can save its work in time. Nothing need be remembered over a restart: the
-annotation is on the pod, and the event's name follows from pod and end, so that the API server itself refuses a second one.
+annotation is on the pod, and the event's name follows from pod and end, so that the API server itself refuses a second one. GPRs take
+turns: pods of one, however many they are and however often their calls fail, do not hold up those of another.
 Must not live here: when a box ends, and what is near (core.py).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from datetime import UTC, datetime
-from typing import Final
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import Final, NamedTuple
 
 from worker_agent.cluster.base import BoxEnd, Conflict
 from worker_agent.kube.client import Api
@@ -26,8 +30,18 @@ from worker_agent.kube.telling import Telling
 AT_ONCE: Final = 100  # calls on their way, however many pods there are; the others follow
 AGAIN_S: Final = 10.0  # after one that came to nothing, or an annotation that somebody changed
 
-Key = tuple[str, str, str]  # what is told (the annotation's key, or the event's reason), the pod's UID, and the end
 NEAR: Final = "EndsSoon"
+UNTRIED_MONO: Final = float("-inf")
+
+
+class Key(NamedTuple):
+    gpr_id: str
+    what: str  # the annotation's key, or the event's reason
+    pod_uid: str
+    ends_at: str
+
+
+Wanted = tuple[Key, Pod, BoxEnd]
 
 
 class Ends:
@@ -53,40 +67,56 @@ class Ends:
         wanted = list(self._wanted())
         keys = {key for key, _, _ in wanted}
         self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if key in keys}
-        for key, pod, end in wanted:
-            if len(self._going) >= AT_ONCE:
-                break
-            if key not in self._going and time.monotonic() >= self._not_before_mono.get(key, float("-inf")):
-                self._going[key] = self._send(key, pod, end)
+        for key, pod, end in islice(self._in_turn(self._due(wanted)), max(0, AT_ONCE - len(self._going))):
+            self._going[key] = self._send(key, pod, end)
         is_told = all(self._not_before_mono.get(key) == float("inf") for key in keys)
         self._settled = (self._ends, self._sight.pods) if is_told and not self._going else None
 
-    def _wanted(self) -> Iterator[tuple[Key, Pod, BoxEnd]]:
-        """What is to be told and what was, the soonest end first."""
-        for end in sorted(self._ends.values(), key=lambda end: end.ends_s):
+    def _wanted(self) -> Iterator[Wanted]:
+        """What is to be told and what was."""
+        for end in self._ends.values():
             ends_at = stamp(end.ends_s)
             for pod in self._sight.pods.lifted.get(end.gpr_id, ()):
                 if not pod.holds or pod.is_leaving:
                     continue
                 if pod.metadata.annotation(ENDS_AT) != ends_at:
-                    yield (ENDS_AT, pod.metadata.uid, ends_at), pod, end
+                    yield Key(end.gpr_id, ENDS_AT, pod.metadata.uid, ends_at), pod, end
                 if end.is_near:
-                    yield (NEAR, pod.metadata.uid, ends_at), pod, end
+                    yield Key(end.gpr_id, NEAR, pod.metadata.uid, ends_at), pod, end
+
+    def _due(self, wanted: Iterable[Wanted]) -> Sequence[Wanted]:
+        """What was never tried comes first."""
+        now_mono = time.monotonic()
+        due = [each for each in wanted if each[0] not in self._going and now_mono >= self._not_before_mono.get(each[0], UNTRIED_MONO)]
+        return sorted(due, key=lambda each: self._not_before_mono.get(each[0], UNTRIED_MONO))
+
+    def _in_turn(self, due: Iterable[Wanted]) -> Iterator[Wanted]:
+        """That of the GPR with the fewest calls on their way; among equals the soonest end first."""
+        lines: dict[str, deque[Wanted]] = defaultdict(deque)
+        for each in due:
+            lines[each[0].gpr_id].append(each)
+        going = Counter(key.gpr_id for key in self._going)
+        turns = [(going[gpr_id], line[0][0].ends_at, gpr_id) for gpr_id, line in lines.items()]
+        heapify(turns)
+        while turns:
+            count, ends_at, gpr_id = heappop(turns)
+            yield lines[gpr_id].popleft()
+            if lines[gpr_id]:
+                heappush(turns, (count + 1, ends_at, gpr_id))
 
     def _send(self, key: Key, pod: Pod, end: BoxEnd) -> Future[Pod] | Future[None]:
-        what, uid, ends_at = key
-        if what == ENDS_AT:
-            ops = [{"op": "test", "path": "/metadata/uid", "value": uid}, *annotate_ops(pod.metadata, ENDS_AT, ends_at)]
+        if key.what == ENDS_AT:
+            ops = [{"op": "test", "path": "/metadata/uid", "value": key.pod_uid}, *annotate_ops(pod.metadata, ENDS_AT, key.ends_at)]
             return self._pool.submit(self._api.patch, pod.path, ops, Pod)
-        message = f"GPR {end.gpr_name} ends at {ends_at}: then this pod is ended, and its GPUs are given back. Save its work."
+        message = f"GPR {end.gpr_name} ends at {key.ends_at}: then this pod is ended, and its GPUs are given back. Save its work."
         news = News(NEAR, message, is_bad=True)
-        return self._telling.tell_once("Pod", pod.metadata, news, key=f"{NEAR}/{end.gpr_id}/{ends_at}", at=datetime.now(UTC))
+        return self._telling.tell_once("Pod", pod.metadata, news, key=f"{NEAR}/{end.gpr_id}/{key.ends_at}", at=datetime.now(UTC))
 
     def _collect(self) -> None:
         for key, call in [each for each in self._going.items() if each[1].done()]:
             del self._going[key]
             error = None if call.cancelled() else call.exception()
-            is_told = key[0] == NEAR and (error is None or isinstance(error, Conflict))
+            is_told = key.what == NEAR and (error is None or isinstance(error, Conflict))
             self._not_before_mono[key] = float("inf") if is_told else time.monotonic() + AGAIN_S
             if error is None and isinstance(pod := call.result(), Pod):
                 self._sight.learn_pod(pod)

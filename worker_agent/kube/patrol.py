@@ -1,14 +1,18 @@
 """A look at what somebody else added in the namespaces whose fence stands, after all that is kept there.
 
 A NetworkPolicy that lets anything through is emptied and deleted, and told, unless an administrator marked it as one that stays; without
-repairs, and of RoleBindings in any case, it is only told. The look may fail alone: nothing else of tenancy rests on it. Must not live here:
+repairs, and of RoleBindings in any case, it is only told. The look may fail alone: nothing else of tenancy rests on it. Nor does anything
+wait long for it: a look takes away so many, in turn of each namespace, and tells how many are left for the next ones. Must not live here:
 what counts as added, and its words (added.py).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -24,6 +28,8 @@ POLICIES: Final = f"{NETWORKING}/networkpolicies"
 BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 KEEP_GUARD: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/egs-keep"
 PAGE_COUNT: Final = 500
+TAKEN_MAX: Final = 100  # policies that one look tries to take away, of all namespaces together
+TAKING_MAX_S: Final = 5.0  # after so long it begins with no more of them
 SPEC_MAX_CHARS: Final = 4000  # of a policy, in the log
 
 Fenced = Mapping[str, Workspace]  # by namespace: whose it is
@@ -43,6 +49,10 @@ class Patrol:
         self._api, self._note = api, note
         self._standing: dict[str, tuple[Drift, ...]] = {}  # by path: what the last look left as it is
         self._unseen: set[str] = set()
+        self.is_unfinished = False  # the last look left some that it did not try to take away
+        self._turns = 0  # attempts to take a policy away
+        self._turn_of: dict[str, int] = {}  # the last one, by UID of the policy
+        self._turn_in: dict[str, int] = {}  # and by namespace
 
     @property
     def standing(self) -> tuple[Drift, ...]:
@@ -86,20 +96,55 @@ class Patrol:
     def _answer_policies(self, added: ByNamespace, *, repairs: bool) -> Iterator[Drift]:
         open_ = {namespace: list(filter(opens, policies)) for namespace, policies in added.items()}
         is_guarded = self._is_guarded() if any(is_marked(policy) for policies in open_.values() for policy in policies) else False
+        if is_guarded:
+            open_ = {namespace: [each for each in policies if not is_marked(each)] for namespace, policies in open_.items()}
+        is_unsure = is_guarded is None  # of those with the mark
+        due = {
+            namespace: [each for each in policies if repairs and not (is_unsure and is_marked(each))]
+            for namespace, policies in open_.items()
+        }
+        is_away = self._take_away_some(due)
+        self.is_unfinished = len(is_away) < sum(map(len, due.values()))
         for namespace, policies in open_.items():
-            gone, left = [], []
-            for policy in policies:
-                if is_marked(policy) and is_guarded:
-                    continue
-                is_unsure = is_marked(policy) and is_guarded is None
-                if repairs and not is_unsure and self._take_away(policy):
-                    gone.append(readable(policy.metadata.name))
-                else:
-                    left.append(readable(policy.metadata.name) + _held(policy, repairs=repairs))
+            later = {each.metadata.uid for each in due[namespace]} - is_away.keys()
+            gone = [readable(each.metadata.name) for each in policies if is_away.get(each.metadata.uid)]
+            left = [each for each in policies if each.metadata.uid not in later and not is_away.get(each.metadata.uid)]
             if gone:
-                yield taken_away(namespace, gone)
+                yield taken_away(namespace, gone, later_count=len(later))
             if left:
-                yield left_open(namespace, left)
+                told = [readable(each.metadata.name) + _held(each, repairs=repairs) for each in left]
+                yield left_open(namespace, told, later_count=len(later))
+
+    def _take_away_some(self, due: ByNamespace) -> dict[str, bool]:
+        """Whether each that was tried is away, by UID."""
+        is_away: dict[str, bool] = {}
+        until_mono = time.monotonic() + TAKING_MAX_S
+        for policy in islice(self._in_turn(due), TAKEN_MAX):
+            is_away[policy.metadata.uid] = self._take_away(policy)
+            if time.monotonic() >= until_mono:
+                break
+        return is_away
+
+    def _in_turn(self, due: ByNamespace) -> Iterator[Added]:
+        """The namespaces one after the other, also over the looks; of each first what was never tried, then what was long ago."""
+        uids = {each.metadata.uid for policies in due.values() for each in policies}
+        self._turn_of = {uid: turn for uid, turn in self._turn_of.items() if uid in uids}
+        self._turn_in = {namespace: turn for namespace, turn in self._turn_in.items() if namespace in due}
+        lines = {
+            namespace: deque(sorted(policies, key=lambda each: self._turn_of.get(each.metadata.uid, 0)))
+            for namespace, policies in due.items()
+            if policies
+        }
+        turns = [(self._turn_in.get(namespace, 0), namespace) for namespace in lines]
+        heapify(turns)
+        while turns:
+            _, namespace = heappop(turns)
+            policy = lines[namespace].popleft()
+            self._turns += 1
+            self._turn_in[namespace] = self._turn_of[policy.metadata.uid] = self._turns
+            yield policy
+            if lines[namespace]:
+                heappush(turns, (self._turns, namespace))
 
     def _is_guarded(self) -> bool | None:
         """Whether the mark is an administrator's: by an older install anybody may write it. None: it cannot be seen now."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from worker_agent.kube.asking import NOTE_MAX, Fault
 from worker_agent.kube.custom import FINISHED, Custom, Fields
-from worker_agent.protocol import Claim, ClaimAnswer, ClaimState, ClaimVerdict
+from worker_agent.protocol import MOMENT_MAX_S, Claim, ClaimAnswer, ClaimState, ClaimVerdict
 
 ACCEPTED, PROVISIONED, CURRENT = "Accepted", "Provisioned", "Current"
 ACTIVE: Final = "ACTIVE"
@@ -150,7 +150,8 @@ def camel(code: str) -> str:
 
 
 def stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """RFC 3339. Never fails: a moment before 1970 or after 9999, or none at all, is the nearest one in between."""
+    return datetime.fromtimestamp(min(max(0.0, seconds), MOMENT_MAX_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # --- parts of the status

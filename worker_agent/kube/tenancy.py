@@ -101,7 +101,7 @@ class KubernetesTenancy:
         ]
         issued = tuple(token for token in tokens if token is not None)
         drifts += self._patrol.look(scene.fenced, repairs=repairs)
-        return Found(accounts_left=left, bindings=tuple(seen), tokens=issued, drifts=drifts)
+        return Found(accounts_left=left, bindings=tuple(seen), tokens=issued, drifts=drifts, is_unfinished=self._patrol.is_unfinished)
 
     # -- look ----------------------------------------------------------------------------------------------------------
 

@@ -18,9 +18,11 @@ import msgspec
 
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
+from worker_agent.kube.custom import Fields
 from worker_agent.kube.lifting import asks_for_gpus, devices_of, needs_of, quantity, why_never
 from worker_agent.kube.objects import Meta, Node, Owner, Pod
 from worker_agent.kube.view import Unseen, view_of
+from worker_agent.protocol import NodeView
 
 SETTLED_S: Final = 2.0  # no new pod of it for so long
 SETTLED_MOST_S: Final = 10.0  # or so long since the first
@@ -135,13 +137,11 @@ def size_of(pods: Sequence[Pod], *, gpus_per_node: int | None, node: Node | None
     """
     whole = node_gpus(node) if node else 0
     room = gpus_per_node or whole or max((_gpus(pod) for pod in pods), default=0)
-    if gpus_per_node and gpus_per_node != whole:
-        pods = [pod for pod in pods if not devices_of(needs_of(pod))]  # they get into whole nodes alone
     fitting = sorted((gpus for pod in pods if 0 < (gpus := _gpus(pod)) <= room), reverse=True)
     if not fitting:
         return None
     nodes = min(NODES_MAX, _bins(fitting, room))
-    if gpus_per_node or nodes > 1 or node is None or not whole or any(devices_of(needs_of(pod)) for pod in pods):
+    if gpus_per_node or nodes > 1 or node is None or not whole or any(map(needs_whole_nodes, pods)):
         return Size(nodes, gpus_per_node)
     part = max(sum(fitting), _part(pods, node, whole))
     return Size(1, part if part < whole else None)
@@ -157,6 +157,26 @@ def node_of(shape: str, nodes: Iterable[Node]) -> Node | None:
     seen = ((node, view_of(node)) for node in nodes)
     found = [(len(view.gpus), node.metadata.name, node) for node, view in seen if not isinstance(view, Unseen) and view.shape == shape]
     return max(found, key=lambda each: each[:2])[2] if found else None
+
+
+def gpus_of_whole(fields: Fields, nodes: Iterable[Node]) -> int:
+    """Of the largest node that a request with these words may get; 0 where none is seen. Who asks for as many of each gets whole nodes."""
+    seen = (view for node in nodes if not isinstance(view := view_of(node), Unseen))
+    return max((len(view.gpus) for view in seen if _suits(fields, view)), default=0)
+
+
+def _suits(fields: Fields, view: NodeView) -> bool:
+    memory_gib = fields.get("minGpuMemoryGiB")
+    return (
+        fields.get("shape") in (None, "", view.shape)
+        and (not isinstance(memory_gib, int) or memory_gib <= min(gpu.memory_gib for gpu in view.gpus))
+        and fields.get("nodeType") in (None, "", view.node_type)
+        and (view.rdma or not fields.get("rdma"))
+    )
+
+
+def needs_whole_nodes(pod: Pod) -> bool:
+    return bool(devices_of(needs_of(pod)))
 
 
 def largest(pods: Iterable[Pod]) -> int:
