@@ -22,9 +22,9 @@ class Leaving:
 
     def advance(self, members: Sequence[Member]) -> None:
         """Each as far as it goes now."""
-        there = [each for each in members if self._is_there(*each) and not self._is_given_on(*each)]
-        self._hands.write(Verb.CLOSE, [self._close(*each) for each in there if self._is_open(*each)])
-        self._hands.write(Verb.RELEASE, filter(None, [self._release(*each) for each in there]))
+        there = list(self._hands.each("exit", members, self._there))
+        self._hands.write(Verb.CLOSE, list(self._hands.each("exit", there, self._close_if_open)))
+        self._hands.write(Verb.RELEASE, list(self._hands.each("exit", there, self._release)))
 
     def to_close(self, members: Sequence[Member]) -> list[Write]:
         """Those of what `advance` closes next that are on record."""
@@ -32,6 +32,10 @@ class Leaving:
 
     def prune(self, held: set[str]) -> None:
         self._gone_since_mono = {known: mono for known, mono in self._gone_since_mono.items() if known in held}
+
+    def _there(self, assignment: Assignment, progress: Progress) -> Member | None:
+        is_here = self._is_there(assignment, progress) and not self._is_given_on(assignment, progress)
+        return (assignment, progress) if is_here else None
 
     def _is_there(self, assignment: Assignment, progress: Progress) -> bool:
         node = self._hands.nodes.get(assignment.node)
@@ -71,6 +75,9 @@ class Leaving:
             return False
         self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
         return True
+
+    def _close_if_open(self, assignment: Assignment, progress: Progress) -> Write | None:
+        return self._close(assignment, progress) if self._is_open(assignment, progress) else None
 
     def _close(self, assignment: Assignment, progress: Progress) -> Write:
         active_s = progress.active_s if progress.phase in (Phase.ACTIVE, Phase.EXITING) else None

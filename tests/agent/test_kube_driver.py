@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from worker_agent.fences import new_records
 from worker_agent.kube import hoist, names
 from worker_agent.kube.client import Forbidden
 from worker_agent.kube.driver import CALLS_AT_ONCE, KubernetesCluster
+from worker_agent.kube.lifting import Room
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Node
 from worker_agent.protocol import Assignment
@@ -440,6 +441,42 @@ def test_no_pod_is_given_a_node_that_is_away_though_another_of_the_box_has_room(
 
     assert soon(lambda: waiting(driver) == [])
     assert api.objects["/api/v1/namespaces/red/pods/p1"]["spec"]["nodeSelector"][names.NODE_UID] == "uid-n2"
+
+
+def two_boxes_with_a_waiting_pod_each() -> tuple[FakeApi, KubernetesCluster, list[Assignment]]:
+    boxes = [assignment("a", "n1", "GPU-0", slice_="red"), assignment("b", "n2", "GPU-1", slice_="blue")]
+    opened = {box.node: new_records(box, GpuPhase.OPEN) for box in boxes}
+    pods = [waiting_pod("train", box.slice) for box in boxes]
+    api, driver = made(opened, guard={box.node: f"@1,{box.slice}" for box in boxes}, pods=pods)
+    return api, driver, boxes
+
+
+def test_a_box_of_which_no_node_can_take_a_pod_lets_none_in_and_keeps_no_other_box_waiting() -> None:
+    api, driver, boxes = two_boxes_with_a_waiting_pod_each()
+    api.objects[names.node_path("n1")]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    fill(driver._nodes, {("", name): msgspec.convert(api.objects[names.node_path(name)], Node) for name in ("n1", "n2")})
+    driver.observe()
+
+    driver.serve([[box] for box in boxes])
+
+    assert soon(lambda: waiting(driver) == ["red/train"])
+
+
+def test_a_box_whose_pods_cannot_be_counted_keeps_no_other_box_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, driver, boxes = two_boxes_with_a_waiting_pod_each()
+    real = driver._rooms
+
+    def rooms(box: Sequence[Assignment]) -> list[Room]:
+        if box[0].id == "a":
+            raise TypeError("nobody thought of this")
+        return real(box)
+
+    monkeypatch.setattr(driver, "_rooms", rooms)
+    driver.observe()
+
+    driver.serve([[box] for box in boxes])
+
+    assert soon(lambda: waiting(driver) == ["red/train"])
 
 
 def test_a_box_whose_evictions_hang_leaves_room_for_another(gate: threading.Event) -> None:
