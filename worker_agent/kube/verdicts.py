@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from worker_agent.cluster.base import StepCall
+from worker_agent.cluster.base import GpuPhase, StepCall
 from worker_agent.kube import readings
 from worker_agent.kube.names import FREE, NODE_SLICE, TAINT, box_label, box_of
 from worker_agent.kube.objects import Node, Pod
@@ -93,16 +93,34 @@ def gpu_count(call: StepCall, document: Document, pod: Pod | None) -> Results:
     return [expect("gpu_count", len(found), len(call.assignment.gpus), is_least=True)]
 
 
-def _gpus_of_box(call: StepCall, document: Document) -> list[readings.Gpu]:
+def gpus_there(call: StepCall) -> int:
+    """How many of the box's GPUs the node offers: those that another box holds there are not for it. All where its labels are gone."""
+    view, own = call.node.view, call.assignment.gpus
+    if not view.gpus:
+        return len(own)
+    others = sum(record.phase is not GpuPhase.FREE for gpu, record in call.node.records.items() if gpu not in own)
+    return max(0, min(len(own), sum(gpu.healthy for gpu in view.gpus) - others))
+
+
+def missing(call: StepCall) -> Results:
+    """At an exit it is no reason to keep the others: it is told."""
+    there, wanted = gpus_there(call), len(call.assignment.gpus)
+    if there >= wanted:
+        return []
+    told = expect("gpu_count", there, wanted, is_least=True, text="the node offers no more")
+    return [msgspec.structs.replace(told, verdict=Verdict.WARN)]
+
+
+def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readings.Gpu]:
     """Raises Unreadable where not all of them tell."""
-    found, wanted = readings.gpus(_output(document, "gpus")), len(call.assignment.gpus)
+    found = readings.gpus(_output(document, "gpus"))
     if len(found) < wanted:
         raise Unreadable(f"nvidia-smi tells of {len(found)} of {wanted} GPUs")
     return found
 
 
 def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
-    found = _gpus_of_box(call, document)
+    found = _gpus_of_box(call, document, len(call.assignment.gpus))
     rows = readings.remapped_rows(_output(document, "rows")) if not document.commands.get("rows", Output(error="-")).error else {}
     xids = readings.xids(document.xids.text, document.xids.uptime_s)
     return [
@@ -225,10 +243,10 @@ def nccl(call: StepCall, said: str) -> Results:
 
 def gpu_idle(call: StepCall, document: Document, pod: Pod | None) -> Results:
     """A process of another pod is not seen from within one: memory is what tells, so without it nothing is told."""
-    busy, gpus = readings.processes(_output(document, "processes")), _gpus_of_box(call, document)
+    busy, gpus = readings.processes(_output(document, "processes")), _gpus_of_box(call, document, gpus_there(call))
     if silent := [gpu.uuid for gpu in gpus if gpu.memory_used_mib is None]:
         raise Unreadable(f"nvidia-smi does not tell how much memory is in use on {', '.join(silent)}")
-    return [
+    told = [
         result
         for gpu in gpus
         for result in (
@@ -236,6 +254,7 @@ def gpu_idle(call: StepCall, document: Document, pod: Pod | None) -> Results:
             _judge(call, "gpu_memory_used", gpu.memory_used_mib, gpu=gpu.uuid),
         )
     ]
+    return [*told, *missing(call)]
 
 
 def _judge(call: StepCall, check: str, value: float | None, *, gpu: str = "", text: str = "") -> CheckResult:
