@@ -21,9 +21,10 @@ from worker_agent.kube.client import Api
 from worker_agent.kube.gang_verdicts import gang_network, in_one
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
 from worker_agent.kube.names import POD_GPR, box_of, node_path
-from worker_agent.kube.objects import Claims, Node, Pod, Pods, VolumeAttachments
+from worker_agent.kube.objects import Node, Pod, Pods
+from worker_agent.kube.volumes import Volumes
 from worker_agent.limits import expect, is_good, sentence, skipped
-from worker_agent.protocol import CheckResult, Verdict
+from worker_agent.protocol import CheckResult
 from worker_agent.steps import EntryStep, ExitStep
 
 PROBE, NCCL_PROBE = (Path(__file__).with_name("probes").joinpath(name).read_text() for name in ("probe.py", "nccl.sh"))
@@ -53,6 +54,7 @@ class Checks:
         pods that look at GPUs; `pull_secret`: in NAMESPACE; "": none."""
         self._api, self._image, self._mono, self._jobs = api, image, mono, Jobs(api, mono=mono)
         self._runtime_class, self._pull_secret = runtime_class, pull_secret
+        self._seen_volumes = Volumes(api, mono=mono)
         self._dns_pods: tuple[Pod, ...] = ()
         self._dns_seen_mono = float("-inf")
 
@@ -242,18 +244,11 @@ class Checks:
 
     def _volumes(self, call: StepCall) -> StepResult:
         """None of the workspace's volumes is attached to the node any more, and none was lost."""
-        namespaces = set(call.assignment.namespaces)
-        path = "/api/v1/namespaces/{}/persistentvolumeclaims"
-        claims = [claim for name in sorted(namespaces) for claim in self._api.get(path.format(name), Claims).items]
-        volumes = {claim.spec.volumeName for claim in claims if claim.spec.volumeName}
-        attached = self._api.get("/apis/storage.k8s.io/v1/volumeattachments", VolumeAttachments).items if volumes else ()
-        here = [each.spec.source.persistentVolumeName for each in attached if each.spec.nodeName == call.node.view.name]
-        left = sorted(volumes & set(here))
-        lost = sorted(claim.metadata.name for claim in claims if claim.status.phase == "Lost")
-        told = expect("volumes_lost", len(lost), 0, text=", ".join(lost))
-        # It is no reason to keep the node: it is told.
-        warned = msgspec.structs.replace(told, verdict=Verdict.WARN) if lost else told
-        return _told([expect("volumes_attached", len(left), 0, text=", ".join(left)), warned])
+        try:
+            found = self._seen_volumes.poll(call)
+        except ClusterError as error:
+            return _failed(f"which volumes are attached to node {call.node.view.name} cannot be seen: {error}", blames_node=False)
+        return StepResult(status=StepStatus.RUNNING) if found is None else _told(found)
 
     def _clean(self, call: StepCall) -> StepResult:
         name, gpr_id = call.node.view.name, call.assignment.gpr_id
