@@ -64,6 +64,7 @@ LIMITS: Final[dict[str, Limit]] = {
 MEASURED: Final[dict[str, str]] = {
     "node_ready": "Node ready",
     "gpu_count": "GPUs that answer",
+    "gpu_faults": "Questions that the GPU answered with an error",
     "volume_content": "Content of a volume as written",
     "rdma_subnet": "RDMA ports of another subnet than the policy's",
     "gang_peers": "Nodes of the box at work that it reached and that reached it",

@@ -222,8 +222,10 @@ def test_an_older_driver_is_asked_by_the_names_that_it_knows(node: LocalJobs) ->
 
 def test_a_gpu_without_remapped_rows_is_told_so(node: LocalJobs) -> None:
     node.put_nvidia_smi(gpu=smi_rows(), remapped=[{"gpu_uuid": gpu} for gpu in GPUS], apps=[])
+    found = call(EntryStep.GPU_HEALTH)
+    view = msgspec.structs.replace(found.node.view, shape="V100-32GB")
 
-    result = checked(node, EntryStep.GPU_HEALTH)
+    result = ended(agent_of(node), msgspec.structs.replace(found, node=msgspec.structs.replace(found.node, view=view)))
 
     assert result.status is StepStatus.OK
     assert {verdict for check, _, verdict in bad(result) if check.startswith("rows_")} == {SKIP}

@@ -13,6 +13,7 @@ from worker_agent.cluster.base import StepCall
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.objects import Condition, Meta, Pod, PodStatus
 from worker_agent.kube.verdicts import Document, Output, Reach, Unreadable, Volume, XidLog
+from worker_agent.limits import is_good
 from worker_agent.protocol import CheckResult, Verdict
 from worker_agent.steps import EntryStep
 
@@ -82,7 +83,7 @@ def health(*, gpus: Output | None = None, remapped: Output | None = None, xids: 
             (check, cell, SKIP)
             for check in SMI
             if check not in ("throttle_reasons", "gpu_memory_used")
-            for cell in (N_A, "", "[Unknown Error]")
+            for cell in (N_A, "", "[Not Supported]")
         ),
     ],
 )
@@ -103,7 +104,7 @@ def test_each_counter_of_a_gpu_has_its_verdict_and_one_that_is_not_told_is_no_pa
         ("rows_failed", "No", PASS),
         ("rows_failed", "1", FAIL),
         ("rows_failed", "Yes", FAIL),
-        *((check, cell, SKIP) for check in ROWS for cell in (N_A, "", "maybe")),
+        *((check, cell, SKIP) for check in ROWS for cell in (N_A, "", "[Not Supported]", "maybe")),
     ],
 )
 def test_each_counter_of_remapped_rows_has_its_verdict(check: str, cell: str, verdict: Verdict) -> None:
@@ -114,9 +115,51 @@ def test_each_counter_of_remapped_rows_has_its_verdict(check: str, cell: str, ve
 
 @pytest.mark.parametrize("remapped", [Output(error="nvidia-smi: exit code 2: Field is not a valid field"), Output(text="")])
 def test_a_gpu_before_ampere_has_no_remapped_rows_and_is_not_failed_for_it(remapped: Output) -> None:
-    results = health(remapped=remapped)
+    results = verdicts.gpu_health(of_shape("V100-32GB"), Document(commands={"gpus": smi(), "rows": remapped}), None)
 
     assert {named(results, check).verdict for check in ROWS} == {SKIP}
+    assert is_good(tuple(results))
+
+
+@pytest.mark.parametrize("remapped", [Output(error="nvidia-smi: exit code 9: driver"), Output(text="")])
+def test_a_gpu_that_remaps_rows_is_not_called_healthy_where_nothing_is_told_of_them(remapped: Output) -> None:
+    with pytest.raises(Unreadable):
+        health(remapped=remapped)
+
+
+def of_shape(shape: str) -> StepCall:
+    found = call()
+    view = msgspec.structs.replace(found.node.view, shape=shape)
+    return msgspec.structs.replace(found, node=msgspec.structs.replace(found.node, view=view))
+
+
+LOST, UNKNOWN = "[GPU is lost]", "[Unknown Error]"
+
+
+@pytest.mark.parametrize("cell", [LOST, UNKNOWN])
+@pytest.mark.parametrize("field", ["temperature.gpu", "memory.used", "ecc.errors.uncorrected.volatile.total"])
+def test_a_gpu_that_answers_a_vital_question_with_an_error_is_not_healthy(field: str, cell: str) -> None:
+    results = health(gpus=smi(**{field: cell}))
+
+    assert (named(results, "gpu_faults").verdict, named(results, "gpu_faults").gpu) == (FAIL, GPU)
+    assert f"{field} {cell}" in named(results, "gpu_faults").text
+
+
+@pytest.mark.parametrize("cell", [LOST, UNKNOWN])
+def test_a_gpu_that_answers_nothing_but_errors_is_neither_healthy_nor_counted(cell: str) -> None:
+    lost = Output(text=", ".join([cell] * len(readings.GPU_FIELDS)) + "\n")
+
+    assert not is_good(tuple(health(gpus=lost)))
+    (count,) = verdicts.gpu_count(call(), Document(commands={"gpus": lost}), None)
+    assert (count.verdict, count.value) == (FAIL, 0.0)
+
+
+def test_remapped_rows_that_are_answered_with_an_error_fail_their_gpu() -> None:
+    assert named(health(remapped=rows(**{ROWS["rows_pending"]: UNKNOWN})), "gpu_faults").verdict is FAIL
+
+
+def test_of_a_gpu_that_answers_no_fault_is_told() -> None:
+    assert not [each for each in health() if each.check == "gpu_faults"]
 
 
 def xid_log(*xids: int, bus: str = "1b", at_s: float = 9000.0) -> XidLog:

@@ -89,7 +89,7 @@ def gpus_seen(document: Document) -> list[readings.Gpu]:
 
 
 def gpu_count(call: StepCall, document: Document, pod: Pod | None) -> Results:
-    found = readings.gpus(_output(document, "gpus"))
+    found = [gpu for gpu in readings.gpus(_output(document, "gpus")) if not gpu.is_lost]
     return [expect("gpu_count", len(found), len(call.assignment.gpus), is_least=True)]
 
 
@@ -121,13 +121,35 @@ def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readin
 
 def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
     found = _gpus_of_box(call, document, len(call.assignment.gpus))
-    rows = readings.remapped_rows(_output(document, "rows")) if not document.commands.get("rows", Output(error="-")).error else {}
+    rows = _rows(call, document)
     xids = readings.xids(document.xids.text, document.xids.uptime_s)
     return [
         result
         for gpu in found
-        for result in (*_counters(call, gpu), *_remaps(call, gpu, rows.get(gpu.uuid)), _xid(call, gpu, xids, document.xids.error))
+        for result in (
+            *_faults(gpu, rows.get(gpu.uuid)),
+            *_counters(call, gpu),
+            *_remaps(call, gpu, rows.get(gpu.uuid)),
+            _xid(call, gpu, xids, document.xids.error),
+        )
     ]
+
+
+def _rows(call: StepCall, document: Document) -> dict[str, readings.Rows]:
+    """Raises Unreadable where GPUs that have them do not tell."""
+    must = readings.remaps_rows(call.node.view.shape)
+    if not must and document.commands.get("rows", Output(error="-")).error:
+        return {}
+    rows = readings.remapped_rows(_output(document, "rows"))
+    if must and not rows:
+        raise Unreadable("nvidia-smi tells nothing of remapped rows")
+    return rows
+
+
+def _faults(gpu: readings.Gpu, rows: readings.Rows | None) -> Results:
+    """Only of a GPU that has any: it does not answer as it should, whatever it tells besides."""
+    faults = [*gpu.faults, *(rows.faults if rows else ())]
+    return [expect("gpu_faults", len(faults), 0, gpu=gpu.uuid, text=", ".join(faults))] if faults else []
 
 
 def _counters(call: StepCall, gpu: readings.Gpu) -> Results:
