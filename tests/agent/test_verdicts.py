@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -9,12 +10,13 @@ import msgspec
 import pytest
 
 from tests.agent.step_calls import step_call
+from tests.kube.healthy import nccl_report
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.objects import Condition, Meta, Pod, PodStatus
 from worker_agent.kube.verdicts import Document, Output, Reach, Unreadable, Volume, XidLog
-from worker_agent.limits import is_good
-from worker_agent.protocol import CheckResult, Verdict
+from worker_agent.limits import is_good, threshold_of
+from worker_agent.protocol import CheckPolicy, CheckResult, Verdict
 from worker_agent.steps import EntryStep
 
 GPU = "GPU-5f1d5c30-7a5e-9d43-8f0c-3f2b1c6d7e80"
@@ -365,3 +367,28 @@ def test_a_report_of_nccl_that_cannot_be_read_is_no_pass(said: str) -> None:
 @pytest.mark.parametrize(("answer", "verdict"), [(smi(), PASS), (Output(text=""), FAIL), (Output(text="No devices were found"), FAIL)])
 def test_fewer_gpus_than_the_box_has_fail(answer: Output, verdict: Verdict) -> None:
     assert named(verdicts.gpu_count(call(), Document(commands={"gpus": answer}), None), "gpu_count").verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("shape", "nccl_gbs", "rdma_gbps"),
+    [
+        ("H100-80GB", 460.0, 400.0),
+        ("H200-141GB", 431.0, 400.0),
+        ("A100-80GB", 228.0, 200.0),
+        *((shape, None, 100.0) for shape in ("H100-PCIe-80GB", "H100-NVL-94GB", "H200-NVL-141GB", "A100-PCIe-40GB", "L40S-48GB")),
+    ],
+)
+def test_cards_are_not_measured_by_what_boards_of_the_same_model_reach(shape: str, nccl_gbs: float | None, rdma_gbps: float) -> None:
+    policy = CheckPolicy()
+
+    assert (threshold_of("nccl_bandwidth", shape, policy), threshold_of("rdma_rate", shape, policy)) == (nccl_gbs, rdma_gbps)
+    assert threshold_of("nccl_bandwidth", shape, CheckPolicy(limits={"nccl_bandwidth": 25.0})) == 25.0
+
+
+def test_a_bandwidth_without_a_limit_is_told_and_says_that_nothing_was_asked_of_it() -> None:
+    found = of_shape("H100-PCIe-80GB")
+
+    bandwidth = named(verdicts.nccl(found, json.dumps(nccl_report(30.0))), "nccl_bandwidth")
+
+    assert (bandwidth.verdict, bandwidth.value) == (PASS, 30.0)
+    assert "no limit is known" in bandwidth.text

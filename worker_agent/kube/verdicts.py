@@ -255,6 +255,8 @@ def nccl(call: StepCall, said: str) -> Results:
         raise Unreadable(str(error)) from error
     is_whole = len(call.assignment.gpus) == len(call.node.view.gpus)
     bandwidth = _judge(call, "nccl_bandwidth", read.bandwidth_gbs)
+    if bandwidth.threshold is None:
+        bandwidth = msgspec.structs.replace(bandwidth, text="no limit is known for this model: only measured, unless a policy sets one")
     if not is_whole:
         # The thresholds are those of all GPUs of a node together.
         bandwidth = msgspec.structs.replace(
