@@ -369,6 +369,17 @@ def test_fewer_gpus_than_the_box_has_fail(answer: Output, verdict: Verdict) -> N
     assert named(verdicts.gpu_count(call(), Document(commands={"gpus": answer}), None), "gpu_count").verdict is verdict
 
 
+@pytest.mark.parametrize(("links", "verdict"), [({}, WARN), ({"rdma_links": 2.0}, FAIL)])
+def test_a_port_that_is_down_is_warned_of_and_fails_where_a_policy_counts_it(links: dict[str, float], verdict: Verdict) -> None:
+    ports = {"mlx5_0": PORT, "mlx5_1": PORT | {"state": "1: DOWN"}}
+    files = {f"/sys/class/infiniband/{name}/ports/1/{file}": text for name, port in ports.items() for file, text in port.items()}
+    found = step_call(EntryStep.RDMA, (GPU,), policy=CheckPolicy(limits=links))
+
+    result = named(verdicts.rdma(found, Document(files=files), None), "rdma_links")
+
+    assert (result.verdict, result.value, result.text) == (verdict, 1.0, "down: mlx5_1/1")
+
+
 @pytest.mark.parametrize(
     ("shape", "nccl_gbs", "rdma_gbps"),
     [

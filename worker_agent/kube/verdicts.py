@@ -232,8 +232,11 @@ def rdma(call: StepCall, document: Document, pod: Pod | None) -> Results:
     up = [port for port in ports if port.is_up]
     down = ", ".join(port.name for port in ports if not port.is_up)
     rates = [port.rate_gbps for port in up if port.rate_gbps is not None]
+    links = _judge(call, "rdma_links", len(up), text=f"down: {down}" if down else "")
+    if down and links.verdict is Verdict.PASS:
+        links = msgspec.structs.replace(links, verdict=Verdict.WARN)  # nobody has said whether they are in use
     return [
-        _judge(call, "rdma_links", len(up), text=f"down: {down}" if down else ""),
+        links,
         _judge(call, "rdma_rate", min(rates, default=None)),
         _subnet(call.assignment.checks, up),
     ]
