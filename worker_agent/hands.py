@@ -76,7 +76,7 @@ class Hands:
 
     @contextmanager
     def apart(self, stage: str, member: Member | None = None) -> Iterator[None]:
-        """What breaks within is our own fault: it is logged, the hub is told once of each box, and nobody else loses their turn."""
+        """What breaks within is our own fault: it is logged, told once of the member that it struck, and nobody else loses their turn."""
         try:
             yield
         except Exception as error:
@@ -169,7 +169,7 @@ class Hands:
             self._broke(verb, error, "")
             if len(changes) == 1:
                 return [Unavailable(_fault(error))]
-        return [answer for change in changes for answer in self._written(verb, [change])]  # one by one, without that one
+        return [answer for change in changes for answer in self._written(verb, [change])]  # so that one alone fails
 
     def _in_turn(self, node: str, together: list[Write]) -> list[Write]:
         failed = self._failures.get(node, 0)

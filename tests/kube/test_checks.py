@@ -485,7 +485,7 @@ def test_a_volume_of_the_workspace_that_is_still_on_the_node_holds_it_though_its
 
     assert (held.status, held.results[0].value, held.results[0].text) == (StepStatus.FAILED, 1.0, name)
     bench.cluster.kubectl("delete", "volumeattachment", about["name"])
-    bench.cluster.kubectl("delete", "persistentvolume", name)
+    bench.cluster.kubectl("delete", "persistentvolume", name, "--wait=false")
     assert bench.ended(call).status is StepStatus.OK
 
 
