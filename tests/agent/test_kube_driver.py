@@ -13,7 +13,7 @@ import pytest
 from tests.agent.fake_kube import VERSION, FakeApi, Object, assignment, fill, free_calls, made, running_pod, state, waiting_pod
 from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, Verb
 from worker_agent.fences import new_records
-from worker_agent.kube import hoist, names
+from worker_agent.kube import draining, hoist, names
 from worker_agent.kube.client import Forbidden
 from worker_agent.kube.draining import PATIENCE_S
 from worker_agent.kube.driver import CALLS_AT_ONCE, KubernetesCluster
@@ -558,6 +558,28 @@ def test_a_drain_of_which_nobody_can_see_whether_it_is_over_fails_and_says_so() 
 
     assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
     assert "ReadTimeout" in result.log
+
+
+def test_pods_that_are_too_many_for_a_list_keep_no_pass_waiting_and_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "LOOK_WITHIN_S", 0.2)
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={}, pods=[running_pod("stays", box)])
+    real = api.get
+
+    def get(path: str, type_: Any, **params: Any) -> Any:
+        if path != "/api/v1/pods":
+            return real(path, type_, **params)
+        time.sleep(0.1)
+        return msgspec.convert({"items": [running_pod("one of many", box)] * PAGE_COUNT, "metadata": {"continue": "on and on"}}, type_)
+
+    api.get = get  # type: ignore[method-assign]
+    driver._draining._looked_mono, driver._draining._asked = {box.gpr_id: float("-inf")}, {box.gpr_id}  # long ago
+    driver.observe()
+
+    began = time.monotonic()
+    assert drain(driver, box).status is StepStatus.RUNNING
+    assert time.monotonic() - began < 5
+    assert soon(lambda: ("POST", "/api/v1/namespaces/red/pods/stays/eviction") in api.calls)
 
 
 def test_a_list_of_the_pods_of_a_box_leaves_out_those_that_are_over_and_comes_by_pages() -> None:

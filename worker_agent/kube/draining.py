@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import Executor, Future
 
 import msgspec
 
-from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus, Unavailable
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.objects import Pod
-from worker_agent.kube.paging import Page, listed
+from worker_agent.kube.paging import PAGE_COUNT, Page, listed
 from worker_agent.steps import DrainStage, drain_stage
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
@@ -27,6 +27,7 @@ SENDS_OF_BOX = 64  # of these, so that one whose pods do not go leaves room for 
 CONFIRMED_WITHIN_S = 0.3  # in one pass that no pod is left, so that an end that comes meanwhile is not kept waiting
 KEPT_S = 60.0  # what was refused
 LOOK_AGAIN_S = 2.0  # where the watch still shows pods, which it may do for long after they are gone
+LOOK_WITHIN_S = 1.0  # all pages of a look but the first
 LOOKS_AGAIN = 2  # so many in one pass: those that have waited longest
 NAMED = 5  # pods, in what is told
 WITHOUT_BOX = ""
@@ -133,10 +134,18 @@ class Draining:
             return
         self._looked_mono[gpr_id] = time.monotonic()
         try:
-            pods = listed(self._api, "/api/v1/pods", Page[Pod], labelSelector=f"{names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED)
-            self._listed[gpr_id] = tuple(pods)
+            self._listed[gpr_id] = tuple(self._pods_of(gpr_id))
         except ClusterError as error:
             self._unseen[gpr_id] = error
+
+    def _pods_of(self, gpr_id: str) -> Iterator[Pod]:
+        """Given up where they are too many for the time of a pass: they are sent away by what the watch shows, until they are fewer."""
+        until_mono = time.monotonic() + LOOK_WITHIN_S
+        pods = listed(self._api, "/api/v1/pods", Page[Pod], labelSelector=f"{names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED)
+        for number, pod in enumerate(pods):
+            if number >= PAGE_COUNT and time.monotonic() >= until_mono:
+                raise Unavailable(f"the pods of the box are too many to be listed within {LOOK_WITHIN_S:g} s")
+            yield pod
 
     def _unknown(self, call: StepCall) -> StepResult:
         """The watch shows no pod any more. Unless the look failed its turn to be looked at comes."""
