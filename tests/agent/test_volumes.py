@@ -79,7 +79,7 @@ def ended(agent: Checks, of: StepCall) -> StepResult:
 def test_a_volume_that_is_still_attached_holds_the_node_though_its_claim_is_gone(namespaces: tuple[str, ...]) -> None:
     storage = FakeStorage()
     storage.owners = {"pv-red": "red-ns", "pv-other": "other-ns"}
-    storage.attached = [("node-1", "pv-red"), ("node-1", "pv-other"), ("node-1", "pv-gone"), ("node-2", "pv-red")]
+    storage.attached = [("node-1", "pv-red"), ("node-1", "pv-other"), ("node-2", "pv-red")]
     agent = agent_of(storage)
 
     held = ended(agent, call(namespaces=namespaces))
@@ -87,6 +87,16 @@ def test_a_volume_that_is_still_attached_holds_the_node_though_its_claim_is_gone
     assert (held.status, held.results[0].value, held.results[0].text) == (StepStatus.FAILED, 1.0, "pv-red")
     storage.attached = [("node-1", "pv-other")]
     assert ended(agent, call(namespaces=namespaces, attempt=2)).status is StepStatus.OK
+
+
+def test_of_an_attached_volume_that_was_deleted_nobody_knows_whose_it_was_and_it_is_told() -> None:
+    storage = FakeStorage()
+    storage.attached = [("node-1", "pv-gone")]
+
+    result = ended(agent_of(storage), call())
+
+    assert (result.status, result.results[0].verdict) == (StepStatus.OK, Verdict.WARN)
+    assert "pv-gone" in result.results[0].text
 
 
 def test_nodes_of_a_box_share_a_look_that_begins_after_they_asked_for_it() -> None:

@@ -101,14 +101,16 @@ class Volumes:
     def _attached(self, volumes: Sequence[str], namespaces: set[str]) -> CheckResult:
         owners = {name: self._owner(name) for name in sorted(volumes)}
         left = [name for name, owner in owners.items() if owner in namespaces]
-        return expect("volumes_attached", len(left), 0, text=", ".join(left))
+        unknown = [name for name, owner in owners.items() if owner is None]
+        told = expect("volumes_attached", len(left), 0, text=", ".join([*left, *(f"whose {name} was is not known" for name in unknown)]))
+        return msgspec.structs.replace(told, verdict=Verdict.WARN) if unknown and not left else told
 
-    def _owner(self, name: str) -> str:
-        """The namespace of its claim, as it was when they were bound; "" of one that is gone: nobody knows any more."""
+    def _owner(self, name: str) -> str | None:
+        """The namespace of its claim, as it was when they were bound. None of one that was deleted: nobody knows any more."""
         try:
             return self._api.get(f"/api/v1/persistentvolumes/{name}", _Volume).spec.claimRef.namespace
         except Missing:
-            return ""
+            return None
 
     def _lost(self, namespaces: Sequence[str]) -> CheckResult:
         """It is no reason to keep the node: it is told."""
