@@ -64,6 +64,7 @@ def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: 
         started_s=_seconds(gpr.active_at),
         ends_s=_seconds(gpr.ended_at or gpr.ends_at),
         nodes=tuple(reservation.node.name for reservation in held),
+        filed_s=_seconds(gpr.created_at),
     )
 
 

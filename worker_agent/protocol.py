@@ -521,7 +521,7 @@ class ClaimState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How it stands with the GPR of one claim, for the object's status. Times (`_s`) are None where there is none.
 
     `state`, `end_reason`: as in the REST API. `position`: 1 is next; None when it does not wait. `message`: one sentence, what it waits
-    for or how it ended. `is_ended`: nothing of this will change any more.
+    for or how it ended. `is_ended`: nothing of this will change any more. `filed_s`: when it was filed; an older hub does not say.
     """
 
     id: Id  # the claim's uid
@@ -537,6 +537,7 @@ class ClaimState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_s: float | None = None
     ends_s: float | None = None
     nodes: tuple[str, ...] = ()
+    filed_s: float | None = None
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from worker_agent.cluster.base import Unavailable
-from worker_agent.kube import jobs
+from worker_agent.kube import jobs, names
 from worker_agent.kube.gang_logs import READ_S, TRY_S
 from worker_agent.kube.jobs import FAILING_S, STUCK_S, VIEW_S, Ended, Jobs, Work
 from worker_agent.kube.names import CHECK_OF
@@ -39,7 +39,7 @@ class SlowKubelets:
         return msgspec.convert({"items": [] if self.are_pods_gone else pods}, type_)
 
     def _pod(self, index: int, labels: dict[str, str]) -> Object:
-        more = {jobs.JOB_OF_POD: self.work.name, jobs.INDEX_OF_POD: str(index)}
+        more = {names.JOB_OF_POD: self.work.name, names.INDEX_OF_POD: str(index)}
         phase = "Running" if index in self.running else "Succeeded"
         return {
             "metadata": {"name": f"pod-{index}", "labels": labels | more},

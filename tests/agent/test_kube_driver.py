@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from worker_agent.kube.lifting import Room
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Node
 from worker_agent.kube.paging import PAGE_COUNT
-from worker_agent.protocol import Assignment
+from worker_agent.protocol import Assignment, Drift
 
 HANG_S = 30.0
 
@@ -611,3 +612,44 @@ def test_the_last_nodes_of_a_watch_that_lags_are_freed_by_a_list() -> None:
     driver.observe()
 
     assert drain(driver, box).status is StepStatus.OK
+
+
+@pytest.mark.parametrize("repairs", [True, False])
+@pytest.mark.parametrize(("left", "words"), [({"n1": "@1"}, "did not name red any more"), ({}, "taken out of it")])
+def test_what_somebody_takes_off_the_guard_is_put_back_and_told_once(left: dict[str, str], words: str, repairs: bool) -> None:
+    """Also where the policy says to repair nothing: a node that is not listed is open to all."""
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"})
+
+    def look() -> Sequence[Drift] | None:
+        driver._tending._last_mono = driver._tending._guard_mono = float("-inf")
+        driver.observe()
+        driver.serve([[box]])
+        return driver.tend(repairs=repairs)
+
+    assert look() == []
+    api.objects[names.GUARD_PATH]["spec"]["nodes"] = left
+
+    told = [drift for _ in range(3) for drift in look() or ()]
+
+    assert [(drift.what, drift.node, drift.is_repaired) for drift in told] == [("bind guard of node n1", "n1", True)]
+    assert words in told[0].detail
+    assert api.guard() == {"n1": "@1,red" if left else "@0,red"}
+
+
+def test_a_write_of_the_guard_whose_answer_is_lost_is_no_change_by_somebody() -> None:
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1"})
+    driver.observe()
+
+    def lose(verb: str, path: str) -> None:
+        if (verb, path) == ("PATCH", names.GUARD_PATH):
+            api.after = free_calls
+            raise Unavailable("lost")
+
+    api.after = lose
+    with suppress(Unavailable):
+        driver.serve([[box]])
+
+    assert driver.tend(repairs=True) == []
+    assert api.guard() == {"n1": "@1,red"}

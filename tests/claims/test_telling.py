@@ -47,6 +47,7 @@ def test_one_that_waits_has_a_place_a_promise_and_a_reason(stage: ClaimStage) ->
     assert gpr.planned_start_at is not None
     assert state.estimated_start_s == gpr.planned_start_at.timestamp()
     assert (state.started_s, state.ends_s, state.end_reason) == (None, None, "")
+    assert state.filed_s == gpr.created_at.timestamp()
     assert state.message.startswith(f"It waits for {ahead.name} (waiting before it for 2 nodes, done at 20")
 
 

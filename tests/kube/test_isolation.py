@@ -367,3 +367,38 @@ def test_a_spared_network_policy_may_be_written_and_deleted_by_who_may_delete_ot
 
     assert by.call("PATCH", f"{kept}/kept", {"metadata": {"labels": {"team": "red"}}}, kind=MERGE).outcome == DONE
     assert by.call("DELETE", f"{kept}/kept").outcome == DONE
+
+
+# --- what EGS keeps in a namespace
+
+OURS = {names.SLICE: RED}
+KEPT_THERE: dict[str, Object] = {
+    FENCES: {"metadata": {"name": names.ISOLATION, "labels": OURS}, "spec": OUT},
+    "/api/v1/namespaces/red/resourcequotas": {"metadata": {"name": names.ISOLATION, "labels": OURS}, "spec": {"hard": {"pods": "1k"}}},
+    "/api/v1/namespaces/red/serviceaccounts": {"metadata": {"name": "egs-try", "labels": OURS}},
+}
+
+
+@pytest.fixture
+def ours(world: World) -> Iterator[None]:
+    for path, body in KEPT_THERE.items():
+        world.root.make(path, body)
+    yield
+    for path, body in KEPT_THERE.items():
+        world.admin.call("DELETE", f"{path}/{body['metadata']['name']}", is_dry=False)
+
+
+@pytest.mark.parametrize("folder", KEPT_THERE)
+def test_who_administers_a_namespace_neither_changes_nor_deletes_what_egs_keeps_there(folder: str, world: World, ours: None) -> None:
+    path, unlabeled = f"{folder}/{KEPT_THERE[folder]['metadata']['name']}", {"metadata": {"labels": {names.SLICE: None}}}
+
+    for caller, outcome in ((world.people["o"], "egs-fence"), (world.root, DONE)):
+        assert caller.call("PATCH", path, unlabeled, kind=MERGE).outcome == outcome
+        assert caller.call("DELETE", path).outcome == outcome
+
+
+def test_who_administers_a_namespace_writes_and_deletes_what_is_not_of_egs(world: World, kept: str) -> None:
+    by = world.people["o"]
+
+    assert by.call("PATCH", f"{kept}/plain", {"metadata": {"labels": {"team": "blue"}}}, kind=MERGE).outcome == DONE
+    assert by.call("DELETE", f"{kept}/plain").outcome == DONE

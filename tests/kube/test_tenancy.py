@@ -190,7 +190,7 @@ def test_a_namespace_is_made_shut_off_and_bounded_and_a_second_look_changes_noth
     assert policy["spec"]["ingress"] == [{"from": [same_slice, guests_of(house.workspace)]}]
     assert policy["spec"]["egress"][0] == {"to": [same_slice]}
     assert {port["port"] for port in policy["spec"]["egress"][1]["ports"]} == {53}
-    assert quota["spec"]["hard"] == {"pods": "1k"}
+    assert quota["spec"]["hard"]["pods"] == "1k"
     before = house.cluster.kubectl("get", "networkpolicies,rolebindings,serviceaccounts", "-n", house.namespace, "-o", "json")
     house.make()
     assert house.cluster.kubectl("get", "networkpolicies,rolebindings,serviceaccounts", "-n", house.namespace, "-o", "json") == before
@@ -314,7 +314,7 @@ def test_a_new_limit_of_the_hub_holds_also_where_the_policy_says_to_repair_nothi
     house.make()
     quota = house.get("resourcequota", "egs-slice")
     assert quota is not None
-    assert quota["spec"]["hard"] == {"pods": "7"}
+    assert quota["spec"]["hard"]["pods"] == "7"
 
 
 # --- what somebody added
@@ -533,7 +533,7 @@ def test_a_new_limit_of_the_hub_holds_and_is_no_repair(house: House) -> None:
     quota, policy = house.get("resourcequota", "egs-slice"), house.get("networkpolicy", "egs-slice")
     assert quota is not None
     assert policy is not None
-    assert quota["spec"]["hard"] == {"pods": "7"}
+    assert quota["spec"]["hard"]["pods"] == "7"
     assert policy["spec"]["egress"][2]["to"][0] == {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
 
 

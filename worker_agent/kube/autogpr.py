@@ -10,6 +10,7 @@ middle, and the name of a second one would be taken.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from worker_agent.kube.lifting import asks_for_gpus
 from worker_agent.kube.names import pointer
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.standing import ACCEPTED, condition_of
-from worker_agent.kube.workloads import Workload, Workloads, gpus_of_whole, largest, needs_whole_nodes, node_gpus, node_of, size_of
+from worker_agent.kube.workloads import Key, Workload, Workloads, gpus_of_whole, largest, needs_whole_nodes, node_gpus, node_of, size_of
 from worker_agent.protocol import AutoTemplate
 
 IDLE_S: Final = 60.0  # without a pod of its workload for so long, a request is given back
@@ -69,7 +70,7 @@ class AutoGpr:
     waits_for: Mapping[str, str] = field(default_factory=dict)
     _workloads: Workloads = field(init=False)
     _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it has no pods
-    _not_before_mono: dict[str, float] = field(default_factory=dict)  # by uid of workload, request or template
+    _not_before_mono: dict[str | Key, float] = field(default_factory=dict)  # by key of workload, uid of request or template, namespace
     _whole_gpus: dict[tuple[str, ...], int] = field(default_factory=dict)  # by what is asked for, in this look: to view all nodes is slow
 
     def __post_init__(self) -> None:
@@ -92,13 +93,21 @@ class AutoGpr:
         except ClusterError as error:
             self._trouble("", scene.now_mono, error)
             return
-        self._give_back([gpr for gpr in is_open if gpr.said.get("gprID") not in in_use], workloads, scene.now_mono)
+        for namespace, refusal in self._workloads.refused.items():
+            self._trouble(namespace, scene.now_mono, refusal)
+        unsure = {*self._workloads.behind, *self._workloads.refused}  # there a request may have pods that are not known to be its own
+        idle = [gpr for gpr in is_open if gpr.said.get("gprID") not in in_use and gpr.metadata.namespace not in unsure]
+        self._give_back(idle, workloads, scene.now_mono)
+        made_for: dict[Key, list[Custom]] = defaultdict(list)
+        for gpr in made:
+            made_for[gpr.metadata.namespace, gpr.metadata.labels.workload].append(gpr)
         waits_for: dict[str, str] = {}
         for workload in workloads.values():
-            if workload.waiting and (name := self._serve(workload, templates.get(workload.namespace), made, scene)):
+            own = made_for.get(workload.key, ())
+            if workload.waiting and (name := self._serve(workload, templates.get(workload.namespace), own, scene)):
                 waits_for |= {pod.metadata.uid: name for pod in workload.waiting}
         self.waits_for = waits_for
-        self._workloads.forget_all_but(uid for uid, workload in workloads.items() if workload.waiting)
+        self._workloads.forget_all_but(key for key, workload in workloads.items() if workload.waiting)
         self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if mono > scene.now_mono}
 
     # -- templates -----------------------------------------------------------------------------------------------------
@@ -138,16 +147,15 @@ class AutoGpr:
 
     # -- making one ----------------------------------------------------------------------------------------------------
 
-    def _serve(self, workload: Workload, template: Auto | None, made: Sequence[Custom], scene: Scene) -> str:
-        """The name of the request that its pods wait for; "" while there is none."""
-        own = [gpr for gpr in made if gpr.metadata.labels.workload == workload.owner.uid]
+    def _serve(self, workload: Workload, template: Auto | None, own: Sequence[Custom], scene: Scene) -> str:
+        """The name of the request that its pods wait for; "" while there is none. `own`: those that were made for it."""
         if there := next((gpr for gpr in own if not gpr.is_finished), None):
             return there.metadata.name
         if by_hand := self._by_hand(workload, scene):
             return by_hand
         if template is None or not self._workloads.settled(workload, scene.now_mono) or not self._may_have_another(workload, own):
             return ""
-        if scene.now_mono < self._not_before_mono.get(workload.owner.uid, float("-inf")):
+        if scene.now_mono < self._not_before_mono.get(workload.key, float("-inf")):
             return ""
         return self._make(workload, template, own, scene.now_mono)
 
@@ -210,20 +218,22 @@ class AutoGpr:
         try:
             self.learn(self.api.create(path_of(REQUESTS, workload.namespace), body, Custom))
         except ClusterError as error:
-            self._trouble(owner.uid, now_mono, error)
+            self._trouble(workload.key, now_mono, error)
             return ""
         # Where its owner is none, it is cleared away at once: no reason to make it again and again.
-        self._not_before_mono[owner.uid] = now_mono + AGAIN_S
+        self._not_before_mono[workload.key] = now_mono + AGAIN_S
         self.note("request_made", {"namespace": workload.namespace, "name": name, "pods": len(workload.waiting)})
         return name
 
     # -- giving it back ------------------------------------------------------------------------------------------------
 
-    def _give_back(self, is_open: Sequence[Custom], workloads: Mapping[str, Workload], now_mono: float) -> None:
+    def _give_back(self, is_open: Sequence[Custom], workloads: Mapping[Key, Workload], now_mono: float) -> None:
         idle = {
             gpr.metadata.uid: gpr
             for gpr in is_open
-            if gpr.metadata.labels.workload and gpr.metadata.labels.workload not in workloads and not gpr.fields.get("earlyRelease")
+            if gpr.metadata.labels.workload
+            and (gpr.metadata.namespace, gpr.metadata.labels.workload) not in workloads
+            and not gpr.fields.get("earlyRelease")
         }
         self._idle_mono = {uid: self._idle_mono.get(uid, now_mono) for uid in idle}
         for uid, gpr in idle.items():
@@ -244,7 +254,7 @@ class AutoGpr:
             return
         self.note("request_given_back", {"namespace": meta.namespace, "name": meta.name})
 
-    def _trouble(self, what: str, now_mono: float, error: ClusterError) -> None:
+    def _trouble(self, what: str | Key, now_mono: float, error: ClusterError) -> None:
         is_new = what not in self._not_before_mono
         self._not_before_mono[what] = now_mono + AGAIN_S
         if is_new and not (isinstance(error, Conflict) and "AlreadyExists" in str(error)):

@@ -27,6 +27,7 @@ Op = dict[str, Any]  # of a JSON Patch (RFC 6902)
 TIMEOUT_S: Final = 5.0  # told to the server as well, so that it gives up before we forget the call
 CONNECT_S: Final = 3.0
 JSON: Final = "application/json"
+PATH_SHOWN: Final = 200
 TOKEN_KEPT_S: Final = 60.0  # a projected token is renewed long before it ends
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -203,6 +204,8 @@ class Api:
             answer = self._client.request(method, path, params=timed, content=body, headers=headers, timeout=patience)
         except httpx.HTTPError as error:
             raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
+        except httpx.InvalidURL as error:  # no HTTPError: a path that is none, as one of 64 KiB
+            raise ClusterError(f"{method} {path[:PATH_SHOWN]}: {error}") from error
         if answer.is_error:
             raise _refusal(answer)
         return answer.content

@@ -1,6 +1,7 @@
 """The kinds of EGS that people write, as far as the agent needs them. What people wrote is read as it is, and judged elsewhere.
 
-Of annotations only ours are read: those of thousands of objects, each as large as it may be, would not fit into the agent's memory.
+Of annotations only ours are read: those of thousands of objects, each as large as it may be, would not fit into the agent's memory. How
+many there may be in a namespace, its quota says (isolation.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from worker_agent.kube.objects import Meta
 
 API: Final = "egs.io/v1alpha1"
 REQUESTS, TEMPLATES = "gpuprovisioningrequests", "gprtemplates"
+REQUEST_KIND: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpuprovisioningrequests.egs.io"
 REQUESTS_PATH, TEMPLATES_PATH = f"/apis/{API}/{REQUESTS}", f"/apis/{API}/{TEMPLATES}"
 FINISHED: Final = "Finished"  # condition
 GIVEN_BACK: Final = "given-back"  # the value of names.AUTO on a request that the agent gave back, since nobody used it
@@ -85,6 +87,16 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
 
 def path_of(kind: str, namespace: str, name: str = "") -> str:
     return "/".join(part for part in (f"/apis/{API}/namespaces/{namespace}/{kind}", name) if part)
+
+
+class DefinitionMeta(msgspec.Struct, frozen=True):
+    creationTimestamp: datetime
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """Of a kind. One that is deleted and installed again is another, and knows nothing of the objects of the first."""
+
+    metadata: DefinitionMeta
 
 
 class PageMeta(msgspec.Struct, frozen=True):

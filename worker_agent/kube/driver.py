@@ -44,7 +44,8 @@ from worker_agent.kube.full import FullBoxes
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
 from worker_agent.kube.herald import Herald
 from worker_agent.kube.hoist import LIFTS_OF_BOX, Hoist
-from worker_agent.kube.lifting import Lift, Room, devices_of, lifts, needs_of, share_of, why_never
+from worker_agent.kube.judging import Judgements
+from worker_agent.kube.lifting import Lift, Room, devices_of, lifts, share_of
 from worker_agent.kube.marks import box_taint, read_records
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Namespace, Node, Pod
@@ -55,6 +56,8 @@ from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
 from worker_agent.steps import ExitStep
 
 STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
+# No quota counts the others, and nothing of them runs: to a watch, a pod that finishes is gone.
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 LOOK_EVERY_S: Final = 1.0
 CALLS_AT_ONCE: Final = 8  # of each kind
 TOLD_AT_ONCE: Final = 2
@@ -77,7 +80,7 @@ class KubernetesCluster:
     def __init__(self, api: Api, *, check: Step, note: Note) -> None:
         self._api, self._check, self._note = api, check, note
         self._nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=note)
-        self._pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=note)
+        self._pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=note, params={"fieldSelector": UNFINISHED})
         self._namespaces = Mirror(api=api, path="/api/v1/namespaces", type_=Namespace, note=note)
         self._sight = Sight(self._nodes, self._pods, self._namespaces)
         self._guard = GuardBook(api)
@@ -88,6 +91,7 @@ class KubernetesCluster:
         self._writers, lifters, evictions, force, tellers, announcers = self._pools
         self._hoist = Hoist(api, lifters, note)
         self._full = FullBoxes()
+        self._judgements = Judgements()
         self._draining = Draining(api, evictions=evictions, force=force)
         self._moves = 0  # times that it was asked for its serial while something was on its way
         self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
@@ -301,7 +305,7 @@ class KubernetesCluster:
         """None where it breaks: the pods of other boxes are let in all the same."""
         gpr_id = box[0].gpr_id
         try:
-            able = [pod for pod in waiting if not why_never(pod)]
+            able = [pod for pod in waiting if not self._judgements.of(pod).why_never]
             return list(islice(lifts(self._rooms(box), able, self.lifted(gpr_id)), LIFTS_OF_BOX))
         except Exception:
             self._note("lifts_broke", {"gpr": gpr_id, "trace": traceback.format_exc()})
@@ -382,19 +386,21 @@ class KubernetesCluster:
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         found = self._tending.tend(repairs=repairs)
         if found is not None:
-            self._telling.tell_waiting(self._sight.all_waiting(), self.why_it_waits)
+            waiting = list(self._sight.all_waiting())
+            self._telling.tell_waiting(waiting, self.why_it_waits)
+            self._judgements.keep(waiting)
         return found
 
     def why_it_waits(self, pod: Pod) -> str:
         """As any thread may ask."""
         if not self._sight.slice_of(pod.metadata.namespace):
             return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
-        if why := why_never(pod):
-            return f"This pod will not start: {why}."
+        judgement = self._judgements.of(pod)
+        if judgement.why_never:
+            return f"This pod will not start: {judgement.why_never}."
         if name := self.waited_for(pod):
             return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}"
-        devices = devices_of(needs_of(pod))
-        gpus = f"whole nodes, since it asks for {', '.join(devices)}," if devices else "GPUs"
+        gpus = f"whole nodes, since it asks for {', '.join(judgement.devices)}," if judgement.devices else "GPUs"
         return f"Waits for {gpus} that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
 
     def herald(self, life: Sequence[LifeMark]) -> None:

@@ -40,12 +40,22 @@ class GuardBook:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._nodes: dict[str, str] | None = None
+        self._before: dict[str, str] = {}  # as it was known when it was forgotten
+        self._changed: dict[str, tuple[str, str]] = {}
 
     def nodes(self) -> Mapping[str, str]:
         """Read once, then kept by our own writes. Raises Missing where the guard is not installed."""
         if self._nodes is None:
+            before, self._before = self._before, {}
             self._nodes = dict(self._api.get(GUARD_PATH, Guard).spec.nodes)
+            now = self._nodes
+            self._changed |= {node: (value, now.get(node, "")) for node, value in before.items() if now.get(node) != value}
         return self._nodes
+
+    def take_changed(self) -> Mapping[str, tuple[str, str]]:
+        """By node what it said before somebody else wrote it, and then; since it was asked last."""
+        changed, self._changed = self._changed, {}
+        return changed
 
     def value(self, node: str) -> str:
         """ "" for a node that is not listed."""
@@ -53,6 +63,8 @@ class GuardBook:
 
     def forget(self) -> None:
         """Read anew at the next use."""
+        if self._nodes is not None:
+            self._before = self._nodes
         self._nodes = None
 
     def write(self, changes: Mapping[str, tuple[str, str | None]]) -> None:
@@ -64,7 +76,7 @@ class GuardBook:
         try:
             self._nodes = dict(self._api.patch(GUARD_PATH, ops, Guard).spec.nodes)
         except ClusterError:
-            self.forget()
+            self._nodes, self._before = None, {}  # it may have been written, by us
             raise
 
 

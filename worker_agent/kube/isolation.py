@@ -5,11 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from worker_agent.kube.custom import REQUESTS, TEMPLATES
 from worker_agent.kube.names import ACCOUNT, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
 from worker_agent.protocol import Account, Desired, Workspace
 
 Object = dict[str, Any]
 
+# In each namespace: the agent keeps all of them in its memory.
+REQUESTS_MAX: Final = 1_000
+TEMPLATES_MAX: Final = 100
+# So old a kind has to be before it is counted: of one that Kubernetes' own controller has not found yet the API server would refuse each.
+KINDS_COUNTED_S: Final = 120.0
 DNS_PORTS: Final = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
 # Beyond the slice, but never the addresses of the node itself, where clouds answer with the node's own credentials.
 OUTSIDE: Final = [
@@ -53,9 +59,10 @@ def network_policy(workspace: Workspace, namespace: str) -> Object:
     return {**_named("networking.k8s.io/v1", "NetworkPolicy", ISOLATION, namespace, workspace), "spec": spec}
 
 
-def pod_quota(workspace: Workspace, namespace: str) -> Object:
-    """Of objects alone: a quota of GPUs would refuse what shall wait."""
-    spec = {"hard": {"pods": str(workspace.pods_max)}}
+def pod_quota(workspace: Workspace, namespace: str, *, counts_kinds: bool = False) -> Object:
+    """Of objects alone: a quota of GPUs would refuse what shall wait. `counts_kinds`: also those of our kinds, see KINDS_COUNTED_S."""
+    kinds = {f"count/{REQUESTS}.egs.io": str(REQUESTS_MAX), f"count/{TEMPLATES}.egs.io": str(TEMPLATES_MAX)}
+    spec = {"hard": {"pods": str(workspace.pods_max), **(kinds if counts_kinds else {})}}
     return {**_named("v1", "ResourceQuota", ISOLATION, namespace, workspace), "spec": spec}
 
 

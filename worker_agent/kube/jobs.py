@@ -24,13 +24,11 @@ from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube import objects
 from worker_agent.kube.client import TIMEOUT_S, Api, Missing
 from worker_agent.kube.gang_logs import GangLogs, Said
-from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, NAMESPACE, TAINT
+from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, INDEX_OF_POD, JOB_OF_POD, NAMESPACE, TAINT
 from worker_agent.kube.objects import Condition, Job, Meta, Pod, Terminated
 
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
-JOB_OF_POD: Final = "batch.kubernetes.io/job-name"
-INDEX_OF_POD: Final = "batch.kubernetes.io/job-completion-index"
 HOSTNAME: Final = "kubernetes.io/hostname"
 VIEW_S: Final = 0.5  # how old a view of all Jobs may be
 KEPT_S: Final = 600  # how long a Job that ended is kept

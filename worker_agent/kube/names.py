@@ -54,6 +54,8 @@ WORKLOAD: Final = "egs.io/workload"  # label of such: the uid of what these pods
 # On Jobs and pods of checks: the assignment, or the attempt of a box, that they are for, and the step
 CHECK_OF: Final = "egs.io/check-of"
 CHECK_STEP: Final = "egs.io/check-step"
+JOB_OF_POD: Final = "batch.kubernetes.io/job-name"  # labels by Kubernetes
+INDEX_OF_POD: Final = "batch.kubernetes.io/job-completion-index"
 CHECK_SERVICE: Final = "egs-checks"  # by which the pods of one check on several nodes find each other; whoever installs the agent makes it
 
 # The guard, one object for all nodes
@@ -61,6 +63,14 @@ GUARD_PATH: Final = "/apis/egs.io/v1alpha1/bindguards/nodes"
 
 GPU: Final = "nvidia.com/gpu"
 GPU_PREFIXES: Final = ("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/", "deviceclass.resource.kubernetes.io/")
+
+
+# What an object can be called (RFC 1123). People may write any name of an owner into a pod: what none can have is not asked for.
+_OBJECT_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+def is_object_name(text: str) -> bool:
+    return _OBJECT_NAME.fullmatch(text) is not None
 
 
 def is_box_label(key: str) -> bool:

@@ -1,11 +1,22 @@
-"""Kubernetes objects as far as the agent needs them. Names as on the wire; what else an object has is skipped while it is read."""
+"""Kubernetes objects as far as the agent needs them. Names as on the wire; what else an object has is skipped while it is read.
+
+Of pods, which people write as they like, only those labels and annotations are kept that the agent reads, each cut at a length: those of
+thousands of pods, as large as they may be, would not fit into its memory.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+
+from worker_agent.kube import names
+
+POD_LABELS: Final = frozenset({names.POD_GPR, names.CHECK_OF, names.JOB_OF_POD, names.INDEX_OF_POD})
+POD_ANNOTATIONS: Final = frozenset({names.ENDS_AT})
+WORD_MAX: Final = 256  # longer than any name or label can be
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +50,28 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def annotation(self, key: str) -> str:
         return (self.annotations or {}).get(key, "")
+
+
+def _lean(meta: Meta) -> Meta:
+    """A map that is there stays one, if empty: a JSON Patch has to know."""
+    return msgspec.structs.replace(
+        meta,
+        labels=_kept(meta.labels, POD_LABELS),
+        annotations=_kept(meta.annotations, POD_ANNOTATIONS),
+        ownerReferences=tuple(_cut(owner) for owner in meta.ownerReferences if owner.controller),
+    )
+
+
+def _kept(there: dict[str, str] | None, keys: Collection[str]) -> dict[str, str] | None:
+    return None if there is None else {key: there[key][:WORD_MAX] for key in keys if key in there}
+
+
+def _cut(owner: Owner) -> Owner:
+    words = (owner.apiVersion, owner.kind, owner.name, owner.uid)
+    if max(map(len, words)) <= WORD_MAX:
+        return owner
+    version, kind, name, uid = (word[:WORD_MAX] for word in words)
+    return Owner(apiVersion=version, kind=kind, name=name, uid=uid, controller=owner.controller)
 
 
 class Named(Protocol):
@@ -161,6 +194,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Meta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "metadata", _lean(self.metadata))
 
     @property
     def is_over(self) -> bool:

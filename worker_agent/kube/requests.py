@@ -3,10 +3,11 @@
 Lives here: one look at all of them, and the calls. Must not live here: what a status says (standing.py), what is asked for (asking.py).
 
 Whose a request is follows from its namespace alone, as the agent itself has bound it, and never from what people wrote. An object that is
-gone is told only when the API server itself lists it no more, and serves its kind as ever: with the kind deleted nothing is gone.
+gone is told only when the API server itself lists it no more, and serves its kind as ever: with the kind deleted nothing is gone, nor when
+it is installed again, which is another kind, and empty.
 
 Needs, beside other rights: list and watch of gpuprovisioningrequests and gprtemplates, patch of
-gpuprovisioningrequests/status, get of jobs.
+gpuprovisioningrequests/status, get of jobs and of the kind.
 """
 
 from __future__ import annotations
@@ -24,7 +25,19 @@ from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube.asking import Fault, claim_of, template_words
 from worker_agent.kube.autogpr import AutoGpr, Scene, auto_of, boxes_in_use
 from worker_agent.kube.client import Api, Missing, Op
-from worker_agent.kube.custom import API, REQUESTS, REQUESTS_PATH, TEMPLATES_PATH, Custom, Fields, Kinds, Page, path_of
+from worker_agent.kube.custom import (
+    API,
+    REQUEST_KIND,
+    REQUESTS,
+    REQUESTS_PATH,
+    TEMPLATES_PATH,
+    Custom,
+    Definition,
+    Fields,
+    Kinds,
+    Page,
+    path_of,
+)
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.news import mark_news, mark_of, news_of
 from worker_agent.kube.objects import Node, Pod
@@ -63,7 +76,14 @@ class Known:
     written_mono: float = float("-inf")
     missing_since_mono: float | None = None
     is_gone: bool = False
+    is_kept: bool = False  # its kind went, and it with that: no word on the request
     mark: int | None = None  # percent of its window that were told
+
+    def is_unsure(self, now_mono: float) -> bool:
+        """Whether it is gone has to be asked."""
+        if self.is_gone or self.is_kept or self.missing_since_mono is None:
+            return False
+        return now_mono - self.missing_since_mono >= GONE_AFTER_S
 
 
 @dataclass(slots=True)
@@ -282,24 +302,23 @@ class KubernetesRequests:
 
     def _confirm_gone(self, known: list[Known], missing: list[ClaimState], now_mono: float) -> None:
         """One list for all."""
-        unsure = [
-            (state.id, each)
-            for state, each in zip(missing, known, strict=True)
-            if not each.is_gone and each.missing_since_mono is not None and now_mono - each.missing_since_mono >= GONE_AFTER_S
-        ]
+        unsure = [(state, each) for state, each in zip(missing, known, strict=True) if each.is_unsure(now_mono)]
         if not unsure or now_mono < self._ask_gone_not_before_mono:
             return
         try:
             uids = self._listed()
             is_served = self._api.get(f"/apis/{API}", Kinds).may_create(REQUESTS)
+            kind_s = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp.timestamp() if is_served else 0.0
         except ClusterError as error:
             self._ask_gone_not_before_mono = now_mono + ASK_GONE_EVERY_S
             self._note("requests_unlisted", {"why": str(error)})
             return
-        if not is_served or any(uid in uids for uid, _ in unsure):
+        if not is_served or any(state.id in uids for state, _ in unsure):
             self._ask_gone_not_before_mono = now_mono + ASK_GONE_EVERY_S
-        for uid, each in unsure:
-            each.is_gone = is_served and uid not in uids
+        for state, each in unsure:
+            is_missing = is_served and state.id not in uids
+            each.is_kept = is_missing and state.filed_s is not None and state.filed_s < kind_s
+            each.is_gone = is_missing and not each.is_kept
 
     def _listed(self) -> set[str]:
         """What the API server itself has now, and no copy of it."""

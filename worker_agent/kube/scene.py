@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import msgspec
 
+from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
+from worker_agent.kube.custom import PageMeta
 from worker_agent.kube.names import SAID
 from worker_agent.kube.objects import Meta
 from worker_agent.protocol import Workspace
@@ -37,6 +39,7 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Things(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: PageMeta = PageMeta()
     items: tuple[Thing, ...] = ()
 
 
@@ -84,3 +87,9 @@ class Scene:
     fenced: dict[str, Workspace] = field(default_factory=dict)  # by namespace: whose NetworkPolicy was kept there in this pass
     changed: dict[str, list[str]] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed
+    counts_kinds: bool = False  # the quota does
+    unseen: dict[str, ClusterError] = field(default_factory=dict)  # namespaces that could not be looked at
+
+    def is_silent(self, namespace: str) -> bool:
+        """Nothing is said of it: the API server has trouble, which is no word on the namespace."""
+        return isinstance(self.unseen.get(namespace), Unavailable | Throttled)

@@ -6,7 +6,9 @@ ServiceAccount in its home namespace and a RoleBinding in all. Must not live her
 
 A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Unbinding
 takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
-Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory alone.
+Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory alone; an
+account is known by its name, whatever its labels say; and it is told as gone when it is seen gone. Each namespace is looked at by itself:
+what somebody makes elsewhere, or too much of in one, is no reason to leave anybody's access elsewhere.
 
 What somebody else added beside all this is looked at last (patrol.py).
 
@@ -22,14 +24,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.client import Api, Forbidden, Missing
+from worker_agent.kube.custom import REQUEST_KIND, Definition
 from worker_agent.kube.installed import Installed
 from worker_agent.kube.isolation import (
+    KINDS_COUNTED_S,
     about_status,
     about_workspace,
     network_policy,
@@ -38,22 +41,15 @@ from worker_agent.kube.isolation import (
     role_binding,
     service_account,
 )
-from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SAID, SLICE, account_of, pointer
+from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SAID, SLICE, account_of, pointer, role_of
 from worker_agent.kube.patrol import Patrol
-from worker_agent.kube.scene import Place, Scene, Thing, Things, TokenAnswer, Written
-from worker_agent.protocol import Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
+from worker_agent.kube.scene import Place, Scene, Thing, TokenAnswer, Written
+from worker_agent.kube.survey import ABOUT, ACCOUNT_NAME, KINDS, Survey, path_of
+from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
 NAMESPACES: Final = "/api/v1/namespaces"
-ABOUT: Final = "workspaces"  # a kind of ours, which an older install has not
-# Where objects of each kind are, and what it is called when somebody had changed one.
-KINDS: Final = {
-    "networkpolicies": ("/apis/networking.k8s.io/v1", "network policy"),
-    "resourcequotas": ("/api/v1", "quota"),
-    "serviceaccounts": ("/api/v1", "account"),
-    "rolebindings": ("/apis/rbac.authorization.k8s.io/v1", "role"),
-    ABOUT: ("/apis/egs.io/v1alpha1", "workspace object"),
-}
+LEAST_ROLE: Final = role_of(AccessRole.VIEWER)
 DETAIL_MAX_CHARS: Final = 300
 
 
@@ -72,6 +68,7 @@ class KubernetesTenancy:
         self._api, self._server, self._ca, self._note = api, server, ca, note
         self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
         self._written: dict[Place, Written] = {}
+        self._survey = Survey(api)
         self._installed = Installed(api, note=note)
         self._patrol = Patrol(api, note=note)
 
@@ -89,7 +86,7 @@ class KubernetesTenancy:
             return Found(drifts=drifts + self._patrol.standing)
         left = self._revoke(workspaces, scene)
         # What one workspace gives up another may take in the same pass.
-        listed = [(workspace, binding) for workspace in workspaces for binding in workspace.bindings]
+        listed = [(workspace, each) for workspace in workspaces for each in workspace.bindings if not scene.is_silent(each.namespace)]
         listed.sort(key=lambda pair: pair[1].desired != Desired.ABSENT)
         seen = [self._settle(workspace, binding, scene, in_use) for workspace, binding in listed]
         ready = {(each.slice, each.namespace) for each in seen if each.state is BindingState.READY}
@@ -101,27 +98,34 @@ class KubernetesTenancy:
         ]
         issued = tuple(token for token in tokens if token is not None)
         drifts += self._patrol.look(scene.fenced, repairs=repairs)
-        return Found(accounts_left=left, bindings=tuple(seen), tokens=issued, drifts=drifts, is_unfinished=self._patrol.is_unfinished)
+        return Found(
+            accounts_left=left if not scene.unseen else None,
+            bindings=tuple(seen),
+            tokens=issued,
+            drifts=drifts,
+            is_unfinished=self._patrol.is_unfinished,
+        )
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
     def _look(self, *, repairs: bool) -> Scene:
-        """Six lists, by label, however many workspaces there are."""
-        namespaces = {thing.metadata.name: thing for thing in self._list(NAMESPACES)}
-        scene = Scene(namespaces, {}, repairs)
-        for kind, (group, _) in KINDS.items():
-            try:
-                things = self._list(f"{group}/{kind}")
-            except Missing:
-                if kind != ABOUT:
-                    raise
-                scene.has_about = False
+        namespaces = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=SLICE)}
+        scene = Scene(namespaces, {}, repairs, counts_kinds=self._counts_kinds())
+        for name, seen in self._survey.look(sorted({*namespaces, *self._bound}), known=self._written):
+            if isinstance(seen, ClusterError):
+                scene.unseen[name] = seen
+                self._note("namespace_unseen", {"namespace": name, "why": str(seen)})
                 continue
-            scene.objects |= {(kind, thing.metadata.namespace, thing.metadata.name): thing for thing in things}
+            scene.has_about = scene.has_about and seen.has_about
+            scene.objects |= seen.objects
         return scene
 
-    def _list(self, path: str) -> tuple[Thing, ...]:
-        return self._api.get(path, Things, labelSelector=SLICE).items
+    def _counts_kinds(self) -> bool:
+        try:
+            made_at = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp
+        except Missing:
+            return False
+        return (datetime.now(UTC) - made_at).total_seconds() >= KINDS_COUNTED_S
 
     # -- revoke --------------------------------------------------------------------------------------------------------
 
@@ -132,29 +136,51 @@ class KubernetesTenancy:
         """
         accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
         left = set()
+        places = [*scene.objects, *(place for place in self._written if place[1] in scene.unseen)]
         for kind in ("rolebindings", "serviceaccounts"):
-            for place, thing in list(scene.objects.items()):
-                id_, slice_ = thing.metadata.label(ACCOUNT), thing.metadata.label(SLICE)
+            for place in places:
+                id_ = self._account_in(place, scene)
                 if place[0] != kind or not id_:
                     continue
+                slice_ = self._slice_of(place[1], scene)
                 account = accounts.get(slice_, {}).get(id_)
                 if account is not None and (kind == "rolebindings" or account.namespace == place[1]):
                     continue
-                if slice_ not in accounts or not self._try_delete(place, scene):
+                if slice_ not in accounts or not self._try_end(place, scene):
                     left.add(id_)
         return tuple(sorted(left))
 
-    def _try_delete(self, place: Place, scene: Scene) -> bool:
+    def _account_in(self, place: Place, scene: Scene) -> str:
+        """By its name; its label may be another's by now, or gone."""
+        if place in self._written or ACCOUNT_NAME.fullmatch(place[2]):
+            return place[2].removeprefix(account_of(""))
+        there = scene.objects.get(place)
+        return there.metadata.label(ACCOUNT) if there else ""
+
+    def _slice_of(self, namespace: str, scene: Scene) -> str:
+        there = scene.namespaces.get(namespace)
+        return there.metadata.label(SLICE) if there else self._bound.get(namespace, ("", ""))[1]
+
+    def _try_end(self, place: Place, scene: Scene) -> bool:
         try:
-            self._delete(place, scene)
+            self._end(place, scene)
         except ClusterError as error:
             self._note("tenancy_delete_failed", {"object": "/".join(place), "why": str(error)})
             return False
         return True
 
+    def _end(self, place: Place, scene: Scene) -> None:
+        """Raises where it is not seen gone: what a finalizer holds gives its rights on, so that goes, too."""
+        self._delete(place, scene)
+        for left in self._survey.named(place):
+            ops = [{"op": "test", "path": "/metadata/uid", "value": left.metadata.uid}, {"op": "remove", "path": "/metadata/finalizers"}]
+            self._api.patch(path_of(place), ops, Thing)
+        if self._survey.named(place):
+            raise Unavailable(f"{'/'.join(place)} is still there")
+
     def _delete(self, place: Place, scene: Scene) -> None:
         with suppress(Missing):
-            self._api.delete(_path(place))
+            self._api.delete(path_of(place))
         scene.objects.pop(place, None)
         self._written.pop(place, None)
 
@@ -163,6 +189,8 @@ class KubernetesTenancy:
     def _settle(self, workspace: Workspace, binding: Binding, scene: Scene, in_use: frozenset[str]) -> BindingSeen:
         state, detail = BindingState.READY, ""
         try:
+            if unseen := scene.unseen.get(binding.namespace):
+                raise unseen
             match binding.desired:
                 case Desired.ABSENT:
                     self._unbind(workspace, binding.namespace, scene, in_use)
@@ -190,7 +218,7 @@ class KubernetesTenancy:
         self._take(workspace, binding, scene)
         self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), scene)
         scene.fenced[name] = workspace
-        self._keep(("resourcequotas", name, ISOLATION), pod_quota(workspace, name), scene)
+        self._keep(("resourcequotas", name, ISOLATION), pod_quota(workspace, name, counts_kinds=scene.counts_kinds), scene)
         for account in workspace.accounts:
             self._admit(workspace, account, name, scene)
 
@@ -268,7 +296,7 @@ class KubernetesTenancy:
             status = about_status(workspace, there.status if there else {}, detail, now=datetime.now(UTC))
             if there is None or there.status != status:
                 body = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": place[2]}, "status": status}
-                left = self._api.apply(f"{_path(place)}/status", body, Thing)
+                left = self._api.apply(f"{path_of(place)}/status", body, Thing)
                 self._written[place] = Written.of(wanted, left)
         except ClusterError as error:
             self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
@@ -292,10 +320,13 @@ class KubernetesTenancy:
         if account.namespace == namespace:
             self._keep(("serviceaccounts", namespace, name), service_account(workspace, account), scene)
         place, wanted = ("rolebindings", namespace, name), role_binding(workspace, account, namespace)
+        there = scene.objects.get(place)
+        if there is not None and not scene.repairs and _gives_more(there, wanted):
+            self._end(place, scene)
         try:
             self._keep(place, wanted, scene)
         except Conflict:  # the role of a RoleBinding cannot be changed
-            self._delete(place, scene)
+            self._end(place, scene)
             self._keep(place, wanted, scene)
 
     def _keep(self, place: Place, wanted: dict[str, Any], scene: Scene) -> None:
@@ -306,7 +337,7 @@ class KubernetesTenancy:
         if not scene.repairs and self._is_changed(place, wanted, there, written):
             self._is_left(KINDS[place[0]][1], place[1], scene)
             return
-        left = self._api.apply(_path(place), said(wanted), Thing)
+        left = self._api.apply(path_of(place), said(wanted), Thing)
         if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
             self._is_left(KINDS[place[0]][1], place[1], scene)
         self._written[place] = Written.of(wanted, left)
@@ -319,7 +350,7 @@ class KubernetesTenancy:
         if not is_said and there.metadata.annotation(SAID) != said(wanted)["metadata"]["annotations"][SAID]:
             return False
         try:
-            return self._api.apply(_path(place), said(wanted), Thing, dryRun="All").content != there.content
+            return self._api.apply(path_of(place), said(wanted), Thing, dryRun="All").content != there.content
         except Conflict:  # the role of a RoleBinding cannot be changed
             return True
 
@@ -334,7 +365,7 @@ class KubernetesTenancy:
             return
         for kind in ("rolebindings", "serviceaccounts", "resourcequotas", ABOUT):
             for place in [place for place in scene.objects if place[:2] == (kind, name)]:
-                self._delete(place, scene)
+                self._end(place, scene)
         label = pointer("metadata", "labels", SLICE)
         self._api.patch(
             f"{NAMESPACES}/{name}",
@@ -376,10 +407,9 @@ def said(wanted: dict[str, Any]) -> dict[str, Any]:
     return {**wanted, "metadata": {**wanted["metadata"], "annotations": {SAID: digest}}}
 
 
-def _path(place: Place) -> str:
-    kind, namespace, name = place
-    # The name of a RoleBinding may have a question mark, and would then speak of another one.
-    return f"{KINDS[kind][0]}/namespaces/{namespace}/{kind}/{quote(name)}"
+def _gives_more(there: Thing, wanted: dict[str, Any]) -> bool:
+    """A role that the hub does not say (any more), and that is none of the least."""
+    return bool(there.roleRef != wanted["roleRef"] and there.roleRef.get("name") != LEAST_ROLE)
 
 
 def _namespace_object(workspace: Workspace, name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ All of it follows from the records on the nodes, so it may be done at any time a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from worker_agent.cluster.base import ClusterError, GpuPhase, NodeState, Note, Records
@@ -88,6 +88,7 @@ class Tending:
     def _keep_guard(self) -> None:
         """Nodes that we want are nobody's before they are taken in; nobody's again is what no open record asks for."""
         serial, listed = self._sight.nodes_serial, self._guard.nodes()
+        self._found += self._taken_off()
         if self._kept == (serial, listed):
             return
         there = {node.metadata.name: node for node in self._sight.nodes()}
@@ -109,6 +110,21 @@ class Tending:
         self._found += drifts if self._repairs else []
         self._fine = {name: known for name, known in self._fine.items() if name in there}
         self._kept = (serial, dict(self._guard.nodes()))
+
+    def _taken_off(self) -> Iterator[Drift]:
+        """It is put back whatever the policy on drift says: else the node were open to all, or shut to its own box."""
+        for name, (before, after) in self._guard.take_changed().items():
+            node = self._sight.node(name)
+            if node is None or not is_taken_in(node):
+                continue
+            missing = sorted(self._open_slices(node) & (slices_in(before) - slices_in(after)))
+            if not after:
+                detail = "The node was taken out of it: pods of anybody might have been bound there."
+            elif missing:
+                detail = f"It did not name {', '.join(missing)} any more, though the node is open to it: its pods could not be bound there."
+            else:
+                continue
+            yield Drift(what=f"bind guard of node {name}", detail=detail[:DETAIL_MAX_CHARS], node=name, is_repaired=True)
 
     def _guard_drift(self, node: str, extra: Iterable[str]) -> Drift:
         detail = f"It let pods of {', '.join(sorted(extra))} onto the node, where no box is open to that workspace."

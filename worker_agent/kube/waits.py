@@ -6,7 +6,6 @@ and each again after a while, for it may be changed. Must not live here: any wri
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,8 +37,6 @@ JOBS_AT_ONCE: Final = 20  # read in one look
 JOB_AGAIN_S: Final = 60.0
 TROUBLE_S: Final = 30.0  # after a read that the API server did not answer
 TEXT_MAX: Final = 200
-# People may write any name of an owner into a pod: what no Job can be called is not asked for.
-NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 UNPLACED: Final = "It was let in, and the scheduler has not placed it yet. The pod's events in the cluster tell why."
 
 Key = tuple[str, str]  # namespace, uid of a Job: a pod may name any uid, also that of another workspace's
@@ -156,7 +153,7 @@ class Waits:
 
 def job_of(pod: Pod) -> Owner | None:
     owner = pod.metadata.controller
-    is_job = owner is not None and (owner.apiVersion, owner.kind) == ("batch/v1", "Job") and NAME.fullmatch(owner.name)
+    is_job = owner is not None and (owner.apiVersion, owner.kind) == ("batch/v1", "Job") and names.is_object_name(owner.name)
     return owner if is_job else None
 
 

@@ -8,14 +8,15 @@ Must not live here: any write.
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
+from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.custom import Fields
@@ -27,10 +28,16 @@ from worker_agent.protocol import NodeView
 SETTLED_S: Final = 2.0  # no new pod of it for so long
 SETTLED_MOST_S: Final = 10.0  # or so long since the first
 NODES_MAX: Final = 64  # of one request that nobody wrote
-OWNERS_KEPT: Final = 5_000
+READS_AT_ONCE: Final = 100  # of owners, in one look
 OWNERS_MOST: Final = 6  # one above the other
 # What is looked up: others that control pods are the workload themselves.
 OWNED: Final = {("apps/v1", "ReplicaSet"): "replicasets", ("apps/v1", "StatefulSet"): "statefulsets", ("batch/v1", "Job"): "jobs"}
+
+Key = tuple[str, str]  # namespace and uid: people may write any uid of an owner, also that of another namespace's
+
+
+class _NotRead(Exception):
+    """An owner is not known at this look."""
 
 
 class _Owned(msgspec.Struct, frozen=True):
@@ -45,43 +52,78 @@ class Workload:
     namespace: str
     waiting: list[Pod] = field(default_factory=list)
 
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.owner.uid
+
 
 class Workloads:
-    """Not for several threads at once."""
+    """Not for several threads at once.
+
+    Of the last look: `behind`, namespaces with owners that are read at the next ones, and `refused`, why one of a namespace was not read.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._above_of: dict[str, Owner | None] = {}  # by uid of what is controlled
-        self._first_mono: dict[str, float] = {}  # by uid of the workload
-        self._grown_mono: dict[str, tuple[frozenset[str], float]] = {}
+        self.behind: set[str] = set()
+        self.refused: dict[str, ClusterError] = {}
+        self._above_of: dict[Key, Owner | None] = {}  # of each owner that a pod led to at the last look
+        self._led_to: set[Key] = set()
+        self._looks = 0
+        self._read_at: dict[str, int] = {}  # by namespace: the last look that read owners there
+        self._reads: Counter[str] = Counter()  # by namespace, in this look
+        self._share = READS_AT_ONCE
+        self._first_mono: dict[Key, float] = {}
+        self._grown_mono: dict[Key, tuple[frozenset[str], float]] = {}
 
-    def of(self, pods: Iterable[Pod]) -> dict[str, Workload]:
-        """By uid. Raises ClusterError."""
-        found: dict[str, Workload] = {}
-        by_uid = {pod.metadata.uid: pod for pod in pods}
-        for pod in by_uid.values():
-            if not pod.holds or not asks_for_gpus(pod):
-                continue
-            owner = self._top(pod, by_uid)
-            workload = found.setdefault(owner.uid, Workload(owner, pod.metadata.namespace))
-            if is_waiting(pod) and not why_never(pod):
-                workload.waiting.append(pod)
+    def of(self, pods: Iterable[Pod]) -> dict[Key, Workload]:
+        """Those whose owners are known, see `behind` and `refused`. Raises Unavailable, Throttled."""
+        there: dict[str, dict[str, Pod]] = defaultdict(dict)
+        for pod in pods:
+            there[pod.metadata.namespace][pod.metadata.uid] = pod
+        self._begin_look(there)
+        found: dict[Key, Workload] = {}
+        # Whose turn was longest ago comes first: a namespace with thousands of owners keeps no other waiting.
+        for namespace in sorted(there, key=lambda name: self._read_at.get(name, 0)):
+            for pod in there[namespace].values():
+                if pod.holds and asks_for_gpus(pod):
+                    self._place(pod, there[namespace], found)
+        self._above_of = {key: self._above_of[key] for key in self._led_to}
         return found
+
+    def _begin_look(self, namespaces: Iterable[str]) -> None:
+        self._looks += 1
+        self._share = max(1, READS_AT_ONCE // max(1, len(self.behind)))
+        self._read_at = {name: self._read_at.get(name, 0) for name in namespaces}
+        self._reads.clear()
+        self._led_to, self.behind, self.refused = set(), set(), {}
+
+    def _place(self, pod: Pod, pods: Mapping[str, Pod], found: dict[Key, Workload]) -> None:
+        try:
+            owner = self._top(pod, pods)
+        except _NotRead:
+            return
+        namespace = pod.metadata.namespace
+        workload = found.setdefault((namespace, owner.uid), Workload(owner, namespace))
+        if is_waiting(pod) and not why_never(pod):
+            workload.waiting.append(pod)
 
     def settled(self, workload: Workload, now_mono: float) -> bool:
         """All of its pods are there, as far as can be told."""
-        uid, pods = workload.owner.uid, frozenset(pod.metadata.uid for pod in workload.waiting)
-        first_mono = self._first_mono.setdefault(uid, now_mono)
-        known, since_mono = self._grown_mono.get(uid, (frozenset(), now_mono))
+        if workload.namespace in self.behind:
+            return False
+        key, pods = workload.key, frozenset(pod.metadata.uid for pod in workload.waiting)
+        first_mono = self._first_mono.setdefault(key, now_mono)
+        known, since_mono = self._grown_mono.get(key, (frozenset(), now_mono))
         if pods - known:
             since_mono = now_mono
-        self._grown_mono[uid] = (pods, since_mono)
+        self._grown_mono[key] = (pods, since_mono)
         return now_mono - since_mono >= SETTLED_S or now_mono - first_mono >= SETTLED_MOST_S
 
-    def forget_all_but(self, uids: Iterable[str]) -> None:
-        kept = set(uids)
-        self._first_mono = {uid: mono for uid, mono in self._first_mono.items() if uid in kept}
-        self._grown_mono = {uid: grown for uid, grown in self._grown_mono.items() if uid in kept}
+    def forget_all_but(self, keys: Iterable[Key]) -> None:
+        kept = set(keys)
+        self._first_mono = {key: mono for key, mono in self._first_mono.items() if key in kept}
+        self._grown_mono = {key: grown for key, grown in self._grown_mono.items() if key in kept}
 
     def _top(self, pod: Pod, pods: Mapping[str, Pod]) -> Owner:
         meta, owner = pod.metadata, pod.metadata.controller
@@ -95,24 +137,35 @@ class Workloads:
         return owner
 
     def _above(self, owner: Owner, namespace: str, pods: Mapping[str, Pod]) -> Owner | None:
-        """What controls it, if that is part of the same workload. It stays the same as long as it lives."""
+        """What controls it, if that is part of the same workload. It stays the same as long as it lives. Raises _NotRead."""
         if owner.kind == "Pod":
             return pods[owner.uid].metadata.controller if owner.uid in pods else None
-        path = OWNED.get((owner.apiVersion, owner.kind))
-        if path is None:
+        kind = OWNED.get((owner.apiVersion, owner.kind))
+        if kind is None or not names.is_object_name(owner.name):
             return None
-        if owner.uid not in self._above_of:
-            if len(self._above_of) >= OWNERS_KEPT:
-                self._above_of.clear()
-            self._above_of[owner.uid] = self._read(f"/apis/{owner.apiVersion}/namespaces/{namespace}/{path}", owner)
-        return self._above_of[owner.uid]
+        key = namespace, owner.uid
+        if key not in self._above_of:
+            self._above_of[key] = self._read(f"/apis/{owner.apiVersion}/namespaces/{namespace}/{kind}/{owner.name}", namespace, owner)
+        self._led_to.add(key)
+        return self._above_of[key]
 
-    def _read(self, path: str, owner: Owner) -> Owner | None:
+    def _read(self, path: str, namespace: str, owner: Owner) -> Owner | None:
+        if namespace in self.refused:
+            raise _NotRead
+        if self._reads[namespace] >= self._share or self._reads.total() >= READS_AT_ONCE:
+            self.behind.add(namespace)
+            raise _NotRead
+        self._reads[namespace] += 1
+        self._read_at[namespace] = self._looks
         try:
-            # People may write any name of an owner.
-            found = self._api.get(f"{path}/{quote(owner.name, safe='')}", _Owned).metadata
+            found = self._api.get(path, _Owned).metadata
         except Missing:
             return None  # on its way out, and its pods with it
+        except (Unavailable, Throttled):
+            raise
+        except ClusterError as error:
+            self.refused[namespace] = error
+            raise _NotRead from error
         above = found.controller if found.uid == owner.uid else None
         # Each run of a CronJob is a workload: it asks for nodes when its time has come, and gives them back at its end.
         return None if above is None or above.kind == "CronJob" else above

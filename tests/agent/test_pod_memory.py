@@ -1,0 +1,82 @@
+"""Pods are people's to write, as large and as many as they like: what the agent keeps of each, and does for each, stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from tests.agent.fake_kube import Object, fill, made, waiting_pod
+from worker_agent.kube import judging, names
+from worker_agent.kube.lifting import annotate_ops, why_never
+from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.objects import Namespace, Pod
+
+LONG = "x" * 250_000 + "\U0001f600"  # four bytes a character in memory
+
+
+def read(body: Object) -> Pod:
+    return msgspec.json.decode(msgspec.json.encode(body), type=Pod)
+
+
+def marked(labels: Object, annotations: Object | None, owners: Sequence[Object] = ()) -> Pod:
+    pod = waiting_pod("p")
+    pod["metadata"] |= {"labels": labels, "annotations": annotations, "ownerReferences": [*owners]}
+    return read(pod)
+
+
+def test_labels_and_annotations_that_the_agent_does_not_read_are_not_kept() -> None:
+    pod = marked({names.POD_GPR: "g", "app": "serve"}, {names.ENDS_AT: "2026-11-25T18:00:00Z", "a/b": LONG})
+
+    assert (pod.metadata.labels, pod.metadata.annotations) == ({names.POD_GPR: "g"}, {names.ENDS_AT: "2026-11-25T18:00:00Z"})
+
+
+def test_what_is_kept_of_a_pod_is_cut_at_a_length() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": LONG, "name": LONG, "uid": LONG, "controller": True}
+
+    pod = marked({}, {names.ENDS_AT: LONG}, [owner, {**owner, "controller": False}])
+
+    assert len(msgspec.json.encode(pod)) < 3_000
+
+
+def test_a_pod_whose_annotations_are_all_others_still_has_a_map_to_write_into() -> None:
+    """Else the first word of the agent would replace what people wrote."""
+    has_some, has_none = marked({}, {"a/b": "c"}), marked({}, None)
+
+    assert [op["op"] for op in annotate_ops(has_some.metadata, names.ENDS_AT, "t")] == ["add"]
+    assert annotate_ops(has_some.metadata, names.ENDS_AT, "t")[0]["path"].endswith("/egs.io~1ends-at")
+    assert annotate_ops(has_none.metadata, names.ENDS_AT, "t")[-1]["path"] == "/metadata/annotations"
+
+
+def test_finished_pods_which_no_quota_counts_are_not_watched() -> None:
+    _, driver = made({}, guard={})
+
+    pods: Mirror[Pod] = driver._pods
+
+    assert pods._watch_params()["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+
+
+def test_what_a_waiting_pod_asks_for_is_worked_out_once_however_often_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+
+    def counting(pod: Pod) -> str:
+        counted.append(pod.metadata.name)
+        return why_never(pod)
+
+    monkeypatch.setattr(judging, "why_never", counting)
+    _, driver = made({}, guard={}, pods=[waiting_pod("a"), waiting_pod("b")])
+    driver.observe()
+    fill(driver._namespaces, {("", "red"): msgspec.convert({"metadata": {"name": "red", "labels": {names.SLICE: "red"}}}, Namespace)})
+
+    for _ in range(3):
+        driver._tending._last_mono = float("-inf")
+        driver.tend(repairs=True)
+    assert sorted(counted) == ["a", "b"]
+
+    changed = waiting_pod("a")
+    changed["metadata"]["resourceVersion"] = "60"
+    driver._pods.learn(read(changed))
+    driver.observe()
+    assert driver.why_it_waits(read(changed))
+    assert sorted(counted) == ["a", "a", "b"]

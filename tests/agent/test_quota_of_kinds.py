@@ -1,0 +1,41 @@
+"""Requests and templates are objects that the agent keeps in memory: each namespace may have so many, once the cluster can count them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.agent.test_revoking import TenancyApi, look, tenancy_at
+from worker_agent.kube.isolation import KINDS_COUNTED_S
+from worker_agent.protocol import AccessRole
+
+QUOTA = "/api/v1/namespaces/red/resourcequotas/egs-slice"
+COUNTED = {"count/gpuprovisioningrequests.egs.io": "1000", "count/gprtemplates.egs.io": "100"}
+
+
+def made(api: TenancyApi, *, ago_s: float) -> None:
+    """The kinds."""
+    made_at = datetime.now(UTC) - timedelta(seconds=ago_s)
+    api.kind = {"metadata": {"creationTimestamp": made_at.isoformat()}}
+
+
+def counted(api: TenancyApi) -> dict[str, str]:
+    hard: dict[str, str] = api.objects[QUOTA]["spec"]["hard"]
+    return {key: value for key, value in hard.items() if key != "pods"}
+
+
+@pytest.mark.parametrize("repairs", [True, False])
+def test_requests_and_templates_have_a_quota_once_their_kinds_are_there_for_a_while(repairs: bool) -> None:
+    api = TenancyApi()
+    tenancy = tenancy_at(api)
+    told = []
+
+    for ago_s, wanted in ((None, {}), (KINDS_COUNTED_S - 10, {}), (KINDS_COUNTED_S + 10, COUNTED), (5.0, {})):
+        if ago_s is not None:
+            made(api, ago_s=ago_s)
+        (seen,) = look(tenancy, AccessRole.USER, repairs=repairs).bindings
+        told += [*seen.repaired, *seen.left]
+        assert (counted(api), api.objects[QUOTA]["spec"]["hard"]["pods"]) == (wanted, "1000")
+
+    assert told == []
