@@ -15,15 +15,19 @@ from pathlib import Path
 
 from bench.figures import Figure, NotRun
 from bench.openb import Mix, arrivals, mixes, published, read_nodes, read_requests
+from gpr.planner.board import Board
 from gpr.planner.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Policy, demand_of
 from gpr.planner.packing.packer import Packer
 from gpr.planner.packing.worths import Worths, worths_of
+from gpr.planner.snapshot import Node, Pool, Request
+from gpr.planner.snapshot import Policy as EnginePolicy
 
 WORKLOADS = ("default", "gpushare40", "multigpu20", "cpu050")
 SEEDS = range(42, 52)
 # Seeds that nothing was tuned or published with.
 OTHER_SEEDS = range(242, 245)
 PEERS = {Policy.FGD: "FGD", Policy.BEST_FIT: "BestFit", Policy.RANDOM: "Random"}
+NEVER_ENDS_S = 1_000_000
 # After so many arrivals the demand is learned anew from them, where none is given.
 LESSONS = (30, 100, 300, 1_000, 2_000, 4_000, 6_000)
 
@@ -45,7 +49,7 @@ def run(traces: Path | None) -> list[Figure]:
     figures = [figure for workload in WORKLOADS for figure in _workload(folder, workload, nodes)]
     for name, mix in mixes(nodes, read_requests(folder, "default")).items():
         figures += _mix(name, mix)
-    return figures
+    return [*figures, *_engine(nodes, read_requests(folder, "default"))]
 
 
 def _workload(folder: Path, workload: str, nodes: Sequence[PackNode]) -> list[Figure]:
@@ -77,6 +81,41 @@ def _workload(folder: Path, workload: str, nodes: Sequence[PackNode]) -> list[Fi
 def _mix(name: str, mix: Mix) -> list[Figure]:
     ours, theirs = (_mean(_runs(mix, policy, OTHER_SEEDS), 130) for policy in (Policy.EGS, Policy.FGD))
     return [_figure(f"{name}: 130 % asked for, allocated", ours, "FGD, rerun", theirs)]
+
+
+def _engine(nodes: Sequence[PackNode], requests: Sequence[PackRequest]) -> list[Figure]:
+    """Where the planner's engine itself puts them: it knows whole GPUs, so these ask for nothing else."""
+    mix = nodes, [PackRequest(0, 0, request.gpu_count, WHOLE_GPU) for request in requests if request.gpu_count]
+    ours = [_engine_run(mix, seed) for seed in OTHER_SEEDS]
+    theirs = _runs(mix, Policy.FGD, OTHER_SEEDS)
+    mean, several = (statistics.fmean(figures) for figures in zip(*ours, strict=True))
+    their_several = statistics.fmean(run.several for run in theirs)
+    return [
+        _figure("whole GPUs, no CPU or memory: 130 % asked for, allocated by the engine", mean, "FGD, rerun", _mean(theirs, 130)),
+        _figure("the same: placed of those asked for several at once", several, "FGD, rerun", their_several),
+    ]
+
+
+def _engine_run(mix: Mix, seed: int) -> tuple[float, float]:
+    """Percent as in `Run`: allocated in the end, and of those asked for several at once that were placed."""
+    nodes, rng = list(mix[0]), random.Random(seed)
+    rng.shuffle(nodes)
+    capacity = sum(node.gpu_count for node in nodes)
+    pool = Pool("openb", "openb", "any", tuple(Node(node.id, node.gpu_count) for node in nodes if node.gpu_count))
+    board, stream = Board((pool,), now_s=0, policy=EnginePolicy()), arrivals(mix[1], WHOLE_GPU * capacity, rng)
+    placed = [_has_place(board, number, request.gpu_count) for number, request in enumerate(stream)]
+    used = sum(request.gpu_count for request, is_placed in zip(stream, placed, strict=True) if is_placed)
+    return 100 * used / capacity, _several(stream, placed)
+
+
+def _has_place(board: Board, number: int, gpu_count: int) -> bool:
+    """Now, for longer than anybody asks; it stays there."""
+    request = Request(str(number), "", "", 1, number, 1, gpu_count, NEVER_ENDS_S, ("openb",))
+    kind = board.kind(request)
+    found = board.earliest(kind, 0, 1)
+    if found is not None:
+        board.place_at(board.enroll(request), kind, found)
+    return found is not None
 
 
 def _runs(mix: Mix, policy: Policy, seeds: Sequence[int], *, learning: bool = False) -> list[Run]:

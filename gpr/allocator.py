@@ -34,6 +34,7 @@ from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState
 from gpr.planner.claims import may_claim
 from gpr.planner.lines import FOREVER_S
 from gpr.planner.plan import Explanation, Plan, Reason
+from gpr.restarts import restarts_foresee
 from gpr.rows import gprs_by_id
 from gpr.services.bookings import occurrences_retry, series_care
 from gpr.services.ending import exit_begin, exit_finish
@@ -95,13 +96,13 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:
-            _plan_and_start(report, now)
+            _plan_and_start(report, record, now)
         duration_s = time.perf_counter() - began_s
         AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
         return report
 
 
-def _plan_and_start(report: TickReport, now: datetime) -> None:
+def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) -> None:
     event_id = _last_event_id()
     made, loaded = replan(now=now)
     report.queued_count = len(made.placements)
@@ -110,6 +111,7 @@ def _plan_and_start(report: TickReport, now: datetime) -> None:
     for first in range(0, len(due), STARTS_AT_ONCE):
         with gate_shut(SUBMITS_GATE) if len(due) > 1 else nullcontext():
             _try_starts(due[first : first + STARTS_AT_ONCE], loaded, now, report)
+    restarts_foresee(loaded, is_anew=event_id != record.planned_event_id, now=now)
     # Events of this very plan are later than `event_id`, so after one that changed something the next tick plans again.
     AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
 

@@ -1,6 +1,8 @@
 """Requests that would start sooner than one that has to wait: with fewer nodes or GPUs, for a shorter time, on other GPUs, elsewhere.
 
-Which sizes are worth a question is found by halving, on places alone; what is told is what each would get if it were submitted.
+Which size is worth a question is found by halving, on places alone: the most that has room beside all others. Where none has, as others
+would have to make way or nodes to be ordered for any, one size from the middle is asked about and no other: each question is a whole offer.
+What is told is what each would get if it were submitted.
 """
 
 from __future__ import annotations
@@ -70,8 +72,8 @@ class Alternatives:
     found: Sequence[Offer]
 
     def of_each(self) -> list[list[Alternative]]:
-        """For each offer that has to wait: in the same place no more than one of each kind of change, and none that asks for less than it
-        could for its start; then elsewhere, the soonest first. A booking waits for its time alone.
+        """For each offer that has to wait: in the same place no more than one of each kind of change; then elsewhere, the soonest first.
+        A booking waits for its time alone.
         """
         if self.spec.is_booking:
             return [[] for _ in self.found]
@@ -103,7 +105,9 @@ class Alternatives:
         }
 
     def _most(self, offer: Offer, field: str, values: Sequence[int]) -> int:
-        """The most that has a place at once, or else after half of the wait. If nothing has, others may still have to make way for less."""
+        """The most that has a place at once, or else after half of the wait. If nothing has, one from the middle: others may have to
+        make way for that, or nodes may be ordered for it.
+        """
 
         def sized(value: int) -> Request:
             return self._request(self._resized(field, value), there)

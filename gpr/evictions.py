@@ -44,7 +44,7 @@ def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
             windows += _notice(made, victim, now)
         event_record(
             kind="gpr.eviction_planned",
-            message=f"Others end early for {beneficiary.name}: it can start at {utc(made.start_at)} instead of {utc(made.instead_at)}.",
+            message=f"Others end early for {beneficiary.name}: it can start at {utc(made.start_at)}{_without(made)}.",
             at=now,
             gpr_id=beneficiary.pk,
             slice_id=beneficiary.slice_id,
@@ -52,6 +52,11 @@ def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
         hint(TICK)
     if windows:
         reservations_set_windows(windows)  # at once: their nodes are locked in order, and their cluster after all of them
+
+
+def _without(made: Eviction) -> str:
+    """A booking starts at its time or not at all."""
+    return ", as it is booked" if made.gpr.is_booking else f" instead of {utc(made.instead_at)}"
 
 
 def notice_of(gpr: Gpr) -> EvictionVictim | None:

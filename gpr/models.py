@@ -144,6 +144,7 @@ class Gpr(models.Model):
     provisioning_at = models.DateTimeField(null=True, blank=True)
     active_at = models.DateTimeField(null=True, blank=True)
     ends_at = models.DateTimeField(null=True, blank=True)
+    exiting_at = models.DateTimeField(null=True, blank=True, help_text="When its nodes began to be taken back.")
     ended_at = models.DateTimeField(null=True, blank=True)
     marks_passed = models.PositiveSmallIntegerField(default=0, help_text="How many of the marks 25, 50, 75 % have been told.")
     # The plan of the last tick, for whoever reads.
@@ -375,6 +376,9 @@ class EvictionVictim(models.Model):
     lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds run when it was chosen; for a booking: by its start.")
     outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)
     outcome_at = models.DateTimeField(null=True, blank=True)
+    restart_at = models.DateTimeField(
+        null=True, blank=True, help_text="When what is left would start then, by the last plan; null: it does not, or is not known yet."
+    )
     is_final = models.BooleanField(default=False, help_text="It cannot be spared any more: its agent may not hear of it in time.")
     reviewed_at = models.DateTimeField(null=True, blank=True, help_text="When others rested on its end, though whom it is for does not.")
 

@@ -7,21 +7,20 @@ Starts of others may move up by it, or be later than planned; promises move by m
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from egs.readable import readable
-from gpr.models import EndReason, EvictionVictim, Gpr, GprState
+from gpr.models import Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, Plan, victims_of
-from gpr.planner.snapshot import Moved, Request, Snapshot
+from gpr.planner.snapshot import Moved, Snapshot
+from gpr.restarts import ages_of, joined, rejoined
 from gpr.rows import gprs_by_id, told_waiting
 from gpr.selectors import queue_positions
-from gpr.services.ending import goes_back, left_s
 from gpr.services.moving import MoveTo, spot_for
 from gpr.services.requests import spec_of
-from gpr.snapshot import Loaded, at, books_end, snapshot_load
+from gpr.snapshot import at, snapshot_load
 from gpr.spec import approval_reasons
 from inventory.models import MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into
@@ -105,14 +104,14 @@ def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
     own = next((request for request in loaded.snapshot.queue if request.id == str(gpr.pk)), None)
     if own is None:
         return _unchanged(gpr)  # what is stored of it cannot be read, so no plan knows it
-    joined = _joined(replace(loaded.snapshot, queue=others), loaded, replace(own, place=spot.place), spot.at)
-    return _compare(gpr, replace(joined, moved=Moved(str(gpr.pk), spot.moved_behind)))
+    changed = joined(replace(loaded.snapshot, queue=others), ages_of(loaded), replace(own, place=spot.place), spot.at)
+    return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), spot.moved_behind)))
 
 
 def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
     loaded = snapshot_load(now=now, with_memory=True)
     request = loaded.candidate(gpr, gpr.clusters.all())
-    return _compare(gpr, _joined(loaded.snapshot, loaded, request, gpr.queued_at or now))
+    return _compare(gpr, joined(loaded.snapshot, ages_of(loaded), request, gpr.queued_at or now))
 
 
 def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
@@ -124,40 +123,14 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
     return _compare(gpr, replace(loaded.snapshot, queue=queue))
 
 
-def preview_eviction(*, gpr: Gpr, now: datetime, ends_at: datetime | None = None) -> Preview:
-    """Its nodes are expected back when the exit has had its time; then it may wait again, at its old age, for what is left.
-
-    `ends_at`: when its notice is over; None: it is evicted now.
-    """
-    ends_at = ends_at or now
+def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
+    """Were it evicted now."""
     loaded = snapshot_load(now=now)
-    freed_s = math.ceil(books_end(ends_at).timestamp())
-    snapshot = loaded.with_running_end(str(gpr.pk), freed_s)
-    evicted = copy.copy(gpr)
-    evicted.remaining_s, evicted.end_reason = left_s(gpr, now=ends_at), EndReason.EVICTED
-    if goes_back(evicted):
-        again = loaded.candidate(evicted, gpr.clusters.all())
-        again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
-        snapshot = _joined(snapshot, loaded, again, gpr.queued_at or now)
-    return _compare(gpr, snapshot)
-
-
-def restart_after(notice: EvictionVictim, *, gpr: Gpr, now: datetime) -> datetime | None:
-    """When what is left of it would start after this notice, as the queue stands; None: it does not wait again. It plans the queue."""
-    return preview_eviction(gpr=gpr, now=now, ends_at=notice.ends_at).own.new_start_at
+    return _compare(gpr, rejoined(loaded.snapshot, loaded, ages_of(loaded), gpr, ends_at=now, now=now))
 
 
 def _unchanged(gpr: Gpr) -> Preview:
     return Preview(Shift(gpr, None, None), None, None)
-
-
-def _joined(snapshot: Snapshot, loaded: Loaded, newcomer: Request, queued_at: datetime) -> Snapshot:
-    """With the newcomer at its age: those queued after it move back by one."""
-    ages = [(loaded.asks[request.id].turn_at, request.id) for request in snapshot.queue]
-    rank = sum(age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in ages)
-    older, younger = snapshot.queue[:rank], snapshot.queue[rank:]
-    queue = (*older, replace(newcomer, rank=rank), *(replace(request, rank=request.rank + 1) for request in younger))
-    return replace(snapshot, queue=queue)
 
 
 def _compare(gpr: Gpr, changed: Snapshot) -> Preview:

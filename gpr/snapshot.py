@@ -140,11 +140,6 @@ class Loaded:
         """That is named in an offer."""
         return next(supply for supply in self.places.books.supplies if str(supply.pk) == supply_id)
 
-    def with_running_end(self, gpr_id: str, end_s: int) -> Snapshot:
-        """A copy in which this box ends at another time."""
-        running = (replace(box, end_s=end_s) if box.id == gpr_id else box for box in self.snapshot.running)
-        return replace(self.snapshot, running=tuple(running))
-
     def with_maintenance(self, row: MaintenanceWindow) -> Snapshot:
         """A copy in which this is announced, too."""
         cluster, node_id, window = row.cluster.name, str(row.node_id), window_of(row)
@@ -154,6 +149,11 @@ class Loaded:
 
         pools = (replace(p, nodes=tuple(map(closed, p.nodes))) if p.cluster == cluster else p for p in self.snapshot.pools)
         return replace(self.snapshot, pools=tuple(pools))
+
+
+def with_running_end(snapshot: Snapshot, gpr_id: str, end_s: int) -> Snapshot:
+    """A copy in which this box ends at another time."""
+    return replace(snapshot, running=tuple(replace(box, end_s=end_s) if box.id == gpr_id else box for box in snapshot.running))
 
 
 def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:

@@ -300,8 +300,9 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
 
 
 HARDWARE_HELP: Final = (
-    "One of its node's, as their driver told a check; empty: not yet. Of a node that is held in parts it says nothing of `held_by`: there "
-    "the cluster chooses which GPUs a box gets, and `index` is EGS's own count."
+    "One of its node's, as their driver told a check; empty: not yet, or not the reader's to know. Members of a workspace are told while "
+    "it holds the whole node, administrators always. Of a node that is held in parts it says nothing of `held_by`: there the cluster "
+    "chooses which GPUs a box gets, and `index` is EGS's own count."
 )
 
 
@@ -313,6 +314,7 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
     cluster = serializers.CharField(source="node.cluster.name")
     shape = serializers.CharField(source="node.shape")
     state = serializers.ChoiceField(source="availability", choices=Availability.choices)
+    hardware_uuid = serializers.CharField(source="hardware_known", help_text=HARDWARE_HELP)
     held_by = serializers.SerializerMethodField()
 
     class Meta:
@@ -320,7 +322,6 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
         fields = ["id", "name", "uuid", "hardware_uuid", "index", "node_id", "node", "cluster_id", "cluster", "shape", "model"]
         fields += ["memory_gib", "is_healthy", "state", "held_by"]
         read_only_fields = fields
-        extra_kwargs: ClassVar[dict[str, Any]] = {"hardware_uuid": {"help_text": HARDWARE_HELP}}
 
     @extend_schema_field(HolderSerializer(allow_null=True))
     def get_held_by(self, gpu: Any) -> Any:
@@ -332,7 +333,7 @@ class GpuFilter(filters.FilterSet):
     cluster = ReferenceFilter("node__cluster")
     node = ReferenceFilter("node")
     uuid = filters.CharFilter()
-    hardware_uuid = filters.CharFilter()
+    hardware_uuid = filters.CharFilter("hardware_known")
     state = Words("availability", choices=Availability.choices)
 
 

@@ -146,19 +146,26 @@ def node_for(actor: User, reference: str, *, now: datetime) -> Node:
 
 
 def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
-    """Those that are there, with `availability` and, as `held_by`, the reservation that the actor may know of."""
+    """Those that are there, with `availability` and, as `held_by`, the reservation that the actor may know of.
+
+    `hardware_known`: what the driver calls it, for administrators and those who hold the whole node; else empty. In a node that is held
+    in parts nothing tells whose is which.
+    """
     clusters = list(clusters_visible_to(actor))
     open_ids = [cluster.pk for cluster in clusters if cluster_is_open(cluster, now)]
     rows = Gpu.objects.filter(gone_at=None, node__gone_at=None, node__cluster__in=[cluster.pk for cluster in clusters])
     sick = Gpu.objects.filter(node=OuterRef("node"), gone_at=None, is_healthy=False)
     is_ready = Q(node__is_ready=True, node__cordoned_at=None, node__cluster__in=open_ids)
     is_usable = is_ready & ~Exists(sick) & ~Exists(_closing(now, node="node", cluster="node__cluster"))
+    whole = reservations_visible_to(actor).filter(HELD, node=OuterRef("node")).alias(n=Count("gpus")).filter(n=F("node__gpu_count"))
+    known = F("hardware_uuid") if actor.is_admin else Case(When(Exists(whole), then=F("hardware_uuid")), default=Value(""))
     mine = with_holders(ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)), path="reservation__")
     return (
         rows.select_related("node__cluster")
         .annotate(
             is_held=Exists(ReservedGpu.objects.filter(HELD, gpu=OuterRef("pk"))),
             is_usable=Case(When(is_usable, then=Value(True)), default=Value(False)),
+            hardware_known=known,
         )
         .annotate(availability=_availability())
         .prefetch_related(Prefetch("reserved", queryset=mine, to_attr="held_by"))

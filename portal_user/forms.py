@@ -32,7 +32,6 @@ from inventory.models import Cluster
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
 NUMBER_MAX = 2**31 - 1
-NAME = re.compile(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 SAID_OR_NOT = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # Of a service's field, that of the form which shows its errors.
@@ -44,6 +43,8 @@ FORM_FIELDS = {
     "first_start_at": "earliest_start_at",
     "until_at": "until",
 }
+# Of a cluster that is no choice, as one that has left the workspace since.
+CLUSTER_NOT_USED = "Workspace {} does not use cluster {}. Choose others; none chosen means any."
 # What is refused as a whole, but by one field.
 FIELD_OF: dict[type[EgsError], str] = {OverPolicy: "duration", BookingDoesNotFit: "earliest_start_at"}
 FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
@@ -137,9 +138,16 @@ class GprForm(ServiceForm):
         self._clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in slice_.clusters.all()}
         self.fields["shape"].choices = [("", "Any"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
         self.fields["clusters"].choices = [(name, name) for name in self._clusters]  # type: ignore[attr-defined]
+        self.fields["clusters"].error_messages["invalid_choice"] = CLUSTER_NOT_USED.format(slice_.name, "%(value)s")
         self.fields["name"].required = not is_question
         for field in self.fields.values():
             field.widget.is_required = field.required
+
+    @property
+    def clusters_not_used(self) -> list[str]:
+        """What to say of each cluster that the form was filled in with and that is no choice any more."""
+        given = self.initial.get("clusters", [])
+        return [CLUSTER_NOT_USED.format(self.slice.name, name) for name in given if name not in self._clusters]
 
     def clean_template(self) -> GprTemplate | None:
         """One that is gone meanwhile has filled the form all the same."""
@@ -254,7 +262,7 @@ def _said_or_not(label: str) -> forms.ChoiceField:
 class TemplateForm(ServiceForm):
     """What is left empty a template does not say."""
 
-    name = PlainTextField(label="Name", max_length=63, validators=[RegexValidator(NAME, "Letters, digits, dots, dashes and underscores.")])
+    name = PlainTextField(label="Name", max_length=63)
     cluster = forms.ChoiceField(label="For", required=False)
     shape = forms.ChoiceField(label="GPU", required=False)
     min_gpu_memory_gib = forms.IntegerField(label="GPU memory in GiB at least", required=False, min_value=1, max_value=100_000)
@@ -275,9 +283,11 @@ class TemplateForm(ServiceForm):
     is_default = forms.BooleanField(label="The default: it takes the place of the one before", required=False)
     auto = forms.BooleanField(label="Auto: while it is the default, file it for GPU pods that wait", required=False)
 
-    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], own: Cluster | None = None, **kwargs: Any) -> None:
+        """`own`: the cluster that it is for now. It may have left the slice: then it stays a choice, or saving would mean all."""
         super().__init__(*args, **kwargs)
-        self._clusters = {cluster.name: cluster for cluster in slice_.clusters.order_by("name")}
+        clusters = [*slice_.clusters.all(), *([own] if own else [])]
+        self._clusters = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
         self.fields["cluster"].choices = [("", "All clusters"), *((name, name) for name in self._clusters)]  # type: ignore[attr-defined]
         self.fields["shape"].choices = [("", "Not said"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
 

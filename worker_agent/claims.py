@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from worker_agent.clock import Clock
-from worker_agent.protocol import CLAIMS_AT_ONCE, Claim, ClaimAnswer, ClaimSpec, ClaimState, PodsWaiting, SyncReply, Workspace
+from worker_agent.protocol import CLAIMS_AT_ONCE, AutoTemplate, Claim, ClaimAnswer, ClaimState, PodsWaiting, SyncReply, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Heard:
     """What the hub has said. `workspaces`, `states`: None while it has not, or what it said is not done yet.
 
     `answers`: those that came since the last look. `asked_mono`: before this the list of `states` was not asked for. `autos`: by id of a
-    workspace, what a request asks for that is made for its pods that wait.
+    workspace, by what a request is made for its pods that wait.
     """
 
     workspaces: Sequence[Workspace] | None = None
     answers: Sequence[Answered] = ()
     states: Mapping[str, ClaimState] | None = None
     asked_mono: float = float("-inf")
-    autos: Mapping[str, ClaimSpec] = field(default_factory=dict)
+    autos: Mapping[str, AutoTemplate] = field(default_factory=dict)
 
 
 class Requests(Protocol):
@@ -73,7 +73,7 @@ class Desk:
     _answers: dict[str, Answered] = field(default_factory=dict)
     _states: dict[str, ClaimState] | None = None
     _asked_mono: float = float("-inf")
-    _autos: dict[str, ClaimSpec] = field(default_factory=dict)
+    _autos: dict[str, AutoTemplate] = field(default_factory=dict)
 
     # -- the thread of the objects -------------------------------------------------------------------------------------
 
@@ -117,6 +117,6 @@ class Desk:
         if not reply.templates_digest:
             self._autos, self.templates_digest = {}, ""  # an older hub: those of a newer one before it count no more
         elif reply.templates is not None:
-            self._autos, self.templates_digest = {each.id: each.spec for each in reply.templates}, reply.templates_digest
+            self._autos, self.templates_digest = {each.id: each for each in reply.templates}, reply.templates_digest
         if self._states is not None:
             self._asked_mono = max(self._asked_mono, asked_mono)

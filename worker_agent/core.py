@@ -5,7 +5,8 @@ of times and after any crash; `pending_events` and `acknowledge` carry the repor
 nodes and in one document.
 
 The order within a pass is the safety of it: ends are decided first and written down; exits go before entries and need
-nothing but the cluster; nothing begins that is not durable; and the hub is told only what is durable.
+nothing but the cluster; nothing begins that is not durable; and the hub is told only what is durable. A fault of our own
+in the work on one box, or in one part of the pass, stays there (`Hands.apart`).
 """
 
 from __future__ import annotations
@@ -201,14 +202,18 @@ class Core:
         is_durable = self._memory.save()
         held = self._memory.state.held()
         leaving = [each for each in held if each[1].is_leaving]
-        self._hands.fence(self._leaving.to_close(leaving))
+        with self._hands.apart("fence"):
+            self._hands.fence(self._leaving.to_close(leaving))
         self._leaving.advance(leaving)
         if is_durable:
             self._entering.advance([each for each in held if not each[1].is_leaving])
         self._run_boxes()
-        self._order_nodes()
-        self._tend()
-        self._hands.herald(self.link.life)
+        with self._hands.apart("provide"):
+            self._order_nodes()
+        with self._hands.apart("tend"):
+            self._tend()
+        with self._hands.apart("herald"):
+            self._hands.herald(self.link.life)
         self._publish(self._memory.save())
         self._prune()
         views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))
@@ -239,16 +244,18 @@ class Core:
                 assignment = fences.assignment_of_closed(node, record, gpus)
                 state.assignments[assignment.id] = assignment
                 state.progress[assignment.id] = Progress(absent=True, listed=False)
-        for assignment, progress in state.held():
-            self._hands.reflect(assignment, progress)
+        for member in state.held():
+            with self._hands.apart("reflect", member):
+                self._hands.reflect(*member)
 
     def _decide_ends(self) -> None:
         now_s = self._time.latest()
         for assignment, progress in self._memory.state.held():
             if assignment.desired not in list(Desired):
                 self._hands.report_unsupported(assignment, progress, assignment.desired, "value of desired")
-            if not progress.is_leaving:
-                self._decide_end(assignment, progress, now_s)
+            with self._hands.apart("end", (assignment, progress)):
+                if not progress.is_leaving:
+                    self._decide_end(assignment, progress, now_s)
         for box in self._boxes():
             # The end of a box is one decision: after a crash in the middle of it no extension may split the box.
             if any(progress.ending for _, progress in box):
@@ -275,11 +282,14 @@ class Core:
     def _run_boxes(self) -> None:
         boxes = [box for box in self._boxes() if not any(progress.ending for _, progress in box)]
         for box in boxes:
-            self._entering.mark_active(box)
+            with self._hands.apart("open", box[0]):
+                self._entering.mark_active(box)
         if self._memory.save():
             self._entering.open(boxes)
-        self._hands.announce([end for box in boxes if (end := self._announced(box)) is not None])
-        self._entering.serve(boxes)
+        with self._hands.apart("announce"):
+            self._hands.announce([end for box in boxes if (end := self._announced(box)) is not None])
+        with self._hands.apart("serve"):
+            self._entering.serve(boxes)
 
     def _announced(self, box: Box) -> BoxEnd | None:
         """None before its window has begun."""

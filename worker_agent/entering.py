@@ -45,8 +45,8 @@ class Entering:
 
     def advance(self, members: Sequence[Member]) -> None:
         """Claims for all of them, then the checks of each."""
-        claims = [self._claim(*each) for each in members if self._hands.own(each[0]) is None]
-        self._hands.write(Verb.CLAIM, filter(None, claims), within_s=CLAIMS_WITHIN_S)
+        claims = list(self._hands.each("entry", (each for each in members if self._hands.own(each[0]) is None), self._claim))
+        self._hands.write(Verb.CLAIM, claims, within_s=CLAIMS_WITHIN_S)
         until_mono = self._clock.mono() + CHECKS_WITHIN_S
         gangs = Gangs(members, is_broken=self._is_broken)
         for assignment, progress in sorted(members, key=lambda each: each[0].id <= self._checked_last):
@@ -55,7 +55,8 @@ class Entering:
             self._checked_last = assignment.id
             record = self._hands.own(assignment)
             if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
-                self._check(assignment, progress, gangs)
+                with self._hands.apart("entry", (assignment, progress)):
+                    self._check(assignment, progress, gangs)
 
     def _claim(self, assignment: Assignment, progress: Progress) -> Write | None:
         node = self._hands.nodes.get(assignment.node)
@@ -114,7 +115,11 @@ class Entering:
         return len(box) == box[0][0].gang_count
 
     def open(self, boxes: Sequence[Box]) -> None:
-        self._hands.write(Verb.OPEN, (write for box in boxes for write in self._opens(box)), within_s=OPENS_WITHIN_S)
+        opens: list[Write] = []
+        for box in boxes:
+            with self._hands.apart("open", box[0]):
+                opens += self._opens(box)
+        self._hands.write(Verb.OPEN, opens, within_s=OPENS_WITHIN_S)
 
     def _opens(self, box: Box) -> Iterator[Write]:
         for assignment, progress in box:

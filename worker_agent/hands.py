@@ -6,8 +6,11 @@ Lives here: what to do when the cluster says no. Must not live here: which assig
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import (
@@ -24,13 +27,16 @@ from worker_agent.cluster.base import (
     StepResult,
     StepStatus,
     Throttled,
+    Unavailable,
     Verb,
 )
 from worker_agent.fences import Held, HeldGpus, own_record
 from worker_agent.gangs import NO_GANG, Gang
 from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
-from worker_agent.state import Memory, Progress
+from worker_agent.state import Member, Memory, Progress
 from worker_agent.steps import Milestone
+
+Found = TypeVar("Found")
 
 LOG_MAX = 4000
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 30.0
@@ -65,6 +71,31 @@ class Hands:
         self._failures: dict[str, int] = {}  # by node: how many writes in a row came to nothing
         self._started_s: dict[tuple[str, str], float] = {}
         self._retry_mono: dict[tuple[str, str], float] = {}
+
+    # -- what nobody thought of ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def apart(self, stage: str, member: Member | None = None) -> Iterator[None]:
+        """What breaks within is our own fault: it is logged, told once of the member that it struck, and nobody else loses their turn."""
+        try:
+            yield
+        except Exception as error:
+            self._broke(stage, error, member[0].id if member else "")
+            if member and member[1].first(f"broke:{stage}"):
+                self._report(member[0], stage, Outcome.FAILED, StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False))
+
+    def each(self, stage: str, members: Iterable[Member], act: Callable[[Assignment, Progress], Found | None]) -> Iterator[Found]:
+        """What comes of each, apart from the others."""
+        for member in members:
+            found = None
+            with self.apart(stage, member):
+                found = act(*member)
+            if found is not None:
+                yield found
+
+    def _broke(self, stage: str, error: Exception, assignment_id: str) -> None:
+        trace = "".join(traceback.format_exception(error))
+        self._note("broke", {"stage": stage, "assignment": assignment_id, "error": repr(error), "trace": trace})
 
     # -- observe -------------------------------------------------------------------------------------------------------
 
@@ -127,9 +158,18 @@ class Hands:
             if self._clock.mono() < self._quiet_until_mono or (begin and self._clock.mono() >= until_mono):
                 return
             some = [(node, self._in_turn(node, together)) for node, together in by_node[begin : begin + NODES_AT_ONCE]]
-            answers = self._cluster.write(verb, [self._change(node, together) for node, together in some])
+            answers = self._written(verb, [self._change(node, together) for node, together in some])
             for (node, together), answer in zip(some, answers, strict=True):
                 self._take(verb, node, together, answer)
+
+    def _written(self, verb: Verb, changes: list[NodeChange]) -> list[NodeState | ClusterError]:
+        try:
+            return self._cluster.write(verb, changes)
+        except Exception as error:
+            self._broke(verb, error, "")
+            if len(changes) == 1:
+                return [Unavailable(_fault(error))]
+        return [answer for change in changes for answer in self._written(verb, [change])]  # so that one alone fails
 
     def _in_turn(self, node: str, together: list[Write]) -> list[Write]:
         failed = self._failures.get(node, 0)
@@ -152,7 +192,8 @@ class Hands:
         self._failures.pop(node, None)
         self.nodes[node] = answer
         for write in together:
-            self.reflect(write.assignment, write.progress)
+            with self.apart("reflect", (write.assignment, write.progress)):
+                self.reflect(write.assignment, write.progress)
 
     def fence(self, closing: Iterable[Write]) -> None:
         changes = [self._change(node, together) for node, together in _by_node(closing).items()]
@@ -222,6 +263,9 @@ class Hands:
         except ClusterError as error:
             self._note("step_unanswered", {"step": step, "assignment": assignment.id, "error": str(error)})
             return StepResult(status=StepStatus.RUNNING)
+        except Exception as error:
+            self._broke(step, error, assignment.id)
+            return StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False)
 
     def _pause_s(self, attempt: int) -> float:
         most_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(attempt, 10))
@@ -270,6 +314,10 @@ class Hands:
             Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older claim has no effect",
         }[milestone]
         self._report(assignment, milestone, Outcome.OK, StepResult(status=StepStatus.OK, log=log, evidence={"epoch": record.epoch}))
+
+
+def _fault(error: Exception) -> str:
+    return f"a fault of the agent, see its log: {type(error).__name__}: {error}"
 
 
 def _by_node(writes: Iterable[Write]) -> dict[str, list[Write]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
@@ -13,18 +13,35 @@ from worker_agent.state import Member, Progress
 from worker_agent.steps import EXIT_CHECKS, ExitStep, Milestone
 
 NODE_GONE_S = 60.0  # a node that is not in the cluster for so long holds nothing of a slice any more
+EXITS_WITHIN_S = 0.4  # the steps of one pass: what is left goes on in the next, so that an end that comes meanwhile is not kept waiting
 
 
 class Leaving:
     def __init__(self, *, hands: Hands, clock: Clock, time: HubTime) -> None:
         self._hands, self._clock, self._time = hands, clock, time
         self._gone_since_mono: dict[str, float] = {}
+        self._turn, self._turns = 0, dict[str, int]()  # by assignment: its last one
 
     def advance(self, members: Sequence[Member]) -> None:
         """Each as far as it goes now."""
-        there = [each for each in members if self._is_there(*each) and not self._is_given_on(*each)]
-        self._hands.write(Verb.CLOSE, [self._close(*each) for each in there if self._is_open(*each)])
-        self._hands.write(Verb.RELEASE, filter(None, [self._release(*each) for each in there]))
+        there = list(self._hands.each("exit", members, self._there))
+        self._hands.write(Verb.CLOSE, list(self._hands.each("exit", there, self._close_if_open)))
+        releases = list(self._hands.each("exit", self._while_there_is_time(there), self._release))
+        self._hands.write(Verb.RELEASE, releases, within_s=EXITS_WITHIN_S)
+
+    def _while_there_is_time(self, members: Sequence[Member]) -> Iterator[Member]:
+        """The first in any case: boxes take turns, and in a box its nodes, so that none whose steps are slow keeps another waiting."""
+        until_mono = self._clock.mono() + EXITS_WITHIN_S
+        last: dict[tuple[str, int], int] = {}
+        for assignment, _ in members:
+            box = assignment.gpr_id, assignment.run
+            last[box] = max(last.get(box, 0), self._turns.get(assignment.id, 0))
+        for assignment, progress in sorted(members, key=lambda each: (last[each[0].gpr_id, each[0].run], self._turns.get(each[0].id, 0))):
+            self._turn += 1
+            self._turns[assignment.id] = self._turn
+            yield assignment, progress
+            if self._clock.mono() >= until_mono:
+                return
 
     def to_close(self, members: Sequence[Member]) -> list[Write]:
         """Those of what `advance` closes next that are on record."""
@@ -32,6 +49,11 @@ class Leaving:
 
     def prune(self, held: set[str]) -> None:
         self._gone_since_mono = {known: mono for known, mono in self._gone_since_mono.items() if known in held}
+        self._turns = {known: turn for known, turn in self._turns.items() if known in held}
+
+    def _there(self, assignment: Assignment, progress: Progress) -> Member | None:
+        is_here = self._is_there(assignment, progress) and not self._is_given_on(assignment, progress)
+        return (assignment, progress) if is_here else None
 
     def _is_there(self, assignment: Assignment, progress: Progress) -> bool:
         node = self._hands.nodes.get(assignment.node)
@@ -71,6 +93,9 @@ class Leaving:
             return False
         self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
         return True
+
+    def _close_if_open(self, assignment: Assignment, progress: Progress) -> Write | None:
+        return self._close(assignment, progress) if self._is_open(assignment, progress) else None
 
     def _close(self, assignment: Assignment, progress: Progress) -> Write:
         active_s = progress.active_s if progress.phase in (Phase.ACTIVE, Phase.EXITING) else None

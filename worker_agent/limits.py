@@ -16,10 +16,14 @@ import msgspec
 from worker_agent.protocol import CheckPolicy, CheckResult, Verdict
 
 TEXT_MAX_CHARS = 200
+_CARDS: Final = frozenset({"PCIE", "NVL"})
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """`value`: the most that is good, or with `is_least` the least; None: only measured. `highest`: what a policy may set at most."""
+    """`value`: the most that is good, or with `is_least` the least; None: only measured. `highest`: what a policy may set at most.
+
+    `by_gpu`: of boards with NVLink between all of them (SXM). PCIe and NVL variants are slower, and have the value of all others.
+    """
 
     says: str
     unit: str = ""
@@ -64,6 +68,7 @@ LIMITS: Final[dict[str, Limit]] = {
 MEASURED: Final[dict[str, str]] = {
     "node_ready": "Node ready",
     "gpu_count": "GPUs that answer",
+    "gpu_faults": "Questions that the GPU answered with an error",
     "volume_content": "Content of a volume as written",
     "rdma_subnet": "RDMA ports of another subnet than the policy's",
     "gang_peers": "Nodes of the box at work that it reached and that reached it",
@@ -90,8 +95,9 @@ def says(check: str) -> str:
 def threshold_of(check: str, shape: str, policy: CheckPolicy) -> float | None:
     """Of nodes of this shape (`H100-80GB`). None: it is only measured."""
     limit = LIMITS[check]
-    default = limit.by_gpu.get(shape.split("-", maxsplit=1)[0], limit.value)
-    return policy.limits.get(check, default)
+    model, *rest = shape.split("-")
+    is_board = not any(word.upper() in _CARDS for word in rest)
+    return policy.limits.get(check, limit.by_gpu.get(model, limit.value) if is_board else limit.value)
 
 
 def judge(check: str, value: float | None, *, shape: str, policy: CheckPolicy, gpu: str = "", text: str = "") -> CheckResult:

@@ -474,8 +474,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     Level, not edge: it may come again at any time, and changes nothing then. `generation`: as the API server counts changes of
     the spec. `requester`: who made the object, by the word of the API server; "": not known. `is_auto`: the agent made it for pods
-    that wait. `is_gone`: the object is not there any more (all but the uid means nothing then, and may be empty): what waits is canceled,
-    what runs is released.
+    that wait, by the hub's `template` of this name, or by one of the namespace (""). `is_gone`: the object is not there any more (all
+    but the uid means nothing then, and may be empty): what waits is canceled, what runs is released.
     """
 
     uid: Id
@@ -485,6 +485,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     spec: ClaimSpec = ClaimSpec()
     requester: Annotated[str, msgspec.Meta(max_length=253)] = ""
     is_auto: bool = False
+    template: Annotated[str, msgspec.Meta(max_length=63)] = ""
     is_gone: bool = False
 
 

@@ -26,7 +26,7 @@ def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
         p90_at=promise.p90_at if promise and gpr.state == S.QUEUED else None,
         started_at=gpr.provisioning_at,
         active_at=gpr.active_at,
-        exiting_at=exit_began_at(gpr),
+        exiting_at=gpr.exiting_at,
         ends_at=window_end(gpr),
         ended_at=gpr.ended_at,
         asks=ask_of(gpr),
@@ -74,12 +74,3 @@ def window_end(gpr: Gpr) -> datetime | None:
 
 def entry_allowance() -> timedelta:
     return timedelta(seconds=settings.EGS_ENTRY_ALLOWANCE_S)
-
-
-def exit_began_at(gpr: Gpr) -> datetime | None:
-    """When its nodes began to leave: then what it had left of its time was counted."""
-    if gpr.state == S.EXITING:
-        return gpr.state_changed_at
-    if gpr.state in ENDED and gpr.active_at and gpr.ends_at:
-        return gpr.ends_at - timedelta(seconds=gpr.remaining_s)
-    return None

@@ -14,6 +14,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from egs.names import MUST, PATTERN, name_fault
+
 # What every JSON reader holds exactly.
 NUMBER_MAX = 2**53 - 1
 ECHO_MAX_CHARS = 60
@@ -82,19 +84,16 @@ class Word(serializers.RegexField):
 
 
 class NewName(Word):
-    """The name of an object that others refer to: it fits into a path and a label, and cannot be taken for an id."""
+    """See egs.names."""
 
     def __init__(self, **kwargs: Any) -> None:
-        must = "Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most."
-        super().__init__(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z", must=must, **kwargs)
+        super().__init__(PATTERN, must=MUST, **kwargs)
 
     def to_internal_value(self, data: Any) -> str:
         name = super().to_internal_value(data)
-        try:
-            UUID(name)
-        except ValueError:
-            return name
-        raise serializers.ValidationError("Must not look like an id.")
+        if fault := name_fault(name):
+            raise serializers.ValidationError(fault)
+        return name
 
 
 class Id(serializers.UUIDField):

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from accounts.models import User
 from egs.errors import InvalidInput
 from egs.rest.fields import NUMBER_MAX, Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber
-from gpr.models import Nearness
+from gpr.models import GprTemplate, Nearness
 from gpr.selectors import template_for
 from gpr.services.moving import MoveTo
 from gpr.spec import GprSpec, duration_parse
@@ -130,11 +130,20 @@ def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
     """Raises NotFound for a slice, template or cluster that the actor may not know of, InvalidInput for what nothing says."""
     slice_, said = slice_for(actor, data["slice"]), {name: value for name, value in data.items() if name != "template"}
     template = template_for(actor, data["template"], slice_=slice_) if data.get("template") else None
+    if template and "clusters" not in said:
+        _check_cluster(template)
     fields = filled(template, said) if template else said
     if missing := [name for name in NEEDED if name not in fields]:
         raise InvalidInput({name: ["This field is required."] for name in missing})
     clusters = clusters_of(fields.get("clusters", []), actor=actor)
     return GprSpec(**{**fields, "slice": slice_, "clusters": clusters, "template": template})
+
+
+def _check_cluster(template: GprTemplate) -> None:
+    """Raises InvalidInput for one of a cluster that has left its slice: the request did not name it."""
+    if template.cluster and not template.slice.clusters.filter(pk=template.cluster.pk).exists():
+        text = f"Template {template.name} is for cluster {template.cluster.name}, which workspace {template.slice.name} uses no longer."
+        raise InvalidInput({"template": [f"{text} Name other clusters, or have one of its owners change the template."]})
 
 
 def clusters_of(references: list[str], *, actor: User) -> tuple[Cluster, ...]:

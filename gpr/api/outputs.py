@@ -19,7 +19,6 @@ from gpr.explaining import Told, explain_gprs
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
-from gpr.previews import restart_after
 from gpr.replacements import Outcome as ReplacementOutcome
 from gpr.replacements import replacements_of
 from gpr.selectors import names_visible_to, queue_positions
@@ -75,17 +74,12 @@ class EvictionNoticeSerializer(serializers.Serializer[EvictionVictim]):
     ends_at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=VictimKind.choices)
     why = serializers.SerializerMethodField(help_text="As part of a sentence.")
+    restart_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the time that is left would start, by the last plan; null: never, or it is not known yet."
+    )
 
     def get_why(self, row: EvictionVictim) -> str:
         return WHY[VictimKind(row.kind)]
-
-
-class EvictionNoticeDetailSerializer(EvictionNoticeSerializer):
-    restart_at = serializers.SerializerMethodField(help_text="When the time that is left would start, as the queue stands; null: never.")
-
-    def get_restart_at(self, row: EvictionVictim) -> datetime | None:
-        gpr, page = self.context["gpr"], self.context["page"]
-        return restart_after(row, gpr=gpr, now=page.now)
 
 
 class AssignedNodeSerializer(serializers.Serializer[Any]):
@@ -127,7 +121,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     explanation = serializers.SerializerMethodField()
     nodes_assigned = serializers.SerializerMethodField(help_text="Those that it holds now.")
     time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
-    eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is.")
+    eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is, and when it would go on.")
     borrows = serializers.SerializerMethodField(help_text=BORROWS_HELP)
     template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="What it was filed from.")
     template_id = serializers.UUIDField(allow_null=True)
@@ -232,18 +226,12 @@ class ReplacementSerializer(serializers.Serializer[Any]):
 
 
 class GprDetailSerializer(GprSerializer):
-    eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is, and when it would go on.")
     promise_moves = serializers.SerializerMethodField(help_text="When the promise was moved, and by what.")
     replacements = serializers.SerializerMethodField(help_text="Nodes that failed while it ran, and what took their places. Its end stays.")
 
     class Meta(GprSerializer.Meta):
         fields = [*GprSerializer.Meta.fields, "promise_moves", "replacements"]
         read_only_fields = fields
-
-    @extend_schema_field(EvictionNoticeDetailSerializer(allow_null=True))
-    def get_eviction_notice(self, gpr: Gpr) -> Any:
-        row = self._page.notices.get(gpr.pk)
-        return EvictionNoticeDetailSerializer(row, context={**self.context, "gpr": gpr}).data if row else None
 
     @extend_schema_field(ReplacementSerializer(many=True))
     def get_replacements(self, gpr: Gpr) -> Any:
@@ -379,7 +367,8 @@ class OfferSerializer(serializers.Serializer[Estimate]):
     explanation = ToldSerializer()
     alternatives = AlternativeSerializer(
         many=True,
-        help_text="What would start sooner, five at most: each asks for the most that starts at once, or else in half the wait.",
+        help_text="What would start sooner, five at most. A smaller one asks for the most that has room at once, or else in half the wait; "
+        "where only evictions or orders of nodes would make room, for one size from the middle, and there may be others.",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpr.planner.board import Board
-from gpr.planner.claims import Claims, may_claim
+from gpr.planner.claims import Claims
 from gpr.planner.ground import Kind
 from gpr.planner.lines import NEVER_S
 from gpr.planner.repair import board_of
@@ -45,7 +45,7 @@ def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
     before_s, after_s = _last_before(board, kind, asked_s, since_s), _first_after(board, kind, max(asked_s + 1, since_s))
     if _is_free(board, booking) or _has_right(board, snapshot.quotas, booking):
         return Nearest(True, before_s, after_s)
-    if not may_claim(board.policy, snapshot.quotas, evictor_count=booking.may_evict):
+    if not _may_have_right(board, snapshot.quotas, booking):
         return Nearest(False, before_s, after_s)
     by_right = _ByRight(board, snapshot.quotas, booking)
     return Nearest(False, by_right.last_before(since_s, before_s), by_right.first_after(max(asked_s + 1, since_s), after_s))
@@ -59,8 +59,17 @@ def _is_free(board: Board, booking: Request) -> bool:
 
 def _has_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
     """At its time, where others have to make way for it."""
-    may = may_claim(board.policy, quotas, evictor_count=booking.may_evict)
-    return may and _ByRight(board, quotas, booking).has(booking.earliest_start_s)
+    return _may_have_right(board, quotas, booking) and _ByRight(board, quotas, booking).has(booking.earliest_start_s)
+
+
+def _may_have_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
+    """Could others have to make way for it at any time? A quick look; the answer may be yes where none has to."""
+    break_from = board.policy.break_from
+    if booking.may_evict or (break_from is not None and booking.priority >= break_from):
+        return True
+    gpus_by_shape, owners = board.gpus_by_shape(booking), {booking.project, booking.slice}
+    mine = (quota for quota in quotas if quota.owner in owners and quota.shape in gpus_by_shape)
+    return any(gpus_by_shape[quota.shape] <= quota.guaranteed for quota in mine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gpr.planner.limits import most_that_fits
-from gpr.planner.snapshot import Node, Pool, Quota, Request
+from gpr.planner.snapshot import Node, Pool, Quota, Request, Within
 
 NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")
 JOB_COLUMNS: Final = ("id", "submit_s", "reserve_s", "run_s", "nodes", "gpus_per_node", "priority")
@@ -40,17 +40,24 @@ class Job:
     slice: str = ""
     idle_from_s: int | None = None  # seconds of use after which it is idle; None: never
     may_evict: bool = False
+    evictable: bool = True
+    within: Within = Within.ANY
     booked_s: int | None = None  # when it is to start, exactly; None: as soon as can be
     handicaps: tuple[tuple[str, int], ...] = ()
 
 
 def read_nodes(path: Path) -> tuple[Pool, ...]:
-    """A pool for each cluster and shape, in order of the file; the nodes of a pool too. Raises BadList."""
+    """A pool for each cluster and shape, in order of the file; the nodes of a pool too. Raises BadList.
+
+    Optional columns: `rack` and `nvlink_domain`, names that are unique in the cluster.
+    """
     pools: dict[tuple[str, str], list[Node]] = defaultdict(list)
     seen: set[str] = set()
     for row in _rows(path, NODE_COLUMNS):
-        node = Node(row.new_id("name", seen), row.whole("gpus", at_least=1))
-        pools[row.text("cluster"), row.text("shape")].append(node)
+        cluster = row.text("cluster")
+        rack, nvlink_domain = (f"{cluster}/{name}" if (name := row.optional(part)) else "" for part in ("rack", "nvlink_domain"))
+        node = Node(row.new_id("name", seen), row.whole("gpus", at_least=1), rack=rack, nvlink_domain=nvlink_domain)
+        pools[cluster, row.text("shape")].append(node)
     return tuple(Pool(f"{cluster}/{shape}", cluster, shape, tuple(nodes)) for (cluster, shape), nodes in pools.items())
 
 
@@ -67,8 +74,9 @@ def read_jobs(
 
     Optional columns: `project`; `slice`, whose jobs run one after the other; `shape` and `clusters` (space separated), which narrow a
     job to such pools; `home`, a cluster outside of which it runs only where that saves more than `burst_gain_s`; `idle_from_s`, from when
-    on it uses nothing; `may_evict`, 1 for one that may; `booked_s`, when it is to start, or not at all. Empty: as if the column were not
-    there. Raises BadList, also for a job that could never start, and with `early` for one that runs longer than its box.
+    on it uses nothing; `may_evict`, 1 for one that may; `evictable`, 0 for one that may not be evicted for its priority; `within`, `rack`
+    or `nvlink` for a gang whose nodes must all be of one; `booked_s`, when it is to start, or not at all. Empty: as if the column were
+    not there. Raises BadList, also for a job that could never start, and with `early` for one that runs longer than its box.
     """
     seen: set[str] = set()
     jobs = [_job(row, pools, seen, quotas, early=early, burst_gain_s=burst_gain_s) for row in _rows(path, JOB_COLUMNS)]
@@ -88,6 +96,9 @@ class _Row:
 
     def optional(self, column: str) -> str:
         return self.values.get(column, "").strip()
+
+    def flag(self, column: str, *, default: bool) -> bool:
+        return self.whole(column, at_least=0) > 0 if self.optional(column) else default
 
     def new_id(self, column: str, seen: set[str]) -> str:
         value = self.text(column)
@@ -165,7 +176,9 @@ def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], quotas: tuple[Quota
         pools=(wanted := _pools_for(row, pools)),
         slice=row.optional("slice"),
         idle_from_s=row.whole("idle_from_s", at_least=0) if row.optional("idle_from_s") else None,
-        may_evict=bool(row.optional("may_evict")) and row.whole("may_evict", at_least=0) > 0,
+        may_evict=row.flag("may_evict", default=False),
+        evictable=row.flag("evictable", default=True),
+        within=_within(row),
         booked_s=row.whole("booked_s", at_least=0) if row.optional("booked_s") else None,
         handicaps=tuple((id_, burst_gain_s) for id_ in _away(row, pools, wanted)),
     )
@@ -185,6 +198,13 @@ def _pools_for(row: _Row, pools: tuple[Pool, ...]) -> tuple[str, ...]:
     if not found:
         raise BadList(f"{row.where}: no node has the shape {shape!r}{' in these clusters' if clusters else ''}.")
     return found
+
+
+def _within(row: _Row) -> Within:
+    try:
+        return Within(row.optional("within"))
+    except ValueError:
+        raise BadList(f"{row.where}: within is {row.optional('within')!r}, neither rack nor nvlink.") from None
 
 
 def _away(row: _Row, pools: tuple[Pool, ...], wanted: tuple[str, ...]) -> list[str]:
@@ -224,5 +244,7 @@ def request_of(job: Job, *, rank: int, length_s: int, priority: int, is_new: boo
         earliest_start_s=job.booked_s or 0,
         is_fixed=is_new and job.booked_s is not None,
         may_evict=job.may_evict,
+        evictable=job.evictable,
+        within=job.within,
         handicaps=job.handicaps,
     )

@@ -171,11 +171,18 @@ class Harm(StrEnum):
 
 def harm_of(before: Plan, after: Plan) -> Harm | None:
     """Of what makes the one plan the other: to those whom it does to what was not to happen anyway."""
-    late = {placement.id for placement in before.placements if placement.is_late}
-    if any(placement.is_late and placement.id not in late for placement in after.placements):
+    late = {placement.id: placement for placement in before.placements if placement.is_late}
+    if any(placement.is_late and not _was_as_late(placement, late.get(placement.id)) for placement in after.placements):
         return Harm.LATE
     evicted = {victim.id for victim in victims_of(before.evictions)}
     return Harm.EVICTED if any(victim.id not in evicted for victim in victims_of(after.evictions)) else None
+
+
+def _was_as_late(now: Placement, before: Placement | None) -> bool:
+    """No slot is later than any."""
+    if before is None or before.slot is None:
+        return before is not None
+    return now.slot is not None and now.slot.start_s <= before.slot.start_s
 
 
 def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 
 from gpr.planner.board import Board
-from gpr.planner.ground import is_near
+from gpr.planner.ground import OF_SLICE, is_near
 from gpr.planner.kinds import LEVELS
-from gpr.planner.lines import FOREVER_S, Ints
+from gpr.planner.lines import FOREVER_S, NONE, Ints
 from gpr.planner.plan import Cause
 from gpr.planner.shift import shift
 from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window, Within
@@ -196,7 +196,8 @@ def _cause_of_loss(board: Board, pool: int | None) -> Cause:
 def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     """Place these where they were stored, or shove them back; answers those that are lost."""
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
-    shove_s = max(late_s, board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
+    # So long nobody planned, and then there is the grace of what is late itself.
+    shove_s = late_s + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
     for stored in in_order:
         if stored.slot.start_s < board.now_s:
@@ -286,26 +287,31 @@ class _Obstacles:
             if self._board.has_slot(before):
                 self._enter(before)
         self._count = i
-        return self._cause(_Stay.of(self._board, self._waitings[i]))
+        return self._cause(self._waitings[i])
 
-    def _cause(self, stay: _Stay) -> tuple[Cause, str]:
+    def _cause(self, waiting: Waiting) -> tuple[Cause, str]:
+        stay = _Stay.of(self._board, waiting)
         near = [rival for key in stay.keys for rival in self._rivals[key]]
         in_way = [rival for rival in near if rival.stay.start_s < stay.end_s and rival.stay.end_s > stay.start_s]
         worst = min(in_way, key=lambda rival: rival.blame, default=None)
         # A box that is overdue holds the node, open or closed.
         if worst is not None and worst.weight == OVERDUE:
             return worst.cause
+        if stay.ceilings and self._fits_but_for_ceilings(waiting, stay):
+            below = [rival for rival in in_way if not set(rival.stay.ceilings).isdisjoint(stay.ceilings)]
+            return Cause.QUOTA, min(below, key=lambda rival: rival.blame).stay.id if below else ""
         for node in stay.places:
             for window in self._board.closed[self._board.node_ids[node]]:
                 if window.start_s < stay.end_s and window.end_s > stay.start_s:
                     return _cause_of_closure(window, self._board.node_ids[node])
-        if stay.ceilings and not self._is_on_nodes(stay, in_way):
-            return Cause.QUOTA, worst.stay.id if worst is not None else ""
         return worst.cause if worst is not None else (Cause.CHANGED, stay.id)
 
-    def _is_on_nodes(self, stay: _Stay, in_way: list[_Rival]) -> bool:
-        own = set(stay.places.tolist())
-        return any(rival.stay.slice == stay.slice or not own.isdisjoint(rival.stay.places.tolist()) for rival in in_way)
+    def _fits_but_for_ceilings(self, waiting: Waiting, stay: _Stay) -> bool:
+        """Is there room on its nodes and in its slice?"""
+        kind = self._board.kind(waiting.request)
+        limits = kind.limits.copy()
+        limits[:, OF_SLICE + 1 :] = NONE
+        return self._board.has_room(stay.places, kind._replace(limits=limits), stay.start_s)
 
     def _running(self) -> dict[object, list[_Rival]]:
         rivals: dict[object, list[_Rival]] = defaultdict(list)

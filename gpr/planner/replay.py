@@ -28,6 +28,8 @@ from gpr.planner.repair import mend
 from gpr.planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from gpr.planner.waiting import Waiting, turn_of
 
+STANDARD: Final = Policy()
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -55,8 +57,8 @@ class Run:
 class Replay:
     """Runs in order of start; `plan_s` is the wall time of each planning, measured by the clock that was passed in.
 
-    `killed_count`: boxes that failures ended. `repromised`: jobs whose promise a failure, or a reclaim, moved. `idle_count`: boxes taken
-    back as idle. `evictions`: in order. `refused`: bookings that had no place at their time.
+    `killed_count`: boxes that failures ended. `repromised`: jobs whose promise a failure, a reclaim or a higher priority moved.
+    `idle_count`: boxes taken back as idle. `evictions`: in order. `refused`: bookings that had no place at their time.
     """
 
     runs: tuple[Run, ...]
@@ -88,8 +90,9 @@ class Scheduler(Protocol):
 class Planner:
     """The planner on a board that lives on between events."""
 
-    def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = ()) -> None:
-        self._board = Board(pools, now_s=0, policy=Policy(name=name), quotas=quotas)
+    def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = (), *, policy: Policy = STANDARD) -> None:
+        """`policy`: all but its name."""
+        self._board = Board(pools, now_s=0, policy=replace(policy, name=name), quotas=quotas)
         self._quotas = quotas
         self._evicted: list[Eviction] = []
         self._refused: list[str] = []
@@ -187,9 +190,9 @@ class Planner:
         self._refused = [waiting.request.id for waiting in refused]
 
     def _claim(self) -> None:
-        """Evictions, and promises that gave way to whoever is entitled."""
+        """Evictions, and promises that gave way to whoever is entitled, or of a priority that may break them."""
         self._evicted, _ = claim(self._board, self._quotas)
-        if self._quotas:
+        if self._quotas or self._board.policy.break_from is not None:
             self._hit = [waiting for waiting in self._board.order if waiting.displaced is not None and self._board.has_slot(waiting)]
             self._move_promises()
 

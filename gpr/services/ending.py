@@ -18,7 +18,7 @@ from gpr.models import EndReason, Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Harm, harm_of
 from gpr.services.requests import no_place, promises_drop
-from gpr.snapshot import books_end, snapshot_load
+from gpr.snapshot import books_end, snapshot_load, with_running_end
 from gpr.witness import box_ended, witness_lock
 from inventory.models import ReservationState
 from inventory.selectors import maintenance_over
@@ -59,7 +59,7 @@ def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None
         reason=reason,
         message=SENTENCES[reason].format(name=gpr.name) + (f" {why}" if why else ""),
         severity=Severity.INFO if reason in {EndReason.EXPIRED, EndReason.EARLY_RELEASE} else Severity.WARNING,
-        changes={"end_reason": reason, "remaining_s": left_s(gpr, now=now)},
+        changes={"end_reason": reason, "remaining_s": left_s(gpr, now=now), "exiting_at": now},
     )
     notice_settle(gpr, reason=reason, now=now)
     reservations_want_absent(gpr_id=gpr.pk)
@@ -79,6 +79,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
             "provisioning_at": None,
             "active_at": None,
             "ends_at": None,
+            "exiting_at": None,
             "marks_passed": 0,
             "entry_attempts": gpr.entry_attempts + (gpr.end_reason == EndReason.CHECK_FAILED),
         }
@@ -174,7 +175,7 @@ def refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
 def refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     """Plan with the longer box on a copy: nobody may start later than promised who would not without it. Raises Conflict."""
     loaded = snapshot_load(now=now)
-    longer = loaded.with_running_end(str(gpr.pk), math.ceil(ends_at.timestamp()))
+    longer = with_running_end(loaded.snapshot, str(gpr.pk), math.ceil(ends_at.timestamp()))
     harm = harm_of(plan(loaded.snapshot), plan(longer))
     if harm == Harm.LATE:
         raise Conflict("Others have been promised these GPUs from its end on. Extend it by less, or file a new request.")

@@ -125,8 +125,8 @@ _submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_al
 
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Change a request that waits. Its age in the queue stays, and its place in the plan if it still fits there,
-    unless its nodes are to be nearer together now.
+    """Change a request that waits. Its age in the queue stays, and its place in the plan if it fits there beside all others. Nobody
+    else's promise moves.
 
     Errors as in `gpr_submit`.
     """
@@ -137,6 +137,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     reasons = approval_reasons(spec, granted=spec_of(gpr) if gpr.state == GprState.QUEUED else None)
     changes = {name: getattr(spec, name) for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name)}
     is_new_ask = bool(changes.keys() & PLANNED_FIELDS) or set(gpr.clusters.all()) != set(spec.clusters)
+    gives_up_slot = _asks_more(gpr, spec) or bool(changes.get("within"))
     # What was had before an eviction stays had.
     remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
     if remaining_s < 1:
@@ -147,8 +148,9 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         changes |= no_place(gpr)  # an administrator put there what it was before
     gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons, "allowed_shapes": spec.slice.shapes})
     gpr.clusters.set(spec.clusters)
-    if changes.get("within"):
-        Promise.objects.filter(gpr=gpr).update(slot_nodes=[])  # else it would look as if the nodes had moved
+    if gives_up_slot:
+        # It is given the best that all others leave. Else it would push those behind it, or it would look as if the nodes had moved.
+        Promise.objects.filter(gpr=gpr).update(slot_nodes=[])
     event_record(
         kind="gpr.edited",
         message=f"{gpr.name} was changed: {_ask(spec)}.",
@@ -162,6 +164,13 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
     return gpr
+
+
+def _asks_more(gpr: Gpr, spec: GprSpec) -> bool:
+    """Of the nodes of its slot, or for longer. No number of GPUs means all of a node."""
+    if spec.duration_s > gpr.duration_s:
+        return True
+    return gpr.gpus_per_node is not None and (spec.gpus_per_node is None or spec.gpus_per_node > gpr.gpus_per_node)
 
 
 def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.models import User
 from egs.errors import Conflict, InvalidInput, NotFound
+from egs.names import name_fault
 from gpr.models import Gpr, GprTemplate
 from gpr.spec import GprSpec, spec_check
 from gpr.templates import WORDS, terms
@@ -92,6 +93,8 @@ def _locked(template: GprTemplate) -> GprTemplate:
 
 def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None:
     """Raises InvalidInput or OverPolicy."""
+    if fault := name_fault(change.get("name", template.name)):
+        raise InvalidInput({"name": [fault]})
     asked = {**template.asked, **change.get("asked", {})}
     for name, value in change.items():
         setattr(template, name, value)

@@ -63,7 +63,7 @@ class Folds:
 
 @dataclass(frozen=True, slots=True)
 class Opens:
-    """Folds with a fault in them are open."""
+    """Folds with a fault in them are open, and that of the clusters where one that was filled in has left the workspace."""
 
     start: bool
     where: bool
@@ -72,7 +72,9 @@ class Opens:
 
     @classmethod
     def of(cls, form: GprForm) -> Opens:
-        return cls(**{fold: any(name in form.errors for name in names) for fold, names in FOLDED.items()} if form.is_bound else NONE_OPEN)
+        if not form.is_bound:
+            return cls(**{**NONE_OPEN, "where": bool(form.clusters_not_used)})
+        return cls(**{fold: any(name in form.errors for name in names) for fold, names in FOLDED.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class CreatePage:
     meanwhile: Meanwhile | None = None
     filed_url: str = ""  # where the requests are listed, when this form has been filed before
     templates: tuple[TemplateChoice, ...] = ()
+    templates_url: str = ""  # of all of them, where there are more
 
     @classmethod
     def build(
@@ -114,6 +117,7 @@ class CreatePage:
         filed_url: str = "",
     ) -> CreatePage:
         url = offers_url(slice_.name, desk.edited)
+        templates = () if desk.edited else tuple(_templates(slice_, form))
         if form.is_bound:
             panel = OffersPanel.build(request, desk.question(form), url=url, stock=desk.stock, edited=desk.edited)
         else:
@@ -132,7 +136,8 @@ class CreatePage:
             edited=desk.edited,
             meanwhile=meanwhile,
             filed_url=filed_url,
-            templates=() if desk.edited else tuple(_templates(slice_, form)),
+            templates=templates[:TEMPLATES_SHOWN],
+            templates_url=reverse("templates", args=[slice_.name]) if len(templates) > TEMPLATES_SHOWN else "",
         )
 
 
@@ -207,11 +212,12 @@ def folds_of(form: GprForm, request: PageRequest) -> Folds:
     if isinstance(after, datetime):
         after = words.moment(after, now=request.now, zone=request.zone)
     begin = "booked for" if said["is_booking"] else "not before"
-    chosen, all_count = list(said["clusters"] or []), len(form.fields["clusters"].choices)  # type: ignore[attr-defined]
+    choices = dict(form.fields["clusters"].choices)  # type: ignore[attr-defined]
+    chosen = [name for name in said["clusters"] or [] if name in choices]
     model = said["model_name"] or ("parameters only" if said["model_parameters"] else "none")
     return Folds(
         start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}",
-        where=", ".join([", ".join(chosen) or f"any of {all_count}", said["node_type"] or "any type", *_network(said)]),
+        where=", ".join([", ".join(chosen) or f"any of {len(choices)}", said["node_type"] or "any type", *_network(said)]),
         rules=", ".join(
             [
                 "all checks" if said["run_checks"] else "few checks",
@@ -233,10 +239,10 @@ def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
 
 
 def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
-    """The defaults first."""
+    """The defaults first; one more than are shown, where there are more."""
     current = str(form["template"].value() or "")
     url = reverse("gpr-create", args=[slice_.name])
-    for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[:TEMPLATES_SHOWN]:
+    for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[: TEMPLATES_SHOWN + 1]:
         yield TemplateChoice(name, f"{url}?template={pk}", str(pk) == current)
 
 

@@ -170,7 +170,7 @@ class GprPage:
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
         panels = step_panels(gpr, nodes, _results(gpr), say=says(request)) if nodes and wanted & {"now", "steps"} else []
         told = _told(gpr, request) if "why" in wanted else None
-        warning = notice(gpr, now=request.now) if "now" in wanted else None
+        warning = notice(gpr) if "now" in wanted else None
         is_writable = "now" in wanted and request.may_write and is_writable_by(request.user, gpr)
         # Whoever may change it may file others.
         is_editor = is_writable or (not part and may_create(request, gpr.slice))

@@ -133,14 +133,12 @@ def _range(gpr: Gpr, axis: Axis) -> Fact:
 def _used(gpr: Gpr, seen: Seen) -> Fact:
     if gpr.active_at is None or gpr.ends_at is None:
         return Fact("Used", "nothing", f"of {words.duration(gpr.duration_s)}")
-    window_s = (gpr.ends_at - gpr.active_at).total_seconds()
     if gpr.state == S.ACTIVE:
+        window_s = (gpr.ends_at - gpr.active_at).total_seconds()
         used_s = min(max((seen.now - gpr.active_at).total_seconds(), 0), window_s)
         return Fact("Used", f"{used_percent(gpr, seen.now)} %", f"{words.duration(used_s)} of {words.duration(window_s)}")
-    used_s = window_s - gpr.remaining_s
-    return Fact(
-        "Used", f"{used_s / window_s * 100:.0f} %" if window_s else "", f"{words.duration(used_s)} of {words.duration(window_s)} booked"
-    )
+    used_s = gpr.duration_s - gpr.remaining_s  # in all its windows; an eviction cuts the last of them short
+    return Fact("Used", f"{used_s / gpr.duration_s * 100:.0f} %", f"{words.duration(used_s)} of {words.duration(gpr.duration_s)} booked")
 
 
 def _had(gpr: Gpr) -> Fact:

@@ -13,7 +13,6 @@ from egs.words import utc
 from gpr.endings import STRICT_ENDS
 from gpr.evictions import WHY, notices_of
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
-from gpr.previews import restart_after
 from gpr.services.ending import left_s
 from journal.models import Event
 
@@ -34,15 +33,13 @@ class Notice:
     text: str
 
 
-def notice(gpr: Gpr, *, now: datetime) -> Notice | None:
-    """It plans the queue when there is one: for the page that shows it alone."""
+def notice(gpr: Gpr) -> Notice | None:
     row = notices_of([gpr]).get(gpr.pk)
     if row is None:
         return None
     rest = words.duration(left_s(gpr, now=row.ends_at))
-    restart_at = restart_after(row, gpr=gpr, now=now)
-    if restart_at is not None:
-        then = f"The {rest} that are left would start about {utc(restart_at)}."
+    if row.restart_at is not None:
+        then = f"The {rest} that are left would start about {utc(row.restart_at)}."
     elif gpr.requeue_on_failure:
         then = f"It waits again for the {rest} that are left."
     else:

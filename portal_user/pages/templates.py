@@ -10,6 +10,8 @@ from uuid import UUID
 from django.urls import reverse
 
 from egs.pages.access import PageRequest
+from egs.pages.paging import foot_of, page_of, url_with
+from egs.pages.parts import ListFoot
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.models import GprTemplate
 from gpr.services.templates import TemplateChange
@@ -20,8 +22,6 @@ from portal_user.pages.question import Question
 from portal_user.pages.requests import may_create
 from slices.models import Role, Slice
 from slices.selectors import has_role
-
-ROWS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,11 @@ SWITCHES: Final = {
         "is the default",
     ),
     "drop-default": Switch(
-        {"is_default": False}, "No default", "Have {name} as the default no more?", "Then {place} has no default.", "is no default any more"
+        {"is_default": False},
+        "No default",
+        "Have {name} as the default no more?",
+        "Then there is no default for {place}.",
+        "is no default any more",
     ),
     "auto-on": Switch(
         {"auto": True},
@@ -110,19 +114,22 @@ class TemplatesPage:
     shell: Shell
     mark: WorkspaceMark
     rows: tuple[TemplateRow, ...]
-    url: str
+    foot: ListFoot
+    part_url: str  # of its fragment
     create_url: str  # empty: not the reader's to make
 
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> TemplatesPage:
         may_use = may_create(request, slice_)
         may_change = request.may_write and has_role(request.user, slice_, Role.OWNER)
-        rows = slice_.templates.select_related("slice", "cluster").order_by("name")[:ROWS_MAX]
+        found = page_of(request, slice_.templates.select_related("slice", "cluster"), ordering=("name", "id"))
+        url = reverse("templates", args=[slice_.name])
         return cls(
             shell=Shell.user(request, page="templates", slice_=slice_, may_create=may_use),
             mark=WorkspaceMark.of(slice_),
-            rows=tuple(TemplateRow.of(row, may_use=may_use, may_change=may_change) for row in rows),
-            url=reverse("templates", args=[slice_.name]),
+            rows=tuple(TemplateRow.of(row, may_use=may_use, may_change=may_change) for row in found.rows),
+            foot=foot_of(found, url),
+            part_url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "list"}),
             create_url=reverse("template-create", args=[slice_.name]) if may_change else "",
         )
 
@@ -154,7 +161,8 @@ def form_of(slice_: Slice, template: GprTemplate | None, data: Mapping[str, Any]
         return TemplateForm(data, slice_=slice_, shapes=shapes)
     own = template.asked.get("shape")
     typed = TemplateForm.typed(template)
-    return TemplateForm(data, slice_=slice_, shapes=sorted({*shapes, *([own] if own else [])}), initial=typed)
+    shapes = sorted({*shapes, *([own] if own else [])})
+    return TemplateForm(data, slice_=slice_, shapes=shapes, own=template.cluster, initial=typed)
 
 
 def switch_question(request: PageRequest, template: GprTemplate, key: str) -> Question:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from worker_agent.kube.asking import Fault, spec_of
-from worker_agent.protocol import ClaimModel, ClaimParameter, ClaimSpec
+from worker_agent.kube import names
+from worker_agent.kube.asking import Fault, claim_of, spec_of
+from worker_agent.kube.custom import Custom
+from worker_agent.protocol import Claim, ClaimModel, ClaimParameter, ClaimSpec
 
 SPEC = {"shape": "H100-80GB", "duration": "1h"}
 
@@ -37,3 +40,14 @@ def test_a_model_that_cannot_be_is_told_with_the_place_in_it(model: Any, says: s
     assert isinstance(fault, Fault)
     assert fault.reason == "InvalidSpec"
     assert says in fault.message
+
+
+@pytest.mark.parametrize(("auto", "template"), [("true", "standard"), ("", "")])
+def test_a_request_that_the_agent_made_says_by_which_template_of_the_hub_and_none_of_people_does(auto: str, template: str) -> None:
+    marks = {names.AUTO: auto, names.HUB_TEMPLATE: "standard"}
+    made = msgspec.convert({"metadata": {"name": "p", "namespace": "red", "uid": "u", "annotations": marks}, "spec": SPEC}, Custom)
+
+    claim = claim_of(made, {})
+
+    assert isinstance(claim, Claim)
+    assert (claim.is_auto, claim.template) == (bool(auto), template)

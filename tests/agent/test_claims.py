@@ -103,7 +103,7 @@ def test_the_hub_s_templates_hold_until_it_tells_others() -> None:
 
     tell_templates(stage, None, "d")
 
-    assert desk.collect(None).autos == {"red": H100}
+    assert desk.collect(None).autos == {"red": template}
     assert stage.core.sync_request(0.0).request.have_templates == "d"
     tell_templates(stage, (), "e")
     assert desk.collect(None).autos == {}
@@ -122,7 +122,7 @@ def test_templates_end_with_the_hub_that_told_them_and_come_back_with_it() -> No
     assert desk.collect(None).autos == {}
     assert stage.core.sync_request(0.0).request.have_templates == ""  # so that a newer one tells them anew, though they are the same
     tell_templates(stage, (template,), "d")
-    assert desk.collect(None).autos == {"red": H100}
+    assert desk.collect(None).autos == {"red": template}
 
 
 def test_a_claim_is_told_and_its_answer_handed_over_once() -> None:

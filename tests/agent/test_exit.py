@@ -7,7 +7,7 @@ import pytest
 
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, Stage, absent, small_fleet
-from worker_agent.cluster.base import GpuPhase
+from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, Unavailable
 from worker_agent.cluster.fleet import Failure, Pods
 from worker_agent.fences import new_records
 from worker_agent.protocol import Assignment, Drain, Outcome, Phase
@@ -194,6 +194,48 @@ def test_an_exit_check_that_fails_is_repeated_until_it_passes() -> None:
     assert stage.phase() is Phase.RELEASED
     outcomes = [(e.attempt, e.outcome) for e in stage.take_events() if e.step == "gpu_idle"]
     assert outcomes == [(1, Outcome.FAILED), (2, Outcome.FAILED), (3, Outcome.FAILED), (4, Outcome.OK)]
+
+
+def test_exit_steps_that_take_long_delay_another_box_s_end_by_one_of_them_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(small_fleet(count=9))
+    gang = [stage.assignment(node, gang_count=8, exit_steps=("drain", "volumes")) for node in range(8)]
+    other = stage.assignment(8, id="z", gpr_id="gpr-2", slice="blue", duration_s=90.0)
+    active_s = active(stage, *gang, other)
+    real = stage.cluster.run
+
+    def slow(call: StepCall) -> StepResult:
+        if call.step == "volumes":
+            stage.advance(2.0)
+            raise Unavailable("GET persistentvolumeclaims: ReadTimeout")
+        return real(call)
+
+    monkeypatch.setattr(stage.cluster, "run", slow)
+    stage.run(120, until=lambda: not stage.open_to(8))
+    assert 0 <= stage.clock.wall() - (active_s + 90.0) < 5
+
+    closed_s = stage.clock.wall()
+    stage.run(60, until=lambda: stage.phase("z") is Phase.RELEASED)
+    assert stage.phase("z") is Phase.RELEASED
+    assert stage.clock.wall() - closed_s < 30  # drained and checked in turn with the others
+
+
+def test_nodes_of_boxes_that_leave_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(small_fleet(count=4))
+    gang = [stage.assignment(node, gang_count=3) for node in range(3)]
+    other = stage.assignment(3, id="z", gpr_id="gpr-2", slice="blue")
+    active(stage, *gang, other)
+    asked: list[str] = []
+
+    def slow(call: StepCall) -> StepResult:
+        asked.append(call.assignment.id)
+        stage.advance(2.0)
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr(stage.cluster, "run", slow)
+    stage.tell(*map(absent, (*gang, other)))
+    stage.run(2)
+
+    assert asked[:6] == ["a0", "z", "a1", "z", "a2", "z"]
 
 
 def test_an_exit_step_of_a_newer_hub_is_reported_once_and_the_known_ones_are_done() -> None:

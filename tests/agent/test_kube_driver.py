@@ -8,6 +8,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,11 +16,14 @@ import pytest
 from tests.agent.fake_kube import VERSION, FakeApi, Object, assignment, fill, free_calls, made, running_pod, state, waiting_pod
 from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, Verb
 from worker_agent.fences import new_records
-from worker_agent.kube import hoist, names
+from worker_agent.kube import draining, hoist, names
 from worker_agent.kube.client import Forbidden
+from worker_agent.kube.draining import PATIENCE_S
 from worker_agent.kube.driver import CALLS_AT_ONCE, STATE_PATH, KubernetesCluster
+from worker_agent.kube.lifting import Room
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Node
+from worker_agent.kube.paging import PAGE_COUNT
 from worker_agent.protocol import Assignment, Drift
 from worker_agent.state import StateLost
 
@@ -43,8 +47,9 @@ def soon(holds: Callable[[], object]) -> bool:
     return False
 
 
-def drain(driver: KubernetesCluster, box: Assignment) -> StepResult:
-    return driver.run(StepCall(step="drain", attempt=1, assignment=box, node=driver._sight.states()[box.node], since_closed_s=1.0))
+def drain(driver: KubernetesCluster, box: Assignment, *, since_closed_s: float = 1.0) -> StepResult:
+    node = driver._sight.states()[box.node]
+    return driver.run(StepCall(step="drain", attempt=1, assignment=box, node=node, since_closed_s=since_closed_s))
 
 
 def test_a_guard_that_was_closed_to_one_box_is_closed_to_the_other_box_of_its_node_as_well() -> None:
@@ -446,6 +451,42 @@ def test_no_pod_is_given_a_node_that_is_away_though_another_of_the_box_has_room(
     assert api.objects["/api/v1/namespaces/red/pods/p1"]["spec"]["nodeSelector"][names.NODE_UID] == "uid-n2"
 
 
+def two_boxes_with_a_waiting_pod_each() -> tuple[FakeApi, KubernetesCluster, list[Assignment]]:
+    boxes = [assignment("a", "n1", "GPU-0", slice_="red"), assignment("b", "n2", "GPU-1", slice_="blue")]
+    opened = {box.node: new_records(box, GpuPhase.OPEN) for box in boxes}
+    pods = [waiting_pod("train", box.slice) for box in boxes]
+    api, driver = made(opened, guard={box.node: f"@1,{box.slice}" for box in boxes}, pods=pods)
+    return api, driver, boxes
+
+
+def test_a_box_of_which_no_node_can_take_a_pod_lets_none_in_and_keeps_no_other_box_waiting() -> None:
+    api, driver, boxes = two_boxes_with_a_waiting_pod_each()
+    api.objects[names.node_path("n1")]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    fill(driver._nodes, {("", name): msgspec.convert(api.objects[names.node_path(name)], Node) for name in ("n1", "n2")})
+    driver.observe()
+
+    driver.serve([[box] for box in boxes])
+
+    assert soon(lambda: waiting(driver) == ["red/train"])
+
+
+def test_a_box_whose_pods_cannot_be_counted_keeps_no_other_box_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, driver, boxes = two_boxes_with_a_waiting_pod_each()
+    real = driver._rooms
+
+    def rooms(box: Sequence[Assignment]) -> list[Room]:
+        if box[0].id == "a":
+            raise TypeError("nobody thought of this")
+        return real(box)
+
+    monkeypatch.setattr(driver, "_rooms", rooms)
+    driver.observe()
+
+    driver.serve([[box] for box in boxes])
+
+    assert soon(lambda: waiting(driver) == ["red/train"])
+
+
 def test_a_box_whose_evictions_hang_leaves_room_for_another(gate: threading.Event) -> None:
     stuck, box = assignment("a", "n1", "GPU-0"), assignment("b", "n2", "GPU-1", slice_="blue")
     pods: list[Object] = [*(running_pod(f"p{number}", stuck) for number in range(200)), running_pod("other", box)]
@@ -492,6 +533,76 @@ def test_a_drain_is_over_only_when_a_list_shows_no_pod_whatever_the_watch_says()
     api.pods = lambda _: []
     driver.observe()
     assert drain(driver, box).status is StepStatus.OK
+
+
+def no_lists(verb: str, path: str) -> None:
+    if (verb, path) == ("GET", "/api/v1/pods"):
+        raise Unavailable("GET /api/v1/pods: ReadTimeout")
+
+
+def test_pods_are_sent_away_by_force_in_time_though_no_list_of_them_can_be_had() -> None:
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={}, pods=[running_pod("stays", box)])
+    api.hook = no_lists
+    driver._draining._looked_mono, driver._draining._asked = {box.gpr_id: float("-inf")}, {box.gpr_id}  # long ago
+    driver.observe()
+
+    drain(driver, box, since_closed_s=box.drain.force_after_s)
+
+    assert soon(lambda: ("DELETE", "/api/v1/namespaces/red/pods/stays") in api.calls)
+
+
+def test_a_drain_of_which_nobody_can_see_whether_it_is_over_fails_and_says_so() -> None:
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={})
+    api.hook = no_lists
+    driver.observe()
+
+    result = drain(driver, box, since_closed_s=box.drain.force_after_s + PATIENCE_S)
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert "ReadTimeout" in result.log
+
+
+def test_pods_that_are_too_many_for_a_list_keep_no_pass_waiting_and_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "LOOK_WITHIN_S", 0.2)
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={}, pods=[running_pod("stays", box)])
+    real = api.get
+
+    def get(path: str, type_: Any, **params: Any) -> Any:
+        if path != "/api/v1/pods":
+            return real(path, type_, **params)
+        time.sleep(0.1)
+        return msgspec.convert({"items": [running_pod("one of many", box)] * PAGE_COUNT, "metadata": {"continue": "on and on"}}, type_)
+
+    api.get = get  # type: ignore[method-assign]
+    driver._draining._looked_mono, driver._draining._asked = {box.gpr_id: float("-inf")}, {box.gpr_id}  # long ago
+    driver.observe()
+
+    began = time.monotonic()
+    assert drain(driver, box).status is StepStatus.RUNNING
+    assert time.monotonic() - began < 5
+    assert soon(lambda: ("POST", "/api/v1/namespaces/red/pods/stays/eviction") in api.calls)
+
+
+def test_a_list_of_the_pods_of_a_box_leaves_out_those_that_are_over_and_comes_by_pages() -> None:
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={})
+    asked: list[Object] = []
+    real = api.get
+
+    def get(path: str, type_: Any, **params: Any) -> Any:
+        if path == "/api/v1/pods":
+            asked.append(params)
+        return real(path, type_, **params)
+
+    api.get = get  # type: ignore[method-assign]
+    driver.observe()
+
+    assert drain(driver, box).status is StepStatus.OK
+    selectors = {"labelSelector": f"egs.io/gpr={box.gpr_id}", "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+    assert asked == [{**selectors, "limit": PAGE_COUNT}]
 
 
 def test_the_last_nodes_of_a_watch_that_lags_are_freed_by_a_list() -> None:

@@ -134,6 +134,7 @@ CLAIM = Claim(
     ),
     requester="system:serviceaccount:red-train:egs-1a2b3c4d-5e6f-4a7b-8c9d-0e1f2a3b4c5d",
     is_auto=True,
+    template="standard",
     is_gone=True,
 )
 CLAIM_STATE = ClaimState(

@@ -17,7 +17,8 @@ import pytest
 from tests.agent.local_jobs import LocalJobs
 from tests.agent.step_calls import step_call
 from tests.kube.healthy import RDMA_PORT, nccl_report
-from worker_agent.cluster.base import StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus
+from worker_agent.fences import new_records
 from worker_agent.kube import checks, gang_logs, hardware, readings
 from worker_agent.kube.checks import PROBE, Checks
 from worker_agent.kube.names import node_path
@@ -221,8 +222,10 @@ def test_an_older_driver_is_asked_by_the_names_that_it_knows(node: LocalJobs) ->
 
 def test_a_gpu_without_remapped_rows_is_told_so(node: LocalJobs) -> None:
     node.put_nvidia_smi(gpu=smi_rows(), remapped=[{"gpu_uuid": gpu} for gpu in GPUS], apps=[])
+    found = call(EntryStep.GPU_HEALTH)
+    view = msgspec.structs.replace(found.node.view, shape="V100-32GB")
 
-    result = checked(node, EntryStep.GPU_HEALTH)
+    result = ended(agent_of(node), msgspec.structs.replace(found, node=msgspec.structs.replace(found.node, view=view)))
 
     assert result.status is StepStatus.OK
     assert {verdict for check, _, verdict in bad(result) if check.startswith("rows_")} == {SKIP}
@@ -250,6 +253,63 @@ def test_a_gpu_that_is_gone_is_missed(node: LocalJobs) -> None:
     (result,) = checked(node, EntryStep.GPU_COUNT).results
 
     assert (result.verdict, result.value, result.threshold) == (FAIL, 1.0, 2.0)
+
+
+def exit_call(step: str, *, healthy: int, since_closed_s: float = 1.0, node_gpus: bool = True, **more: Any) -> StepCall:
+    """Of a box of all GPUs of its node, which offers so many."""
+    found = call(step, **more)
+    gpus = tuple(msgspec.structs.replace(gpu, healthy=gpu.index < healthy) for gpu in found.node.view.gpus) if node_gpus else ()
+    state = msgspec.structs.replace(found.node, view=msgspec.structs.replace(found.node.view, gpus=gpus))
+    return msgspec.structs.replace(found, node=state, since_closed_s=since_closed_s)
+
+
+def test_an_exit_asks_the_gpus_that_are_left_and_tells_of_the_one_that_dropped_out(node: LocalJobs) -> None:
+    node.put_nvidia_smi(gpu=smi_rows()[:1], remapped=remapped(), apps=[])
+
+    result = ended(agent_of(node), exit_call(ExitStep.GPU_IDLE, healthy=1))
+
+    assert result.status is StepStatus.OK
+    assert bad(result) == {("gpu_count", "", WARN)}
+    (job,) = node.jobs.values()
+    assert job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+
+
+def test_on_a_shared_node_the_gpus_of_another_box_are_not_taken_for_those_that_are_left(node: LocalJobs) -> None:
+    found = exit_call(ExitStep.GPU_IDLE, healthy=1)
+    mine = msgspec.structs.replace(found.assignment, gpus=GPUS[:1])
+    others = new_records(msgspec.structs.replace(mine, id="b", gpus=GPUS[1:]), GpuPhase.OPEN)
+    state = msgspec.structs.replace(found.node, records=others)
+
+    result = ended(agent_of(node), msgspec.structs.replace(found, assignment=mine, node=state))
+
+    assert result.status is StepStatus.FAILED
+    assert node.jobs == {}
+
+
+def test_an_exit_ends_though_no_gpu_of_the_box_comes_back(node: LocalJobs) -> None:
+    soon_after = ended(agent_of(node), exit_call(ExitStep.GPU_IDLE, healthy=0))
+    much_later = ended(agent_of(node), exit_call(ExitStep.GPU_IDLE, healthy=0, since_closed_s=checks.GPUS_BACK_S))
+
+    assert soon_after.status is StepStatus.FAILED
+    assert "offers none of the 2 GPUs" in soon_after.log
+    assert much_later.status is StepStatus.OK
+    assert bad(much_later) == {("gpu_count", "", WARN), ("gpu_memory_used", "", SKIP)}
+    assert node.jobs == {}
+
+
+def test_at_an_exit_nccl_over_fewer_gpus_than_the_box_had_fails_for_its_node_at_once(node: LocalJobs) -> None:
+    result = ended(agent_of(node), exit_call(ExitStep.EXIT_NCCL, healthy=1, policy=NCCL_POLICY))
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, True)
+    assert "1 of 2 GPUs are left" in result.log
+
+
+@pytest.mark.parametrize("step", [EntryStep.NCCL, ExitStep.EXIT_NCCL])
+def test_nccl_on_a_node_that_shows_no_gpus_any_more_fails_and_says_so(step: str, node: LocalJobs) -> None:
+    result = ended(agent_of(node), exit_call(step, healthy=2, node_gpus=False, policy=NCCL_POLICY))
+
+    assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
+    assert "it shows no GPUs" in result.log
 
 
 def test_a_process_that_is_left_on_a_gpu_is_found(node: LocalJobs) -> None:

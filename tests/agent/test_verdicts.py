@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -9,11 +10,13 @@ import msgspec
 import pytest
 
 from tests.agent.step_calls import step_call
+from tests.kube.healthy import nccl_report
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.objects import Condition, Meta, Pod, PodStatus
 from worker_agent.kube.verdicts import Document, Output, Reach, Unreadable, Volume, XidLog
-from worker_agent.protocol import CheckResult, Verdict
+from worker_agent.limits import is_good, threshold_of
+from worker_agent.protocol import CheckPolicy, CheckResult, Verdict
 from worker_agent.steps import EntryStep
 
 GPU = "GPU-5f1d5c30-7a5e-9d43-8f0c-3f2b1c6d7e80"
@@ -82,7 +85,7 @@ def health(*, gpus: Output | None = None, remapped: Output | None = None, xids: 
             (check, cell, SKIP)
             for check in SMI
             if check not in ("throttle_reasons", "gpu_memory_used")
-            for cell in (N_A, "", "[Unknown Error]")
+            for cell in (N_A, "", "[Not Supported]")
         ),
     ],
 )
@@ -103,7 +106,7 @@ def test_each_counter_of_a_gpu_has_its_verdict_and_one_that_is_not_told_is_no_pa
         ("rows_failed", "No", PASS),
         ("rows_failed", "1", FAIL),
         ("rows_failed", "Yes", FAIL),
-        *((check, cell, SKIP) for check in ROWS for cell in (N_A, "", "maybe")),
+        *((check, cell, SKIP) for check in ROWS for cell in (N_A, "", "[Not Supported]", "maybe")),
     ],
 )
 def test_each_counter_of_remapped_rows_has_its_verdict(check: str, cell: str, verdict: Verdict) -> None:
@@ -114,9 +117,51 @@ def test_each_counter_of_remapped_rows_has_its_verdict(check: str, cell: str, ve
 
 @pytest.mark.parametrize("remapped", [Output(error="nvidia-smi: exit code 2: Field is not a valid field"), Output(text="")])
 def test_a_gpu_before_ampere_has_no_remapped_rows_and_is_not_failed_for_it(remapped: Output) -> None:
-    results = health(remapped=remapped)
+    results = verdicts.gpu_health(of_shape("V100-32GB"), Document(commands={"gpus": smi(), "rows": remapped}), None)
 
     assert {named(results, check).verdict for check in ROWS} == {SKIP}
+    assert is_good(tuple(results))
+
+
+@pytest.mark.parametrize("remapped", [Output(error="nvidia-smi: exit code 9: driver"), Output(text="")])
+def test_a_gpu_that_remaps_rows_is_not_called_healthy_where_nothing_is_told_of_them(remapped: Output) -> None:
+    with pytest.raises(Unreadable):
+        health(remapped=remapped)
+
+
+def of_shape(shape: str) -> StepCall:
+    found = call()
+    view = msgspec.structs.replace(found.node.view, shape=shape)
+    return msgspec.structs.replace(found, node=msgspec.structs.replace(found.node, view=view))
+
+
+LOST, UNKNOWN = "[GPU is lost]", "[Unknown Error]"
+
+
+@pytest.mark.parametrize("cell", [LOST, UNKNOWN])
+@pytest.mark.parametrize("field", ["temperature.gpu", "memory.used", "ecc.errors.uncorrected.volatile.total"])
+def test_a_gpu_that_answers_a_vital_question_with_an_error_is_not_healthy(field: str, cell: str) -> None:
+    results = health(gpus=smi(**{field: cell}))
+
+    assert (named(results, "gpu_faults").verdict, named(results, "gpu_faults").gpu) == (FAIL, GPU)
+    assert f"{field} {cell}" in named(results, "gpu_faults").text
+
+
+@pytest.mark.parametrize("cell", [LOST, UNKNOWN])
+def test_a_gpu_that_answers_nothing_but_errors_is_neither_healthy_nor_counted(cell: str) -> None:
+    lost = Output(text=", ".join([cell] * len(readings.GPU_FIELDS)) + "\n")
+
+    assert not is_good(tuple(health(gpus=lost)))
+    (count,) = verdicts.gpu_count(call(), Document(commands={"gpus": lost}), None)
+    assert (count.verdict, count.value) == (FAIL, 0.0)
+
+
+def test_remapped_rows_that_are_answered_with_an_error_fail_their_gpu() -> None:
+    assert named(health(remapped=rows(**{ROWS["rows_pending"]: UNKNOWN})), "gpu_faults").verdict is FAIL
+
+
+def test_of_a_gpu_that_answers_no_fault_is_told() -> None:
+    assert not [each for each in health() if each.check == "gpu_faults"]
 
 
 def xid_log(*xids: int, bus: str = "1b", at_s: float = 9000.0) -> XidLog:
@@ -322,3 +367,39 @@ def test_a_report_of_nccl_that_cannot_be_read_is_no_pass(said: str) -> None:
 @pytest.mark.parametrize(("answer", "verdict"), [(smi(), PASS), (Output(text=""), FAIL), (Output(text="No devices were found"), FAIL)])
 def test_fewer_gpus_than_the_box_has_fail(answer: Output, verdict: Verdict) -> None:
     assert named(verdicts.gpu_count(call(), Document(commands={"gpus": answer}), None), "gpu_count").verdict is verdict
+
+
+@pytest.mark.parametrize(("links", "verdict"), [({}, WARN), ({"rdma_links": 2.0}, FAIL)])
+def test_a_port_that_is_down_is_warned_of_and_fails_where_a_policy_counts_it(links: dict[str, float], verdict: Verdict) -> None:
+    ports = {"mlx5_0": PORT, "mlx5_1": PORT | {"state": "1: DOWN"}}
+    files = {f"/sys/class/infiniband/{name}/ports/1/{file}": text for name, port in ports.items() for file, text in port.items()}
+    found = step_call(EntryStep.RDMA, (GPU,), policy=CheckPolicy(limits=links))
+
+    result = named(verdicts.rdma(found, Document(files=files), None), "rdma_links")
+
+    assert (result.verdict, result.value, result.text) == (verdict, 1.0, "down: mlx5_1/1")
+
+
+@pytest.mark.parametrize(
+    ("shape", "nccl_gbs", "rdma_gbps"),
+    [
+        ("H100-80GB", 460.0, 400.0),
+        ("H200-141GB", 431.0, 400.0),
+        ("A100-80GB", 228.0, 200.0),
+        *((shape, None, 100.0) for shape in ("H100-PCIe-80GB", "H100-NVL-94GB", "H200-NVL-141GB", "A100-PCIe-40GB", "L40S-48GB")),
+    ],
+)
+def test_cards_are_not_measured_by_what_boards_of_the_same_model_reach(shape: str, nccl_gbs: float | None, rdma_gbps: float) -> None:
+    policy = CheckPolicy()
+
+    assert (threshold_of("nccl_bandwidth", shape, policy), threshold_of("rdma_rate", shape, policy)) == (nccl_gbs, rdma_gbps)
+    assert threshold_of("nccl_bandwidth", shape, CheckPolicy(limits={"nccl_bandwidth": 25.0})) == 25.0
+
+
+def test_a_bandwidth_without_a_limit_is_told_and_says_that_nothing_was_asked_of_it() -> None:
+    found = of_shape("H100-PCIe-80GB")
+
+    bandwidth = named(verdicts.nccl(found, json.dumps(nccl_report(30.0))), "nccl_bandwidth")
+
+    assert (bandwidth.verdict, bandwidth.value) == (PASS, 30.0)
+    assert "no limit is known" in bandwidth.text

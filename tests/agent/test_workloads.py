@@ -11,13 +11,13 @@ import pytest
 
 from tests.agent.fake_kube import Object, waiting_pod
 from worker_agent.cluster.base import ClusterError
-from worker_agent.kube.autogpr import AutoGpr, Scene
+from worker_agent.kube.autogpr import Auto, AutoGpr, Scene
 from worker_agent.kube.client import Access, Api, Forbidden, Missing
 from worker_agent.kube.custom import Custom
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.workloads import READS_AT_ONCE
 
-TEMPLATE: Object = {"shape": "H100-80GB", "duration": "2h"}
+TEMPLATE = Auto({"shape": "H100-80GB", "duration": "2h"})
 UID = "11111111-aaaa-4aaa-8aaa-000000000001"
 
 

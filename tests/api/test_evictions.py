@@ -8,9 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from django.db import connection
 from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
 
 from egs.clock import db_now
+from gpr.allocator import tick
 from gpr.models import Gpr
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
@@ -69,14 +72,17 @@ def test_an_administrator_sees_both_sides(admin: Caller, sides: tuple[Gpr, Gpr])
 
 def test_a_gpr_carries_its_notice_while_it_has_it(owner: Caller, outsider: Caller, sides: tuple[Gpr, Gpr]) -> None:
     victim, beneficiary = sides
+    tick(now=db_now())
     assert victim.ends_at is not None
 
     notice = owner.get(f"gprs/{victim.pk}/").json()["eviction_notice"]
 
     why = "a request of higher priority that may evict needs its GPUs"
-    restart_at = notice.pop("restart_at")
-    assert notice == {"ends_at": victim.ends_at.isoformat().replace("+00:00", "Z"), "kind": "priority", "why": why}
-    assert restart_at > notice["ends_at"]
+    assert notice["restart_at"] > notice["ends_at"]
+    assert notice == {
+        **{"ends_at": victim.ends_at.isoformat().replace("+00:00", "Z"), "kind": "priority", "why": why},
+        "restart_at": notice["restart_at"],
+    }
     assert owner.get("gprs/").json()["results"][0]["eviction_notice"] == notice
     assert outsider.get(f"gprs/{beneficiary.pk}/").json()["eviction_notice"] is None
     owner.post(f"gprs/{victim.pk}/release/")
@@ -89,6 +95,7 @@ def test_those_who_may_know_of_it_read_when_what_is_left_would_start_again(
 ) -> None:
     """On the nodes that it makes way on, behind the other: it is the estimate that it waits with afterwards."""
     victim, beneficiary = sides
+    tick(now=db_now())
     behind_at = beneficiary.promise.promised_start_at + timedelta(seconds=beneficiary.duration_s)
 
     found = {caller.get(f"gprs/{victim.pk}/").json()["eviction_notice"]["restart_at"] for caller in (owner, teammate, admin)}
@@ -98,9 +105,26 @@ def test_those_who_may_know_of_it_read_when_what_is_left_would_start_again(
     assert_problem(outsider.get(f"gprs/{victim.pk}/"), 404, "not_found")
 
 
+def test_reading_a_notice_plans_nothing(owner: Caller, sides: tuple[Gpr, Gpr]) -> None:
+    """It costs as many queries as reading a GPR that has none."""
+    victim, _ = sides
+    tick(now=db_now())
+
+    def costs() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            owner.get(f"gprs/{victim.pk}/")
+        return len(queries)
+
+    costs()  # the first one notes that the token is used
+    with_notice = costs()
+    victim.evicted_by.all().delete()
+    assert with_notice == costs()
+
+
 def test_what_does_not_wait_again_has_no_time_to_start_again(owner: Caller, world: World) -> None:
     sides = world.slice, world.people.owner, world.foreign_slice, world.people.outsider
     victim, _ = factories.noticed(*sides, requeue_on_failure=False)
+    tick(now=db_now())
 
     assert owner.get(f"gprs/{victim.pk}/").json()["eviction_notice"]["restart_at"] is None
 

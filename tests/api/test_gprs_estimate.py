@@ -160,6 +160,23 @@ def test_where_nothing_starts_at_once_the_most_that_starts_in_half_the_wait_is_a
     _gets_what_it_was_told(owner, {**ask, "nodes": 6}, fewer)
 
 
+@pytest.mark.parametrize(("evictable_nodes", "alternatives"), [(2, [2]), (1, [])])
+def test_where_only_evictions_help_one_size_from_the_middle_is_tried_and_no_other(
+    evictable_nodes: int, alternatives: list[int], owner: Caller, world: World, ask: dict[str, Any]
+) -> None:
+    factories.add_nodes(world.cluster, 2)
+    world.slice.may_evict = True
+    world.slice.save()
+    for nodes, evictable in ((evictable_nodes, True), (4 - evictable_nodes, False)):
+        slice_ = factories.make_slice(world.cluster, owner=world.people.outsider)
+        factories.active(slice_, world.people.outsider, nodes=nodes, evictable=evictable, priority=50, duration_s=86_400)
+
+    with override_settings(EGS_EVICTION_LEAST_RUN_S=0):
+        (offer,) = offers(owner, {**ask, "nodes": 4, "priority": 150, "may_evict": True})
+
+    assert [each["nodes"] for each in offer["alternatives"] if each["differs"] == ["nodes"]] == alternatives
+
+
 def test_fewer_gpus_of_each_node_are_an_alternative_for_a_part_of_a_node(owner: Caller, world: World, ask: dict[str, Any]) -> None:
     for gpus in (5, 6):
         slice_ = factories.make_slice(world.cluster, owner=world.people.outsider)

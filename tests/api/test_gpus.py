@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from inventory.models import Gpu
+import pytest
+
+from inventory.models import Gpu, Reservation
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.builders import SHAPE
@@ -31,6 +33,54 @@ def test_a_held_one_names_its_gpr_to_those_who_may_know(owner: Caller, outsider:
 
     assert [row["held_by"]["gpr"] for row in own] == ["mine", "mine"]
     assert [row["held_by"] for row in foreign] == [None, None]
+
+
+@pytest.fixture
+def read_by_checks(world: World) -> None:
+    """A check has told what each GPU is called by its driver."""
+    for gpu in Gpu.objects.all():
+        gpu.hardware_uuid = f"GPU-driver-{gpu.uuid.removeprefix('GPU-')}"
+        gpu.save()
+
+
+def hardware(caller: Caller, query: str = "") -> set[str]:
+    return {row["hardware_uuid"].removeprefix("GPU-driver-") for row in gpus(caller, query)} - {""}
+
+
+@pytest.mark.usefixtures("read_by_checks")
+def test_hardware_is_told_to_administrators_and_of_whole_nodes_to_those_whose_workspace_holds_them(
+    owner: Caller, teammate: Caller, outsider: Caller, admin: Caller, world: World
+) -> None:
+    factories.active(world.slice, world.people.owner)
+    node = Reservation.objects.get().node.name
+    own = {f"{node}-{index}" for index in range(8)}
+
+    assert hardware(owner) == hardware(teammate) == own
+    assert hardware(outsider) == set()
+    assert len(hardware(admin)) == 16
+
+
+@pytest.mark.usefixtures("read_by_checks")
+def test_of_a_node_that_is_held_in_parts_no_holder_learns_which_hardware_there_is(
+    owner: Caller, teammate: Caller, outsider: Caller, admin: Caller, world: World
+) -> None:
+    """The others' GPUs are among them."""
+    factories.active(world.slice, world.people.owner, gpus_per_node=4)
+    factories.active(world.foreign_slice, world.people.outsider, gpus_per_node=4)
+    assert Reservation.objects.values("node").distinct().count() == 1
+
+    assert hardware(owner) == hardware(teammate) == hardware(outsider) == set()
+    assert len(hardware(admin)) == 16
+    for caller, name in ((owner, "vision"), (teammate, "vision"), (outsider, "canary-slice")):
+        assert {row["held_by"]["slice"] for row in gpus(caller) if row["held_by"]} == {name}
+
+
+@pytest.mark.usefixtures("read_by_checks")
+def test_nobody_finds_out_by_the_filter_where_hardware_is_that_he_is_not_told_of(owner: Caller, admin: Caller) -> None:
+    query = "?hardware_uuid=GPU-driver-aurora-1-7"
+
+    assert gpus(owner, query) == []
+    assert [row["name"] for row in gpus(admin, query)] == ["GPU-aurora-1-7"]
 
 
 def test_filters_narrow_the_list(owner: Caller, world: World) -> None:

@@ -9,8 +9,10 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from egs.clock import db_now
+from egs.errors import InvalidInput
 from gpr.models import Gpr, GprTemplate
 from gpr.services.requests import gpr_submit
+from gpr.services.templates import template_change, template_create
 from inventory.models import Cluster
 from journal.models import Event
 from slices.models import Role
@@ -80,6 +82,30 @@ def test_a_template_of_one_cluster_asks_for_that_one(owner: Caller, world: World
 
     assert owner.post("gprs/", {**ASKING, "template": "north"}).json()["clusters"] == ["borealis"]
     assert owner.post("gprs/", {**ASKING, "template": "north", "clusters": ["aurora"]}).json()["clusters"] == ["aurora"]
+
+
+def test_who_files_from_a_template_of_a_cluster_that_has_left_the_workspace_is_told_so(owner: Caller, admin: Caller, world: World) -> None:
+    """He never named the cluster, and can name others."""
+    factories.template(world.slice, name="north", cluster=factories.cluster("borealis"), asked=WORDS)
+
+    for caller in (owner, admin):
+        refused = caller.post("gprs/", {**ASKING, "template": "north"})
+        assert faults(refused) == ["template"]
+        assert {"north", "borealis,"} <= set(refused.json()["errors"]["template"][0].split())
+    assert owner.post("gprs/", {**ASKING, "template": "north", "clusters": ["aurora"]}).status_code == 201
+
+
+@pytest.mark.parametrize("name", ["two words", "", "-x", "x" * 64, "5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", "a/b"])
+def test_whoever_makes_or_changes_a_template_a_name_that_does_not_fit_into_a_path_is_refused(name: str, world: World) -> None:
+    """By the service itself: the API, the pages and whatever comes later."""
+    owner, now = world.people.owner, db_now()
+    made = template_create(slice_=world.slice, change={"name": "fine"}, actor=owner, now=now)
+
+    with pytest.raises(InvalidInput) as at_first:
+        template_create(slice_=world.slice, change={"name": name}, actor=owner, now=now)
+    with pytest.raises(InvalidInput) as later:
+        template_change(template=made, change={"name": name}, actor=owner, now=now)
+    assert list(at_first.value.extra["errors"]) == list(later.value.extra["errors"]) == ["name"]
 
 
 @pytest.mark.usefixtures("sample")

@@ -65,6 +65,7 @@ ADMIN_PAGES = {
     "quotas": "/admin/quotas/",
     "quota-give": "/admin/quotas/create/",
     "evictions": "/admin/evictions/",
+    "gpr-evicted": "/gprs/{evicted}/",
     "defragmentation": "/admin/defragmentation/",
     "defragmentation-booking": "/admin/defragmentation/booking/?{wanted}",
     "promises-admin": "/admin/promises/",
@@ -154,7 +155,7 @@ def _work(api: Api) -> dict[str, str]:
     wait_for("ACTIVE", lambda: state(active, "ACTIVE"), within_s=START_S)
     node = api.get("/nodes/")["results"][0]["id"]
     ids = {"ended": ended, "active": active, "waiting": waiting, "asking": asking, "node": str(node)}
-    return {**ids, **_ahead(api, ask), **_orders(api, ask), "template": _templates(api)}
+    return {**ids, **_ahead(api, ask), **_orders(api, ask), "template": _templates(api), "evicted": _evictions(api, ask, state)}
 
 
 def _templates(api: Api) -> str:
@@ -163,6 +164,17 @@ def _templates(api: Api) -> str:
     api.post("/templates/", {"slice": "vision", "is_default": True, "auto": True, **half})
     gang = {"name": "gang", "shape": "H100-80GB", "nodes": 2, "duration_s": "2d", "priority": 150, "auto": True, "evictable": False}
     return str(api.post("/templates/", {"slice": "vision", **gang})["id"])
+
+
+def _evictions(api: Api, ask: Callable[..., str], state: Callable[..., bool]) -> str:
+    """One that holds what is guaranteed to two projects, and is to make way for the other."""
+    clusters = [cluster["name"] for cluster in api.get("/clusters/")["results"]]
+    for slice_, project in (("simulation", "perception"), ("evaluation", "foundation")):
+        api.post("/slices/", {"name": slice_, "project": project, "clusters": clusters})
+    borrower = ask("drive-sim", "simulation", shape="A100-80GB", nodes=4, duration_s=6 * HOUR)
+    wait_for("ACTIVE", lambda: state(borrower, "ACTIVE"), within_s=START_S)
+    ask("math-eval", "evaluation", shape="A100-80GB", nodes=2)
+    return borrower
 
 
 def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:

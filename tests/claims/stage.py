@@ -24,7 +24,7 @@ def asks(**changes: Any) -> ClaimSpec:
 
 def claim(name: str = "train", *, namespace: str = "train", generation: int = 1, uid: str = "", **changes: Any) -> Claim:
     """`changes`: of what it asks for, or of the claim itself. Its uid is named after it."""
-    own: dict[str, Any] = {key: changes.pop(key) for key in ("requester", "is_auto", "is_gone") if key in changes}
+    own: dict[str, Any] = {key: changes.pop(key) for key in ("requester", "is_auto", "template", "is_gone") if key in changes}
     given: dict[str, Any] = {"requester": ADMIN_OF_THE_CLUSTER, **own}
     return Claim(uid=uid or f"uid-{name}", namespace=namespace, name=name, generation=generation, spec=asks(**changes), **given)
 

@@ -20,6 +20,7 @@ from gpr.spec import NAME_MAX_CHARS
 from journal.models import Event
 from slices.models import KubeconfigState, Membership, Namespace, Role
 from slices.services import member_set
+from tests import factories
 from tests.builders import SHAPE, make_slice, make_user
 from tests.claims.stage import ClaimStage, account, asks, claim, gone, neighbor, other_cluster
 from tests.slices.kubeconfigs import made, ready_namespace
@@ -407,6 +408,15 @@ def test_no_request_is_made_for_pods_that_another_of_their_workspace_will_let_in
 
     gpr_cancel(gpr=by_hand, actor=stage.owner, now=stage.now)
     assert stage.claim("auto", is_auto=True).verdict == TAKEN
+
+
+def test_one_that_an_agent_files_by_a_template_shows_it_as_one_filed_by_hand_does(stage: ClaimStage) -> None:
+    template = factories.template(stage.slice, name="standard")
+    factories.template(neighbor(stage)[0], name="of-others")
+
+    assert stage.filed("auto", is_auto=True, template="standard").template == template
+    assert stage.filed("gone", is_auto=True, template="of-others").template is None
+    assert stage.filed("own", is_auto=True).template is None
 
 
 def test_one_that_was_filed_as_an_object_by_hand_counts_as_well(stage: ClaimStage) -> None:

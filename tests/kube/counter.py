@@ -152,6 +152,7 @@ class Counter:
 
     def _sync(self) -> None:
         states = tuple(self.states.values())
+        templates = (AutoTemplate(id=self.slice_id, name="of-the-hub", spec=self.auto),) if self.auto else ()
         now = time.time()
         asked_mono = time.monotonic()
         reply = SyncReply(
@@ -166,7 +167,8 @@ class Counter:
             assignments=None,
             claims=states,
             claims_digest=set_digest(states),
-            templates=(AutoTemplate(id=self.slice_id, name="of-the-hub", spec=self.auto),) if self.auto else (),
+            templates=templates,
+            templates_digest=set_digest(templates),
         )
         self.desk.take(reply, asked_mono=asked_mono)
 

@@ -78,7 +78,7 @@ def test_many_pods_of_a_deployment_get_one_request_that_goes_with_it(counter: Co
     assert [(owner["kind"], owner["uid"]) for owner in made["metadata"]["ownerReferences"]] == [("Deployment", uid)]
     counter.until("the claim", lambda: counter.claims(made["metadata"]["name"]))
     (claim,) = counter.claims(made["metadata"]["name"])
-    assert claim.is_auto
+    assert (claim.is_auto, claim.template) == (True, "")
     assert claim.spec == ClaimSpec(shape="H100-80GB", duration="2h", priority=60, nodes=3)
     counter.for_a_while(3.0)
     assert len(requests(counter)) == 1
@@ -100,7 +100,7 @@ def test_where_the_namespace_has_no_template_that_says_auto_the_hub_s_counts_and
     assert made["spec"] == {"shape": "H100-80GB", "duration": "3h", "priority": 70, "evictable": False, "nodes": 2}
     counter.until("the claim", lambda: counter.claims(made["metadata"]["name"]))
     (claim,) = counter.claims(made["metadata"]["name"])
-    assert claim.is_auto
+    assert (claim.is_auto, claim.template) == (True, "of-the-hub")
     assert claim.spec == ClaimSpec(shape="H100-80GB", duration="3h", priority=70, evictable=False, nodes=2)
     counter.for_a_while(3.0)
     assert len(requests(counter)) == 1

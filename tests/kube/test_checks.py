@@ -463,23 +463,30 @@ def test_a_node_is_clean_when_no_mark_and_no_pod_of_the_box_is_left(bench: Bench
     assert bench.agent.run(call).status is StepStatus.OK
 
 
-def test_a_volume_of_the_workspace_that_is_still_on_the_node_holds_it(bench: Bench, tenant: Tenant) -> None:
+def test_a_volume_of_the_workspace_that_is_still_on_the_node_holds_it_though_its_claim_is_gone(bench: Bench, tenant: Tenant) -> None:
     call = bench.call(ExitStep.VOLUMES)
     call = msgspec.structs.replace(call, assignment=msgspec.structs.replace(call.assignment, namespaces=(tenant.name,)))
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"vol-{tenant.name}"}
-    claim["storageClassName"] = ""
-    attachment = {"attacher": "egs.test", "nodeName": bench.node, "source": {"persistentVolumeName": f"vol-{tenant.name}"}}
+    name = f"vol-{tenant.name}"
+    volume = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/none"},
+        "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": tenant.name, "name": "data"},
+    }
+    attachment = {"attacher": "egs.test", "nodeName": bench.node, "source": {"persistentVolumeName": name}}
     about = {"name": f"att-{tenant.name}"}
     bench.cluster.apply(
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": tenant.name}, "spec": claim},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": volume},
         {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": about, "spec": attachment},
     )
 
-    held = bench.agent.run(call)
+    held = bench.ended(call)
 
-    assert (held.status, held.results[0].value, held.results[0].text) == (StepStatus.FAILED, 1.0, f"vol-{tenant.name}")
+    assert (held.status, held.results[0].value, held.results[0].text) == (StepStatus.FAILED, 1.0, name)
     bench.cluster.kubectl("delete", "volumeattachment", about["name"])
-    assert bench.agent.run(call).status is StepStatus.OK
+    bench.cluster.kubectl("delete", "persistentvolume", name, "--wait=false")
+    assert bench.ended(call).status is StepStatus.OK
 
 
 @pytest.fixture

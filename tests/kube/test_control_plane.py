@@ -80,7 +80,7 @@ def test_two_clusters_know_nothing_of_each_other(pair: tuple[Cluster, Cluster], 
 
 def test_the_api_server_serves_the_admission_policies_that_isolation_needs(pair: tuple[Cluster, Cluster]) -> None:
     assert pair[0].has("validatingadmissionpolicies.admissionregistration.k8s.io")
-    of_older = {"1.30": "", "1.33": "", "1.35": "v1beta1"}
+    of_older = {"1.30": "", "1.31": "", "1.32": "", "1.33": "", "1.34": "v1beta1", "1.35": "v1beta1"}
     assert pair[0].mutating_version == of_older.get(os.environ.get("EGS_KUBE_VERSION", ""), "v1")
 
 

@@ -113,6 +113,7 @@ CALLS: Final[dict[str, Call]] = {
         {"create": post(f"{ACCOUNTS}/egs-try/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})},
     ),
     **keyed("persistentvolumeclaims", {"list": get("/api/v1/namespaces/red/persistentvolumeclaims")}),
+    **keyed("persistentvolumes", {"get": get("/api/v1/persistentvolumes/egs-try")}),
     **keyed("volumeattachments", {"list": get("/apis/storage.k8s.io/v1/volumeattachments")}),
     **{f"get {plural}": get(f"{ADMISSION}/{plural}/egs-pod") for plural in PLURALS.values() if plural.startswith(("valid", "mutat"))},
     **keyed("clusterroles", {"get": get(f"{RBAC}/clusterroles/egs-slice-user")}),

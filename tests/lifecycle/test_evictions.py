@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.conf import settings
 from django.test import override_settings
 
 from egs.errors import BookingDoesNotFit, Conflict
+from egs.words import utc
 from gpr.estimates import RECLAIM, gpr_estimate
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
+from gpr.planner.engine import plan
 from gpr.services import sparing
 from gpr.services.bookings import SeriesAsk, series_create
 from gpr.services.decisions import gpr_approve
@@ -77,6 +80,48 @@ def test_its_story_begins_with_the_request(stage: Stage, other: Slice) -> None:
 
     told = Event.objects.filter(gpr_id=beneficiary.pk).order_by("pk").values_list("kind", flat=True)
     assert list(told)[:2] == ["gpr.created", "gpr.eviction_planned"]
+
+
+def restart_at(victim: Gpr) -> Any:
+    return EvictionVictim.objects.get(gpr=victim, outcome=VictimOutcome.NOTICED).restart_at
+
+
+def test_a_notice_says_when_what_is_left_would_start_and_follows_the_queue(stage: Stage, other: Slice) -> None:
+    victim, beneficiary = noticed(stage, other)
+    stage.after(1)
+    stage.tick()
+    first_at = restart_at(victim)
+    assert first_at >= beneficiary.promise.promised_start_at + timedelta(seconds=beneficiary.duration_s)
+
+    longer = stage.submit(make_slice(stage.cluster, owner=stage.owner), priority=140, duration_s=7200)
+    stage.after(1)
+    stage.tick()
+    assert restart_at(victim) >= first_at + timedelta(hours=2)
+
+    gpr_cancel(gpr=fresh(longer), actor=stage.admin, now=stage.now)
+    stage.after(1)
+    stage.tick()
+    assert restart_at(victim) == first_at
+
+
+def test_all_notices_share_one_plan_and_none_is_made_while_nothing_happens(stage: Stage, other: Slice) -> None:
+    victim, _ = noticed(stage, other)
+    with patch("gpr.restarts.plan", wraps=plan) as planned:
+        for _ in range(4):
+            stage.after(1)
+            stage.tick()
+
+    assert planned.call_count <= 2
+    assert restart_at(victim) is not None
+
+
+def test_a_tick_goes_on_where_it_cannot_be_said_when_the_rest_would_start(stage: Stage, other: Slice) -> None:
+    victim, _ = noticed(stage, other)
+    with patch("gpr.restarts.plan", side_effect=ValueError):
+        stage.after(1)
+        stage.tick()
+
+    assert restart_at(victim) is None
 
 
 def test_neither_side_learns_who_the_other_is(stage: Stage, other: Slice) -> None:
@@ -287,6 +332,8 @@ def test_a_booking_within_its_guarantee_has_its_time_and_whoever_borrows_works_o
 
     assert (offer.supply, offer.start_at, offer.promised_start_at) == (RECLAIM, at, at)
     assert booking.promise.promised_start_at == at
+    (told,) = Event.objects.filter(kind="gpr.eviction_planned")
+    assert told.message == f"Others end early for {booking.name}: it can start at {utc(at)}, as it is booked."
     (row,) = EvictionVictim.objects.all()
     assert (row.gpr, row.eviction.gpr, row.kind, row.ends_at) == (borrower, booking, "reclaim", end_by_books(at))
     assert row.eviction.start_at == at < row.eviction.instead_at

@@ -126,7 +126,7 @@ def test_a_token_that_may_only_read_opens_no_form_and_files_nothing(world: World
         ({"shape": "B200"}, "valid choice"),
         ({"shape": "", "min_gpu_memory_gib": ""}, "how much memory each GPU needs"),
         ({"shape": "", "min_gpu_memory_gib": "many"}, "whole number"),
-        ({"clusters": ["borealis"]}, "valid choice"),
+        ({"clusters": ["borealis"]}, "does not use cluster borealis"),
         ({"earliest_start_at": "2020-01-01T00:00"}, "between now and a year"),
         ({"earliest_start_at": "tomorrow"}, "valid date"),
         ({"idle_timeout": "1 s"}, "from 1 min to 366 d"),
@@ -154,7 +154,7 @@ def test_a_cluster_of_others_is_not_named_and_not_taken(world: World) -> None:
 
     for reference in ("secret", str(world.foreign.pk)):
         markup = text(world.client("owner").post(CREATE, form(clusters=[reference])), 422)
-        assert "valid choice" in markup
+        assert "does not use cluster" in markup
     assert "secret" not in text(world.client("owner").get(CREATE))
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
+from django.db.models import F
 from django.test import Client, override_settings
 
 from egs.clock import db_now
+from gpr.allocator import tick
 from gpr.models import EndReason, Gpr, GprState, VictimKind
 from gpr.services.decisions import gpr_evict
 from gpr.services.ending import exit_begin
@@ -49,6 +52,7 @@ def evicted(gpr: Gpr) -> None:
 
 def test_the_page_says_when_why_and_when_the_rest_would_start(world: World, owner: Client) -> None:
     victim = noticed(world)
+    tick(now=db_now())
 
     for markup in (text(owner.get(f"/gprs/{victim.pk}/")), text(owner.get(f"/gprs/{victim.pk}/?part=now"))):
         assert 'id="gpr-notice"' in markup
@@ -93,6 +97,25 @@ def test_when_it_waits_again_the_page_says_since_when_and_why(world: World, owne
     assert "Evicted at " in markup
     assert f": {WAS[VictimKind.PRIORITY]}. It waits again since " in markup
     assert not [name for name in FOREIGN if name in markup]
+
+
+@pytest.mark.parametrize("waits_again", [True, False])
+def test_while_and_after_its_nodes_are_taken_back_the_page_says_how_much_of_its_time_it_has_had(
+    world: World, owner: Client, waits_again: bool
+) -> None:
+    victim = noticed(world, requeue_on_failure=waits_again)
+    Gpr.objects.filter(pk=victim.pk).update(active_at=F("active_at") - timedelta(hours=6))
+    victim.refresh_from_db()
+    assert victim.ends_at is not None
+    exit_begin(gpr=victim, reason=EndReason.EVICTED, now=victim.ends_at)
+
+    had = re.compile(r"26 %\s*<small>6 h 1\d min of 1 d booked")
+    assert had.search(text(owner.get(f"/gprs/{victim.pk}/?part=now")))
+    if not waits_again:
+        factories.observe(victim, Phase.RELEASED)
+        assert victim.state == GprState.EVICTED
+        assert had.search(text(owner.get(f"/gprs/{victim.pk}/?part=now")))
+        assert victim.exiting_at == victim.ends_at
 
 
 def test_one_that_an_administrator_evicted_has_no_right_named_for_it(world: World, owner: Client) -> None:

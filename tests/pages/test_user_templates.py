@@ -12,7 +12,9 @@ from django.test import Client
 
 from accounts.models import Scope
 from egs.clock import db_now
+from egs.pages.paging import PAGE_ROWS
 from gpr.models import Gpr, GprTemplate
+from portal_user.pages.create import TEMPLATES_SHOWN
 from slices.models import Role
 from slices.services import member_set
 from tests import factories
@@ -94,6 +96,60 @@ def test_a_template_that_is_gone_when_the_form_is_sent_is_no_fault_of_the_sender
     assert Gpr.objects.get().template is None
 
 
+@pytest.fixture
+def lost(world: World) -> GprTemplate:
+    """One of a cluster that has left the workspace."""
+    return factories.template(world.slice, name="north", cluster=factories.cluster("borealis"), asked=ASKED)
+
+
+LOST = "Workspace vision does not use cluster borealis."
+
+
+def test_a_form_from_a_template_of_a_cluster_that_has_left_the_workspace_says_so_and_keeps_what_is_typed(
+    owner: Client, world: World, lost: GprTemplate, half: GprTemplate
+) -> None:
+    opened = html.unescape(text(owner.get(f"{CREATE}?template={lost.pk}&name=train")))
+    assert LOST in opened
+    assert 'value="train"' in opened
+    assert re.search(r'<details[^>]*id="fold-where"\s+open', opened)
+    assert "any of 1" in opened
+
+    assert LOST not in html.unescape(text(owner.get(f"{CREATE}?template={half.pk}")))
+    text(owner.post(CREATE, form(template=str(lost.pk), clusters="aurora")), 302)
+    assert list(Gpr.objects.get().clusters.all()) == [world.cluster]
+
+
+def test_a_request_like_one_in_a_cluster_that_has_left_the_workspace_is_told_so_too(owner: Client, world: World) -> None:
+    text(owner.post(CREATE, form(clusters="aurora")), 302)
+    made = Gpr.objects.get()
+    made.clusters.set([factories.cluster("borealis")])
+
+    for path in (f"{CREATE}?from={made.pk}", f"/gprs/{made.pk}/edit/"):
+        assert LOST in html.unescape(text(owner.get(path)))
+
+
+def test_a_cluster_that_leaves_the_workspace_while_the_form_is_filled_in_is_told_and_nothing_is_filed(
+    owner: Client, lost: GprTemplate
+) -> None:
+    refused = html.unescape(text(owner.post(CREATE, form(template=str(lost.pk), clusters="borealis")), 422))
+
+    assert LOST in refused
+    assert 'value="train"' in refused
+    assert not Gpr.objects.exists()
+
+
+def test_a_template_s_form_keeps_a_cluster_that_has_left_the_workspace_until_another_is_chosen(owner: Client, lost: GprTemplate) -> None:
+    """Were it no choice, whoever saves anything else would make it one for all clusters."""
+    opened = text(owner.get(f"{PATH}{lost.pk}/"))
+    assert '<option value="borealis" selected>' in opened
+
+    text(owner.post(f"{PATH}{lost.pk}/", typed(name="north", cluster="borealis")), 422)
+    text(owner.post(f"{PATH}{lost.pk}/", typed(name="north", cluster="aurora")), 302)
+    lost.refresh_from_db()
+    assert lost.cluster
+    assert lost.cluster.name == "aurora"
+
+
 def test_nobody_starts_from_a_template_of_others(owner: Client, world: World) -> None:
     foreign = factories.template(world.foreign, name="canary")
 
@@ -127,7 +183,7 @@ def test_an_owner_makes_changes_and_deletes_a_template(owner: Client, world: Wor
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"name": "two words"}, "Letters, digits, dots, dashes and underscores."),
+        ({"name": "two words"}, "Letters, digits, dots, dashes and underscores, beginning and ending"),
         ({"name": "half-node-2", "duration": "200 d"}, "one may take"),
         ({"nodes": "20000"}, "Must be from 1 to 10,000."),
     ],
@@ -138,6 +194,21 @@ def test_what_cannot_be_is_said_at_the_form_and_what_was_typed_stays(changes: di
     assert said in page
     assert 'value="4"' in page
     assert not GprTemplate.objects.exists()
+
+
+def test_a_list_of_many_templates_is_paged_and_the_form_leads_to_it(owner: Client, world: World) -> None:
+    for number in range(PAGE_ROWS + 1):
+        factories.template(world.slice, name=f"template-{number:03}")
+
+    first = html.unescape(text(owner.get(PATH)))
+    assert (first.count('id="template-'), "template-049" in first, "template-050" in first) == (PAGE_ROWS, True, False)
+    (next_url,) = re.findall(r'href="([^"]*)" rel="next"', first)
+    second = html.unescape(text(owner.get(next_url)))
+    assert (second.count('id="template-'), "template-050" in second) == (1, True)
+    assert f'hx-get="{next_url}&part=list"' in second
+
+    form_page = text(owner.get(CREATE))
+    assert (form_page.count(f"{CREATE}?template="), f'href="{PATH}">All templates' in form_page) == (2 * TEMPLATES_SHOWN, True)
 
 
 def test_default_and_auto_are_switched_on_the_list_and_a_new_default_takes_the_place_of_the_old(owner: Client, world: World) -> None:

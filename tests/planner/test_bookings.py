@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpr.planner import bookings
-from gpr.planner.bookings import GRID_S, nearest
+from gpr.planner.bookings import GRID_S, fitting, nearest
 from gpr.planner.engine import plan
 from gpr.planner.offering import offers
 from gpr.planner.plan import Cause, PromiseMove, Reason, victims_of
@@ -166,6 +167,28 @@ def test_what_fits_by_right_is_told_before_and_no_promise_moves_but_of_those_who
         if start_s is not None:
             again = replace(before, queue=(*before.queue, replace(booking, earliest_start_s=start_s)))
             assert placements(plan(again))["booked"].start_s == start_s
+
+
+@settings(max_examples=200, deadline=None)
+@given(guaranteed())
+def test_whoever_would_win_its_time_by_right_is_never_left_out_by_the_quick_look(drawn: tuple[Snapshot, Request]) -> None:
+    snapshot, booking = drawn
+    with patch.object(bookings, "_may_have_right", return_value=True):
+        tried = fitting(snapshot, [booking])
+
+    assert fitting(snapshot, [booking]) == tried
+
+
+@pytest.mark.parametrize(("guaranteed_gpus", "tries"), [(7, 0), (8, 1)])
+def test_nothing_is_tried_for_a_booking_that_can_have_no_right(guaranteed_gpus: int, tries: int) -> None:
+    """Each try costs a copy of the board."""
+    booking = replace(request("b1", earliest=1350, project="b"), is_fixed=True)
+    quotas = (Quota("b", "shape-p", guaranteed_gpus), Quota("other", "shape-p", 8))
+    snapshot = Snapshot(1000, (pool(1),), (running("r", "p0", end=1400),), quotas=quotas)
+
+    with patch.object(bookings._ByRight, "has", return_value=False) as has:
+        assert fitting(snapshot, [booking]) == [False]
+    assert has.call_count == tries
 
 
 @EITHER

@@ -108,6 +108,18 @@ def test_a_delay_within_the_tolerance_moves_no_promise(policy: Policy) -> None:
     assert moves(Snapshot(1006, (pool(1),), queue=chain("a1"), policy=policy))["a1"].new_s == 1006
 
 
+@pytest.mark.parametrize("away_s", [0, 59, 60, 100, 600])
+@EITHER
+def test_where_a_box_is_overdue_after_a_while_without_ticks_nobody_goes_behind_the_others(policy: Policy, away_s: int) -> None:
+    """The delay is both: for so long nobody planned, and then there is the grace of the box."""
+    queue = tuple(waiting(f"q{number}", 1000 + 100 * number, "p0") for number in range(8))
+    made = plan(Snapshot(1000 + away_s, (pool(1),), (running("slow", "p0", end=1000),), queue, policy=policy))
+
+    behind_s = {placement.slot.start_s - 1000 - 100 * number for number, placement in enumerate(made.placements) if placement.slot}
+    assert len(behind_s) == 1
+    assert behind_s.pop() <= away_s + policy.overrun_grace_s
+
+
 @EITHER
 def test_an_hour_without_a_tick_starts_all_that_are_due_and_have_room(policy: Policy) -> None:
     queue = (waiting("a1", 1000, "p0"), waiting("b2", 2000, "p1"), waiting("c3", 3000, "p0"), waiting("d4", 4000, "p1"))

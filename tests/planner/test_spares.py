@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpr.planner.engine import plan
-from gpr.planner.plan import harm_of
+from gpr.planner.plan import Harm, harm_of
 from gpr.planner.snapshot import Node, Pool, Quota, Request, Running, Snapshot, Window, Within
 from gpr.planner.spares import Answer, NoSpare, Wanted, spare_for, with_spare
 from tests.planner.build import GUARDED, pool, running, waiting
@@ -67,6 +67,19 @@ def test_a_box_of_its_projects_ceiling_gets_a_spare_for_both_count_once() -> Non
     snapshot = Snapshot(1000, (pool(2),), (box,), (waiting("a1", 2000, "p0"),), quotas=quotas)
     assert ask(snapshot) == Answer("p1")
     assert harm_of(plan(snapshot), plan(with_spare(snapshot, box, "p1"))) is None
+
+
+@pytest.mark.parametrize(("already_s", "then_s", "harm"), [(0, 100, Harm.LATE), (30, 30, None), (30, 31, Harm.LATE), (30, 20, None)])
+def test_who_is_late_already_is_harmed_by_what_makes_him_later(already_s: int, then_s: int, harm: Harm | None) -> None:
+    """Also within the tolerance, in which nobody's promise moves."""
+
+    def world(late_s: int) -> Snapshot:
+        box = running("r", "p0", end=2000 + late_s)
+        return Snapshot(
+            1000, (pool(1),), (box,), (waiting("a1", 2000 + late_s, "p0", promise=2000),), policy=replace(GUARDED, promise_tolerance_s=60)
+        )
+
+    assert harm_of(plan(world(already_s)), plan(world(then_s))) == harm
 
 
 def test_nobody_is_evicted_for_a_spare() -> None:

@@ -17,8 +17,10 @@ from tests.simulate.lists import JOB_HEADER, NODE_HEADER, random_jobs, write, wr
 GOOD = "a,0,20,10,1,4,101,x"
 
 
-def simulate(tmp: Path, *jobs: str, nodes: str | None = None, header: str = JOB_HEADER, **options: Any) -> dict[str, Any]:
-    write(tmp / "nodes.csv", NODE_HEADER, [nodes]) if nodes else write_nodes(tmp / "nodes.csv")
+def simulate(
+    tmp: Path, *jobs: str, nodes: str | None = None, header: str = JOB_HEADER, node_header: str = NODE_HEADER, **options: Any
+) -> dict[str, Any]:
+    write(tmp / "nodes.csv", node_header, [nodes]) if nodes else write_nodes(tmp / "nodes.csv")
     write(tmp / "jobs.csv", header, jobs)
     call_command("simulate", nodes=tmp / "nodes.csv", jobs=tmp / "jobs.csv", json=tmp / "out.json", **options)
     return dict(json.loads((tmp / "out.json").read_text()))
@@ -195,6 +197,10 @@ def rows(tmp: Path) -> list[str]:
     return (tmp / "s.csv").read_text().splitlines()[1:]
 
 
+def starts(tmp: Path) -> dict[str, int]:
+    return {fields[0]: int(fields[1]) for fields in (row.split(",") for row in rows(tmp))}
+
+
 def test_a_job_runs_in_the_clusters_that_it_names_and_anywhere_if_it_names_none(tmp_path: Path) -> None:
     header, lines = (
         JOB_HEADER + ",clusters",
@@ -248,6 +254,83 @@ def test_policies_that_know_no_bookings_and_times_in_the_past_are_refused(tmp_pa
         simulate(tmp_path, "a,30,9,9,1,4,101,x,20", header=header)
 
 
+HOUR_S = 3600
+EVICTING = f"{JOB_HEADER},may_evict,evictable"
+VICTIM, EVICTOR = f"v,0,{9 * HOUR_S},{9 * HOUR_S},1,4,50,x,0", f"b,{HOUR_S},60,60,1,4,201,y,1,"
+
+
+@pytest.mark.parametrize("policy", ["egs", "conservative"])
+@pytest.mark.parametrize(
+    ("values", "evictable", "start_s"),
+    [
+        ({}, "", HOUR_S + 600),
+        ({"notice_s": 60}, "1", HOUR_S + 60),
+        ({"least_run_s": 2 * HOUR_S}, "", 2 * HOUR_S),
+        ({"claim_gain_s": 9 * HOUR_S}, "", 9 * HOUR_S),
+        ({}, "0", 9 * HOUR_S),
+    ],
+)
+def test_evictions_are_by_the_values_of_the_policy_and_spare_who_is_not_evictable(
+    values: dict[str, Any], evictable: str, start_s: int, policy: str, tmp_path: Path
+) -> None:
+    jobs = f"{VICTIM},{evictable}", EVICTOR
+
+    simulate(tmp_path, *jobs, nodes="n,c,s,4", header=EVICTING, policy=policy, schedule=tmp_path / "s.csv", **values)
+
+    assert starts(tmp_path)["b"] == start_s
+
+
+@pytest.mark.parametrize("policy", ["egs", "conservative"])
+@pytest.mark.parametrize(("break_from", "start_s", "repromised"), [(None, 3 * HOUR_S, 0), (202, 3 * HOUR_S, 0), (201, HOUR_S, 1)])
+def test_from_the_priority_that_is_told_on_a_newcomer_moves_promises_of_lower_ones(
+    break_from: int | None, start_s: int, repromised: int, policy: str, tmp_path: Path
+) -> None:
+    """A long one of low priority was promised the time when the first one ends."""
+    jobs = (f"{id},{submit_s},{hours * HOUR_S},{hours * HOUR_S},1,4,{priority},x" for id, submit_s, hours, priority in (
+        ("a", 0, 1, 50), ("b", 1, 2, 50), ("c", 60, 2, 201),
+    ))  # fmt: skip
+
+    result = simulate(tmp_path, *jobs, nodes="n,c,s,4", policy=policy, break_from=break_from, schedule=tmp_path / "s.csv")
+
+    assert (starts(tmp_path)["c"], result["estimate"]["repromised"]) == (start_s, repromised)
+
+
+@pytest.mark.parametrize(("patience", "start_s"), [(0.3, 900), (1.0, 1000)])
+def test_a_gang_is_moved_up_when_its_patience_is_over(patience: float, start_s: int, tmp_path: Path) -> None:
+    """Both nodes are given back early, one after the other; single ones are asked for all the time."""
+    running = "a,0,1000,400,1,4,101,x", "b,0,1000,300,1,4,101,x"
+    waiting = "g,0,500,500,2,4,101,x", "c,200,600,600,1,4,101,x", "d,350,600,600,1,4,101,x"
+
+    simulate(tmp_path, *running, *waiting, nodes="n,c,s,4\nm,c,s,4", early=True, gang_patience=patience, schedule=tmp_path / "s.csv")
+
+    assert starts(tmp_path)["g"] == start_s
+
+
+def test_a_gang_stays_within_a_rack_or_an_nvlink_domain_if_it_says_so(tmp_path: Path) -> None:
+    header, node_header = f"{JOB_HEADER},within", f"{NODE_HEADER},rack,nvlink_domain"
+    nodes = "n0,c,s,4,r0,d0\nn1,c,s,4,r1,d0\nn2,c,s,4,r1,d1\nn3,other,s,4,r0,d1"
+
+    def placed(within: str, count: int = 2) -> str:
+        job = f"g,0,9,9,{count},4,101,x,{within}"
+        simulate(tmp_path, job, header=header, nodes=nodes, node_header=node_header, schedule=tmp_path / "s.csv")
+        return rows(tmp_path)[0].split(",")[3]
+
+    assert (placed("rack"), placed("nvlink")) == ("n1 n2", "n0 n1")
+    assert placed("", count=3) == "n0 n1 n2"
+    for within in ("rack", "nvlink"):
+        with pytest.raises(CommandError, match="job g can never start"):
+            placed(within, count=3)
+
+
+def test_values_that_a_policy_does_not_know_and_a_nearness_that_there_is_not_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="fifo knows no values of the policy"):
+        simulate(tmp_path, GOOD, policy="fifo", notice_s=60)
+    with pytest.raises(CommandError, match="conservative moves no gang up"):
+        simulate(tmp_path, GOOD, policy="conservative", gang_patience=0.5)
+    with pytest.raises(CommandError, match="within is 'room', neither rack nor nvlink"):
+        simulate(tmp_path, f"{GOOD},room", header=f"{JOB_HEADER},within")
+
+
 def test_a_gang_is_never_spread_over_clusters(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="job a can never start: it wants 2 nodes"):
         simulate(tmp_path, "a,0,9,9,2,4,101,x", nodes=TWO_CLUSTERS)
@@ -298,6 +381,8 @@ def test_nodes_fail_when_asked_to_and_the_same_ones_for_every_policy(tmp_path: P
         ("--fail-every-days", "nan", "nan is not above 0"),
         ("--repair-s", "0", "0 is less than a second"),
         ("--idle-timeout-s", "-5", "-5 is less than a second"),
+        ("--notice-s", "-1", "-1 is below 0"),
+        ("--gang-patience", "1.5", "1.5 is not from 0 to 1"),
     ],
 )
 def test_an_option_without_sense_is_refused(option: str, value: str, says: str, tmp_path: Path) -> None:

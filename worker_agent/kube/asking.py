@@ -35,6 +35,7 @@ FROM_TEMPLATE: Final = {
 OF_REQUEST: Final = {"workspace": "workspace", "earliestStartAt": "earliest_start_at", "earlyRelease": "early_release"}
 ALL: Final = FROM_TEMPLATE | OF_REQUEST
 REQUESTER_MAX: Final = 253
+TEMPLATE_MAX: Final = 63
 # The longest that the object's status takes.
 NOTE_MAX: Final = 1024
 
@@ -83,6 +84,7 @@ def claim_of(gpr: Custom, words: Fields) -> Claim | Fault:
         spec=spec,
         requester=meta.annotations.requester[:REQUESTER_MAX],
         is_auto=gpr.is_auto,
+        template=meta.annotations.hub_template[:TEMPLATE_MAX] if gpr.is_auto else "",
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube import names
-from worker_agent.kube.asking import FROM_TEMPLATE
+from worker_agent.kube.asking import FROM_TEMPLATE, words_of
 from worker_agent.kube.client import Api, Op
 from worker_agent.kube.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of
 from worker_agent.kube.lifting import asks_for_gpus
@@ -26,6 +26,7 @@ from worker_agent.kube.names import pointer
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.standing import ACCEPTED, condition_of
 from worker_agent.kube.workloads import Key, Workload, Workloads, gpus_of_whole, largest, needs_whole_nodes, node_gpus, node_of, size_of
+from worker_agent.protocol import AutoTemplate
 
 IDLE_S: Final = 60.0  # without a pod of its workload for so long, a request is given back
 AGAIN_S: Final = 30.0  # after a call that the API server did not take
@@ -36,17 +37,25 @@ NATURAL_ENDS: Final = ("COMPLETED", "EVICTED")
 IDLE_END: Final = "IDLE"
 
 
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """By what requests are made for pods of a namespace. `hub_name`: the hub's template; "": it is one of the namespace."""
+
+    fields: Fields
+    hub_name: str = ""
+
+
 @dataclass(slots=True)
 class Scene:
-    """One look. `slice_of`: the workspace of a namespace, "" where it is bound to none. `autos`: by namespace that is bound, what the hub's
-    template for its workspace says.
+    """One look. `slice_of`: the workspace of a namespace, "" where it is bound to none. `autos`: by namespace that is bound, the hub's
+    template for its workspace.
     """
 
     now_mono: float
     requests: Sequence[Custom]
     templates: Iterable[Custom]
     slice_of: Callable[[str], str]
-    autos: Mapping[str, Fields] = field(default_factory=dict)
+    autos: Mapping[str, Auto] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -103,9 +112,9 @@ class AutoGpr:
 
     # -- templates -----------------------------------------------------------------------------------------------------
 
-    def _elect(self, scene: Scene) -> dict[str, Fields]:
-        """By namespace that is bound, what the template of its own that counts says: the first by name. Each that says auto is told whether
-        it does.
+    def _elect(self, scene: Scene) -> dict[str, Auto]:
+        """By namespace that is bound, the template of its own that counts: the first by name. Each that says auto is told whether it
+        does.
         """
         first: dict[str, Custom] = {}
         for template in sorted(scene.templates, key=lambda each: each.metadata.name):
@@ -120,7 +129,7 @@ class AutoGpr:
             else:
                 first[namespace] = template
                 self._tell(template, ("True", "First", ""), scene.now_mono)
-        return {namespace: template.fields for namespace, template in first.items()}
+        return {namespace: Auto(template.fields) for namespace, template in first.items()}
 
     def _tell(self, template: Custom, said: tuple[str, str, str] | None, now_mono: float) -> None:
         """`said` None: it does not say auto (any more)."""
@@ -138,7 +147,7 @@ class AutoGpr:
 
     # -- making one ----------------------------------------------------------------------------------------------------
 
-    def _serve(self, workload: Workload, template: Fields | None, own: Sequence[Custom], scene: Scene) -> str:
+    def _serve(self, workload: Workload, template: Auto | None, own: Sequence[Custom], scene: Scene) -> str:
         """The name of the request that its pods wait for; "" while there is none. `own`: those that were made for it."""
         if there := next((gpr for gpr in own if not gpr.is_finished), None):
             return there.metadata.name
@@ -189,8 +198,8 @@ class AutoGpr:
         stamps = (pod.metadata.creationTimestamp for pod in workload.waiting)
         return not last or any(stamp is not None and stamp.strftime("%Y-%m-%dT%H:%M:%SZ") > last for stamp in stamps)
 
-    def _make(self, workload: Workload, template: Fields, own: Sequence[Custom], now_mono: float) -> str:
-        spec = spec_for(workload, template, self.nodes)
+    def _make(self, workload: Workload, template: Auto, own: Sequence[Custom], now_mono: float) -> str:
+        spec = spec_for(workload, template.fields, self.nodes)
         if spec is None:
             return ""
         owner, name = workload.owner, name_for(workload, own)
@@ -200,7 +209,7 @@ class AutoGpr:
             "metadata": {
                 "name": name,
                 "namespace": workload.namespace,
-                "annotations": {names.AUTO: "true"},
+                "annotations": {names.AUTO: "true", **({names.HUB_TEMPLATE: template.hub_name} if template.hub_name else {})},
                 "labels": {names.WORKLOAD: owner.uid},
                 "ownerReferences": [{"apiVersion": owner.apiVersion, "kind": owner.kind, "name": owner.name, "uid": owner.uid}],
             },
@@ -250,6 +259,10 @@ class AutoGpr:
         self._not_before_mono[what] = now_mono + AGAIN_S
         if is_new and not (isinstance(error, Conflict) and "AlreadyExists" in str(error)):
             self.note("auto_request_failed", {"why": str(error)})
+
+
+def auto_of(template: AutoTemplate) -> Auto:
+    return Auto(words_of(template.spec), template.name)
 
 
 def has_ended_by_itself(gpr: Custom) -> bool:

@@ -21,12 +21,14 @@ from worker_agent.kube.client import Api
 from worker_agent.kube.gang_verdicts import gang_network, in_one
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
 from worker_agent.kube.names import POD_GPR, box_of, node_path
-from worker_agent.kube.objects import Claims, Node, Pod, Pods, VolumeAttachments
+from worker_agent.kube.objects import Node, Pod, Pods
+from worker_agent.kube.volumes import Volumes
 from worker_agent.limits import expect, is_good, sentence, skipped
-from worker_agent.protocol import CheckResult, Verdict
+from worker_agent.protocol import CheckResult
 from worker_agent.steps import EntryStep, ExitStep
 
 PROBE, NCCL_PROBE = (Path(__file__).with_name("probes").joinpath(name).read_text() for name in ("probe.py", "nccl.sh"))
+GPUS_BACK_S: Final = 600.0  # after the close, a node that offers none of the box's GPUs is waited for: its device plugin may only restart
 SHORT_S, GPU_S, VOLUME_S, NCCL_S = 60, 120, 300, 300
 PEERS_MAX: Final = 3
 DNS_PODS: Final = "/api/v1/namespaces/kube-system/pods"
@@ -52,6 +54,7 @@ class Checks:
         pods that look at GPUs; `pull_secret`: in NAMESPACE; "": none."""
         self._api, self._image, self._mono, self._jobs = api, image, mono, Jobs(api, mono=mono)
         self._runtime_class, self._pull_secret = runtime_class, pull_secret
+        self._seen_volumes = Volumes(api, mono=mono)
         self._dns_pods: tuple[Pod, ...] = ()
         self._dns_seen_mono = float("-inf")
 
@@ -78,8 +81,7 @@ class Checks:
             case EntryStep.GANG_NETWORK:
                 return self._gang_network(call)
             case ExitStep.GPU_IDLE:
-                plan = {"commands": {"gpus": _smi(), "processes": _smi_processes()}}
-                return self._probe(call, plan, verdicts.gpu_idle, deadline_s=GPU_S, gpus=_gpus(call))
+                return self._gpu_idle(call)
             case ExitStep.VOLUMES:
                 return self._volumes(call)
             case _:
@@ -163,6 +165,16 @@ class Checks:
         except verdicts.Unreadable as error:
             return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {error}")
 
+    def _gpu_idle(self, call: StepCall) -> StepResult:
+        """Of the GPUs that are there: a Job that asks for one that dropped out would wait, and the others with it."""
+        there, wanted = verdicts.gpus_there(call), _gpus(call)
+        if there:
+            plan = {"commands": {"gpus": _smi(), "processes": _smi_processes()}}
+            return self._probe(call, plan, verdicts.gpu_idle, deadline_s=GPU_S, gpus=there)
+        if call.since_closed_s < GPUS_BACK_S:
+            return _failed(f"node {call.node.view.name} offers none of the {wanted} GPUs of the box: is its device plugin at work?")
+        return _told([*verdicts.missing(call), skipped("gpu_memory_used", "no GPU is there to be asked")])
+
     def _network(self, call: StepCall) -> StepResult:
         addresses = [f"{verdicts.NAME}:443", *self._peers(call)]
         return self._probe(call, {"names": [verdicts.NAME], "addresses": addresses}, verdicts.network, deadline_s=SHORT_S)
@@ -185,6 +197,11 @@ class Checks:
         image = call.assignment.checks.images.get("nccl", "")
         if not image or _gpus(call) < 2:
             return _told([skipped("nccl_bandwidth", "one GPU has no other to talk to" if image else "no image for NCCL is set")])
+        if call.step == ExitStep.EXIT_NCCL and 0 < verdicts.gpus_there(call) < _gpus(call):
+            return _failed(f"{verdicts.gpus_there(call)} of {_gpus(call)} GPUs are left: NCCL is not measured over these")
+        if not call.node.view.gpus:
+            why = "; ".join(call.node.why_unready) or "it shows no GPUs"
+            return _failed(f"{call.step} could not be measured on node {call.node.view.name}: {why}", blames_node=False)
         memory_gib = min(gpu.memory_gib for gpu in call.node.view.gpus)
         size = NCCL_BYTES if memory_gib >= NCCL_LARGE_GPU_GIB else NCCL_SMALL_BYTES
         command = ("sh", "-c", NCCL_PROBE, "nccl", str(_gpus(call)), str(size), str(size // NCCL_FIRST_BYTES))
@@ -227,18 +244,11 @@ class Checks:
 
     def _volumes(self, call: StepCall) -> StepResult:
         """None of the workspace's volumes is attached to the node any more, and none was lost."""
-        namespaces = set(call.assignment.namespaces)
-        path = "/api/v1/namespaces/{}/persistentvolumeclaims"
-        claims = [claim for name in sorted(namespaces) for claim in self._api.get(path.format(name), Claims).items]
-        volumes = {claim.spec.volumeName for claim in claims if claim.spec.volumeName}
-        attached = self._api.get("/apis/storage.k8s.io/v1/volumeattachments", VolumeAttachments).items if volumes else ()
-        here = [each.spec.source.persistentVolumeName for each in attached if each.spec.nodeName == call.node.view.name]
-        left = sorted(volumes & set(here))
-        lost = sorted(claim.metadata.name for claim in claims if claim.status.phase == "Lost")
-        told = expect("volumes_lost", len(lost), 0, text=", ".join(lost))
-        # It is no reason to keep the node: it is told.
-        warned = msgspec.structs.replace(told, verdict=Verdict.WARN) if lost else told
-        return _told([expect("volumes_attached", len(left), 0, text=", ".join(left)), warned])
+        try:
+            found = self._seen_volumes.poll(call)
+        except ClusterError as error:
+            return _failed(f"which volumes are attached to node {call.node.view.name} cannot be seen: {error}", blames_node=False)
+        return StepResult(status=StepStatus.RUNNING) if found is None else _told(found)
 
     def _clean(self, call: StepCall) -> StepResult:
         name, gpr_id = call.node.view.name, call.assignment.gpr_id

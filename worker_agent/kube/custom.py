@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from worker_agent.kube.names import AUTO, REQUESTER, WORKLOAD
+from worker_agent.kube.names import AUTO, HUB_TEMPLATE, REQUESTER, WORKLOAD
 from worker_agent.kube.objects import Meta
 
 API: Final = "egs.io/v1alpha1"
@@ -26,6 +26,7 @@ Fields = dict[str, Any]
 class Marks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requester: str = msgspec.field(name=REQUESTER, default="")
     auto: str = msgspec.field(name=AUTO, default="")
+    hub_template: str = msgspec.field(name=HUB_TEMPLATE, default="")
 
 
 class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

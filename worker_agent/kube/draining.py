@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import Executor, Future
 
 import msgspec
 
-from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus, Unavailable
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
-from worker_agent.kube.objects import Pod, Pods
+from worker_agent.kube.objects import Pod
+from worker_agent.kube.paging import PAGE_COUNT, Page, listed
 from worker_agent.steps import DrainStage, drain_stage
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
@@ -26,9 +27,11 @@ SENDS_OF_BOX = 64  # of these, so that one whose pods do not go leaves room for 
 CONFIRMED_WITHIN_S = 0.3  # in one pass that no pod is left, so that an end that comes meanwhile is not kept waiting
 KEPT_S = 60.0  # what was refused
 LOOK_AGAIN_S = 2.0  # where the watch still shows pods, which it may do for long after they are gone
+LOOK_WITHIN_S = 1.0  # all pages of a look but the first
 LOOKS_AGAIN = 2  # so many in one pass: those that have waited longest
 NAMED = 5  # pods, in what is told
 WITHOUT_BOX = ""
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Sends:
@@ -69,6 +72,7 @@ class Draining:
         self._api = api
         self._evictions, self._force = Sends(evictions), Sends(force)
         self._listed: dict[str, tuple[Pod, ...]] = {}
+        self._unseen: dict[str, ClusterError] = {}  # by GPR, why this pass could not list its pods
         self._confirmed_s = 0.0
         self._looked_mono: dict[str, float] = {}  # by GPR: its last look, or since when it is drained
         self._asked: set[str] = set()  # GPRs that this pass drains
@@ -81,11 +85,11 @@ class Draining:
         self._looked_mono = {gpr_id: self._looked_mono.get(gpr_id, now) for gpr_id in self._asked}
         due = [gpr_id for gpr_id, mono in self._looked_mono.items() if now - mono >= LOOK_AGAIN_S]
         self._oldest = frozenset(heapq.nsmallest(LOOKS_AGAIN, due, key=self._looked_mono.__getitem__))
-        self._listed, self._confirmed_s, self._asked = {}, 0.0, set()
+        self._listed, self._unseen, self._confirmed_s, self._asked = {}, {}, 0.0, set()
 
     def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
         """`lifted`: pods of the GPR as the watch has them. `strays`: those of the slice on the node that no lift brought there.
-        `is_last`: no other node has the box any more.
+        `is_last`: no other node has the box any more. Raises ClusterError where nobody knows whether any is left.
         """
         gpr_id, here = call.assignment.gpr_id, (call.node.view.name, "") if is_last else (call.node.view.name,)
         self._asked.add(gpr_id)
@@ -100,7 +104,7 @@ class Draining:
                 self._send_away(pod, stage, call)
             return self._unfinished(call, left)
         if gpr_id not in self._listed:
-            return StepResult(status=StepStatus.RUNNING)  # its turn to be looked at comes
+            return self._unknown(call)
         if stage is DrainStage.FORCE and not is_ready:
             log = f"node {call.node.view.name} does not answer: whether processes of the workspace still run there is not known"
             return StepResult(status=StepStatus.FAILED, log=log, evidence={"node_ready": False})
@@ -121,19 +125,40 @@ class Draining:
         """While there is time for it."""
         if self._confirmed_s < CONFIRMED_WITHIN_S:
             began_mono = time.monotonic()
-            try:
-                self._look(gpr_id)
-            finally:
-                self._confirmed_s += time.monotonic() - began_mono
+            self._look(gpr_id)
+            self._confirmed_s += time.monotonic() - began_mono
 
     def _look(self, gpr_id: str) -> None:
         """Without a resourceVersion the answer is as of now, which no watch can promise."""
-        if gpr_id not in self._listed:
-            self._looked_mono[gpr_id] = time.monotonic()
-            self._listed[gpr_id] = self._api.get("/api/v1/pods", Pods, labelSelector=f"{names.POD_GPR}={gpr_id}").items
+        if gpr_id in self._listed or gpr_id in self._unseen:
+            return
+        self._looked_mono[gpr_id] = time.monotonic()
+        try:
+            self._listed[gpr_id] = tuple(self._pods_of(gpr_id))
+        except ClusterError as error:
+            self._unseen[gpr_id] = error
+
+    def _pods_of(self, gpr_id: str) -> Iterator[Pod]:
+        """Given up where they are too many for the time of a pass: they are sent away by what the watch shows, until they are fewer."""
+        until_mono = time.monotonic() + LOOK_WITHIN_S
+        pods = listed(self._api, "/api/v1/pods", Page[Pod], labelSelector=f"{names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED)
+        for number, pod in enumerate(pods):
+            if number >= PAGE_COUNT and time.monotonic() >= until_mono:
+                raise Unavailable(f"the pods of the box are too many to be listed within {LOOK_WITHIN_S:g} s")
+            yield pod
+
+    def _unknown(self, call: StepCall) -> StepResult:
+        """The watch shows no pod any more. Unless the look failed its turn to be looked at comes."""
+        error = self._unseen.get(call.assignment.gpr_id)
+        if error is None:
+            return StepResult(status=StepStatus.RUNNING)
+        if not _is_overdue(call):
+            raise error
+        log = f"{call.since_closed_s:.0f} s after the close it cannot be seen whether pods of {call.assignment.slice} are left: {error}"
+        return StepResult(status=StepStatus.FAILED, log=log, blames_node=False)
 
     def _unfinished(self, call: StepCall, left: Sequence[Pod]) -> StepResult:
-        if call.since_closed_s < call.assignment.drain.force_after_s + PATIENCE_S:
+        if not _is_overdue(call):
             return StepResult(status=StepStatus.RUNNING)
         named = "; ".join(self._said(pod) for pod in left[:NAMED])
         more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
@@ -187,6 +212,10 @@ def _refusal(call: Callable[[], object]) -> str:
     except ClusterError as error:
         return str(error)
     return ""
+
+
+def _is_overdue(call: StepCall) -> bool:
+    return call.since_closed_s >= call.assignment.drain.force_after_s + PATIENCE_S
 
 
 def _inside(pods: Sequence[Pod], here: Sequence[str]) -> list[Pod]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import time
+import traceback
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -297,13 +298,22 @@ class KubernetesCluster:
             seen = (self._sight.pods, *map(self._sight.node, (each.node for each in listed)), *listed, *waiting)
             if not listed or self._full.is_full(gpr_id, seen):
                 continue
-            able = [pod for pod in waiting if not self._judgements.of(pod).why_never]
-            fitting = list(islice(lifts(self._rooms(listed), able, self.lifted(gpr_id)), LIFTS_OF_BOX))
+            fitting = self._fitting(listed, waiting)
             if not fitting:
                 self._full.remember(gpr_id, seen)
             for lift in fitting:
                 chosen.add(lift.pod.metadata.uid)
                 yield lift, box[0]
+
+    def _fitting(self, box: Sequence[Assignment], waiting: Sequence[Pod]) -> list[Lift]:
+        """None where it breaks: the pods of other boxes are let in all the same."""
+        gpr_id = box[0].gpr_id
+        try:
+            able = [pod for pod in waiting if not self._judgements.of(pod).why_never]
+            return list(islice(lifts(self._rooms(box), able, self.lifted(gpr_id)), LIFTS_OF_BOX))
+        except Exception:
+            self._note("lifts_broke", {"gpr": gpr_id, "trace": traceback.format_exc()})
+            return []
 
     def lifted(self, gpr_id: str) -> list[Pod]:
         """Pods that were let into boxes of the GPR, and may run."""

@@ -118,6 +118,8 @@ class Lift:
 
 def lifts(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) -> Iterator[Lift]:
     """`inside`: lifted pods of the box that are not over. The oldest first; what does not fit is passed over."""
+    if not rooms:
+        return
     if all(room.share is None for room in rooms):
         yield from _by_sum(rooms, waiting, inside)
     else:
@@ -126,7 +128,7 @@ def lifts(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) 
 
 def _by_sum(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) -> Iterator[Lift]:
     free = sum(room.gpu_count for room in rooms) - sum(_gpus(pod) for pod in inside)
-    largest = max((room.gpu_count for room in rooms), default=0)
+    largest = max(room.gpu_count for room in rooms)
     taints, devices = tuple(sorted({room.taint for room in rooms})), frozenset[str].intersection(*(room.devices for room in rooms))
     for pod in waiting:
         gpus = _gpus(pod)

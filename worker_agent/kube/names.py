@@ -48,6 +48,7 @@ ACCOUNT: Final = "egs.io/account"  # label of a ServiceAccount and its RoleBindi
 # On requests that are objects, annotations
 REQUESTER: Final = "egs.io/requester"  # who made it, by the word of the API server
 AUTO: Final = "egs.io/auto"  # "true": we made it, for pods that wait
+HUB_TEMPLATE: Final = "egs.io/hub-template"  # the name of the hub's template by which we made it
 WORKLOAD: Final = "egs.io/workload"  # label of such: the uid of what these pods belong to
 
 # On Jobs and pods of checks: the assignment, or the attempt of a box, that they are for, and the step

@@ -249,10 +249,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     status: ClaimStatus = ClaimStatus()
 
 
-class Claims(msgspec.Struct, frozen=True):
-    items: tuple[Claim, ...]
-
-
 class AttachmentSource(msgspec.Struct, frozen=True):
     persistentVolumeName: str = ""
 
@@ -264,10 +260,6 @@ class AttachmentSpec(msgspec.Struct, frozen=True):
 
 class VolumeAttachment(msgspec.Struct, frozen=True):
     spec: AttachmentSpec
-
-
-class VolumeAttachments(msgspec.Struct, frozen=True):
-    items: tuple[VolumeAttachment, ...]
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,6 +35,12 @@ ROW_FIELDS: Final = (
     "remapped_rows.pending",
     "remapped_rows.failure",
 )
+# What nvidia-smi says in brackets where a GPU or driver does not tell, or not to us. All else in brackets is a fault, as [GPU is lost].
+NOT_TOLD: Final = frozenset(
+    {"n/a", "not supported", "not available", "not active", "deprecated", "function not found", "insufficient permissions"}
+)
+VITAL: Final = frozenset({"uuid", "pci.bus_id", "temperature.gpu", "memory.used", "ecc.errors.uncorrected.volatile.total", *ROW_FIELDS})
+ROW_REMAPPERS: Final = ("A100", "A30", "A800", "H100", "H200", "H800", "H20", "GH200", "B100", "B200", "B300", "GB200", "GB300")
 THROTTLES: Final = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 
 _XID = re.compile(r"^(?:<\d+>)?\[\s*(?P<at_s>\d+\.\d+)\] .*?NVRM: Xid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+)")
@@ -67,6 +73,12 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     ecc_sram_corrected: float | None
     ecc_dram_corrected: float | None
     throttles: tuple[str, ...]
+    faults: tuple[str, ...] = ()  # vital fields that it answered with an error, each with its words
+
+    @property
+    def is_lost(self) -> bool:
+        """It has not even a name."""
+        return _is_fault(self.uuid)
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +87,7 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     uncorrectable: float | None
     pending: float | None
     failed: float | None
+    faults: tuple[str, ...] = ()
 
 
 class Xid(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +128,7 @@ def gpus(text: str) -> list[Gpu]:
             ecc_sram_corrected=_number(row[6]),
             ecc_dram_corrected=_number(row[7]),
             throttles=_throttles(row[8]),
+            faults=_faults(GPU_FIELDS, row),
         )
         for row in _rows(text, len(GPU_FIELDS))
     ]
@@ -123,8 +137,14 @@ def gpus(text: str) -> list[Gpu]:
 def remapped_rows(text: str) -> dict[str, Rows]:
     """By GPU UUID, of nvidia-smi --query-remapped-rows=ROW_FIELDS --format=csv,noheader,nounits."""
     return {
-        row[0]: Rows(uncorrectable=_number(row[1]), pending=_number(row[2]), failed=_number(row[3])) for row in _rows(text, len(ROW_FIELDS))
+        row[0]: Rows(uncorrectable=_number(row[1]), pending=_number(row[2]), failed=_number(row[3]), faults=_faults(ROW_FIELDS, row))
+        for row in _rows(text, len(ROW_FIELDS))
     }
+
+
+def remaps_rows(shape: str) -> bool:
+    """GPUs of this shape (`H100-80GB`) certainly do; of others it is not known."""
+    return shape.split("-", maxsplit=1)[0] in ROW_REMAPPERS
 
 
 def processes(text: str) -> dict[str, int]:
@@ -201,11 +221,19 @@ def _rows(text: str, columns: int) -> list[list[str]]:
 
 
 def _number(cell: str) -> float | None:
-    """None where it says that it does not know, as in `[N/A]`."""
+    """None where it says that it does not know, as in `[N/A]`, or that something is wrong (`_faults`)."""
     try:
         return _YES_NO[cell.lower()] if cell.lower() in _YES_NO else float(cell)
     except ValueError:
         return None
+
+
+def _is_fault(cell: str) -> bool:
+    return cell.startswith("[") and cell.strip("[]").lower() not in NOT_TOLD
+
+
+def _faults(fields: Sequence[str], row: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{field} {cell}" for field, cell in zip(fields, row, strict=True) if field in VITAL and _is_fault(cell))
 
 
 def _throttles(cell: str) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ from typing import Final
 
 from worker_agent.claims import Answered, Heard
 from worker_agent.cluster.base import ClusterError, Conflict, Note
-from worker_agent.kube.asking import Fault, claim_of, template_words, words_of
-from worker_agent.kube.autogpr import AutoGpr, Scene, boxes_in_use
+from worker_agent.kube.asking import Fault, claim_of, template_words
+from worker_agent.kube.autogpr import AutoGpr, Scene, auto_of, boxes_in_use
 from worker_agent.kube.client import Api, Missing, Op
 from worker_agent.kube.custom import (
     API,
@@ -163,7 +163,7 @@ class KubernetesRequests:
         self._write_all(look)
         if heard.workspaces is not None:
             slice_of: Bound = lambda namespace: look.slices.get(namespace, "") if self._is_bound(namespace, look) else ""  # noqa: E731
-            autos = {name: words_of(heard.autos[id_]) for name, id_ in wanted.items() if id_ in heard.autos and slice_of(name)}
+            autos = {name: auto_of(heard.autos[id_]) for name, id_ in wanted.items() if id_ in heard.autos and slice_of(name)}
             self._auto.look(Scene(look.now_mono, tuple(there.values()), tuple(look.templates.values()), slice_of, autos))
         gone = list(self._gone(there, look))
         self._forget(there, heard)

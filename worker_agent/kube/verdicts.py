@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from worker_agent.cluster.base import StepCall
+from worker_agent.cluster.base import GpuPhase, StepCall
 from worker_agent.kube import readings
 from worker_agent.kube.names import FREE, NODE_SLICE, TAINT, box_label, box_of
 from worker_agent.kube.objects import Node, Pod
@@ -89,27 +89,67 @@ def gpus_seen(document: Document) -> list[readings.Gpu]:
 
 
 def gpu_count(call: StepCall, document: Document, pod: Pod | None) -> Results:
-    found = readings.gpus(_output(document, "gpus"))
+    found = [gpu for gpu in readings.gpus(_output(document, "gpus")) if not gpu.is_lost]
     return [expect("gpu_count", len(found), len(call.assignment.gpus), is_least=True)]
 
 
-def _gpus_of_box(call: StepCall, document: Document) -> list[readings.Gpu]:
+def gpus_there(call: StepCall) -> int:
+    """How many of the box's GPUs the node offers: those that another box holds there are not for it. All where its labels are gone."""
+    view, own = call.node.view, call.assignment.gpus
+    if not view.gpus:
+        return len(own)
+    others = sum(record.phase is not GpuPhase.FREE for gpu, record in call.node.records.items() if gpu not in own)
+    return max(0, min(len(own), sum(gpu.healthy for gpu in view.gpus) - others))
+
+
+def missing(call: StepCall) -> Results:
+    """At an exit it is no reason to keep the others: it is told."""
+    there, wanted = gpus_there(call), len(call.assignment.gpus)
+    if there >= wanted:
+        return []
+    told = expect("gpu_count", there, wanted, is_least=True, text="the node offers no more")
+    return [msgspec.structs.replace(told, verdict=Verdict.WARN)]
+
+
+def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readings.Gpu]:
     """Raises Unreadable where not all of them tell."""
-    found, wanted = readings.gpus(_output(document, "gpus")), len(call.assignment.gpus)
+    found = readings.gpus(_output(document, "gpus"))
     if len(found) < wanted:
         raise Unreadable(f"nvidia-smi tells of {len(found)} of {wanted} GPUs")
     return found
 
 
 def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
-    found = _gpus_of_box(call, document)
-    rows = readings.remapped_rows(_output(document, "rows")) if not document.commands.get("rows", Output(error="-")).error else {}
+    found = _gpus_of_box(call, document, len(call.assignment.gpus))
+    rows = _rows(call, document)
     xids = readings.xids(document.xids.text, document.xids.uptime_s)
     return [
         result
         for gpu in found
-        for result in (*_counters(call, gpu), *_remaps(call, gpu, rows.get(gpu.uuid)), _xid(call, gpu, xids, document.xids.error))
+        for result in (
+            *_faults(gpu, rows.get(gpu.uuid)),
+            *_counters(call, gpu),
+            *_remaps(call, gpu, rows.get(gpu.uuid)),
+            _xid(call, gpu, xids, document.xids.error),
+        )
     ]
+
+
+def _rows(call: StepCall, document: Document) -> dict[str, readings.Rows]:
+    """Raises Unreadable where GPUs that have them do not tell."""
+    must = readings.remaps_rows(call.node.view.shape)
+    if not must and document.commands.get("rows", Output(error="-")).error:
+        return {}
+    rows = readings.remapped_rows(_output(document, "rows"))
+    if must and not rows:
+        raise Unreadable("nvidia-smi tells nothing of remapped rows")
+    return rows
+
+
+def _faults(gpu: readings.Gpu, rows: readings.Rows | None) -> Results:
+    """Only of a GPU that has any: it does not answer as it should, whatever it tells besides."""
+    faults = [*gpu.faults, *(rows.faults if rows else ())]
+    return [expect("gpu_faults", len(faults), 0, gpu=gpu.uuid, text=", ".join(faults))] if faults else []
 
 
 def _counters(call: StepCall, gpu: readings.Gpu) -> Results:
@@ -192,8 +232,11 @@ def rdma(call: StepCall, document: Document, pod: Pod | None) -> Results:
     up = [port for port in ports if port.is_up]
     down = ", ".join(port.name for port in ports if not port.is_up)
     rates = [port.rate_gbps for port in up if port.rate_gbps is not None]
+    links = _judge(call, "rdma_links", len(up), text=f"down: {down}" if down else "")
+    if down and links.verdict is Verdict.PASS:
+        links = msgspec.structs.replace(links, verdict=Verdict.WARN)  # nobody has said whether they are in use
     return [
-        _judge(call, "rdma_links", len(up), text=f"down: {down}" if down else ""),
+        links,
         _judge(call, "rdma_rate", min(rates, default=None)),
         _subnet(call.assignment.checks, up),
     ]
@@ -215,6 +258,8 @@ def nccl(call: StepCall, said: str) -> Results:
         raise Unreadable(str(error)) from error
     is_whole = len(call.assignment.gpus) == len(call.node.view.gpus)
     bandwidth = _judge(call, "nccl_bandwidth", read.bandwidth_gbs)
+    if bandwidth.threshold is None:
+        bandwidth = msgspec.structs.replace(bandwidth, text="no limit is known for this model: only measured, unless a policy sets one")
     if not is_whole:
         # The thresholds are those of all GPUs of a node together.
         bandwidth = msgspec.structs.replace(
@@ -225,10 +270,10 @@ def nccl(call: StepCall, said: str) -> Results:
 
 def gpu_idle(call: StepCall, document: Document, pod: Pod | None) -> Results:
     """A process of another pod is not seen from within one: memory is what tells, so without it nothing is told."""
-    busy, gpus = readings.processes(_output(document, "processes")), _gpus_of_box(call, document)
+    busy, gpus = readings.processes(_output(document, "processes")), _gpus_of_box(call, document, gpus_there(call))
     if silent := [gpu.uuid for gpu in gpus if gpu.memory_used_mib is None]:
         raise Unreadable(f"nvidia-smi does not tell how much memory is in use on {', '.join(silent)}")
-    return [
+    told = [
         result
         for gpu in gpus
         for result in (
@@ -236,6 +281,7 @@ def gpu_idle(call: StepCall, document: Document, pod: Pod | None) -> Results:
             _judge(call, "gpu_memory_used", gpu.memory_used_mib, gpu=gpu.uuid),
         )
     ]
+    return [*told, *missing(call)]
 
 
 def _judge(call: StepCall, check: str, value: float | None, *, gpu: str = "", text: str = "") -> CheckResult:

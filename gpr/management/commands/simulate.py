@@ -9,33 +9,40 @@ import math
 import time
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
 from gpr.planner.estimators import Estimators
 from gpr.planner.failures import Failure, draw_failures
 from gpr.planner.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
-from gpr.planner.replay import PLANNERS, POLICIES, Scheduler, replay
+from gpr.planner.replay import PLANNERS, POLICIES, STANDARD, Scheduler, replay
 from gpr.planner.report import report, schedule_csv, to_json, write_whole
 from gpr.planner.snapshot import Pool, Quota
+
+POLICY_VALUES: Final = ("notice_s", "least_run_s", "claim_gain_s", "break_from", "gang_patience")
 
 
 class Command(BaseCommand):
     help = (
         "Replays a job list through the planner on a simulated clock and reports waits and how promises turned out. "
-        "Policies: egs (ours, guarded shortest-first), conservative, easy, fifo, and two oracles of short waits: sjf and least-work."
+        "Policies: egs (ours, guarded shortest-first), conservative, easy, fifo, and two oracles of short waits: sjf and least-work. "
+        "What projects have used before orders nobody here: use is not followed over time."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=Path, required=True, help="CSV with name, cluster, shape, gpus.")
+        parser.add_argument(
+            "--nodes", type=Path, required=True, help="CSV with name, cluster, shape, gpus; and, if known, rack, nvlink_domain."
+        )
         parser.add_argument(
             "--jobs",
             type=Path,
             required=True,
             help="CSV with id, submit_s, reserve_s, run_s, nodes, gpus_per_node, priority; "
-            "and, if known, project, slice, shape, clusters (space separated), home, idle_from_s, may_evict, booked_s.",
+            "and, if known, project, slice, shape, clusters (space separated), home, idle_from_s, may_evict, evictable (0: it is not), "
+            "within (rack or nvlink), booked_s.",
         )
         parser.add_argument(
             "--quotas", type=Path, metavar="Q.csv", help="CSV with owner (project or slice), shape, guaranteed_gpus, most_gpus."
@@ -43,6 +50,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--burst-gain-s", type=_seconds, default=1800, metavar="S", help="Outside its home a job runs only where that saves more."
         )
+        _add_policy_values(parser)
         parser.add_argument("--policy", choices=tuple(POLICIES), default="egs")
         parser.add_argument("--early", action="store_true", help="Book reserve_s and release at run_s.")
         parser.add_argument("--ignore-priority", action="store_true", help="Treat all jobs as equal.")
@@ -62,7 +70,7 @@ class Command(BaseCommand):
         except BadList as error:
             raise CommandError(str(error)) from error
         done = replay(
-            _scheduler(options["policy"], pools, quotas, jobs),
+            _scheduler(options, pools, quotas, jobs),
             jobs,
             early=options["early"],
             ignore_priority=options["ignore_priority"],
@@ -89,11 +97,42 @@ class Command(BaseCommand):
                 raise CommandError(f"{path}: there is no such folder to write to.")
 
 
-def _scheduler(policy: str, pools: tuple[Pool, ...], quotas: tuple[Quota, ...], jobs: tuple[Job, ...]) -> Scheduler:
-    unknown = [name for name, is_used in (("quotas", quotas), ("bookings", any(job.booked_s is not None for job in jobs))) if is_used]
-    if unknown and policy not in PLANNERS:
-        raise CommandError(f"{policy} knows no {' and no '.join(unknown)}. Those that do: {', '.join(sorted(PLANNERS))}.")
-    return POLICIES[policy](pools, quotas=quotas) if quotas else POLICIES[policy](pools)
+def _add_policy_values(parser: ArgumentParser) -> None:
+    """The hub's settings of the same meaning are in docs/running.md."""
+    group = parser.add_argument_group("values of the policy", "Of egs and conservative; --gang-patience of egs alone.")
+    for name, text in (
+        ("notice_s", "Notice of an eviction."),
+        ("least_run_s", "How long a box runs at least before it may be evicted."),
+        ("claim_gain_s", "Nobody is evicted for a start that is sooner by less."),
+    ):
+        standard = getattr(STANDARD, name)
+        group.add_argument(f"--{name.replace('_', '-')}", type=_seconds_or_0, metavar="S", help=f"{text} Default: {standard}.")
+    group.add_argument(
+        "--break-from",
+        type=int,
+        metavar="PRIORITY",
+        help="From this priority on a newcomer moves promises of lower ones; by default none does.",
+    )
+    group.add_argument(
+        "--gang-patience",
+        type=_share,
+        metavar="SHARE",
+        help="A gang that has waited for this share of the wait that it was promised is moved up where boxes end early. "
+        f"Default: {STANDARD.gang_patience}.",
+    )
+
+
+def _scheduler(options: dict[str, Any], pools: tuple[Pool, ...], quotas: tuple[Quota, ...], jobs: tuple[Job, ...]) -> Scheduler:
+    policy = options["policy"]
+    values = {name: options[name] for name in POLICY_VALUES if options[name] is not None}
+    if policy not in PLANNERS:
+        used = {"quotas": quotas, "bookings": any(job.booked_s is not None for job in jobs), "values of the policy": values}
+        if unknown := [name for name, is_used in used.items() if is_used]:
+            raise CommandError(f"{policy} knows no {' and no '.join(unknown)}. Those that do: {', '.join(sorted(PLANNERS))}.")
+        return POLICIES[policy](pools)
+    if "gang_patience" in values and policy != "egs":
+        raise CommandError(f"{policy} moves no gang up: --gang-patience is of egs alone.")
+    return POLICIES[policy](pools, quotas=quotas, policy=replace(STANDARD, **values))
 
 
 def _failures(options: dict[str, Any], pools: tuple[Pool, ...], jobs: tuple[Job, ...]) -> Iterator[Failure]:
@@ -110,8 +149,22 @@ def _above_0(text: str) -> float:
     return value
 
 
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ArgumentTypeError(f"{text} is not from 0 to 1.")
+    return value
+
+
 def _seconds(text: str) -> int:
     value = int(text)
     if value < 1:
         raise ArgumentTypeError(f"{text} is less than a second.")
+    return value
+
+
+def _seconds_or_0(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ArgumentTypeError(f"{text} is below 0.")
     return value

@@ -1,0 +1,86 @@
+"""Edits and extensions are their owner's own affair: whoever waits beside him has the start that was promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from egs.errors import Conflict
+from gpr.models import Gpr, Promise, PromiseMove
+from gpr.planner.plan import Cause
+from gpr.services.ending import gpr_extend
+from gpr.services.requests import gpr_edit, spec_of
+from tests import factories
+from tests.lifecycle.stage import ENTRY, Stage, fresh
+
+pytestmark = pytest.mark.django_db
+
+HOUR_S = 3600
+
+
+def promised_at(gpr: Gpr) -> Any:
+    return Promise.objects.get(gpr=gpr).promised_start_at
+
+
+def in_a_row(stage: Stage, *asked: dict[str, Any]) -> list[Gpr]:
+    """On one node, behind a box of two hours."""
+    stage.active(duration_s=2 * HOUR_S)
+    slices = [factories.make_slice(stage.cluster, owner=stage.owner) for _ in asked]
+    return [stage.submit(of, **{"duration_s": 2 * HOUR_S, **ask}) for of, ask in zip(slices, asked, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("first", "change"),
+    [
+        ({}, {"duration_s": 7 * HOUR_S}),
+        ({}, {"duration_s": 7 * HOUR_S, "priority": 200}),
+        ({"priority": 50}, {"duration_s": 12 * HOUR_S}),
+        ({"gpus_per_node": 2}, {"gpus_per_node": 4}),
+        ({"gpus_per_node": 2}, {"gpus_per_node": None}),
+    ],
+)
+def test_who_asks_for_more_pushes_nobody_back(first: dict[str, Any], change: dict[str, Any]) -> None:
+    """He himself may start later, and his page says that it was his edit."""
+    stage = Stage(nodes=1)
+    edited, beside, behind = in_a_row(stage, first, {"gpus_per_node": 2}, {"priority": 200})
+    before = [promised_at(gpr) for gpr in (beside, behind)]
+
+    gpr_edit(gpr=fresh(edited), actor=stage.owner, spec=spec_of(fresh(edited), **change), now=stage.now)
+    stage.after(60)
+    stage.tick()
+
+    assert [promised_at(gpr) for gpr in (beside, behind)] == before
+    assert set(PromiseMove.objects.values_list("gpr", "cause", "cause_id")) <= {(edited.pk, Cause.CHANGED, str(edited.pk))}
+
+
+def test_who_asks_for_more_keeps_his_start_where_there_is_room() -> None:
+    stage = Stage(nodes=1)
+    (alone,) = in_a_row(stage, {})
+    before = promised_at(alone)
+
+    gpr_edit(gpr=fresh(alone), actor=stage.owner, spec=spec_of(fresh(alone), duration_s=7 * HOUR_S), now=stage.now)
+
+    assert promised_at(alone) == before
+    assert not PromiseMove.objects.exists()
+
+
+@pytest.mark.parametrize("late_s", [0, 20])
+def test_nobody_lengthens_his_box_at_the_cost_of_one_who_is_a_few_seconds_late_already(late_s: int) -> None:
+    stage = Stage(nodes=1)
+    runs = stage.submit(duration_s=2 * HOUR_S)
+    stage.tick()
+    behind = stage.submit(factories.make_slice(stage.cluster, owner=stage.owner), duration_s=HOUR_S)
+    before = promised_at(behind)
+    stage.after(settings.EGS_ENTRY_ALLOWANCE_S + late_s)
+    stage.say(runs, *ENTRY)
+    stage.tick()
+    stage.after(600)
+    stage.tick()
+
+    with pytest.raises(Conflict):
+        gpr_extend(gpr=fresh(runs), extra_s=3 * HOUR_S, actor=stage.owner, now=stage.now)
+
+    stage.tick()
+    assert promised_at(behind) == before
