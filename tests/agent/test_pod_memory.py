@@ -9,9 +9,10 @@ import pytest
 
 from tests.agent.fake_kube import Object, fill, made, waiting_pod
 from worker_agent.kube import judging, names
-from worker_agent.kube.lifting import annotate_ops, why_never
+from worker_agent.kube.lifting import annotate_ops, asks_for_gpus, why_never
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Namespace, Pod
+from worker_agent.kube.workloads import is_waiting
 
 LONG = "x" * 250_000 + "\U0001f600"  # four bytes a character in memory
 
@@ -80,3 +81,49 @@ def test_what_a_waiting_pod_asks_for_is_worked_out_once_however_often_it_is_told
     driver.observe()
     assert driver.why_it_waits(read(changed))
     assert sorted(counted) == ["a", "a", "b"]
+
+
+def test_a_pod_with_more_than_can_be_counted_is_kept_small_is_known_by_its_gpus_and_never_let_in() -> None:
+    """People may give each of a thousand pods thousands of containers, gates, tolerations and more."""
+    big = waiting_pod("big")
+    big["spec"] |= {
+        "containers": [
+            *({"resources": {"limits": {"cpu": f"{number}m", **{f"a.b/{key}": "1" for key in range(60)}}}} for number in range(500)),
+            {"resources": {"limits": {**{f"a.b/{key}": "1" for key in range(60)}, "nvidia.com/gpu": "1"}}},
+        ],
+        "schedulingGates": [*({"name": f"a.b/{number}"} for number in range(5000)), {"name": names.GATE}],
+        "tolerations": [{"key": f"a.b/{number}"} for number in range(5000)],
+        "nodeSelector": {f"a.b/{number}": "x" for number in range(5000)},
+    }
+    big["metadata"]["finalizers"] = [f"a.b/{number}" for number in range(5000)]
+
+    pod = read(big)
+
+    assert len(msgspec.json.encode(pod)) < 100_000
+    assert asks_for_gpus(pod)
+    assert is_waiting(pod)
+    assert "more than 100 containers" in why_never(pod)
+    assert msgspec.structs.replace(pod).spec.is_cut
+
+
+def test_a_pod_of_usual_size_is_kept_as_far_as_it_is_counted() -> None:
+    pod = waiting_pod("p")
+    pod["spec"] |= {
+        "schedulingGates": [{"name": "a.b/first"}, {"name": names.GATE}, {"name": "a.b/last"}],
+        "nodeSelector": {"zone": "a", names.NODE_UID: "u"},
+        "resourceClaims": [{"name": "c", "resourceClaimName": LONG}],
+    }
+
+    spec = read(pod).spec
+
+    assert [gate.name for gate in spec.schedulingGates] == ["a.b/first", names.GATE]
+    assert (spec.nodeSelector, spec.tolerations, spec.is_cut) == ({names.NODE_UID: "u"}, (), False)
+    assert spec.resourceClaims == ({},)
+    assert len(spec.containers) == 1
+
+
+def test_a_pod_with_too_many_gates_before_ours_is_never_let_in() -> None:
+    pod = waiting_pod("p")
+    pod["spec"]["schedulingGates"] = [*({"name": f"a.b/{number}"} for number in range(50)), {"name": names.GATE}]
+
+    assert "50 scheduling gates" in why_never(read(pod))

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from worker_agent.kube import names
 from worker_agent.kube.client import Op
 from worker_agent.kube.names import pointer
-from worker_agent.kube.objects import Meta, Node, Pod, Resources
+from worker_agent.kube.objects import CONTAINERS_MAX, GATES_MAX, RESOURCES_MAX, Meta, Node, Pod, Resources
 
 _COUNTED = ("cpu", "memory", "pods", names.GPU)
 _FREELY = ("ephemeral-storage", "hugepages-")  # neither devices nor scarce
@@ -69,6 +69,9 @@ def why_never(pod: Pod) -> str:
         return "it has resource claims, whose devices are not counted"
     if pod.spec.resources is not None:
         return "it has resources as a pod (spec.resources), which are not counted: give them to its containers"
+    if pod.spec.is_cut:
+        most = f"{CONTAINERS_MAX} containers, {RESOURCES_MAX} resources in one of them or {GATES_MAX} scheduling gates"
+        return f"it has more than {most}: that is not counted"
     try:
         needs = needs_of(pod)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Kubernetes objects as far as the agent needs them. Names as on the wire; what else an object has is skipped while it is read.
 
-Of pods, which people write as they like, only those labels and annotations are kept that the agent reads, each cut at a length: those of
-thousands of pods, as large as they may be, would not fit into its memory.
+Of pods, which people write as they like, only that is kept which the agent reads, and of it so much as a pod can need: thousands, as large
+as they may be, would not fit into its memory.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from worker_agent.kube import names
 POD_LABELS: Final = frozenset({names.POD_GPR, names.CHECK_OF, names.JOB_OF_POD, names.INDEX_OF_POD})
 POD_ANNOTATIONS: Final = frozenset({names.ENDS_AT})
 WORD_MAX: Final = 256  # longer than any name or label can be
+FINALIZERS_MAX: Final = 20
+GATES_MAX: Final = 50  # before ours
+CONTAINERS_MAX: Final = 100  # of a pod that is let into a box
+RESOURCES_MAX: Final = 50  # of a container
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,11 +57,12 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _lean(meta: Meta) -> Meta:
-    """A map that is there stays one, if empty: a JSON Patch has to know."""
+    """A map or list that is there stays one, if empty: a JSON Patch has to know. So in the spec."""
     return msgspec.structs.replace(
         meta,
         labels=_kept(meta.labels, POD_LABELS),
         annotations=_kept(meta.annotations, POD_ANNOTATIONS),
+        finalizers=meta.finalizers[:FINALIZERS_MAX],
         ownerReferences=tuple(_cut(owner) for owner in meta.ownerReferences if owner.controller),
     )
 
@@ -131,10 +136,35 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     limits: dict[str, str | int] = {}
     requests: dict[str, str | int] = {}
 
+    @property
+    def count(self) -> int:
+        return len(self.limits) + len(self.requests)
+
+    @property
+    def has_gpus(self) -> bool:
+        return any(key.startswith(names.GPU_PREFIXES) for key in (*self.limits, *self.requests))
+
+    @property
+    def cut(self) -> Resources:
+        return Resources(limits=_first(self.limits), requests=_first(self.requests))
+
+
+def _first(amounts: dict[str, str | int]) -> dict[str, str | int]:
+    keys = sorted(amounts, key=lambda key: not key.startswith(names.GPU_PREFIXES))[: RESOURCES_MAX // 2]
+    return {key: amounts[key] for key in keys}
+
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources = Resources()
     restartPolicy: str = ""  # "Always" makes a sidecar of an init container
+
+
+def _largest(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    """All of them, where no pod could need more; else those with GPUs first, and of each its GPUs first."""
+    if len(containers) <= CONTAINERS_MAX and all(each.resources.count <= RESOURCES_MAX for each in containers):
+        return containers
+    ranked = sorted(containers, key=lambda each: not each.resources.has_gpus)
+    return tuple(Container(resources=each.resources.cut, restartPolicy=each.restartPolicy) for each in ranked[:CONTAINERS_MAX])
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -158,6 +188,32 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True):
     resourceClaims: tuple[dict[str, Any], ...] = ()
     overhead: dict[str, str] = {}
     resources: Resources | None = None  # of the whole pod, beside those of its containers
+    is_cut: bool = False  # it asks for more than can be counted; whether for GPUs, is known all the same
+
+    @property
+    def lean(self) -> PodSpec:
+        containers, inits, gates = _largest(self.containers), _largest(self.initContainers), _gates_to_ours(self.schedulingGates)
+        selector = self.nodeSelector
+        return msgspec.structs.replace(
+            self,
+            schedulingGates=gates if len(gates) <= GATES_MAX else gates[-1:],
+            nodeSelector=None if selector is None else {key: value for key, value in selector.items() if _is_ours(key)},
+            tolerations=None if self.tolerations is None else (),
+            containers=containers,
+            initContainers=inits,
+            resourceClaims=tuple({} for _ in self.resourceClaims[:1]),
+            is_cut=self.is_cut or containers != self.containers or inits != self.initContainers or len(gates) > GATES_MAX,
+        )
+
+
+def _gates_to_ours(gates: tuple[Gate, ...]) -> tuple[Gate, ...]:
+    """Ours is the last of them, or there is none: its place among the others is asked for when it is taken off."""
+    place = next((place for place, gate in enumerate(gates) if gate.name == names.GATE), None)
+    return () if place is None else gates[: place + 1]
+
+
+def _is_ours(key: str) -> bool:
+    return key == names.NODE_UID or names.is_box_label(key)
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +253,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "metadata", _lean(self.metadata))
+        msgspec.structs.force_setattr(self, "spec", self.spec.lean)
 
     @property
     def is_over(self) -> bool:
