@@ -504,6 +504,8 @@ class AllocatorRecord(models.Model):
     singleton = models.BooleanField(default=True, unique=True)
     last_tick_at = models.DateTimeField(null=True, blank=True, help_text="When the last whole tick began.")
     last_duration_s = models.FloatField(default=0)
+    away_at = models.DateTimeField(null=True, blank=True, help_text="When EGS was last there before it was away: see gpr/absence.py.")
+    back_at = models.DateTimeField(null=True, blank=True, help_text="When it was back.")
     tick_count = models.PositiveBigIntegerField(default=0)
     kept_count = models.PositiveBigIntegerField(default=0, help_text="Starts by the time first promised.")
     late_count = models.PositiveBigIntegerField(default=0, help_text="Starts after it.")

@@ -18,7 +18,7 @@ from gpr.planner.snapshot import Moved, Snapshot
 from gpr.restarts import ages_of, joined, rejoined
 from gpr.rows import gprs_by_id, told_waiting
 from gpr.selectors import queue_positions
-from gpr.services.moving import MoveTo, spot_for
+from gpr.services.moving import MoveTo, place_of, spot_for
 from gpr.services.requests import spec_of
 from gpr.snapshot import at, snapshot_load
 from gpr.spec import approval_reasons
@@ -101,6 +101,8 @@ def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
     """Whose promise gives way shows as a later start. Raises as `gpr_move`."""
     spot, loaded = spot_for(gpr, to), snapshot_load(now=now)
     others = tuple(request for request in loaded.snapshot.queue if request.id != str(gpr.pk))
+    if (stays := spot.neighbor) is not None:
+        others = tuple(replace(request, place=place_of(stays)) if request.id == str(stays.pk) else request for request in others)
     own = next((request for request in loaded.snapshot.queue if request.id == str(gpr.pk)), None)
     if own is None:
         return _unchanged(gpr)  # what is stored of it cannot be read, so no plan knows it

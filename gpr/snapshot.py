@@ -14,6 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models.functions import Coalesce
 
+from gpr.absence import absence_load
 from gpr.fairness import shares_of, usage_load
 from gpr.models import Gpr, GprState, Witness
 from gpr.planner.snapshot import (
@@ -49,7 +50,7 @@ from gpr.rows import (
 )
 from gpr.sound import Spoiled, Waiting, waiting_load
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
-from inventory.models import Cluster, MaintenanceWindow, Supply, agent_is_live
+from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, nodes_there
 from inventory.selectors import cluster_is_open, maintenance_ahead
 from inventory.services.reservations import is_usable
@@ -310,11 +311,12 @@ def _pools(
     nodes: dict[PoolKey, list[PlannerNode]] = defaultdict(list)
     arrived: dict[str, list[PlannerNode]] = defaultdict(list)
     announced = _announced(now)
-    cluster_back_s = {cluster.pk: _cluster_back_s(cluster, now, now_s) for cluster in clusters.values()}
+    absence = absence_load(now=now)
+    closures = {cluster.pk: _closure(cluster, absence, now, now_s) for cluster in clusters.values()}
     for row in nodes_there(clusters):
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
-        away = _away(row, cluster_back_s[row.cluster_id], books, now_s)
+        away = _away(row, closures[row.cluster_id], books, now_s)
         node = PlannerNode(
             id=str(row.pk),
             gpu_count=row.gpu_count,
@@ -335,10 +337,13 @@ def _key_of(supply: Supply) -> PoolKey:
     return PoolKey(supply.cluster.name, supply.shape, "", supply.gpu_memory_gib, rdma=False, supply=str(supply.pk), gain_s=supply.gain_s)
 
 
-def _away(row: NodeRow, cluster_back_s: int, books: SupplyBooks, now_s: int) -> tuple[Window, ...]:
-    """How long nothing may start on this node, if so. One that has just come is ready when it was expected."""
+def _away(row: NodeRow, closure: tuple[Window, ...], books: SupplyBooks, now_s: int) -> tuple[Window, ...]:
+    """How long nothing may start on this node, if so. One that has just come is ready when it was expected.
+
+    `closure`: of its whole cluster, at present.
+    """
     if is_usable(row) and not row.has_sick_gpu:
-        return () if cluster_back_s <= now_s else (Window(now_s, cluster_back_s),)
+        return closure
     due = books.due.get(str(row.pk))
     return (due,) if due is not None and row.cordoned_at is None else (Window(now_s, _return_s(now_s)),)
 
@@ -355,11 +360,15 @@ def _announced(now: datetime) -> defaultdict[UUID, list[Window]]:
     return found
 
 
-def _cluster_back_s(cluster: Cluster, now: datetime, now_s: int) -> int:
-    """From when on boxes may start there, in whole seconds. A silent agent is expected any moment, until it counts as away."""
-    if not cluster_is_open(cluster, now):
-        return _return_s(now_s)
-    return now_s if agent_is_live(cluster.agent, now, within_s=settings.EGS_AGENT_STALE_S) else now_s + 1
+def _closure(cluster: Cluster, absence: HubAbsence | None, now: datetime, now_s: int) -> tuple[Window, ...]:
+    """Until when no box may start there, if so. A silent agent is expected any moment, until it counts as away."""
+    if not cluster_is_open(cluster, now, absence=absence):
+        return (Window(now_s, _return_s(now_s)),)
+    if agent_is_live(cluster.agent, now, within_s=settings.EGS_AGENT_STALE_S):
+        return ()
+    heard_at = cluster.agent.last_sync_at
+    is_unheard = absence is not None and heard_at is not None and heard_at < absence.ended_at
+    return (Window(now_s, now_s + 1, is_unheard=is_unheard),)
 
 
 def _return_s(now_s: int) -> int:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -518,8 +519,22 @@ class CheckPolicy(models.Model):
         return f"{self.cluster.name}, {self.shape}" if self.shape else self.cluster.name
 
 
-def agent_is_live(agent: AgentSession | None, now: datetime, *, within_s: float) -> bool:
-    """Has it synced within `within_s`, and may it act?"""
+@dataclass(frozen=True, slots=True)
+class HubAbsence:
+    """EGS itself was away: nobody could be heard meanwhile."""
+
+    began_at: datetime
+    ended_at: datetime
+
+    def silent_since(self, heard_at: datetime, *, within_s: float) -> datetime:
+        """Of an agent that was live when EGS went away: since when it could have been heard again. Else since it was heard."""
+        was_live = (self.began_at - heard_at).total_seconds() <= within_s
+        return max(heard_at, self.ended_at) if was_live else heard_at
+
+
+def agent_is_live(agent: AgentSession | None, now: datetime, *, within_s: float, absence: HubAbsence | None = None) -> bool:
+    """Has it synced within `within_s`, and may it act? `absence`: if given, no silence of the agent."""
     if agent is None or agent.last_sync_at is None or agent.locked_at is not None:
         return False
-    return (now - agent.last_sync_at).total_seconds() <= within_s
+    since_at = absence.silent_since(agent.last_sync_at, within_s=within_s) if absence is not None else agent.last_sync_at
+    return (now - since_at).total_seconds() <= within_s

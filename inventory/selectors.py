@@ -39,6 +39,7 @@ from inventory.models import (
     CheckPolicy,
     Cluster,
     Gpu,
+    HubAbsence,
     MaintenanceWindow,
     Node,
     Reservation,
@@ -85,10 +86,11 @@ def cluster_for(actor: User, reference: str) -> Cluster:
     return one_by_reference(clusters_visible_to(actor), reference, what="cluster")
 
 
-def cluster_is_open(cluster: Cluster, now: datetime) -> bool:
-    """May boxes start there? A short silence of its agent only delays them."""
+def cluster_is_open(cluster: Cluster, now: datetime, *, absence: HubAbsence | None = None) -> bool:
+    """May boxes start there? A short silence of its agent only delays them; what of it was an absence of EGS does not count, if given."""
     is_ours = cluster.is_enabled and cluster.rewound_at is None
-    return is_ours and agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_UNREACHABLE_S)
+    agent = getattr(cluster, "agent", None)
+    return is_ours and agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S, absence=absence)
 
 
 def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:

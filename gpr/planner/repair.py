@@ -196,8 +196,8 @@ def _cause_of_loss(board: Board, pool: int | None) -> Cause:
 def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     """Place these where they were stored, or shove them back; answers those that are lost."""
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
-    # So long nobody planned, and then there is the grace of what is late itself.
-    shove_s = late_s + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
+    # So long nobody planned, or was heard, and then there is the grace of what is late itself.
+    shove_s = late_s + _unheard_s(board) + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
     for stored in in_order:
         if stored.slot.start_s < board.now_s:
@@ -206,6 +206,12 @@ def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     obstacles = _Obstacles(board, waitings)
     stopped = board.stand(waitings, [stored.slot for stored in in_order])
     return [in_order[i] for i in stopped if not _shove(board, waitings[i], shove_s, obstacles.cause(i))]
+
+
+def _unheard_s(board: Board) -> int:
+    """Since EGS was away: how long until somebody is expected to be heard."""
+    ends_s = (window.end_s for windows in board.closed.values() for window in windows if window.is_unheard)
+    return max(ends_s, default=board.now_s) - board.now_s
 
 
 def _is_any_late(board: Board) -> bool:
@@ -227,6 +233,8 @@ OVERDUE = 0
 
 
 def _cause_of_closure(window: Window, node_id: str) -> tuple[Cause, str]:
+    if window.is_unheard:
+        return Cause.LATE_TICK, ""
     if window.order:
         return Cause.SUPPLY, window.order
     return (Cause.MAINTENANCE, window.maintenance) if window.maintenance else (Cause.NODE_FAILURE, node_id)
@@ -294,17 +302,25 @@ class _Obstacles:
         near = [rival for key in stay.keys for rival in self._rivals[key]]
         in_way = [rival for rival in near if rival.stay.start_s < stay.end_s and rival.stay.end_s > stay.start_s]
         worst = min(in_way, key=lambda rival: rival.blame, default=None)
+        closures = list(self._closures(stay))
+        # Nor could it be heard that the box there has ended.
+        unheard = next((each for each in closures if each[0].is_unheard), None)
+        if unheard is not None:
+            return _cause_of_closure(*unheard)
         # A box that is overdue holds the node, open or closed.
         if worst is not None and worst.weight == OVERDUE:
             return worst.cause
+        if closures:
+            return _cause_of_closure(*closures[0])
         if stay.ceilings and self._fits_but_for_ceilings(waiting, stay):
             below = [rival for rival in in_way if not set(rival.stay.ceilings).isdisjoint(stay.ceilings)]
             return Cause.QUOTA, min(below, key=lambda rival: rival.blame).stay.id if below else ""
-        for node in stay.places:
-            for window in self._board.closed[self._board.node_ids[node]]:
-                if window.start_s < stay.end_s and window.end_s > stay.start_s:
-                    return _cause_of_closure(window, self._board.node_ids[node])
         return worst.cause if worst is not None else (Cause.CHANGED, stay.id)
+
+    def _closures(self, stay: _Stay) -> Iterator[tuple[Window, str]]:
+        for node in stay.places:
+            node_id = self._board.node_ids[node]
+            yield from ((w, node_id) for w in self._board.closed[node_id] if w.start_s < stay.end_s and w.end_s > stay.start_s)
 
     def _fits_but_for_ceilings(self, waiting: Waiting, stay: _Stay) -> bool:
         """Is there room on its nodes and in its slice?"""

@@ -11,6 +11,7 @@ class Window:
     """A stretch of time `[start_s, end_s)`. `maintenance`: the id of the announcement; empty for a closure that nobody announced.
 
     `order`: the id of the order whose node is to come at the end of it; `is_late`: it was to come before.
+    `is_unheard`: EGS itself was away, and has not heard since how it is there.
     """
 
     start_s: int
@@ -18,6 +19,7 @@ class Window:
     maintenance: str = ""
     order: str = ""
     is_late: bool = False
+    is_unheard: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""An administrator's order of the queue: a GPR is put before or behind others of its priority, and stays there while it waits."""
+"""An administrator's order of the queue: a GPR is put before or behind others of its priority, and stays there while it waits.
+
+What its project uses moves it no more. Nor the neighbor that it was put before or behind: that one keeps the place that it had, else
+their order would turn round as soon as the shares do.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +44,15 @@ DONE = {MoveTo.UP: "moved up", MoveTo.DOWN: "moved down", MoveTo.FIRST: "moved t
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place in the order, and the GPR that is just before it if it is a place further back."""
+    """A place in the order, and the GPR that is just before it if it is a place further back.
+
+    `neighbor`: whom it passes by one place, and who stays where he is from now on.
+    """
 
     place: Place
     at: datetime
     behind: Gpr | None = None
+    neighbor: Gpr | None = None
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -67,6 +75,8 @@ def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "")
     gpr.refresh_from_db(fields=["turn_share", "turn_key", "turn_at"])  # plans change these without the version
     spot = spot_for(gpr, MoveTo(to))
     gpr_update(gpr, spot.changes)
+    if spot.neighbor is not None:
+        _keep_place(spot.neighbor, actor, now)
     replan(now=now, moved=Moved(str(gpr.pk), spot.moved_behind))
     event_record(
         kind="gpr.moved",
@@ -99,12 +109,33 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
             return Spot(Place(FAR_SHARE, key), _at(neighbor) + GAP, neighbor)
         case MoveTo.UP:
             last = first_readable(_band(gpr).filter(before(neighbor)).reverse())
-            at = _at(neighbor) - GAP if last is None or _place(last) != _place(neighbor) else _middle(last, neighbor)
-            return Spot(_place(neighbor), at)
+            at = _at(neighbor) - GAP if last is None or place_of(last) != place_of(neighbor) else _middle(last, neighbor)
+            return Spot(place_of(neighbor), at, neighbor=neighbor)
         case MoveTo.DOWN:
             following = first_readable(_band(gpr).filter(behind(neighbor)))
-            at = _at(neighbor) + GAP if following is None or _place(following) != _place(neighbor) else _middle(neighbor, following)
-            return Spot(_place(neighbor), at, neighbor)
+            at = _at(neighbor) + GAP if following is None or place_of(following) != place_of(neighbor) else _middle(neighbor, following)
+            return Spot(place_of(neighbor), at, neighbor, neighbor)
+
+
+def place_of(gpr: Gpr) -> Place:
+    """Where it is by the last plan."""
+    return Place(gpr.turn_share, gpr.turn_key)
+
+
+def _keep_place(gpr: Gpr, actor: User, now: datetime) -> None:
+    """From now on, unless it was put there by an administrator itself. Not the version: its owner asks for what he asked for."""
+    place, by_itself = place_of(gpr), Gpr.objects.filter(pk=gpr.pk, place_share=None)
+    if not by_itself.update(place_share=place.share, place_key=place.key):
+        return
+    gpr.refresh_from_db(fields=["name", "slice"])
+    event_record(
+        kind="gpr.kept_place",
+        message=f"{gpr.name} keeps its place in the queue: an administrator moved another past it.",
+        at=now,
+        actor=actor,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
 
 
 def _band(gpr: Gpr) -> QuerySet[Gpr]:
@@ -119,10 +150,6 @@ def _middle(one: Gpr, other: Gpr) -> datetime:
     if not _at(one) < middle < _at(other):
         raise Conflict("There is no room between those two any more. Move one of them first, or this one to the front or the back.")
     return middle
-
-
-def _place(gpr: Gpr) -> Place:
-    return Place(gpr.turn_share, gpr.turn_key)
 
 
 def _at(gpr: Gpr) -> datetime:

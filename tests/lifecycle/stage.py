@@ -9,7 +9,7 @@ from django.conf import settings
 
 from accounts.models import User
 from gpr.allocator import TickReport, tick
-from gpr.models import Gpr
+from gpr.models import AllocatorRecord, Gpr
 from gpr.services.requests import gpr_submit
 from inventory.models import Cluster, Node, Reservation, ReservationState
 from journal.models import Event
@@ -32,8 +32,14 @@ class Stage:
         self.slice: Slice = make_slice(self.cluster, owner=self.owner)
 
     def after(self, seconds: float) -> datetime:
+        """EGS was there all the while: its last tick, if there was one, is not longer ago."""
         self.now += timedelta(seconds=seconds)
+        AllocatorRecord.objects.update(last_tick_at=self.now)
         return self.now
+
+    def away(self, seconds: float) -> None:
+        """As `after`, but EGS itself was away, and nobody could be heard."""
+        self.now += timedelta(seconds=seconds)
 
     def submit(self, slice_: Slice | None = None, **asked: Any) -> Gpr:
         return gpr_submit(actor=self.owner, spec=spec(slice_ or self.slice, **asked), now=self.now)

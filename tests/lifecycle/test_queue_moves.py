@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from egs.errors import Conflict, IllegalTransition
-from gpr.models import Gpr
+from gpr.models import Gpr, ProjectUsage
 from gpr.planner.plan import Cause
 from gpr.previews import preview_move
 from gpr.selectors import queue_positions, queue_visible_to
 from gpr.services.decisions import gpr_set_priority
 from gpr.services.moving import MoveTo, gpr_move
-from gpr.services.requests import gpr_edit, spec_of
+from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
 from journal.models import Event
 from tests.builders import make_slice
 from tests.lifecycle.stage import Stage, fresh
@@ -86,6 +86,61 @@ def test_the_order_lasts_over_ticks_and_newcomers(stage: Stage) -> None:
     (four,) = queued(stage, 0.5)
     stage.tick()
     assert order(stage) == [three, four, one, two]
+
+
+def _drift(stage: Stage, gpr: Gpr) -> None:
+    """Its project has used more meanwhile than is its share."""
+    usage = {"gpu_s": 8000, "summed_at": stage.now}
+    ProjectUsage.objects.update_or_create(project_id=gpr.slice.project_id, defaults=usage)
+    stage.after(60)
+    stage.tick()
+
+
+@pytest.mark.parametrize("to", [MoveTo.UP, MoveTo.FIRST])
+def test_who_was_moved_up_stays_before_those_it_passed_whatever_its_project_uses_meanwhile(to: MoveTo) -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=24 * HOUR_S, evictable=False)
+    one, two = (stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=hours * HOUR_S) for hours in (1, 2))
+    move(stage, two, to)
+
+    _drift(stage, two)
+    assert order(stage) == [two, one]
+
+
+def test_who_was_moved_down_stays_behind_the_one_that_it_let_pass_whatever_that_uses_meanwhile() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=24 * HOUR_S, evictable=False)
+    one, two = (stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=hours * HOUR_S) for hours in (1, 2))
+    move(stage, one, MoveTo.DOWN)
+
+    _drift(stage, two)
+    assert order(stage) == [two, one]
+
+
+def test_of_moves_one_after_the_other_each_lasts() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=24 * HOUR_S, evictable=False)
+    asked = [make_slice(stage.cluster, owner=stage.owner) for _ in range(4)]
+    one, two, three, four = (stage.submit(slice_, duration_s=hours * HOUR_S) for hours, slice_ in enumerate(asked, start=1))
+    for gpr in (three, three, four, four):  # to the front; then behind that, past one whose place was kept
+        move(stage, gpr, MoveTo.UP)
+    assert order(stage) == [three, four, one, two]
+
+    _drift(stage, four)
+    assert order(stage) == [three, four, one, two]
+    gpr_cancel(gpr=fresh(one), actor=stage.admin, now=stage.now)
+    _drift(stage, three)
+    assert order(stage) == [three, four, two]
+
+
+def test_whose_place_is_kept_as_another_passes_is_told_so_once_and_not_who_it_is(stage: Stage) -> None:
+    one, two = queued(stage, 1, 2)
+    move(stage, two, MoveTo.UP)
+    move(stage, two, MoveTo.DOWN)
+
+    (event,) = Event.objects.filter(kind="gpr.kept_place")
+    assert (event.gpr_id, event.slice_id, event.actor) == (one.pk, one.slice_id, stage.admin)
+    assert two.name not in event.message
 
 
 def test_it_gets_the_slot_and_whoever_gives_way_is_promised_anew_with_the_cause(stage: Stage) -> None:

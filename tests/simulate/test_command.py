@@ -322,6 +322,17 @@ def test_a_gang_stays_within_a_rack_or_an_nvlink_domain_if_it_says_so(tmp_path: 
             placed(within, count=3)
 
 
+@pytest.mark.parametrize(("column", "value", "what"), [("may_evict", "1", "evictions"), ("home", "here", "homes")])
+def test_columns_that_a_policy_would_not_heed_are_refused_unless_they_ask_for_nothing(
+    tmp_path: Path, column: str, value: str, what: str
+) -> None:
+    header, nodes = f"{JOB_HEADER},{column}", "n0,here,s,4\nn1,there,s,4"
+    with pytest.raises(CommandError, match=f"sjf knows no {what}"):
+        simulate(tmp_path, f"a,0,9,9,1,4,101,x,{value}", header=header, nodes=nodes, policy="sjf")
+
+    assert simulate(tmp_path, "a,0,9,9,1,4,101,x,", header=header, nodes=nodes, policy="sjf")["jobs"] == 1
+
+
 def test_values_that_a_policy_does_not_know_and_a_nearness_that_there_is_not_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="fifo knows no values of the policy"):
         simulate(tmp_path, GOOD, policy="fifo", notice_s=60)

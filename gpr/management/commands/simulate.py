@@ -126,7 +126,13 @@ def _scheduler(options: dict[str, Any], pools: tuple[Pool, ...], quotas: tuple[Q
     policy = options["policy"]
     values = {name: options[name] for name in POLICY_VALUES if options[name] is not None}
     if policy not in PLANNERS:
-        used = {"quotas": quotas, "bookings": any(job.booked_s is not None for job in jobs), "values of the policy": values}
+        used = {
+            "quotas": quotas,
+            "bookings": any(job.booked_s is not None for job in jobs),
+            "evictions": any(job.may_evict for job in jobs),
+            "homes": any(job.handicaps for job in jobs),
+            "values of the policy": values,
+        }
         if unknown := [name for name, is_used in used.items() if is_used]:
             raise CommandError(f"{policy} knows no {' and no '.join(unknown)}. Those that do: {', '.join(sorted(PLANNERS))}.")
         return POLICIES[policy](pools)
