@@ -53,14 +53,16 @@ def filing_lock() -> None:
 
 
 @transaction.atomic
-def replan(*, now: datetime, moved: Moved | None = None, tells: Set[UUID] | None = None) -> tuple[Plan, Loaded]:
-    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator.
+def replan(*, now: datetime, moved: Moved | None = None, edited: UUID | None = None, tells: Set[UUID] | None = None) -> tuple[Plan, Loaded]:
+    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: by its
+    owner.
 
     `tells`: who is told what it waits for; the others by the next tick. None: all are.
     """
     witness_lock()
     loaded = snapshot_load(now=now)
-    made = plan(replace(loaded.snapshot, moved=moved), tells=None if tells is None else {str(pk) for pk in tells})
+    snapshot = replace(loaded.snapshot, moved=moved, edited=str(edited or ""))
+    made = plan(snapshot, tells=None if tells is None else {str(pk) for pk in tells})
     plan_store(made, loaded, now, tells=tells)
     return made, loaded
 

@@ -32,10 +32,10 @@ def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
     """All that is known on a board, as it is planned on; and those that have no slot yet."""
     board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
     board.hold_all(snapshot.running)
-    return board, _restore(board, snapshot.queue)
+    return board, _restore(board, snapshot.queue, snapshot.edited)
 
 
-def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
+def _restore(board: Board, queue: Sequence[Request], edited: str) -> list[Waiting]:
     """Enroll all, and place those that have a stored slot, there if it is possible. Running boxes must be on the board already.
 
     Answers those that have no slot yet. Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is
@@ -44,6 +44,7 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
     loose: list[Waiting] = []
     standing: list[_Stored] = []
     lost: list[_Stored] = []
+    yielding: list[_Stored] = []
     for waiting in board.enroll_all(queue):
         request, slot = waiting.request, waiting.request.slot
         if slot is None:
@@ -51,9 +52,15 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
             continue
         if waiting.promise_s is None:
             waiting.promise_s = slot.start_s
-        waiting.displaced = _misfit(board, request, slot)
-        (standing if waiting.displaced is None else lost).append(_Stored(waiting, slot))
+        misfit = _misfit(board, request, slot)
+        if request.id == edited:
+            waiting.displaced = (Cause.CHANGED, request.id)
+            (yielding if misfit is None else lost).append(_Stored(waiting, slot))
+        else:
+            waiting.displaced = misfit
+            (standing if misfit is None else lost).append(_Stored(waiting, slot))
     lost += _stand(board, standing)
+    lost += [stored for stored in yielding if not _stand_if_free(board, stored)]
     mend(board, [stored.waiting for stored in lost])
     return loose
 
@@ -206,6 +213,16 @@ def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     obstacles = _Obstacles(board, waitings)
     stopped = board.stand(waitings, [stored.slot for stored in in_order])
     return [in_order[i] for i in stopped if not _shove(board, waitings[i], shove_s, obstacles.cause(i))]
+
+
+def _stand_if_free(board: Board, stored: _Stored) -> bool:
+    """It asks for more now, maybe: where it would be in the way of others it stands no more."""
+    waiting, places, start_s = stored.waiting, board.places(stored.slot.nodes), max(stored.slot.start_s, board.now_s)
+    is_free = board.has_room(places, board.kind(waiting.request), start_s)
+    if is_free:
+        board.place(waiting, start_s, places)
+        waiting.displaced = (Cause.LATE_TICK, waiting.request.id) if start_s > stored.slot.start_s else None
+    return is_free
 
 
 def _unheard_s(board: Board) -> int:

@@ -137,7 +137,6 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     reasons = approval_reasons(spec, granted=spec_of(gpr) if gpr.state == GprState.QUEUED else None)
     changes = {name: getattr(spec, name) for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name)}
     is_new_ask = bool(changes.keys() & PLANNED_FIELDS) or set(gpr.clusters.all()) != set(spec.clusters)
-    gives_up_slot = _asks_more(gpr, spec) or bool(changes.get("within"))
     # What was had before an eviction stays had.
     remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
     if remaining_s < 1:
@@ -148,9 +147,6 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         changes |= no_place(gpr)  # an administrator put there what it was before
     gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons, "allowed_shapes": spec.slice.shapes})
     gpr.clusters.set(spec.clusters)
-    if gives_up_slot:
-        # It is given the best that all others leave. Else it would push those behind it, or it would look as if the nodes had moved.
-        Promise.objects.filter(gpr=gpr).update(slot_nodes=[])
     event_record(
         kind="gpr.edited",
         message=f"{gpr.name} was changed: {_ask(spec)}.",
@@ -164,13 +160,6 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
     return gpr
-
-
-def _asks_more(gpr: Gpr, spec: GprSpec) -> bool:
-    """Of the nodes of its slot, or for longer. No number of GPUs means all of a node."""
-    if spec.duration_s > gpr.duration_s:
-        return True
-    return gpr.gpus_per_node is not None and (spec.gpus_per_node is None or spec.gpus_per_node > gpr.gpus_per_node)
 
 
 def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
@@ -221,7 +210,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         if gpr.is_booking:
             promises_drop([gpr], now=now)  # its time is new: it is met, or the change is refused
         stood_at = Promise.objects.filter(gpr=gpr).values_list("slot_start_at", flat=True).first()
-        promise_make(gpr, now=now)
+        promise_make(gpr, is_edited=True, now=now)
         if stood_at is not None:
             _promise_tighten(gpr, stood_at, now)
     else:
@@ -301,12 +290,14 @@ def booking_does_not_fit(
     )
 
 
-def promise_make(gpr: Gpr, *, now: datetime) -> None:
+def promise_make(gpr: Gpr, *, is_edited: bool = False, now: datetime) -> None:
     """Plan the queue with this GPR in it and store what it can be promised. The caller holds the witness since before it wrote.
+
+    `is_edited`: it waited before, and asked for something else.
 
     Raises CanNeverStart, or BookingDoesNotFit.
     """
-    if refused := _promises_make([gpr], now):
+    if refused := _promises_make([gpr], now, edited=gpr.pk if is_edited else None):
         raise refused[gpr.pk]
 
 
@@ -415,12 +406,12 @@ def _place(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
     return refused
 
 
-def _promises_make(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
+def _promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: UUID | None = None) -> dict[UUID, EgsError]:
     """One plan with all of these in the queue, stored, also in the objects given; those that it has no place for, and why.
 
     The nearest times of a booking without one are looked for beside those that have theirs now.
     """
-    made, _ = replan(now=now, tells={gpr.pk for gpr in gprs})
+    made, _ = replan(now=now, edited=edited, tells={gpr.pk for gpr in gprs})
     placements = {placement.id: placement for placement in made.placements}
     refused: dict[UUID, EgsError] = {}
     loaded: Loaded | None = None

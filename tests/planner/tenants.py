@@ -92,8 +92,8 @@ class Tenants(World):
     def _extend(self) -> None:
         """As the product does: only if nobody is worse off."""
         snapshot = self.snapshot()
-        if not self.running:
-            return
+        if not self.running or self.moved or self.just_edited:
+            return  # each of these is planned at once
         box = self.running[self.dice.choice(sorted(self.running))]
         longer = replace(box, end_s=box.end_s + 4)
         running = tuple(longer if each is box else each for each in snapshot.running)

@@ -91,7 +91,7 @@ def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, poli
         }[mishap]
     )
     if mishap == "edit":
-        assert world.moves.keys() <= world.edited
+        assert world.moves.keys() <= set(world.edited)
 
 
 @settings(max_examples=150, deadline=None)

@@ -18,7 +18,6 @@ from tests.planner.oracle import problems
 
 # Ticks are missed, nodes close, are gone or in another rack, requests are canceled or edited, boxes end late or early.
 MISHAPS = frozenset({"late", "close", "lose", "reseat", "cancel", "edit", "overrun", "early"})
-GPUS_MOST = 4
 # And the clock is set back: seconds that happen twice make the oracle slow.
 BACK = "back"
 
@@ -59,7 +58,8 @@ class World:
     lost: list[tuple[str, Node]] = field(default_factory=list)
     count: int = 0
     has_freed: bool = False
-    edited: set[str] = field(default_factory=set)
+    edited: list[str] = field(default_factory=list)
+    just_edited: str = ""
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -96,6 +96,7 @@ class World:
             policy=self.policy,
             memory=self.memory,
             has_freed=self.has_freed,
+            edited=self.just_edited,
         )
 
     def submit(self) -> Request:
@@ -124,7 +125,7 @@ class World:
         return Pool(id_, f"c{id_}", "s", tuple(self._node(f"{id_}{i}") for i in range(count)))
 
     def _node(self, id_: str) -> Node:
-        return Node(id_, self.dice.choice([2, GPUS_MOST]), rack=self.dice.choice(["", "r", "s"]), nvlink_domain=self.dice.choice(["", "x"]))
+        return Node(id_, self.dice.choice([2, 4]), rack=self.dice.choice(["", "r", "s"]), nvlink_domain=self.dice.choice(["", "x"]))
 
     def end_boxes(self) -> None:
         for id_, end_s in list(self.real_end_s.items()):
@@ -152,9 +153,8 @@ class World:
             "longer": replace(old, length_s=old.length_s + 3),
             "shorter": replace(old, length_s=max(1, old.length_s - 3)),
         }[change]
-        self.edited.add(old.id)
-        if new.length_s > old.length_s or (new.gpus_per_node or GPUS_MOST) > (old.gpus_per_node or GPUS_MOST):
-            new = replace(new, slot=None)  # as whoever stores slots does: else it would push those behind it
+        self.edited.append(old.id)
+        self.just_edited = old.id
         self.queue = tuple(new if request is old else request for request in self.queue)
 
     def _close(self) -> None:
@@ -206,7 +206,7 @@ class World:
         return self.tick()
 
     def _store(self, snapshot: Snapshot, made: Plan) -> None:
-        self.has_freed = False
+        self.has_freed, self.just_edited = False, ""
         self.memory = remembered(snapshot, made)
         waiting = []
         for request, placement in zip(stored(snapshot, made), _in_queue_order(snapshot, made), strict=True):

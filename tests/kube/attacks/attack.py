@@ -36,10 +36,14 @@ class Attacker:
         return self.caller.call("PATCH", self.pod(name, sub), ops, kind=kind)
 
     def put(self, name: str, change: Callable[[Object], Any], *, sub: str = "") -> Answer:
-        """As read, with a change in place."""
-        body = self.seen(name)
-        change(body)
-        return self.caller.call("PUT", self.pod(name, sub), body)
+        """As read, with a change in place; read again where the cluster wrote meanwhile."""
+        for _ in range(TRIES):
+            body = self.seen(name)
+            change(body)
+            answer = self.caller.call("PUT", self.pod(name, sub), body)
+            if answer.status != CONFLICT:
+                break
+        return answer
 
 
 Act = Callable[[Attacker], Answer]
