@@ -23,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from egs.clock import db_now
-from egs.readable import is_time
+from egs.readable import first_readable, is_time
 from gpr.models import AllocatorRecord, Gpr, GprState, PromiseMove
 from inventory.models import AgentSession, agent_is_live
 from inventory.selectors import node_counts
@@ -125,7 +125,7 @@ def _inventory(now: datetime) -> Iterator[Metric]:
 
 
 def _allocator(now: datetime) -> Iterator[Metric]:
-    record = AllocatorRecord.objects.first() or AllocatorRecord()
+    record = first_readable(AllocatorRecord.objects.all()) or AllocatorRecord()
     yield CounterMetricFamily("egs_ticks", "Whole ticks of the allocator.", value=record.tick_count)
     if record.last_tick_at is not None:
         age_s = (now - record.last_tick_at).total_seconds()

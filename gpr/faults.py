@@ -20,7 +20,7 @@ from journal.services import event_record
 
 log = structlog.get_logger(__name__)
 
-PLANNER, SPOILED = "planner.fault", "gpr.spoiled"
+PLANNER, SPOILED, CLUSTER_SPOILED = "planner.fault", "gpr.spoiled", "cluster.spoiled"
 FLAW_WORDS: Final = {
     Flaw.SHAPE: "was given other nodes than it asked for",
     Flaw.EARLY: "was to start before it may",
@@ -32,17 +32,23 @@ FLAW_WORDS: Final = {
 def faults_record(faults: Iterable[Fault], asks: Mapping[str, Ask], *, now: datetime) -> None:
     """Of a plan. Inside the transaction that stores it."""
     for fault in faults:
-        ask = asks[fault.id]
-        _tell_once(PLANNER, f"The planner is at fault: this request {FLAW_WORDS[fault.flaw]}. Please report it.", fault.flaw, ask.pk, now)
+        text = f"The planner is at fault: this request {FLAW_WORDS[fault.flaw]}. Please report it."
+        _tell_once(PLANNER, text, fault.flaw, now, gpr_id=asks[fault.id].pk)
 
 
 def spoiled_record(rows: Iterable[Spoiled], *, now: datetime) -> None:
     for row in rows:
-        _tell_once(SPOILED, f"What is stored of this request cannot be read, its {row.what}: {row.why}", row.what, row.gpr_id, now)
+        _tell_once(SPOILED, f"What is stored of this request cannot be read, its {row.what}: {row.why}", row.what, now, gpr_id=row.gpr_id)
 
 
-def _tell_once(kind: str, message: str, reason: str, gpr_id: UUID, now: datetime) -> None:
-    if Event.objects.filter(kind=kind, gpr_id=gpr_id, reason=reason).exists():
+def clusters_spoiled_record(cluster_ids: Iterable[UUID], *, now: datetime) -> None:
+    text = "What is stored of this cluster or its agent cannot be read. Until that is mended nothing starts there."
+    for cluster_id in cluster_ids:
+        _tell_once(CLUSTER_SPOILED, text, "cluster", now, cluster_id=cluster_id)
+
+
+def _tell_once(kind: str, message: str, reason: str, now: datetime, *, gpr_id: UUID | None = None, cluster_id: UUID | None = None) -> None:
+    if Event.objects.filter(kind=kind, reason=reason, gpr_id=gpr_id, cluster_id=cluster_id).exists():
         return
-    log.error(kind, gpr_id=str(gpr_id), reason=reason, message=message)
-    event_record(kind=kind, message=message, at=now, severity=Severity.ERROR, reason=reason, gpr_id=gpr_id)
+    log.error(kind, gpr_id=str(gpr_id), cluster_id=str(cluster_id), reason=reason, message=message)
+    event_record(kind=kind, message=message, at=now, severity=Severity.ERROR, reason=reason, gpr_id=gpr_id, cluster_id=cluster_id)

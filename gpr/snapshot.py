@@ -14,6 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models.functions import Coalesce
 
+from egs.readable import first_readable
 from gpr.absence import absence_load
 from gpr.fairness import shares_of, usage_load
 from gpr.models import Gpr, GprState, Witness
@@ -51,9 +52,8 @@ from gpr.rows import (
 from gpr.sound import Spoiled, Waiting, waiting_load
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
-from inventory.rows import NodeRow, nodes_there
+from inventory.rows import NodeRow, clusters_failed, clusters_there, nodes_there
 from inventory.selectors import cluster_is_open, maintenance_ahead
-from inventory.services.reservations import is_usable
 from slices.models import Quota as QuotaRow
 
 # Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
@@ -116,7 +116,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A snapshot and the way back from its ids to rows; and which rows of those who wait cannot be read."""
+    """A snapshot and the way back from its ids to rows; and what cannot be read: `spoiled` of those who wait, `unreadable` of clusters."""
 
     snapshot: Snapshot
     asks: Mapping[str, Ask]
@@ -125,10 +125,11 @@ class Loaded:
     shares: dict[str, int]
     places: Places
     spoiled: tuple[Spoiled, ...] = ()
+    unreadable: tuple[UUID, ...] = ()
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
-        names, ask = {cluster.name for cluster in clusters or gpr.slice.clusters.all()}, Ask.of(gpr)
+        names, ask = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}, Ask.of(gpr)
         pools = self.places.pools_for(ask, names, may_order=ask.slice__may_order)
         return _request(ask, len(self.snapshot.queue), pools, None, self.shares, self.places)
 
@@ -163,15 +164,15 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     `with_memory`: something new is to be planned. Where the queue itself holds something new it is loaded anyway.
     """
     now_s = math.floor(now.timestamp())
-    clusters = {c.pk: c for c in Cluster.objects.select_related("agent")}
+    clusters, unreadable = clusters_there()
     names = {cluster.pk: cluster.name for cluster in clusters.values()}
     pool_of_node: dict[UUID, str] = {}
     waiting = waiting_load()
     asks, promises = waiting.asks, waiting.promises
-    books = supplies_load(promises.values(), now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
+    books = supplies_load(promises.values(), clusters, now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
     keys, pools = _pools(clusters, pool_of_node, books, now, now_s)
     running, quotas, places = boxes_of(held_of(HELD), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
-    record = Witness.objects.first() or Witness()
+    record = first_readable(Witness.objects.all()) or Witness()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
     snapshot = Snapshot(
         now_s=now_s,
@@ -180,7 +181,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         queue=_queue(waiting, shares, places),
         quotas=quotas,
         policy=policy(),
-        memory=memory_load(record, clusters.values(), now=now) if with_memory or len(promises) < len(asks) else Memory(),
+        memory=memory_load(record, now=now) if with_memory or len(promises) < len(asks) else Memory(),
         has_freed=record.has_freed,
     )
     return Loaded(
@@ -191,6 +192,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         shares=shares,
         places=places,
         spoiled=waiting.spoiled,
+        unreadable=tuple(unreadable),
     )
 
 
@@ -210,8 +212,8 @@ def policy() -> Policy:
     )
 
 
-def memory_load(record: Witness, clusters: Iterable[Cluster], *, now: datetime) -> Memory:
-    """What the pace and the leeway of newcomers follow from; two queries."""
+def memory_load(record: Witness, *, now: datetime) -> Memory:
+    """What the pace and the leeway of newcomers follow from; three queries."""
     since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
         shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
@@ -221,7 +223,7 @@ def memory_load(record: Witness, clusters: Iterable[Cluster], *, now: datetime) 
         summed_at_s=_second(record.summed_at),
         ran_s=_finite(record.ran_sum_s),
         booked_s=_finite(record.booked_sum_s),
-        failed=tuple(Failed(each.name, _second(each.node_failed_at), RETURN_S) for each in clusters if each.node_failed_at),
+        failed=tuple(Failed(name, _second(failed_at), RETURN_S) for name, failed_at in clusters_failed()),
     )
 
 
@@ -342,10 +344,10 @@ def _away(row: NodeRow, closure: tuple[Window, ...], books: SupplyBooks, now_s: 
 
     `closure`: of its whole cluster, at present.
     """
-    if is_usable(row) and not row.has_sick_gpu:
+    if row.is_usable:
         return closure
     due = books.due.get(str(row.pk))
-    return (due,) if due is not None and row.cordoned_at is None else (Window(now_s, _return_s(now_s)),)
+    return (due,) if due is not None and not row.is_cordoned else (Window(now_s, _return_s(now_s)),)
 
 
 def window_of(row: MaintenanceWindow) -> Window:

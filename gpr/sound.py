@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from gpr.rows import Ask, Stood, are_ids, asks_waiting, promises_standing
+from gpr.spec import GPUS_PER_NODE_MAX, NODES_MAX
 
 REQUEST, PROMISE, SLOT, BOX = "request", "promise", "slot", "box"
 NOTHING_OF_ITS_KIND: Final = "A column holds nothing of its kind."
@@ -57,6 +58,8 @@ def waiting_load() -> Waiting:
 def _why_not(ask: Ask) -> str:
     if ask.allowed_shapes is not None and not _are_texts(ask.allowed_shapes):
         return "The shapes that it may have are no list of names."
+    if ask.nodes > NODES_MAX or (ask.gpus_per_node or 0) > GPUS_PER_NODE_MAX:
+        return "It asks for more than there could be."
     return ""
 
 

@@ -20,7 +20,7 @@ from gpr.models import GprState
 from gpr.planner.snapshot import Node, Pool, Window
 from gpr.planner.snapshot import Supply as PlannerSupply
 from gpr.rows import Stood
-from inventory.models import Supply, SupplyOrder, SupplyOrderState
+from inventory.models import Cluster, Supply, SupplyOrder, SupplyOrderState
 from inventory.selectors import cluster_is_open
 from inventory.services.supplies import ORDER_LATE_MOST_S
 
@@ -57,18 +57,20 @@ def pool_id(supply_id: UUID | str) -> str:
     return f"{POOL_PREFIX}{supply_id}"
 
 
-def supplies_load(promises: Iterable[Stood], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
-    """One query where there are no supplies, else three."""
+def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
+    """Of these clusters, by id. One query where there are no supplies, else three."""
     failed = Q(orders__state=SupplyOrderState.FAILED, orders__ended_at__gt=now - DAY)
     counts = {
         "order_count": Count("orders"),
         "failed_at": Max("orders__ended_at", filter=failed),
         "failed_count": Count("orders", filter=failed),
     }
-    rows: Any = Supply.objects.select_related("cluster__agent").annotate(**counts)
+    rows: Any = Supply.objects.filter(cluster__in=list(clusters)).annotate(**counts)
     supplies = tuple(rows.order_by("pk"))
     if not supplies:
         return SupplyBooks()
+    for supply in supplies:
+        supply.cluster = clusters[supply.cluster_id]
     is_alive = Q(state=SupplyOrderState.ORDERED) | Q(state=SupplyOrderState.ARRIVED, node__gone_at=None)
     orders = list(SupplyOrder.objects.filter(is_alive).select_related("supply", "gpr", "node").order_by("expected_at", "pk"))
     open_orders = tuple(order for order in orders if order.state == SupplyOrderState.ORDERED)

@@ -19,7 +19,7 @@ from egs.locks import gate_pass
 from egs.words import utc
 from gpr.evictions import evictions_store
 from gpr.fairness import usage_add
-from gpr.faults import faults_record, spoiled_record
+from gpr.faults import clusters_spoiled_record, faults_record, spoiled_record
 from gpr.forecasts import Range, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.orders import orders_follow
@@ -43,7 +43,8 @@ BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdic
 
 def witness_lock() -> None:
     """Hold the right to write slots until the transaction ends."""
-    Witness.objects.select_for_update().get_or_create(singleton=True)
+    if not Witness.objects.select_for_update().values_list("pk", flat=True):  # nothing that it holds need be readable
+        Witness.objects.select_for_update().get_or_create(singleton=True)
 
 
 def filing_lock() -> None:
@@ -90,6 +91,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     shown = told_waiting(tells)
     faults_record(made.faults, loaded.asks, now=now)
     spoiled_record(loaded.spoiled, now=now)
+    clusters_spoiled_record(loaded.unreadable, now=now)
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
         if placement.id in shown and (told := _told(placement)) != shown[placement.id]:

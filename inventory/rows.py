@@ -1,15 +1,23 @@
-"""Narrow rows of nodes, for plans over thousands of them."""
+"""Narrow rows of clusters and nodes, for plans over thousands of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
-from inventory.models import Gpu, Node
+from egs.readable import readable
+from inventory.models import Cluster, Gpu, Node
+
+# No node has more: what is stored of it makes no sense.
+NODE_GPUS_MAX: Final = 10_000
+# With its agent, and no more of the two than decides whether anything may start there.
+CLUSTERS: Final = Cluster.objects.select_related("agent").only(
+    "name", "is_enabled", "rewound_at", "agent__last_sync_at", "agent__locked_at"
+)
 
 
 class NodeRow(NamedTuple):
@@ -25,14 +33,33 @@ class NodeRow(NamedTuple):
     zone: str
     rack: str
     nvlink_domain: str
-    gone_at: datetime | None
     is_ready: bool
-    cordoned_at: datetime | None
+    is_cordoned: bool
     has_sick_gpu: bool
+
+    @property
+    def is_usable(self) -> bool:
+        """May something new start on it?"""
+        return self.is_ready and not self.is_cordoned and not self.has_sick_gpu
+
+
+def clusters_there() -> tuple[dict[UUID, Cluster], list[UUID]]:
+    """All by id, and the ids of those whose rows cannot be read: these are as if they were disabled."""
+    found, lost = readable(CLUSTERS.all())
+    named = Cluster.objects.filter(pk__in=lost).values_list("pk", "name") if lost else ()
+    found += [Cluster(pk=pk, name=name, is_enabled=False) for pk, name in named]
+    return {cluster.pk: cluster for cluster in found}, lost
+
+
+def clusters_failed() -> list[tuple[str, datetime]]:
+    """By name, those of which a node has failed, and when the last did. Without those of which that cannot be read."""
+    found, _ = readable(Cluster.objects.filter(node_failed_at__isnull=False).order_by("name").values_list("name", "node_failed_at"))
+    return found
 
 
 def nodes_there(clusters: Iterable[UUID]) -> list[NodeRow]:
-    """With GPUs, in the order in which equals are chosen."""
+    """With GPUs that can be counted with, in the order in which equals are chosen."""
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
-    rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=list(clusters)).annotate(has_sick_gpu=Exists(sick))
+    rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, gpu_count__lte=NODE_GPUS_MAX, cluster__in=list(clusters))
+    rows = rows.annotate(has_sick_gpu=Exists(sick), is_cordoned=Q(cordoned_at__isnull=False))
     return [NodeRow._make(row) for row in rows.order_by("name", "pk").values_list(*NodeRow._fields)]

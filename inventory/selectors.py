@@ -88,9 +88,9 @@ def cluster_for(actor: User, reference: str) -> Cluster:
 
 def cluster_is_open(cluster: Cluster, now: datetime, *, absence: HubAbsence | None = None) -> bool:
     """May boxes start there? A short silence of its agent only delays them; what of it was an absence of EGS does not count, if given."""
-    is_ours = cluster.is_enabled and cluster.rewound_at is None
-    agent = getattr(cluster, "agent", None)
-    return is_ours and agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S, absence=absence)
+    if not cluster.is_enabled or cluster.rewound_at is not None:
+        return False
+    return agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_UNREACHABLE_S, absence=absence)
 
 
 def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:

@@ -237,7 +237,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 
 def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
     """Where such a request could run, by the slice's clusters and policy."""
-    names = {cluster.name for cluster in spec.clusters or spec.slice.clusters.all()}
+    names = {cluster.name for cluster in spec.clusters or spec.slice.clusters.only("name")}
     return loaded.places.pools_for(_gpr_of(spec), names, may_order=spec.slice.may_order)
 
 

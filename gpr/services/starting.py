@@ -19,7 +19,8 @@ from gpr.outcomes import promises_settle
 from gpr.planner.snapshot import Slot
 from gpr.quotas import refuse_beyond
 from gpr.snapshot import Loaded, at, length_s
-from inventory.models import AgentSession, Cluster, agent_is_live
+from inventory.models import Cluster, agent_is_live
+from inventory.rows import CLUSTERS
 from inventory.services.reservations import HoldSpec, reservations_hold
 from slices.models import Namespace, Slice
 from slices.quotas import quotas_keep
@@ -93,9 +94,8 @@ def _hold_of(start: Start, namespaces: Namespaces, now: datetime) -> HoldSpec:
 
 def starting_cluster(name: str, now: datetime) -> Cluster:
     """Raises Conflict where nothing may start: its agent has been silent, or knows more than this database."""
-    cluster = Cluster.objects.get(name=name)
-    agent = AgentSession.objects.filter(cluster=cluster).first()
-    if not agent_is_live(agent, now, within_s=settings.EGS_AGENT_STALE_S):
+    cluster = CLUSTERS.get(name=name)
+    if not agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_STALE_S):
         raise Conflict(f"The agent of cluster {name} has not been heard lately.")
     if not cluster.is_enabled or cluster.rewound_at is not None:
         raise Conflict(f"Cluster {name} takes nothing new at present.")

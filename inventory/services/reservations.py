@@ -16,7 +16,6 @@ from accounts.models import User
 from egs.errors import Conflict, NotFound
 from egs.readable import readable
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
-from inventory.rows import NodeRow
 from inventory.selectors import maintenance_over
 from inventory.services.checks import steps_skipped
 from inventory.services.clusters import desired_set_changed
@@ -277,7 +276,7 @@ def reservations_set_namespaces(*, slice_id: UUID, cluster_id: UUID, namespaces:
         desired_set_changed([cluster_id])
 
 
-def is_usable(node: Node | NodeRow) -> bool:
+def is_usable(node: Node) -> bool:
     """May something new start on it?"""
     return node.gone_at is None and node.is_ready and node.cordoned_at is None
 

@@ -145,14 +145,13 @@ def test_nodes_and_pods_are_copied_as_they_are_and_the_hub_could_be_told_of_them
     all_nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=print_note, on_change=changed.set)
     all_pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=print_note)
     with running(all_nodes) as nodes, running(all_pods) as pods:
-        tenant.run("worker", gpus=2, labels={"who": "me", POD_GPR: "own"})
+        tenant.run("worker", gpus=2, labels={"who": "me"})
         pod = wait_for("the pod", lambda: running_pod(pods, tenant.name, "worker"), within_s=SOON_S)
         view = wait_for("the node", lambda: ready_view(nodes, tenant.node_name), within_s=SOON_S)
     api.close()
 
     assert changed.is_set()
-    assert (pod.spec.nodeName, pod.metadata.label(POD_GPR)) == (tenant.node_name, "own")
-    assert pod.metadata.label("who") == ""  # what the agent does not read is not kept
+    assert (pod.spec.nodeName, pod.metadata.label("who")) == (tenant.node_name, "")  # what the agent does not read is not kept
     assert (view.shape, len(view.gpus), view.zone) == ("H100-80GB", 8, "zone-1")
     assert [gpu.uuid for gpu in view.gpus] == [f"{view.uid}-{index}" for index in range(8)]
 

@@ -32,14 +32,14 @@ class Stage:
         self.slice: Slice = make_slice(self.cluster, owner=self.owner)
 
     def after(self, seconds: float) -> datetime:
-        """EGS was there all the while: its last tick, if there was one, is not longer ago."""
+        """Nobody ticked meanwhile: to EGS a longer time is an absence of its own."""
         self.now += timedelta(seconds=seconds)
-        AllocatorRecord.objects.update(last_tick_at=self.now)
         return self.now
 
-    def away(self, seconds: float) -> None:
-        """As `after`, but EGS itself was away, and nobody could be heard."""
-        self.now += timedelta(seconds=seconds)
+    def watched(self, seconds: float) -> datetime:
+        """As `after`, but EGS was there all the while."""
+        AllocatorRecord.objects.update(last_tick_at=self.after(seconds))
+        return self.now
 
     def submit(self, slice_: Slice | None = None, **asked: Any) -> Gpr:
         return gpr_submit(actor=self.owner, spec=spec(slice_ or self.slice, **asked), now=self.now)

@@ -32,14 +32,14 @@ def _promised() -> list[object]:
 
 def test_an_absence_of_egs_moves_no_promise_before_the_agents_had_their_time_to_be_heard_again() -> None:
     stage, _ = _with_queue()
-    stage.after(600)
+    stage.watched(600)
     stage.tick()
     before = _promised()
 
-    stage.away(GONE_S)
+    stage.after(GONE_S)
     for _ in range(3):
         tick(now=stage.now)
-        stage.after(20)
+        stage.watched(20)
     stage.tick()
 
     assert (_promised(), PromiseMove.objects.count()) == (before, 0)
@@ -50,7 +50,7 @@ def test_a_request_that_is_filed_before_the_first_tick_after_an_absence_moves_no
     stage.tick()
     before = _promised()
 
-    stage.away(GONE_S)
+    stage.after(GONE_S)
     newcomer = stage.submit(make_slice(stage.cluster, owner=stage.owner))
 
     assert list(Promise.objects.exclude(gpr=newcomer).order_by("pk").values_list("promised_start_at", flat=True)) == before
@@ -63,13 +63,13 @@ def test_nothing_starts_after_an_absence_before_the_agent_is_heard_and_what_was_
     behind = stage.submit(make_slice(stage.cluster, owner=stage.owner), earliest_start_at=due_at)
     stage.tick()
 
-    stage.away(900)
+    stage.after(900)
     tick(now=stage.now)
-    stage.after(1)
+    stage.watched(1)
     tick(now=stage.now)
     assert fresh(gpr).state == S.QUEUED
 
-    stage.after(1)
+    stage.watched(1)
     stage.tick()
     assert fresh(gpr).state == S.PROVISIONING
     assert {move.cause for move in PromiseMove.objects.all()} == {Cause.LATE_TICK}
@@ -81,9 +81,9 @@ def test_a_cluster_that_stays_silent_after_the_return_of_egs_counts_as_lost_when
     stage, (first, *_) = _with_queue()
     stage.tick()
 
-    stage.away(GONE_S)
-    tick(now=stage.now)
     stage.after(GONE_S)
+    tick(now=stage.now)
+    stage.watched(GONE_S)
     tick(now=stage.now)
 
     assert PromiseMove.objects.filter(gpr=first, cause=Cause.NODE_FAILURE).exists()
@@ -92,11 +92,11 @@ def test_a_cluster_that_stays_silent_after_the_return_of_egs_counts_as_lost_when
 def test_a_cluster_that_was_lost_before_egs_went_away_is_no_less_lost_when_it_is_back() -> None:
     stage, (first, *_) = _with_queue()
     stage.tick()
-    stage.after(GONE_S)
+    stage.watched(GONE_S)
     tick(now=stage.now)
     lost = Promise.objects.get(gpr=first).slot_start_at
 
-    stage.away(GONE_S)
+    stage.after(GONE_S)
     tick(now=stage.now)
 
     assert Promise.objects.get(gpr=first).slot_start_at == lost
@@ -109,9 +109,9 @@ def test_when_egs_comes_and_goes_agents_are_still_waited_for() -> None:
     before = _promised()
 
     for _ in range(4):
-        stage.away(GONE_S)
+        stage.after(GONE_S)
         tick(now=stage.now)
-        stage.after(10)
+        stage.watched(10)
         tick(now=stage.now)
 
     assert _promised() == before
@@ -147,9 +147,9 @@ def test_a_box_whose_entry_ended_while_egs_was_away_is_not_given_up_before_its_a
     gpr = stage.submit()
     stage.tick()
 
-    stage.away(settings.EGS_ENTRY_TIMEOUT_S + ENTRY_SILENCE_S + 1)
+    stage.after(settings.EGS_ENTRY_TIMEOUT_S + ENTRY_SILENCE_S + 1)
     tick(now=stage.now)
-    stage.after(5)
+    stage.watched(5)
     stage.say(gpr, *ENTRY)
     stage.tick()
 

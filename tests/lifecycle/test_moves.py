@@ -92,7 +92,7 @@ def fail_a_check(stage: Stage, gpr: Gpr) -> None:
 
 
 def stay_silent(stage: Stage, gpr: Gpr) -> None:
-    stage.after(settings.EGS_ENTRY_TIMEOUT_S + ENTRY_SILENCE_S + 1)
+    stage.watched(settings.EGS_ENTRY_TIMEOUT_S + ENTRY_SILENCE_S + 1)
     stage.tick()
 
 

@@ -10,6 +10,7 @@ from tests.kube.callers import DONE, JSON_PATCH, Answer, Caller
 from tests.kube.cluster import RESIZE, Cluster, Object
 from tests.kube.world import NODE_BLUE, is_gated, pod, pods_path
 
+TRIES, CONFLICT = 5, 409
 ALL, WITH_BOX = "uaons", "uaon"  # who tries: everybody, or those whose namespace has a pod that runs on GPUs
 
 

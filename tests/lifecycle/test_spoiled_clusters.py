@@ -1,0 +1,182 @@
+"""What is stored of one cluster, of its agent, or by EGS for itself makes no sense: all others are planned and start."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.db.models import Model
+
+from gpr.allocator import tick
+from gpr.models import AllocatorRecord, Gpr, GprState, Promise, Witness
+from inventory.models import AgentSession, Cluster, Node, Supply, SupplyKind, SupplyOrder
+from inventory.services.supplies import supply_create
+from journal.models import Event, Severity
+from slices.models import Slice
+from tests.builders import SHAPE, make_cluster, make_slice, nodes_of
+from tests.inventory.agent import Agent
+from tests.lifecycle.stage import Stage, fresh
+
+pytestmark = pytest.mark.django_db
+
+S = GprState
+# No calendar has it: PostgreSQL stores one such time, SQLite any text.
+NO_TIME = {"postgresql": "infinity", "sqlite": "2026-99-99 00:00:00"}
+
+
+def spoil(model: type[Model], column: str, **which: object) -> None:
+    """Of rows that are there, a time that is none."""
+    key = model._meta.pk
+    assert key is not None
+    ids = list(model._default_manager.filter(**which).values_list("pk", flat=True))
+    assert ids
+    with connection.cursor() as cursor:
+        for id_ in ids:
+            stored = key.get_db_prep_value(id_, connection)
+            cursor.execute(f"UPDATE {model._meta.db_table} SET {column} = %s WHERE {key.column} = %s", [NO_TIME[connection.vendor], stored])  # noqa: S608
+
+
+class Two:
+    """Clusters of one node each, whose agents were just heard; and a workspace that may use either."""
+
+    def __init__(self) -> None:
+        self.stage = Stage(nodes=1)
+        self.other = make_cluster("other", nodes=1, is_heard=False)
+        self.its_agent = Agent.joined(self.other, at=self.stage.now)
+        self.its_agent.sync(at=self.stage.now)
+        self.stage.agent.sync(at=self.stage.now)
+        self.both = self.slice(self.stage.cluster, self.other)
+
+    def slice(self, *clusters: Cluster) -> Slice:
+        return make_slice(*clusters, owner=self.stage.owner)
+
+    def tick(self) -> None:
+        self.stage.after(1)
+        assert tick(now=self.stage.now) is not None
+
+
+CLOSING = {
+    "rewound": (Cluster, "rewound_at", "pk"),
+    "heard": (AgentSession, "last_sync_at", "cluster"),
+    "locked": (AgentSession, "locked_at", "cluster"),
+}
+
+
+@pytest.mark.parametrize(("model", "column", "key"), CLOSING.values(), ids=CLOSING)
+def test_a_cluster_whose_row_cannot_be_read_starts_nothing_and_the_others_do_and_administrators_are_told_once(
+    model: type[Model], column: str, key: str
+) -> None:
+    two = Two()
+    spoil(model, column, **{key: two.stage.cluster.pk})
+
+    anywhere, only_there = two.stage.submit(two.both), two.stage.submit(two.slice(two.stage.cluster))
+    two.tick()
+    two.tick()
+
+    assert (fresh(anywhere).state, Gpr.objects.values_list("cluster", flat=True).get(pk=anywhere.pk)) == (S.PROVISIONING, two.other.pk)
+    assert fresh(only_there).state == S.QUEUED
+    assert Promise.objects.filter(gpr=only_there).exists()
+    (told,) = Event.objects.filter(kind="cluster.spoiled")
+    assert (told.cluster_id, told.severity, told.slice_id) == (two.stage.cluster.pk, Severity.ERROR, None)
+
+
+HARMLESS = {
+    "born": (Cluster, "created_at", "pk"),
+    "failed": (Cluster, "node_failed_at", "pk"),
+    "joined": (AgentSession, "joined_at", "cluster"),
+}
+
+
+@pytest.mark.parametrize(("model", "column", "key"), HARMLESS.values(), ids=HARMLESS)
+def test_a_time_that_decides_nothing_about_starts_hinders_none_where_it_cannot_be_read(model: type[Model], column: str, key: str) -> None:
+    two = Two()
+    spoil(model, column, **{key: two.stage.cluster.pk})
+
+    gpr = two.stage.submit(two.slice(two.stage.cluster))
+    two.tick()
+
+    assert fresh(gpr).state == S.PROVISIONING
+
+
+def test_a_supply_of_a_cluster_that_cannot_be_read_orders_nothing_and_stops_nobody() -> None:
+    two = Two()
+    terms = {"shape": SHAPE, "gpus_per_node": 4, "gpu_memory_gib": 80, "node_count": 3, "lead_time_s": 60, "gain_s": 0}
+    supply = Supply(cluster=two.stage.cluster, name="pool", kind=SupplyKind.NODE_POOL, **terms)
+    supply_create(supply=supply, actor=two.stage.admin, now=two.stage.now)
+    spoil(Cluster, "rewound_at", pk=two.stage.cluster.pk)
+    Slice.objects.update(may_order=True)
+
+    first, second = two.stage.submit(two.both), two.stage.submit(two.slice(two.stage.cluster, two.other))
+    two.tick()
+
+    assert {fresh(first).state, fresh(second).state} == {S.PROVISIONING, S.QUEUED}
+    assert not SupplyOrder.objects.exists()
+
+
+def test_a_node_of_which_it_cannot_be_read_since_when_it_is_set_aside_is_set_aside_and_the_others_are_used() -> None:
+    stage = Stage(nodes=2)
+    aside, open_ = nodes_of(stage.cluster)
+    spoil(Node, "cordoned_at", pk=aside.pk)
+
+    first, second = stage.submit(), stage.submit(make_slice(stage.cluster, owner=stage.owner))
+    stage.tick()
+
+    assert (fresh(first).state, fresh(second).state) == (S.PROVISIONING, S.QUEUED)
+    assert [row.node_id for row in stage.held(first)] == [open_.pk]
+
+
+def test_a_node_with_more_gpus_than_any_has_is_not_there_and_the_others_are_used() -> None:
+    stage = Stage(nodes=2)
+    Node.objects.filter(pk=nodes_of(stage.cluster)[0].pk).update(gpu_count=2**31 - 1)
+
+    slices = stage.slice, make_slice(stage.cluster, owner=stage.owner)
+    first, second = (stage.submit(slice_, gpus_per_node=4) for slice_ in slices)
+    stage.tick()
+
+    assert (fresh(first).state, fresh(second).state) == (S.PROVISIONING, S.QUEUED)
+
+
+@pytest.mark.parametrize("column", ["last_tick_at", "away_at", "back_at", "rests_until_at"])
+def test_what_ticks_keep_for_themselves_is_written_anew_where_it_cannot_be_read(column: str) -> None:
+    stage = Stage(nodes=1)
+    stage.tick()
+    spoil(AllocatorRecord, column)
+
+    gpr = stage.submit()
+    stage.agent.sync(at=stage.now)
+    tick(now=stage.now)
+
+    assert fresh(gpr).state == S.PROVISIONING
+    assert AllocatorRecord.objects.get().last_tick_at == stage.now
+
+
+def test_what_is_remembered_of_the_past_may_be_unreadable() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=600)
+    spoil(Witness, "summed_at")
+
+    waits = stage.submit(make_slice(stage.cluster, owner=stage.owner))
+    stage.tick()
+
+    assert Promise.objects.filter(gpr=waits).exists()
+
+
+HUGE = 2**62
+
+
+@pytest.mark.parametrize("asked", [{"nodes": HUGE}, {"gpus_per_node": HUGE}], ids=lambda asked: next(iter(asked)))
+def test_a_request_for_more_than_there_could_be_is_left_out_and_the_others_start(asked: dict[str, int]) -> None:
+    if connection.vendor == "postgresql":
+        asked = {name: min(value, 2**31 - 1) for name, value in asked.items()}
+    stage = Stage(nodes=1)
+    running = stage.active(duration_s=600)
+    spoiled, waits = (stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=600) for _ in range(2))
+    Gpr.objects.filter(pk=spoiled.pk).update(**asked)
+
+    stage.tick()
+    stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=600)
+    Gpr.objects.filter(pk=running.pk).update(**asked)
+    stage.tick()
+
+    assert (fresh(spoiled).state, fresh(waits).state) == (S.QUEUED, S.QUEUED)
+    told = Event.objects.filter(kind="gpr.spoiled").values_list("gpr_id", flat=True)
+    assert list(told) == [spoiled.pk]
