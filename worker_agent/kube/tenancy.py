@@ -303,6 +303,8 @@ class KubernetesTenancy:
                 body = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": place[2]}, "status": status}
                 left = self._api.apply(f"{path_of(place)}/status", body, Thing)
                 self._written[place] = Written.of(wanted, left)
+        except Missing:
+            scene.has_about = False  # which a look at no namespace cannot tell
         except ClusterError as error:
             self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
 
