@@ -13,8 +13,8 @@ from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube import patrol
 from worker_agent.kube.added import Added, AddedMeta, bindings_drift, is_our_binding, opens, readable
 from worker_agent.kube.client import Api, Forbidden, Missing
-from worker_agent.kube.custom import PageMeta
-from worker_agent.kube.patrol import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, TAKEN_MAX, AddedPage, Patrol
+from worker_agent.kube.paging import PAGE_COUNT, Page, PageMeta
+from worker_agent.kube.patrol import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, TAKEN_MAX, Patrol
 from worker_agent.protocol import AccessRole, Account, Binding, Drift, Workspace
 
 ACCOUNT = Account(id="k1", role=AccessRole.USER, namespace="red", token_s=0)
@@ -45,14 +45,14 @@ class FakeLists:
         if fault := self.faults.get(verb) or self.faults.get(path) or self.faults.get(path.rpartition("/")[2]):
             raise fault
 
-    def get(self, path: str, type_: type, **params: Any) -> AddedPage:
+    def get(self, path: str, type_: type, **params: Any) -> Page[Any]:
         self._call("get", path)
         if path == KEEP_GUARD:
-            return AddedPage()
+            return Page()
         begin = int(params.get("continue", 0))
-        assert params["limit"] == 500
+        assert params["limit"] == PAGE_COUNT
         is_last = begin + 2 >= len(self.things[path])
-        return AddedPage(metadata=PageMeta(next="" if is_last else str(begin + 2)), items=tuple(self.things[path][begin : begin + 2]))
+        return Page(metadata=PageMeta(next="" if is_last else str(begin + 2)), items=tuple(self.things[path][begin : begin + 2]))
 
     def forget_deleted(self) -> None:
         gone = {name for verb, name in self.calls if verb == "delete"}

@@ -99,24 +99,15 @@ class Definition(msgspec.Struct, frozen=True):
     metadata: DefinitionMeta
 
 
-class PageMeta(msgspec.Struct, frozen=True):
-    next: str = msgspec.field(name="continue", default="")
-
-
 class ItemMeta(msgspec.Struct, frozen=True):
     uid: str
     deletionTimestamp: str = ""
 
 
 class Item(msgspec.Struct, frozen=True):
+    """Of a list: which objects there are."""
+
     metadata: ItemMeta
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Which objects there are, of a list."""
-
-    metadata: PageMeta = PageMeta()
-    items: tuple[Item, ...] = ()
 
 
 class Kinds(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,20 +14,20 @@ T = TypeVar("T")
 PAGE_COUNT: Final = 100  # of objects that tenants may make large: annotations alone may have 256 KiB
 
 
-class _Mark(msgspec.Struct, frozen=True):
+class PageMeta(msgspec.Struct, frozen=True):
     next: str = msgspec.field(name="continue", default="")
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    items: tuple[T, ...]
-    metadata: _Mark = _Mark()
+    items: tuple[T, ...] = ()
+    metadata: PageMeta = PageMeta()
 
 
-def listed(api: Api, path: str, page_type: type[Page[T]], **selectors: str) -> Iterator[T]:
+def listed(api: Api, path: str, page_type: type[Page[T]], *, page_count: int = PAGE_COUNT, **selectors: str) -> Iterator[T]:
     """Raises ClusterError, also in the middle: where the server has forgotten the list meanwhile it is read anew by the next look."""
     after: dict[str, str] = {}
     while True:
-        page = api.get(path, page_type, limit=PAGE_COUNT, **after, **selectors)
+        page = api.get(path, page_type, limit=page_count, **after, **selectors)
         yield from page.items
         if not page.metadata.next:
             return

@@ -20,14 +20,13 @@ import msgspec
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube.added import Added, bindings_drift, is_marked, is_our_binding, is_our_policy, left_open, opens, readable, taken_away
 from worker_agent.kube.client import Api, Missing, Op
-from worker_agent.kube.custom import PageMeta
+from worker_agent.kube.paging import Page, listed
 from worker_agent.protocol import Drift, Workspace
 
 NETWORKING: Final = "/apis/networking.k8s.io/v1"
 POLICIES: Final = f"{NETWORKING}/networkpolicies"
 BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 KEEP_GUARD: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/egs-keep"
-PAGE_COUNT: Final = 500
 TAKEN_MAX: Final = 100  # policies that one look tries to take away, of all namespaces together
 TAKING_MAX_S: Final = 5.0  # after so long it begins with no more of them
 SPEC_MAX_CHARS: Final = 4000  # of a policy, in the log
@@ -35,11 +34,6 @@ SPEC_MAX_CHARS: Final = 4000  # of a policy, in the log
 Fenced = Mapping[str, Workspace]  # by namespace: whose it is
 IsOurs = Callable[[Added, Workspace], bool]
 ByNamespace = Mapping[str, list[Added]]
-
-
-class AddedPage(msgspec.Struct, frozen=True, kw_only=True):
-    metadata: PageMeta = PageMeta()
-    items: tuple[Added, ...] = ()
 
 
 class Patrol:
@@ -79,16 +73,10 @@ class Patrol:
     def _added(self, path: str, fenced: Fenced, is_ours: IsOurs) -> ByNamespace:
         """Page by page: a cluster may have tens of thousands that are nobody's business here."""
         found: dict[str, list[Added]] = defaultdict(list)
-        go_on: dict[str, str] = {}
-        while fenced:
-            page = self._api.get(path, AddedPage, limit=PAGE_COUNT, **go_on)
-            for each in page.items:
-                namespace = each.metadata.namespace
-                if namespace in fenced and not is_ours(each, fenced[namespace]):
-                    found[namespace].append(each)
-            if not page.metadata.next:
-                break
-            go_on = {"continue": page.metadata.next}
+        for each in listed(self._api, path, Page[Added]) if fenced else ():
+            namespace = each.metadata.namespace
+            if namespace in fenced and not is_ours(each, fenced[namespace]):
+                found[namespace].append(each)
         return found
 
     # -- policies ------------------------------------------------------------------------------------------------------

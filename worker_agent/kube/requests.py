@@ -34,13 +34,14 @@ from worker_agent.kube.custom import (
     Custom,
     Definition,
     Fields,
+    Item,
     Kinds,
-    Page,
     path_of,
 )
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.news import mark_news, mark_of, news_of
 from worker_agent.kube.objects import Node, Pod
+from worker_agent.kube.paging import Page, listed
 from worker_agent.kube.replica import Key
 from worker_agent.kube.standing import LATER_S, Case, claim_due, is_minor, status_of
 from worker_agent.kube.telling import Telling
@@ -54,7 +55,6 @@ REFUSED_WRITE_S: Final = 5.0  # until a status that the API server did not take 
 GONE_AFTER_S: Final = 1.0  # unseen for so long, before the API server is asked
 ASK_GONE_EVERY_S: Final = 5.0
 NEW_S: Final = 2.0  # so long a new request waits for its first status, which in most cases the hub's answer brings
-PAGE_COUNT: Final = 500
 
 Bound = Callable[[str], str]
 
@@ -322,14 +322,8 @@ class KubernetesRequests:
 
     def _listed(self) -> set[str]:
         """What the API server itself has now, and no copy of it."""
-        uids: set[str] = set()
-        go_on: dict[str, str] = {}
-        while True:
-            page = self._api.get(REQUESTS_PATH, Page, limit=PAGE_COUNT, **go_on)
-            uids.update(item.metadata.uid for item in page.items if not item.metadata.deletionTimestamp)
-            if not page.metadata.next:
-                return uids
-            go_on = {"continue": page.metadata.next}
+        items = listed(self._api, REQUESTS_PATH, Page[Item])
+        return {item.metadata.uid for item in items if not item.metadata.deletionTimestamp}
 
     def _gone_due(self, state: ClaimState, now_mono: float) -> Claim | None:
         known = self._known[state.id]

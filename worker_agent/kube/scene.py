@@ -9,7 +9,6 @@ from typing import Any, Self
 import msgspec
 
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
-from worker_agent.kube.custom import PageMeta
 from worker_agent.kube.names import SAID
 from worker_agent.kube.objects import Meta
 from worker_agent.protocol import Workspace
@@ -36,11 +35,6 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_going(self) -> bool:
         return bool(self.metadata.deletionTimestamp) or self.status.get("phase") == "Terminating"
-
-
-class Things(msgspec.Struct, frozen=True, kw_only=True):
-    metadata: PageMeta = PageMeta()
-    items: tuple[Thing, ...] = ()
 
 
 class TokenAnswer(msgspec.Struct, frozen=True, kw_only=True):

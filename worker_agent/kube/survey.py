@@ -15,7 +15,8 @@ from urllib.parse import quote
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.names import ACCOUNT, ISOLATION, SLICE, account_of
-from worker_agent.kube.scene import Place, Thing, Things
+from worker_agent.kube.paging import Page, listed
+from worker_agent.kube.scene import Place, Thing
 
 ABOUT: Final = "workspaces"  # a kind of ours, which an older install has not
 # Where objects of each kind are, and what it is called when somebody had changed one.
@@ -62,13 +63,7 @@ class Survey:
         return list(self.list(_folder(kind, namespace), fieldSelector=f"metadata.name={escaped}"))
 
     def list(self, path: str, **selector: str) -> Iterator[Thing]:
-        go_on: dict[str, str] = {}
-        while True:
-            page = self._api.get(path, Things, limit=PAGE_COUNT, **selector, **go_on)
-            yield from page.items
-            if not page.metadata.next:
-                return
-            go_on = {"continue": page.metadata.next}
+        return listed(self._api, path, Page[Thing], page_count=PAGE_COUNT, **selector)
 
     def _try_look_at(self, namespace: str, known: Container[Place]) -> Inside | ClusterError:
         inside = Inside()

@@ -222,7 +222,7 @@ def _suits(fields: Fields, view: NodeView) -> bool:
     memory_gib = fields.get("minGpuMemoryGiB")
     return (
         fields.get("shape") in (None, "", view.shape)
-        and (not isinstance(memory_gib, int) or memory_gib <= min(gpu.memory_gib for gpu in view.gpus))
+        and (not isinstance(memory_gib, int) or memory_gib <= min((gpu.memory_gib for gpu in view.gpus), default=0))
         and fields.get("nodeType") in (None, "", view.node_type)
         and (view.rdma or not fields.get("rdma"))
     )
