@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.db.backends.sqlite3.base import DatabaseWrapper
@@ -14,6 +15,9 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 from gpr.planner.compile import compile_all
 
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
+# How long an example takes on a machine that does other things as well says nothing of it.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("untimed")
 OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
 
 
