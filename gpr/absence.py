@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.conf import settings
@@ -21,13 +21,24 @@ def absence_load(*, now: datetime) -> HubAbsence | None:
 
 
 def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | None:
-    """Until a whole tick is over it lasts, whoever plans meanwhile. None of what is yet to come: the clock was set back."""
-    if record is None or record.last_tick_at is None:
+    """Until a tick begins it lasts, whoever plans meanwhile. None of what is yet to come: the clock was set back."""
+    if record is None or (there_at := _last_there_at(record)) is None:
         return None
     last = HubAbsence(record.away_at, record.back_at) if record.away_at is not None and record.back_at is not None else None
-    # Not during a tick, however long that takes.
-    if (now - record.last_tick_at).total_seconds() - record.last_duration_s > AWAY_S:
+    if (now - there_at).total_seconds() > AWAY_S:
         # Away again before agents had their time: then those who were live before the first absence are waited for.
-        is_same = last is not None and 0 <= (record.last_tick_at - last.ended_at).total_seconds() <= settings.EGS_AGENT_UNREACHABLE_S
-        return HubAbsence(last.began_at if last is not None and is_same else record.last_tick_at, now)
+        is_same = last is not None and 0 <= (there_at - last.ended_at).total_seconds() <= settings.EGS_AGENT_UNREACHABLE_S
+        return HubAbsence(last.began_at if last is not None and is_same else there_at, now)
     return last if last is not None and last.ended_at <= now else None
+
+
+def was_just_away(*, now: datetime) -> bool:
+    """EGS itself, and agents have not had their time since to say how it stands. One query."""
+    absence = absence_load(now=now)
+    return absence is not None and (now - absence.ended_at).total_seconds() <= settings.EGS_AGENT_UNREACHABLE_S
+
+
+def _last_there_at(record: AllocatorRecord) -> datetime | None:
+    """When a tick began, also one that failed; or when one that took long was over."""
+    over_at = record.last_tick_at and record.last_tick_at + timedelta(seconds=record.last_duration_s)
+    return max((at for at in (record.began_at, over_at) if at is not None), default=None)

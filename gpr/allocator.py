@@ -26,7 +26,7 @@ from egs.errors import EgsError
 from egs.locks import gate_shut, single_runner
 from egs.readable import first_readable, readable
 from egs.words import are, plural, utc
-from gpr.absence import absence_load, absence_of
+from gpr.absence import absence_of, was_just_away
 from gpr.claims import orphans_cancel
 from gpr.evictions import reason_at_end
 from gpr.faults import spoiled_record
@@ -87,12 +87,15 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         now, began_s = now or db_now(), time.perf_counter()
         record = _record()
         absence = absence_of(record, now)
+        away = {"away_at": absence.began_at if absence else None, "back_at": absence.ended_at if absence else None}
+        AllocatorRecord.objects.update(began_at=now, **away)
         report = TickReport(moved_count=advance(now=now))
         notices_review(now=now)
         replacements_review(now=now)
         series_care(now=now)
         occurrences_retry(now=now)
-        orders_give_up(now=now)
+        if not was_just_away(now=now):
+            orders_give_up(now=now)
         kubeconfigs_expire(now=now)
         orphans_cancel(now=now)
         if may_rest and _may_rest(record, now):
@@ -100,8 +103,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         else:
             _plan_and_start(report, record, now)
         duration_s = time.perf_counter() - began_s
-        away = {"away_at": absence.began_at if absence else None, "back_at": absence.ended_at if absence else None}
-        AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1, **away)
+        AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
         return report
 
 
@@ -205,7 +207,7 @@ def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> 
     failed = next((row for row in rows if row.phase == Phase.FAILED or _is_leaving(row)), None)
     if failed is not None:
         return _exit(gpr, EndReason.CHECK_FAILED, now, why=f"{failed.node.name}: {failed.failure}" if failed.failure else "")
-    if any(now > row.enter_by_at + timedelta(seconds=ENTRY_SILENCE_S) for row in rows) and not _was_just_away(now):
+    if any(now > row.enter_by_at + timedelta(seconds=ENTRY_SILENCE_S) for row in rows) and not was_just_away(now=now):
         return _exit(gpr, EndReason.CHECK_FAILED, now, why="The nodes were not ready in time.")
     return False
 
@@ -263,12 +265,6 @@ def _activate_ready(now: datetime) -> int:
         except Exception as error:
             _note_alone("activations", error)
     return count
-
-
-def _was_just_away(now: datetime) -> bool:
-    """EGS itself, and agents have not had their time since to say how it stands."""
-    absence = absence_load(now=now)
-    return absence is not None and (now - absence.ended_at).total_seconds() <= settings.EGS_AGENT_UNREACHABLE_S
 
 
 def _has_lost_a_node(rows: Sequence[Reservation]) -> bool:

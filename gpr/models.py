@@ -379,6 +379,7 @@ class EvictionVictim(models.Model):
     restart_at = models.DateTimeField(
         null=True, blank=True, help_text="When what is left would start then, by the last plan; null: it does not, or is not known yet."
     )
+    foreseen_at = models.DateTimeField(null=True, blank=True, help_text="When that was worked out; null: not yet.")
     is_final = models.BooleanField(default=False, help_text="It cannot be spared any more: its agent may not hear of it in time.")
     reviewed_at = models.DateTimeField(null=True, blank=True, help_text="When others rested on its end, though whom it is for does not.")
 
@@ -504,6 +505,7 @@ class AllocatorRecord(models.Model):
     singleton = models.BooleanField(default=True, unique=True)
     last_tick_at = models.DateTimeField(null=True, blank=True, help_text="When the last whole tick began.")
     last_duration_s = models.FloatField(default=0)
+    began_at = models.DateTimeField(null=True, blank=True, help_text="When the last tick began, whole or not.")
     away_at = models.DateTimeField(null=True, blank=True, help_text="When EGS was last there before it was away: see gpr/absence.py.")
     back_at = models.DateTimeField(null=True, blank=True, help_text="When it was back.")
     tick_count = models.PositiveBigIntegerField(default=0)

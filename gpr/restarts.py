@@ -33,7 +33,7 @@ def restarts_foresee(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
     """
     rows = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, gpr__state=GprState.ACTIVE, gpr__requeue_on_failure=True)
     rows = rows.filter(eviction__made_at__lt=now)
-    if not (rows if is_anew else rows.filter(restart_at=None)).exists():
+    if not (rows if is_anew else rows.filter(foreseen_at=None)).exists():
         return
     try:
         notices, _ = readable(rows.select_related("gpr__slice").prefetch_related("gpr__clusters", "gpr__slice__clusters").order_by("pk"))
@@ -51,8 +51,8 @@ def _foresee(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> No
     for notice in notices:
         start_s = starts_s.get(str(notice.gpr_id))
         restart_at = None if start_s is None else at(start_s)
-        if restart_at != notice.restart_at:
-            EvictionVictim.objects.filter(pk=notice.pk).update(restart_at=restart_at)
+        if restart_at != notice.restart_at or notice.foreseen_at is None:
+            EvictionVictim.objects.filter(pk=notice.pk).update(restart_at=restart_at, foreseen_at=now)
 
 
 def ages_of(loaded: Loaded) -> dict[str, datetime | None]:

@@ -332,7 +332,7 @@ def _pools(
     pools = [Pool(id=id_, cluster=key.cluster, shape=key.shape, nodes=tuple(nodes[key])) for id_, key in keys.items()]
     # Last: of equal starts that on a node that is there is liked better.
     keys |= {pool_id(supply.pk): _key_of(supply) for supply in books.supplies}
-    return keys, (*pools, *supply_pools(books, arrived, announced, now))
+    return keys, (*pools, *supply_pools(books, arrived, announced, absence=absence, now=now))
 
 
 def _key_of(supply: Supply) -> PoolKey:

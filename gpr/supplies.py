@@ -20,7 +20,7 @@ from gpr.models import GprState
 from gpr.planner.snapshot import Node, Pool, Window
 from gpr.planner.snapshot import Supply as PlannerSupply
 from gpr.rows import Stood
-from inventory.models import Cluster, Supply, SupplyOrder, SupplyOrderState
+from inventory.models import Cluster, HubAbsence, Supply, SupplyOrder, SupplyOrderState
 from inventory.selectors import cluster_is_open
 from inventory.services.supplies import ORDER_LATE_MOST_S
 
@@ -90,14 +90,21 @@ def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *
     )
 
 
-def supply_pools(books: SupplyBooks, arrived: Mapping[str, list[Node]], closures: Mapping[UUID, list[Window]], now: datetime) -> list[Pool]:
+def supply_pools(
+    books: SupplyBooks,
+    arrived: Mapping[str, list[Node]],
+    closures: Mapping[UUID, list[Window]],
+    *,
+    absence: HubAbsence | None,
+    now: datetime,
+) -> list[Pool]:
     """One for each supply: nodes that have come but are kept there (`arrived`, by pool), that are ordered, and that could be."""
     pools = []
     for supply in books.supplies:
         orders = [order for order in books.open_orders if order.supply_id == supply.pk]
         closed = tuple(closures[supply.cluster_id])
         ordered = (Node(str(order.pk), supply.gpus_per_node, (books.due[str(order.pk)], *closed)) for order in orders)
-        unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, books, now)]
+        unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, books, now, absence)]
         growth = PlannerSupply(str(supply.pk), supply.lead_time_s, supply.gain_s, frozenset(node.id for node in unordered))
         nodes = (*arrived.get(pool_id(supply.pk), ()), *ordered, *unordered)
         pools.append(Pool(pool_id(supply.pk), supply.cluster.name, supply.shape, nodes, growth))
@@ -137,11 +144,16 @@ def _kept(promises: Iterable[Stood], orders: Iterable[SupplyOrder], node_of: Map
     return kept
 
 
-def _ids_to_order(supply: Any, books: SupplyBooks, now: datetime) -> list[str]:
+def _ids_to_order(supply: Any, books: SupplyBooks, now: datetime, absence: HubAbsence | None) -> list[str]:
     """Of nodes that could be ordered now; the same until something is ordered."""
     own = [order for order in books.open_orders if order.supply_id == supply.pk]
     rests = supply.failed_at is not None and now < supply.failed_at + min(REST * 2 ** min(supply.failed_count - 1, 10), DAY)
-    if rests or not supply.is_enabled or not cluster_is_open(supply.cluster, now) or any(order.is_late(now) for order in own):
+    if (
+        rests
+        or not supply.is_enabled
+        or not cluster_is_open(supply.cluster, now, absence=absence)
+        or any(order.is_late(now) for order in own)
+    ):
         return []
     left_count = max(supply.node_count - len(own) - len(books.there[supply.pk]), 0)
     return [str(uuid5(supply.pk, f"{supply.order_count}/{i}")) for i in range(left_count)]

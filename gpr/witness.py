@@ -55,8 +55,8 @@ def filing_lock() -> None:
 
 @transaction.atomic
 def replan(*, now: datetime, moved: Moved | None = None, edited: UUID | None = None, tells: Set[UUID] | None = None) -> tuple[Plan, Loaded]:
-    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: by its
-    owner.
+    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: asks
+    for more now.
 
     `tells`: who is told what it waits for; the others by the next tick. None: all are.
     """

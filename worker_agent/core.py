@@ -206,7 +206,7 @@ class Core:
             self._hands.fence(self._leaving.to_close(leaving))
         self._leaving.advance(leaving)
         if is_durable:
-            self._entering.advance([each for each in held if not each[1].is_leaving])
+            self._entering.advance([each for each in held if not each[1].is_leaving and not self._hands.is_struck(each)])
         self._run_boxes()
         with self._hands.apart("provide"):
             self._order_nodes()
@@ -280,7 +280,7 @@ class Core:
         return iter(boxes.values())
 
     def _run_boxes(self) -> None:
-        boxes = [box for box in self._boxes() if not any(progress.ending for _, progress in box)]
+        boxes = [box for box in self._boxes() if not any(each[1].ending or self._hands.is_struck(each) for each in box)]
         for box in boxes:
             with self._hands.apart("open", box[0]):
                 self._entering.mark_active(box)

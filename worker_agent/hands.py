@@ -71,16 +71,22 @@ class Hands:
         self._failures: dict[str, int] = {}  # by node: how many writes in a row came to nothing
         self._started_s: dict[tuple[str, str], float] = {}
         self._retry_mono: dict[tuple[str, str], float] = {}
+        self._struck: set[str] = set()  # assignments, in this pass
 
     # -- what nobody thought of ----------------------------------------------------------------------------------------
 
     @contextmanager
     def apart(self, stage: str, member: Member | None = None) -> Iterator[None]:
-        """What breaks within is our own fault: it is logged, told once of the member that it struck, and nobody else loses their turn."""
+        """What breaks within is our own fault: it is logged, told once of the member that it struck, and nobody else loses their turn.
+
+        Nothing begins for the member in this pass any more, see `is_struck`.
+        """
         try:
             yield
         except Exception as error:
             self._broke(stage, error, member[0].id if member else "")
+            if member:
+                self._struck.add(member[0].id)
             if member and member[1].first(f"broke:{stage}"):
                 self._report(member[0], stage, Outcome.FAILED, StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False))
 
@@ -93,6 +99,9 @@ class Hands:
             if found is not None:
                 yield found
 
+    def is_struck(self, member: Member) -> bool:
+        return member[0].id in self._struck
+
     def _broke(self, stage: str, error: Exception, assignment_id: str) -> None:
         trace = "".join(traceback.format_exception(error))
         self._note("broke", {"stage": stage, "assignment": assignment_id, "error": repr(error), "trace": trace})
@@ -100,6 +109,7 @@ class Hands:
     # -- observe -------------------------------------------------------------------------------------------------------
 
     def observe(self) -> bool:
+        self._struck = set()
         try:
             self.nodes = self._cluster.observe()
         except ClusterError as error:

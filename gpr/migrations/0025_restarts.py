@@ -15,4 +15,9 @@ class Migration(migrations.Migration):
             name='restart_at',
             field=models.DateTimeField(blank=True, help_text='When what is left would start then, by the last plan; null: it does not, or is not known yet.', null=True),
         ),
+        migrations.AddField(
+            model_name='evictionvictim',
+            name='foreseen_at',
+            field=models.DateTimeField(blank=True, help_text='When that was worked out; null: not yet.', null=True),
+        ),
     ]

@@ -5,9 +5,10 @@ from django.db import migrations, models
 
 ROWS_AT_ONCE = 2_000
 # What lies outside no clock has written: it is left as it is.
+EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 SOUND = {
-    "active_at__gt": datetime(2000, 1, 1, tzinfo=UTC),
-    "ends_at__lt": datetime(3000, 1, 1, tzinfo=UTC),
+    "active_at__range": (EARLIEST, LATEST),
+    "ends_at__range": (EARLIEST, LATEST),
     "remaining_s__lt": timedelta(days=36_500).total_seconds(),
 }
 

@@ -7,6 +7,11 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name="allocatorrecord",
+            name="began_at",
+            field=models.DateTimeField(blank=True, help_text="When the last tick began, whole or not.", null=True),
+        ),
+        migrations.AddField(
+            model_name="allocatorrecord",
             name="away_at",
             field=models.DateTimeField(blank=True, help_text="When EGS was last there before it was away: see gpr/absence.py.", null=True),
         ),

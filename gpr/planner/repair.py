@@ -53,7 +53,7 @@ def _restore(board: Board, queue: Sequence[Request], edited: str) -> list[Waitin
         if waiting.promise_s is None:
             waiting.promise_s = slot.start_s
         misfit = _misfit(board, request, slot)
-        if request.id == edited:
+        if request.id == edited and (misfit is None or misfit[0] == Cause.TOPOLOGY):
             waiting.displaced = (Cause.CHANGED, request.id)
             (yielding if misfit is None else lost).append(_Stored(waiting, slot))
         else:

@@ -290,8 +290,8 @@ class Snapshot:
 
     `has_freed`: a box has ended before its time since the last plan.
 
-    `moved`: the order is changed already; the slots are to follow, once. `edited`: whose owner has just changed what it asks for: it keeps
-    its slot if all others leave it that.
+    `moved`: the order is changed already; the slots are to follow, once. `edited`: whose owner has just asked for more: it keeps its slot
+    if all others leave it that.
     """
 
     now_s: int

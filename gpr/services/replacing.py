@@ -22,6 +22,7 @@ from accounts.models import User
 from egs.errors import Conflict, EgsError, IllegalTransition, NotFound, StaleState
 from egs.readable import readable
 from egs.words import are, duration_exact, plural
+from gpr.absence import was_just_away
 from gpr.faults import spoiled_record
 from gpr.models import Gpr, GprState
 from gpr.planner.snapshot import Within
@@ -353,7 +354,7 @@ def _why_given_up(spare: Reservation, now: datetime) -> str:
         return "it is gone from the cluster."
     if spare.phase in {Phase.FAILED, Phase.EXITING, Phase.RELEASED} or spare.state == ReservationState.RELEASED:
         return spare.failure or "it left."
-    is_silent = now > spare.enter_by_at + timedelta(seconds=SILENCE_S)
+    is_silent = now > spare.enter_by_at + timedelta(seconds=SILENCE_S) and not was_just_away(now=now)
     return "it was not ready in time." if is_silent else ""
 
 

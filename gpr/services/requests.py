@@ -136,6 +136,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     witness_lock()
     reasons = approval_reasons(spec, granted=spec_of(gpr) if gpr.state == GprState.QUEUED else None)
     changes = {name: getattr(spec, name) for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name)}
+    yields = _asks_more(gpr, spec) or bool(changes.get("within"))
     is_new_ask = bool(changes.keys() & PLANNED_FIELDS) or set(gpr.clusters.all()) != set(spec.clusters)
     # What was had before an eviction stays had.
     remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
@@ -157,9 +158,16 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         data={"changed": sorted(changes.keys() & set(PLAIN_FIELDS))},
     )
     if is_new_ask:
-        to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
+        to_its_queue(gpr, reasons=reasons, actor=actor, yields=yields, now=now)
     hint(TICK)
     return gpr
+
+
+def _asks_more(gpr: Gpr, spec: GprSpec) -> bool:
+    """Of the nodes of its slot, or for longer. No number of GPUs means all of a node."""
+    if spec.duration_s > gpr.duration_s:
+        return True
+    return gpr.gpus_per_node is not None and (spec.gpus_per_node is None or spec.gpus_per_node > gpr.gpus_per_node)
 
 
 def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
@@ -193,8 +201,9 @@ def no_place(gpr: Gpr) -> dict[str, Any]:
     return {"place_share": None, "place_key": None, "turn_at": gpr.queued_at}
 
 
-def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) -> None:
-    """After a change: into the queue, or to approval, where it now belongs, and planned anew. The caller holds the witness.
+def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, yields: bool = False, now: datetime) -> None:
+    """After a change: into the queue, or to approval, where it now belongs, and planned anew. The caller holds the witness. `yields` as for
+    `promise_make`.
 
     Raises CanNeverStart.
     """
@@ -210,7 +219,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, now: datetime) ->
         if gpr.is_booking:
             promises_drop([gpr], now=now)  # its time is new: it is met, or the change is refused
         stood_at = Promise.objects.filter(gpr=gpr).values_list("slot_start_at", flat=True).first()
-        promise_make(gpr, is_edited=True, now=now)
+        promise_make(gpr, yields=yields, now=now)
         if stood_at is not None:
             _promise_tighten(gpr, stood_at, now)
     else:
@@ -290,14 +299,14 @@ def booking_does_not_fit(
     )
 
 
-def promise_make(gpr: Gpr, *, is_edited: bool = False, now: datetime) -> None:
+def promise_make(gpr: Gpr, *, yields: bool = False, now: datetime) -> None:
     """Plan the queue with this GPR in it and store what it can be promised. The caller holds the witness since before it wrote.
 
-    `is_edited`: it waited before, and asked for something else.
+    `yields`: it waited before, and asks for more now: it keeps its slot only if all others leave it that.
 
     Raises CanNeverStart, or BookingDoesNotFit.
     """
-    if refused := _promises_make([gpr], now, edited=gpr.pk if is_edited else None):
+    if refused := _promises_make([gpr], now, edited=gpr.pk if yields else None):
         raise refused[gpr.pk]
 
 

@@ -163,3 +163,13 @@ def test_a_box_of_which_nothing_can_be_decided_holds_up_no_other(monkeypatch: py
 
     assert stage.phase(BYSTANDER) is Phase.RELEASED
     assert {event.step for event in told(stage)} == {"reflect", "end"}
+
+
+def test_a_box_whose_end_cannot_be_decided_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(small_fleet(count=3))
+    monkeypatch.setattr(stage.core, "_decide_end", breaks_for_bad(stage.core._decide_end, lambda assignment, *rest: assignment.id))
+    stage.tell(*two_boxes(stage))
+    stage.run(10)
+
+    assert stage.phase(BYSTANDER) is Phase.ACTIVE
+    assert stage.phase(BAD) is not Phase.ACTIVE

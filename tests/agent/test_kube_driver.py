@@ -513,12 +513,26 @@ def test_a_box_whose_pods_are_gone_is_looked_at_though_those_of_others_stay() ->
     api, driver = made(nodes, guard={}, pods=list(pods.values()))
     api.pods = lambda gpr_id: [pods[gpr_id]] if gpr_id in pods else []
     driver._draining._looked_mono = dict.fromkeys(pods, float("-inf"))  # long ago
-    driver._draining._asked = set(pods)
+    driver._draining._asked_mono = dict.fromkeys(pods, time.monotonic())
 
     driver.observe()
     answers = [drain(driver, box).status for box in (*stuck, done)]
 
     assert answers == [StepStatus.RUNNING] * 6 + [StepStatus.OK]
+
+
+def test_a_box_that_has_its_turn_in_some_passes_only_is_looked_at_as_soon_as_any() -> None:
+    """The watch still shows its pod, which is gone."""
+    box = assignment("a", "n1", "GPU-0")
+    api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={}, pods=[running_pod("gone", box)])
+    api.pods = lambda _: []
+    driver.observe()
+    drain(driver, box)
+    driver.observe()  # a pass without a turn for it
+    driver._draining._looked_mono = {known: float("-inf") for known in driver._draining._looked_mono}  # long ago
+    driver.observe()
+
+    assert drain(driver, box).status is StepStatus.OK
 
 
 def test_a_drain_is_over_only_when_a_list_shows_no_pod_whatever_the_watch_says() -> None:
@@ -544,7 +558,8 @@ def test_pods_are_sent_away_by_force_in_time_though_no_list_of_them_can_be_had()
     box = assignment("a", "n1", "GPU-0")
     api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={}, pods=[running_pod("stays", box)])
     api.hook = no_lists
-    driver._draining._looked_mono, driver._draining._asked = {box.gpr_id: float("-inf")}, {box.gpr_id}  # long ago
+    driver._draining._looked_mono = {box.gpr_id: float("-inf")}  # long ago
+    driver._draining._asked_mono = {box.gpr_id: time.monotonic()}
     driver.observe()
 
     drain(driver, box, since_closed_s=box.drain.force_after_s)
@@ -577,7 +592,8 @@ def test_pods_that_are_too_many_for_a_list_keep_no_pass_waiting_and_are_sent_awa
         return msgspec.convert({"items": [running_pod("one of many", box)] * PAGE_COUNT, "metadata": {"continue": "on and on"}}, type_)
 
     api.get = get  # type: ignore[method-assign]
-    driver._draining._looked_mono, driver._draining._asked = {box.gpr_id: float("-inf")}, {box.gpr_id}  # long ago
+    driver._draining._looked_mono = {box.gpr_id: float("-inf")}  # long ago
+    driver._draining._asked_mono = {box.gpr_id: time.monotonic()}
     driver.observe()
 
     began = time.monotonic()

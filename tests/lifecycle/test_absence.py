@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from django.conf import settings
+from django.test import override_settings
 
+from gpr import allocator
 from gpr.allocator import ENTRY_SILENCE_S, tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
-from tests.builders import make_slice
+from inventory.models import SupplyOrderState
+from inventory.services.supplies import ORDER_LATE_MOST_S
+from tests.builders import make_slice, node_view
 from tests.lifecycle.stage import ENTRY, Stage, fresh
+from tests.lifecycle.test_replacing import spare_of, swapping
+from tests.lifecycle.test_supplies import LEAD_S, busy_stage, ordering_slice, report, states, supply
+from worker_agent.protocol import Desired
 
 pytestmark = pytest.mark.django_db
 
@@ -154,3 +162,58 @@ def test_a_box_whose_entry_ended_while_egs_was_away_is_not_given_up_before_its_a
     stage.tick()
 
     assert fresh(gpr).state == S.ACTIVE
+
+
+def test_ticks_that_fail_are_no_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EGS is there, and its agent is not."""
+    stage, _ = _with_queue(0)
+    stage.tick()
+
+    def broken(**_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(allocator, "orphans_cancel", broken)
+    for _ in range(10):
+        stage.now += timedelta(seconds=20)
+        with suppress(RuntimeError):
+            tick(now=stage.now)
+    gpr = stage.submit(make_slice(stage.cluster, owner=stage.owner))
+
+    assert Promise.objects.get(gpr=gpr).promised_start_at > stage.now + timedelta(hours=3)
+
+
+def test_an_order_whose_node_came_while_egs_was_away_is_not_given_up_before_its_agent_could_tell() -> None:
+    stage = busy_stage()
+    supply(stage)
+    stage.submit(ordering_slice(stage))
+    stage.tick()
+
+    stage.after(LEAD_S + ORDER_LATE_MOST_S + 10)
+    tick(now=stage.now)
+    report(stage, node_view("spot-1"))
+    stage.tick()
+
+    assert states() == [SupplyOrderState.ARRIVED]
+
+
+def test_what_can_only_be_ordered_is_promised_before_agents_are_heard_again() -> None:
+    stage = busy_stage()
+    supply(stage)
+    of = ordering_slice(stage)
+    stage.tick()
+
+    stage.after(GONE_S)
+
+    assert Promise.objects.filter(gpr=stage.submit(of, nodes=2)).exists()
+
+
+@override_settings(EGS_SPARE_GRACE_S=0, EGS_SPARE_LEAST_S=600, EGS_SPARE_WAIT_S=300, EGS_SPARE_TRIES_MAX=2)
+def test_a_spare_whose_entry_ended_while_egs_was_away_is_not_given_up_before_its_agent_could_tell() -> None:
+    stage = Stage(nodes=3)
+    spare = spare_of(swapping(stage, duration_s=7200))
+
+    stage.after(settings.EGS_ENTRY_TIMEOUT_S + 60)
+    tick(now=stage.now)
+
+    spare.refresh_from_db()
+    assert spare.desired == Desired.PRESENT

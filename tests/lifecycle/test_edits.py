@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -53,6 +54,18 @@ def test_who_asks_for_more_pushes_nobody_back(first: dict[str, Any], change: dic
 
     assert [promised_at(gpr) for gpr in (beside, behind)] == before
     assert set(PromiseMove.objects.values_list("gpr", "cause", "cause_id")) <= {(edited.pk, Cause.CHANGED, str(edited.pk))}
+
+
+def test_who_asks_for_less_while_all_are_late_is_late_by_no_more_than_the_others() -> None:
+    stage = Stage(nodes=1)
+    edited, *_ = in_a_row(stage, {}, {}, {})
+    before = promised_at(edited)
+    stage.now = Promise.objects.get(gpr=edited).slot_start_at + timedelta(minutes=15)
+    stage.agent.sync(at=stage.now)
+
+    gpr_edit(gpr=fresh(edited), actor=stage.owner, spec=spec_of(fresh(edited), duration_s=2 * HOUR_S - 1), now=stage.now)
+
+    assert promised_at(edited) - before < timedelta(minutes=20)
 
 
 def test_who_asks_for_more_keeps_his_start_where_there_is_room() -> None:

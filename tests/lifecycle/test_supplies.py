@@ -251,7 +251,7 @@ def test_an_order_that_is_too_late_has_failed_and_the_request_starts_elsewhere()
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
-    stage.after(LEAD_S + ORDER_LATE_MOST_S)
+    stage.watched(LEAD_S + ORDER_LATE_MOST_S)
     stage.tick()
 
     assert states() == [State.FAILED]

@@ -154,7 +154,8 @@ class World:
             "shorter": replace(old, length_s=max(1, old.length_s - 3)),
         }[change]
         self.edited.append(old.id)
-        self.just_edited = old.id
+        if new.length_s > old.length_s or (new.gpus_per_node or 4) > (old.gpus_per_node or 4):
+            self.just_edited = old.id
         self.queue = tuple(new if request is old else request for request in self.queue)
 
     def _close(self) -> None:

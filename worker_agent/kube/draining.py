@@ -26,6 +26,7 @@ SENDS_AT_ONCE = 256  # waiting for an answer or for their turn
 SENDS_OF_BOX = 64  # of these, so that one whose pods do not go leaves room for others
 CONFIRMED_WITHIN_S = 0.3  # in one pass that no pod is left, so that an end that comes meanwhile is not kept waiting
 KEPT_S = 60.0  # what was refused
+FORGET_S = 60.0  # a box that had no turn for so long is not drained any more
 LOOK_AGAIN_S = 2.0  # where the watch still shows pods, which it may do for long after they are gone
 LOOK_WITHIN_S = 1.0  # all pages of a look but the first
 LOOKS_AGAIN = 2  # so many in one pass: those that have waited longest
@@ -75,24 +76,25 @@ class Draining:
         self._unseen: dict[str, ClusterError] = {}  # by GPR, why this pass could not list its pods
         self._confirmed_s = 0.0
         self._looked_mono: dict[str, float] = {}  # by GPR: its last look, or since when it is drained
-        self._asked: set[str] = set()  # GPRs that this pass drains
+        self._asked_mono: dict[str, float] = {}  # by GPR that is drained: its last turn, which need not be in each pass
         self._oldest: Set[str] = frozenset()
 
     def begin_pass(self) -> None:
         self._evictions.begin_pass()
         self._force.begin_pass()
         now = time.monotonic()
-        self._looked_mono = {gpr_id: self._looked_mono.get(gpr_id, now) for gpr_id in self._asked}
+        self._asked_mono = {gpr_id: mono for gpr_id, mono in self._asked_mono.items() if now - mono < FORGET_S}
+        self._looked_mono = {gpr_id: self._looked_mono.get(gpr_id, now) for gpr_id in self._asked_mono}
         due = [gpr_id for gpr_id, mono in self._looked_mono.items() if now - mono >= LOOK_AGAIN_S]
         self._oldest = frozenset(heapq.nsmallest(LOOKS_AGAIN, due, key=self._looked_mono.__getitem__))
-        self._listed, self._unseen, self._confirmed_s, self._asked = {}, {}, 0.0, set()
+        self._listed, self._unseen, self._confirmed_s = {}, {}, 0.0
 
     def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
         """`lifted`: pods of the GPR as the watch has them. `strays`: those of the slice on the node that no lift brought there.
         `is_last`: no other node has the box any more. Raises ClusterError where nobody knows whether any is left.
         """
         gpr_id, here = call.assignment.gpr_id, (call.node.view.name, "") if is_last else (call.node.view.name,)
-        self._asked.add(gpr_id)
+        self._asked_mono[gpr_id] = time.monotonic()
         if gpr_id in self._oldest:
             self._look(gpr_id)
         elif not _inside(lifted, here):
