@@ -127,7 +127,9 @@ def _words(pod: Object, step: str, *, is_sick: bool) -> str:
         return gang_words(int(index), json.loads(container["command"][-1])["gang"]["count"])
     gpus = [f"GPU-{number}" for number in range(int(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0)))]
     if step == EntryStep.GPU_HEALTH and is_sick:
-        return json.dumps({"commands": {"gpus": {"text": gpu_lines(gpus, ecc_uncorrected=2)}}})
+        told = json.loads(last_words(step, gpus))
+        told["commands"]["gpus"] = {"text": gpu_lines(gpus, ecc_uncorrected=2)}
+        return json.dumps(told)
     return last_words(step, gpus)
 
 
