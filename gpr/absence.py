@@ -32,10 +32,14 @@ def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | No
     return last if last is not None and last.ended_at <= now else None
 
 
-def was_just_away(*, now: datetime) -> bool:
-    """EGS itself, and agents have not had their time since to say how it stands. One query."""
-    absence = absence_load(now=now)
+def is_just_over(absence: HubAbsence | None, now: datetime) -> bool:
+    """Agents have not had their time since to say how it stands."""
     return absence is not None and (now - absence.ended_at).total_seconds() <= settings.EGS_AGENT_UNREACHABLE_S
+
+
+def was_just_away(*, now: datetime) -> bool:
+    """EGS itself. One query."""
+    return is_just_over(absence_load(now=now), now)
 
 
 def _last_there_at(record: AllocatorRecord) -> datetime | None:

@@ -26,7 +26,7 @@ from egs.errors import EgsError
 from egs.locks import gate_shut, single_runner
 from egs.readable import first_readable, readable
 from egs.words import are, plural, utc
-from gpr.absence import absence_of, was_just_away
+from gpr.absence import absence_of, is_just_over, was_just_away
 from gpr.claims import orphans_cancel
 from gpr.evictions import reason_at_end
 from gpr.faults import spoiled_record
@@ -94,7 +94,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         replacements_review(now=now)
         series_care(now=now)
         occurrences_retry(now=now)
-        if not was_just_away(now=now):
+        if not is_just_over(absence, now):
             orders_give_up(now=now)
         kubeconfigs_expire(now=now)
         orphans_cancel(now=now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -10,6 +9,7 @@ from uuid import UUID
 from django import forms
 
 from egs.errors import InvalidInput
+from egs.names import name_fault
 from egs.pages import words
 from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
 from gpr.services.moving import MoveTo
@@ -22,7 +22,6 @@ from worker_agent.steps import OPTIONAL, ExitStep
 
 WHY_MAX_CHARS = 150
 GPUS_MAX = 2**31 - 1
-NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def _why(hint: str, *, required: bool) -> forms.CharField:
@@ -115,13 +114,9 @@ class ClusterForm(forms.Form):
 
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
-        if not NAME.fullmatch(name):
-            raise forms.ValidationError("Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit.")
-        try:
-            UUID(name)
-        except ValueError:
-            return name
-        raise forms.ValidationError("It must not look like an id.")
+        if fault := name_fault(name):
+            raise forms.ValidationError(fault)
+        return name
 
 
 def _moment(label: str, hint: str = "") -> forms.DateTimeField:
