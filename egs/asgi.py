@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -9,6 +10,7 @@ from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.handlers.asgi import ASGIRequest
@@ -20,14 +22,18 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "egs.settings")
 django_application = get_asgi_application()
 
 # Only now are the apps loaded, which the protocol's views need.
+from egs.clock import db_now  # noqa: E402
+from egs.db_threads import in_db_thread  # noqa: E402
 from egs.health import HEALTH_PATHS  # noqa: E402
 from egs.metrics import App, Receive, Scope, Send, measure  # noqa: E402
 from egs.pages.live import LiveConsumer  # noqa: E402
 from egs.pages.shell import LIVE_URL  # noqa: E402
 from egs.rest.problems import CONTENT_TYPE, problem  # noqa: E402
+from gpr.absence import SERVED_EVERY_S, served  # noqa: E402
 from worker_agent.protocol import BODY_MAX_BYTES  # noqa: E402
 
 AGENT_PREFIX = "/agent/v1/"
+log = structlog.get_logger(__name__)
 live_application: Any = LiveConsumer.as_asgi()
 
 
@@ -113,8 +119,23 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
+    presence = asyncio.create_task(_be_present())
+    try:
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    finally:
+        presence.cancel()
+
+
+async def _be_present() -> None:
+    """Say so again and again, by the threads that hear agents: when these hang, nobody is heard here."""
     while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
+        try:
+            await in_db_thread(lambda: served(now=db_now()))
+        except Exception:
+            # Nor is anybody heard while the database is away.
+            log.exception("presence_failed")
+        await asyncio.sleep(SERVED_EVERY_S)

@@ -1,4 +1,4 @@
-"""EGS itself was away: known by the gap between two ticks. No agent could be heard then, so that is no silence of theirs."""
+"""EGS itself was away: no tick for a while, or no web server. No agent could be heard then, so that is no silence of theirs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from egs.readable import first_readable
 from gpr.models import AllocatorRecord
 from inventory.models import HubAbsence
 
-# No tick for so long after the last one was over. After a shorter gap agents have time enough left to be heard.
+# No tick for so long after the last one was over, or no word of a web server. After a shorter gap agents have time enough left to be heard.
 AWAY_S: Final = 30
+# Each web server says that it is there.
+SERVED_EVERY_S: Final = 10
 
 
 def absence_load(*, now: datetime) -> HubAbsence | None:
@@ -42,7 +44,18 @@ def was_just_away(*, now: datetime) -> bool:
     return is_just_over(absence_load(now=now), now)
 
 
+def served(*, now: datetime) -> None:
+    """A web server is there."""
+    AllocatorRecord.objects.update(served_at=now)
+
+
 def _last_there_at(record: AllocatorRecord) -> datetime | None:
+    """When both were: ticks, and web servers where any has ever said so."""
+    ticked_at = _last_ticked_at(record)
+    return ticked_at and min(ticked_at, record.served_at or ticked_at)
+
+
+def _last_ticked_at(record: AllocatorRecord) -> datetime | None:
     """When a tick began, also one that failed; or when one that took long was over."""
     over_at = record.last_tick_at and record.last_tick_at + timedelta(seconds=record.last_duration_s)
     return max((at for at in (record.began_at, over_at) if at is not None), default=None)

@@ -500,7 +500,7 @@ class Witness(models.Model):
 
 
 class AllocatorRecord(models.Model):
-    """One row: what the ticks did, whichever process ran them, for those who watch. Only ticks write it."""
+    """One row: what the ticks did, whichever process ran them, for those who watch. Ticks write it, and web servers when they were there."""
 
     singleton = models.BooleanField(default=True, unique=True)
     last_tick_at = models.DateTimeField(null=True, blank=True, help_text="When the last whole tick began.")
@@ -508,6 +508,7 @@ class AllocatorRecord(models.Model):
     began_at = models.DateTimeField(null=True, blank=True, help_text="When the last tick began, whole or not.")
     away_at = models.DateTimeField(null=True, blank=True, help_text="When EGS was last there before it was away: see gpr/absence.py.")
     back_at = models.DateTimeField(null=True, blank=True, help_text="When it was back.")
+    served_at = models.DateTimeField(null=True, blank=True, help_text="When a web server last said that it is there.")
     tick_count = models.PositiveBigIntegerField(default=0)
     kept_count = models.PositiveBigIntegerField(default=0, help_text="Starts by the time first promised.")
     late_count = models.PositiveBigIntegerField(default=0, help_text="Starts after it.")

@@ -16,7 +16,7 @@ from accounts.models import User
 from egs.asgi import application
 from egs.clock import db_now
 from egs.db_threads import DB_THREADS
-from gpr.models import Gpr
+from gpr.models import AllocatorRecord, Gpr
 from gpr.services.requests import gpr_cancel
 from inventory import agent_views
 from inventory.models import Cluster
@@ -430,6 +430,32 @@ async def test_the_set_on_the_wire_is_what_is_held(agent: Agent) -> None:
 
 def _held(cluster: Cluster) -> list[Any]:
     return hold(make_gpr(make_slice(cluster)), *nodes_of(cluster))
+
+
+async def test_a_server_says_that_it_is_there() -> None:
+    await AllocatorRecord.objects.acreate()
+    stops = asyncio.Event()
+    messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+    async def receive() -> Any:
+        message = next(messages)
+        if message["type"] == "lifespan.shutdown":
+            await stops.wait()
+        return message
+
+    async def send(message: Any) -> None:
+        pass
+
+    server = asyncio.create_task(application({"type": "lifespan"}, receive, send))
+    said = AllocatorRecord.objects.filter(served_at__isnull=False)
+    for _ in range(500):
+        if await said.aexists():
+            break
+        await asyncio.sleep(0.01)
+    stops.set()
+    await server
+
+    assert await said.aexists()
 
 
 async def test_the_server_may_start_and_stop() -> None:

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from gpr import allocator
+from gpr.absence import SERVED_EVERY_S, served
 from gpr.allocator import ENTRY_SILENCE_S, tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
@@ -146,6 +147,50 @@ def test_a_long_tick_is_no_absence() -> None:
     stage.now += timedelta(seconds=GONE_S)
 
     tick(now=stage.now)
+
+    assert PromiseMove.objects.filter(gpr=first, cause=Cause.NODE_FAILURE).exists()
+
+
+def _ticking(stage: Stage, seconds: int, *, is_served: bool) -> None:
+    """Ticks go on, and no agent is heard."""
+    for _ in range(seconds // SERVED_EVERY_S):
+        stage.now += timedelta(seconds=SERVED_EVERY_S)
+        if is_served:
+            served(now=stage.now)
+        tick(now=stage.now)
+
+
+def test_while_only_the_web_servers_are_away_no_agent_counts_as_silent() -> None:
+    stage, _ = _with_queue()
+    served(now=stage.now)
+    stage.tick()
+    before = _promised()
+
+    _ticking(stage, 600, is_served=False)
+    during = _promised()
+    _ticking(stage, 30, is_served=True)
+    stage.tick()
+
+    assert (during, _promised(), PromiseMove.objects.count()) == (before, before, 0)
+
+
+def test_an_agent_that_stays_silent_after_the_return_of_the_web_servers_counts_as_lost_when_its_time_is_over() -> None:
+    stage, (first, *_) = _with_queue()
+    served(now=stage.now)
+    stage.tick()
+
+    _ticking(stage, 600, is_served=False)
+    _ticking(stage, GONE_S + SERVED_EVERY_S, is_served=True)
+
+    assert PromiseMove.objects.filter(gpr=first, cause=Cause.NODE_FAILURE).exists()
+
+
+def test_an_agent_that_is_silent_while_web_servers_are_there_counts_as_lost() -> None:
+    stage, (first, *_) = _with_queue()
+    served(now=stage.now)
+    stage.tick()
+
+    _ticking(stage, GONE_S + SERVED_EVERY_S, is_served=True)
 
     assert PromiseMove.objects.filter(gpr=first, cause=Cause.NODE_FAILURE).exists()
 
