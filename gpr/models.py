@@ -308,6 +308,9 @@ class Promise(models.Model):
     slot_pool = models.CharField(max_length=250)
     slot_start_at = models.DateTimeField()
     slot_nodes = models.JSONField(default=list)
+    # While there is no slot any more: why (planner.plan.Cause), and what that names.
+    lost_cause = models.CharField(max_length=32, blank=True)
+    lost_cause_id = models.CharField(max_length=63, blank=True)
     # Half and nine tenths of such requests start by then; null while too few have started to tell.
     p50_at = models.DateTimeField(null=True, blank=True)
     p90_at = models.DateTimeField(null=True, blank=True)

@@ -74,6 +74,8 @@ class Stood(NamedTuple):
     slot_pool: str
     slot_start_at: datetime
     slot_nodes: list[str]
+    lost_cause: str
+    lost_cause_id: str
 
 
 class Shade(NamedTuple):

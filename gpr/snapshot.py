@@ -18,6 +18,7 @@ from egs.readable import first_readable
 from gpr.absence import absence_load
 from gpr.fairness import shares_of, usage_load
 from gpr.models import Gpr, GprState, Witness
+from gpr.planner.plan import Cause
 from gpr.planner.snapshot import (
     Arrival,
     Failed,
@@ -63,6 +64,7 @@ RETURN_S = 4 * 3600
 PROMISE_TOLERANCE_S = 60
 PROMISE_TOLERANCE = timedelta(seconds=PROMISE_TOLERANCE_S)
 SLACK = Slack()
+CAUSES = frozenset(Cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,6 +452,7 @@ def _request(ask: Ask, rank: int, pools: tuple[str, ...], promise: Stood | None,
         promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
         promised_at_s=_second(promise.made_at) if promise else 0,
         slot=slot,
+        lost=(promise.lost_cause, promise.lost_cause_id) if promise and promise.lost_cause in CAUSES else None,
         may_evict=ask.may_evict,
         evictable=ask.evictable,
         place=_place_of(ask),

@@ -54,15 +54,15 @@ def filing_lock() -> None:
 
 
 @transaction.atomic
-def replan(*, now: datetime, moved: Moved | None = None, edited: UUID | None = None, tells: Set[UUID] | None = None) -> tuple[Plan, Loaded]:
-    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: asks
-    for more now.
+def replan(*, now: datetime, moved: Moved | None = None, edited: UUID | None = None, yields: bool = False, tells: Set[UUID] | None = None) -> tuple[Plan, Loaded]:
+    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: by its
+    owner, just now; `yields`: it asks for more.
 
     `tells`: who is told what it waits for; the others by the next tick. None: all are.
     """
     witness_lock()
     loaded = snapshot_load(now=now)
-    snapshot = replace(loaded.snapshot, moved=moved, edited=str(edited or ""))
+    snapshot = replace(loaded.snapshot, moved=moved, edited=str(edited or ""), yields=yields)
     made = plan(snapshot, tells=None if tells is None else {str(pk) for pk in tells})
     plan_store(made, loaded, now, tells=tells)
     return made, loaded
@@ -159,8 +159,9 @@ def _following(stood: Stood, stand: Placement | Stand) -> Stood:
     slot = stand.slot
     promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)
     if slot is None:
-        return stood._replace(promised_start_at=promised_at, slot_nodes=[])
-    return Stood(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes))
+        cause, cause_id = stand.lost or ("", "")
+        return stood._replace(promised_start_at=promised_at, slot_nodes=[], lost_cause=str(cause), lost_cause_id=cause_id)
+    return Stood(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), "", "")
 
 
 def _remember(remembered: Remembered, now: datetime) -> None:

@@ -69,6 +69,7 @@ MEASURED: Final[dict[str, str]] = {
     "node_ready": "Node ready",
     "gpu_count": "GPUs that answer",
     "gpu_faults": "Questions that the GPU answered with an error",
+    "rows_told": "Remapped rows told",
     "volume_content": "Content of a volume as written",
     "rdma_subnet": "RDMA ports of another subnet than the policy's",
     "gang_peers": "Nodes of the box at work that it reached and that reached it",

@@ -182,9 +182,7 @@ def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot, pace: Pac
     arrivals: list[tuple[str, Arrival]] = []
     for waiting in sorted(newcomers, key=turn_of):
         if waiting.promise_s is not None:
-            # Promised, but it came without a slot: whoever took that away changed the request.
-            waiting.displaced = Cause.CHANGED, waiting.request.id
-            place_anew(board, waiting)
+            place_anew(board, waiting)  # it had a slot, and lost it
             continue
         shadow = admit(board, pace, waiting)
         if not board.has_slot(waiting):
@@ -209,7 +207,8 @@ class _Teller:
     def placement(self, waiting: Waiting) -> Placement:
         request, turn, start = waiting.request, waiting.turn, self.expected.get(waiting.request.id)
         if start is None:
-            return Placement(request.id, None, None, waiting.promise_s, False, self._never(request), None, turn.share, turn.key)
+            lost, told = waiting.displaced, self._never(request)
+            return Placement(request.id, None, None, waiting.promise_s, False, told, None, turn.share, turn.key, lost=lost)
         starts_now, stand = start.start_s <= self.snapshot.now_s, self.stand(waiting)
         slot, told = start if starts_now else stand.slot, self.reasons.explain(request, start)
         borrowing = borrows(self.board, self.rights, request, start)
@@ -218,7 +217,7 @@ class _Teller:
     def stand(self, waiting: Waiting) -> Stand:
         slot = self.slots.get(waiting.request.id)
         if slot is None:
-            return Stand(waiting.request.id, None, waiting.promise_s)
+            return Stand(waiting.request.id, None, waiting.promise_s, lost=waiting.displaced)
         moved = _move_of(waiting, slot.start_s, self.snapshot.policy.promise_tolerance_s)
         return Stand(waiting.request.id, slot, moved.new_s if moved is not None else self._promise_s(waiting, slot), moved)
 

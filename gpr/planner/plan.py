@@ -34,6 +34,7 @@ class Cause(StrEnum):
     NODE_FAILURE = "node_failure"  # nodes of its slot went away
     MAINTENANCE = "maintenance"  # nodes of its slot are closed, as announced
     CHANGED = "changed"  # the request itself was edited
+    ACCESS = "access"  # its slice may no longer use the cluster of its slot
     LATE_TICK = "late_tick"  # nobody planned when it was due, so it and those behind it start later
     RECLAIM = "reclaim"  # it would have borrowed GPUs to which another is entitled
     QUOTA = "quota"  # its project or its slice may hold no more then
@@ -93,17 +94,19 @@ class PromiseMove:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Of a request of which nothing was to be told: its slot and its promise, as of a placement."""
+    """Of a request of which nothing was to be told: its slot and its promise, as of a placement. `lost`: why a slot that it had is gone."""
 
     id: str
     slot: Slot | None
     promise_s: int | None
     moved: PromiseMove | None = None
+    lost: tuple[Cause, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was.
+    """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was, and
+    `lost` is None or why a slot that it had is gone.
 
     `start_s`: when it starts if nobody comes and every box takes its whole length; no later than its slot, which it is to keep.
     `turn_share`, `turn_key`: among equals in priority the least share is considered first, then the least key. `borrows`: at its start it
@@ -120,6 +123,7 @@ class Placement:
     turn_share: int = 0
     turn_key: int = 0
     borrows: bool = False
+    lost: tuple[Cause, str] | None = None
 
     @property
     def is_late(self) -> bool:

@@ -32,10 +32,10 @@ def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
     """All that is known on a board, as it is planned on; and those that have no slot yet."""
     board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
     board.hold_all(snapshot.running)
-    return board, _restore(board, snapshot.queue, snapshot.edited)
+    return board, _restore(board, snapshot.queue, snapshot.edited, yields=snapshot.yields)
 
 
-def _restore(board: Board, queue: Sequence[Request], edited: str) -> list[Waiting]:
+def _restore(board: Board, queue: Sequence[Request], edited: str, *, yields: bool) -> list[Waiting]:
     """Enroll all, and place those that have a stored slot, there if it is possible. Running boxes must be on the board already.
 
     Answers those that have no slot yet. Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is
@@ -47,18 +47,17 @@ def _restore(board: Board, queue: Sequence[Request], edited: str) -> list[Waitin
     yielding: list[_Stored] = []
     for waiting in board.enroll_all(queue):
         request, slot = waiting.request, waiting.request.slot
+        is_edited = request.id == edited
         if slot is None:
+            waiting.displaced = _cause_of_old(request, is_edited=is_edited) if waiting.promise_s is not None else None
             loose.append(waiting)
             continue
         if waiting.promise_s is None:
             waiting.promise_s = slot.start_s
-        misfit = _misfit(board, request, slot)
-        if request.id == edited and (misfit is None or misfit[0] == Cause.TOPOLOGY):
-            waiting.displaced = (Cause.CHANGED, request.id)
-            (yielding if misfit is None else lost).append(_Stored(waiting, slot))
-        else:
-            waiting.displaced = misfit
-            (standing if misfit is None else lost).append(_Stored(waiting, slot))
+        misfit = _misfit(board, request, slot, is_edited=is_edited)
+        must_yield = is_edited and yields and misfit is None
+        waiting.displaced = (Cause.CHANGED, request.id) if must_yield else misfit
+        (lost if misfit else yielding if must_yield else standing).append(_Stored(waiting, slot))
     lost += _stand(board, standing)
     lost += [stored for stored in yielding if not _stand_if_free(board, stored)]
     mend(board, [stored.waiting for stored in lost])
@@ -172,27 +171,34 @@ class _Stored:
         return self.slot.start_s, *by_promise(self.waiting)
 
 
-def _misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
+def _misfit(board: Board, request: Request, slot: Slot, *, is_edited: bool) -> tuple[Cause, str] | None:
     """Why the slot is no place for the request, whoever else is there."""
     changed = (Cause.CHANGED, request.id)
     if not slot.nodes:
         return Cause.FAULT, ""  # what was stored of it could not be read
     if not 0 < len(slot.nodes) == len(set(slot.nodes)) == request.node_count or slot.start_s > FOREVER_S:
         return changed
-    # A pool whose last node is gone is gone from the request's pools as well: that is no edit.
+    # A pool whose last node is gone is gone from the request's pools as well.
     pool = board.pool_numbers.get(slot.pool)
     if slot.pool not in request.pools and pool is not None:
-        return changed
+        return changed if is_edited else (Cause.ACCESS, "")
     for node_id in slot.nodes:
         node = board.node_numbers.get(node_id)
         if node is None or pool is None or board.ground.pool_of.item(node) != pool:
             return _cause_of_loss(board, pool), node_id
         room = board.ground.rooms.item(node)
         if not 0 < (request.gpus_per_node or room) <= room:
-            return changed
+            return changed if is_edited else (Cause.NODE_FAILURE, node_id)  # some of its GPUs are gone
     if request.within != Within.ANY and not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within]):
-        return Cause.TOPOLOGY, ""  # whoever edits what it needs takes its slot away
+        return changed if is_edited else (Cause.TOPOLOGY, "")
     return changed if slot.start_s < request.earliest_start_s else None
+
+
+def _cause_of_old(request: Request, *, is_edited: bool) -> tuple[Cause, str]:
+    """Of a slot that was lost some time ago, and there was no other."""
+    if is_edited or request.lost is None:
+        return Cause.CHANGED, request.id
+    return Cause(request.lost[0]), request.lost[1]
 
 
 def _cause_of_loss(board: Board, pool: int | None) -> Cause:

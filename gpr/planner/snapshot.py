@@ -96,7 +96,8 @@ class Request:
     `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
     `handicaps`, in seconds by pool: a start there counts as if it were so much later. So a pool that costs extra, or is far from the data,
     is used only where that saves more time than its handicap. `within`: what all of its nodes must be of. `orders`: those of its pools in
-    which more nodes may be ordered for it. `promised_at_s`: when it got its promise; 0 while it has none.
+    which more nodes may be ordered for it. `promised_at_s`: when it got its promise; 0 while it has none. `lost`: why it has no slot any more,
+    where it had one: a cause (plan.Cause) and what its id names.
     """
 
     id: str
@@ -120,6 +121,7 @@ class Request:
     within: Within = Within.ANY
     orders: tuple[str, ...] = ()
     promised_at_s: int = 0
+    lost: tuple[str, str] | None = None
 
     def handicap_s(self, pool: str) -> int:
         """A booking, whose time is fixed, has none."""
@@ -290,8 +292,8 @@ class Snapshot:
 
     `has_freed`: a box has ended before its time since the last plan.
 
-    `moved`: the order is changed already; the slots are to follow, once. `edited`: whose owner has just asked for more: it keeps its slot
-    if all others leave it that.
+    `moved`: the order is changed already; the slots are to follow, once. `edited`: whose owner has just changed it; `yields`: asks for more,
+    and keeps its slot only if all others leave it that.
     """
 
     now_s: int
@@ -304,3 +306,4 @@ class Snapshot:
     moved: Moved | None = None
     has_freed: bool = False
     edited: str = ""
+    yields: bool = False

@@ -219,7 +219,7 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, yields: bool = Fa
         if gpr.is_booking:
             promises_drop([gpr], now=now)  # its time is new: it is met, or the change is refused
         stood_at = Promise.objects.filter(gpr=gpr).values_list("slot_start_at", flat=True).first()
-        promise_make(gpr, yields=yields, now=now)
+        promise_make(gpr, is_edited=True, yields=yields, now=now)
         if stood_at is not None:
             _promise_tighten(gpr, stood_at, now)
     else:
@@ -299,14 +299,14 @@ def booking_does_not_fit(
     )
 
 
-def promise_make(gpr: Gpr, *, yields: bool = False, now: datetime) -> None:
+def promise_make(gpr: Gpr, *, is_edited: bool = False, yields: bool = False, now: datetime) -> None:
     """Plan the queue with this GPR in it and store what it can be promised. The caller holds the witness since before it wrote.
 
-    `yields`: it waited before, and asks for more now: it keeps its slot only if all others leave it that.
+    `is_edited`: it waited before; `yields`: and asks for more now: it keeps its slot only if all others leave it that.
 
     Raises CanNeverStart, or BookingDoesNotFit.
     """
-    if refused := _promises_make([gpr], now, edited=gpr.pk if yields else None):
+    if refused := _promises_make([gpr], now, edited=gpr.pk if is_edited else None, yields=yields):
         raise refused[gpr.pk]
 
 
@@ -415,12 +415,12 @@ def _place(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
     return refused
 
 
-def _promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: UUID | None = None) -> dict[UUID, EgsError]:
+def _promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: UUID | None = None, yields: bool = False) -> dict[UUID, EgsError]:
     """One plan with all of these in the queue, stored, also in the objects given; those that it has no place for, and why.
 
     The nearest times of a booking without one are looked for beside those that have theirs now.
     """
-    made, _ = replan(now=now, edited=edited, tells={gpr.pk for gpr in gprs})
+    made, _ = replan(now=now, edited=edited, yields=yields, tells={gpr.pk for gpr in gprs})
     placements = {placement.id: placement for placement in made.placements}
     refused: dict[UUID, EgsError] = {}
     loaded: Loaded | None = None

@@ -125,8 +125,21 @@ def test_a_gpu_before_ampere_has_no_remapped_rows_and_is_not_failed_for_it(remap
 
 @pytest.mark.parametrize("remapped", [Output(error="nvidia-smi: exit code 9: driver"), Output(text="")])
 def test_a_gpu_that_remaps_rows_is_not_called_healthy_where_nothing_is_told_of_them(remapped: Output) -> None:
-    with pytest.raises(Unreadable):
-        health(remapped=remapped)
+    results = health(remapped=remapped, gpus=smi(**{SMI["gpu_temperature"]: "200"}))
+
+    told = named(results, "rows_told")
+    assert (told.verdict, told.gpu) == (FAIL, GPU)
+    assert (remapped.error or "nothing") in told.text
+    assert named(results, "gpu_temperature").verdict is FAIL
+
+
+def test_of_several_gpus_that_alone_fails_which_does_not_tell_of_its_rows() -> None:
+    other = smi(uuid=f"{GPU}-1", **{"pci.bus_id": "00000000:43:00.0"})
+    document = Document(commands={"gpus": Output(text=smi().text + other.text), "rows": rows()}, xids=XidLog(uptime_s=9200.0))
+
+    results = verdicts.gpu_health(call(gpus=2), document, None)
+
+    assert {each.gpu for each in results if each.verdict is FAIL} == {f"{GPU}-1"}
 
 
 def of_shape(shape: str) -> StepCall:

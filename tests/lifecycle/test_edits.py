@@ -13,7 +13,10 @@ from gpr.models import Gpr, Promise, PromiseMove
 from gpr.planner.plan import Cause
 from gpr.services.ending import gpr_extend
 from gpr.services.requests import gpr_edit, spec_of
+from slices.quotas import quota_create, quota_delete
+from slices.services import slice_set_clusters
 from tests import factories
+from tests.builders import make_cluster, spec
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 
 pytestmark = pytest.mark.django_db
@@ -54,6 +57,37 @@ def test_who_asks_for_more_pushes_nobody_back(first: dict[str, Any], change: dic
 
     assert [promised_at(gpr) for gpr in (beside, behind)] == before
     assert set(PromiseMove.objects.values_list("gpr", "cause", "cause_id")) <= {(edited.pk, Cause.CHANGED, str(edited.pk))}
+
+
+def test_whose_workspace_may_no_longer_use_the_cluster_of_its_slot_is_told_so() -> None:
+    stage = Stage(nodes=1)
+    other = make_cluster(name="other", nodes=1)
+    both = factories.make_slice(stage.cluster, other, owner=stage.owner)
+    stage.active(duration_s=HOUR_S)
+    stage.submit(factories.make_slice(other, owner=stage.owner), duration_s=9 * HOUR_S)
+    stage.tick()
+    waits = stage.submit(both)
+    assert Promise.objects.get(gpr=waits).slot_pool.startswith(stage.cluster.name)
+
+    slice_set_clusters(slice_=both, clusters=[other], actor=stage.admin, now=stage.after(1))
+    stage.tick()
+
+    assert [(move.gpr_id, move.cause) for move in PromiseMove.objects.all()] == [(waits.pk, Cause.ACCESS)]
+
+
+def test_who_lost_its_slot_and_had_no_other_for_a_while_is_told_why_it_starts_later() -> None:
+    stage = Stage(nodes=1)
+    first, second = in_a_row(stage, {}, {})
+    ceiling = quota_create(owner=second.slice, shape=spec(second.slice).shape, change={"guaranteed_gpus": 0, "most_gpus": 0}, actor=stage.admin, now=stage.now)
+    stage.tick()
+    assert Promise.objects.get(gpr=second).slot_nodes == []
+
+    stage.submit(factories.make_slice(stage.cluster, owner=stage.owner), duration_s=9 * HOUR_S)
+    quota_delete(quota=ceiling, actor=stage.admin, now=stage.after(60))
+    stage.tick()
+
+    assert [(move.gpr_id, move.cause) for move in PromiseMove.objects.all()] == [(second.pk, Cause.QUOTA)]
+    assert (Promise.objects.get(gpr=second).slot_nodes != [], Promise.objects.get(gpr=second).lost_cause) == (True, "")
 
 
 def test_who_asks_for_less_while_all_are_late_is_late_by_no_more_than_the_others() -> None:

@@ -108,6 +108,7 @@ def stored(snapshot: Snapshot, made: Plan) -> tuple[Request, ...]:
             r,
             slot=by_id[r.id].slot,
             promise_s=by_id[r.id].promise_s,
+            lost=by_id[r.id].lost,
             promised_at_s=snapshot.now_s if r.promise_s is None else r.promised_at_s,
         )
         for r in snapshot.queue

@@ -10,7 +10,7 @@ from gpr.planner import repair
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, PromiseMove
 from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot, Supply, Window
-from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
+from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, stored, waiting
 
 
 def chain(*ids: str) -> tuple[Request, ...]:
@@ -278,6 +278,42 @@ def test_a_request_whose_nodes_are_all_gone_keeps_what_it_was_promised(policy: P
     placement = plan(Snapshot(1000, (pool(0),), queue=(waiting("a1", 1500, "p0"),), policy=policy)).placements[0]
 
     assert (placement.slot, placement.promise_s, placement.moved) == (None, 1500, None)
+
+
+LOST = {
+    "its node went away": ({"pools": (pool(0),)}, PromiseMove(1500, 3000, Cause.NODE_FAILURE, "p0")),
+    "its nodes are fewer GPUs now": ({"pools": (pool(1, 4),)}, PromiseMove(1500, 3000, Cause.NODE_FAILURE, "p0")),
+    "it may hold no more": ({"quotas": (Quota("x", pool().shape, 0, 0),)}, PromiseMove(1500, 3000, Cause.QUOTA, "")),
+}
+
+
+@EITHER
+@pytest.mark.parametrize("loss", LOST)
+def test_who_had_no_place_at_all_for_a_while_is_told_why_it_lost_its_own(loss: str, policy: Policy) -> None:
+    """However many plans there were meanwhile. Nobody says to an owner that he had changed something."""
+    change, moved = LOST[loss]
+    own = replace(waiting("a1", 1500, "p0"), gpus_per_node=8, project="x")
+    snapshot = Snapshot(1000, (pool(1),), queue=(own,), policy=policy)
+    for now_s in (1001, 1002, 1003):
+        lost = replace(snapshot, now_s=now_s, **change)  # type: ignore[arg-type]
+        snapshot = replace(snapshot, queue=stored(lost, plan(lost)))
+    assert snapshot.queue[0].slot is None
+
+    busy = (running("r", "p0", end=3000),)
+    back = replace(snapshot, now_s=1004, running=busy)
+
+    assert moves(back) == {"a1": moved}
+    assert moves(replace(back, edited="a1")) == {"a1": replace(moved, cause=Cause.CHANGED, cause_id="a1")}
+
+
+@EITHER
+def test_whose_slice_may_no_longer_use_a_pool_is_told_so_unless_the_owner_has_just_said_it_himself(policy: Policy) -> None:
+    pools = (pool(1), pool(1, id="q"))
+    own = replace(waiting("a1", 1000, "p0"), pools=("q",))
+    snapshot = Snapshot(1000, pools, (running("r", "q0", end=3000),), (own,), policy=policy)
+
+    assert moves(snapshot) == {"a1": PromiseMove(1000, 3000, Cause.ACCESS, "")}
+    assert moves(replace(snapshot, edited="a1")) == {"a1": PromiseMove(1000, 3000, Cause.CHANGED, "a1")}
 
 
 def test_guarded_a_lost_slot_goes_to_the_latest_place_that_keeps_its_promise() -> None:

@@ -121,13 +121,15 @@ def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readin
 
 def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
     found = _gpus_of_box(call, document, len(call.assignment.gpus))
-    rows = _rows(call, document)
+    rows, why_untold = _rows(document)
+    must_tell = readings.remaps_rows(call.node.view.shape)
     xids = readings.xids(document.xids.text, document.xids.uptime_s)
     return [
         result
         for gpu in found
         for result in (
             *_faults(gpu, rows.get(gpu.uuid)),
+            *(_silence(gpu, why_untold) if must_tell and gpu.uuid not in rows else ()),
             *_counters(call, gpu),
             *_remaps(call, gpu, rows.get(gpu.uuid)),
             _xid(call, gpu, xids, document.xids.error),
@@ -135,15 +137,15 @@ def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
     ]
 
 
-def _rows(call: StepCall, document: Document) -> dict[str, readings.Rows]:
-    """Raises Unreadable where GPUs that have them do not tell."""
-    must = readings.remaps_rows(call.node.view.shape)
-    if not must and document.commands.get("rows", Output(error="-")).error:
-        return {}
-    rows = readings.remapped_rows(_output(document, "rows"))
-    if must and not rows:
-        raise Unreadable("nvidia-smi tells nothing of remapped rows")
-    return rows
+def _rows(document: Document) -> tuple[dict[str, readings.Rows], str]:
+    """By UUID; and why it is not told of the others."""
+    output = document.commands.get("rows", Output(error="nvidia-smi was not asked"))
+    return readings.remapped_rows(output.text), output.error or "nvidia-smi tells nothing of them"
+
+
+def _silence(gpu: readings.Gpu, why: str) -> Results:
+    """Its model remaps rows for certain: where it does not tell, they may be all used up."""
+    return [expect("rows_told", 0, 1, is_least=True, gpu=gpu.uuid, text=why)]
 
 
 def _faults(gpu: readings.Gpu, rows: readings.Rows | None) -> Results:
