@@ -90,7 +90,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             why=cluster.why_it_waits,
             note=log,
         )
-        cluster.waited_for = requests.waited_for
+        cluster.waited_for, cluster.unasked = requests.waited_for, requests.unasked
         try:
             code = _run(options, cluster, tenancy, requests, clock, log, stop)
         finally:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.kube.cluster import Cluster, Object
+from tests.kube.cluster import Cluster, KubeError, Object
 from tests.kube.counter import Counter, request, template
 from tests.kube.nodes import nodes_of
 from tests.kube.world import container, pod
@@ -387,6 +387,32 @@ def test_pods_whose_owner_is_none_do_not_make_it_work_all_the_time(counter: Coun
     counter.for_a_while(8.0)
 
     assert len(counter.noted("request_made")) <= 1
+
+
+def is_refused(counter: Counter, body: Object) -> bool:
+    try:
+        counter.kubectl("create", "--dry-run=server", "-f", "-", given=json.dumps(body))
+    except KubeError:
+        return True
+    return False
+
+
+def test_pods_are_told_why_no_request_could_be_made_for_them_until_it_could(counter: Counter) -> None:
+    hard = {"count/gpuprovisioningrequests.egs.io": "0"}
+    counter.make({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": hard}})
+    counter.until("that it counts", lambda: is_refused(counter, request("tried")))
+    counter.make(template(**AUTO), pod("alone", 1))
+
+    def why() -> str:
+        return next((counter.agent.unasked(each) for each in counter.pods.objects().values() if each.metadata.name == "alone"), "")
+
+    counter.until("the reason", why)
+    assert "quota: full" in why()  # exceeded, or not yet counted
+    assert requests(counter) == []
+
+    counter.kubectl("delete", "quota", "full")
+    the_request(counter)
+    counter.until("no reason any more", lambda: why() == "")
 
 
 def test_the_request_of_a_bound_namespace_alone_is_made(counter: Counter) -> None:

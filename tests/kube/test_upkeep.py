@@ -315,17 +315,19 @@ def test_without_the_guard_no_node_is_taken_in_and_the_reason_is_noted(managed: 
     late.move_out()
 
 
-def test_a_pod_that_waits_is_told_the_request_that_it_waits_for(site: Site) -> None:
+def test_a_pod_that_waits_is_told_the_request_that_it_waits_for_or_why_none_could_be_made(site: Site) -> None:
     site.driver.waited_for = lambda pod: "train-1" if pod.metadata.name == "known" else ""
+    site.driver.unasked = lambda pod: "exceeded quota: egs" if pod.metadata.name == "refused" else ""
     slice_ = site.make_slice("red")
-    for name in ("known", "other"):
+    for name in ("known", "refused", "other"):
         site.run_pod(slice_, name, gpus=1)
 
     def told() -> dict[str, str]:
         found = site.cluster.list("events", namespace=slice_)
         return {each["involvedObject"]["name"]: each["message"] for each in found if each["reason"] == "WaitsForGpus"}
 
-    said = site.until("both events", lambda: len(found := told()) == 2 and found)
+    said = site.until("all events", lambda: len(found := told()) == 3 and found)
 
     assert said["known"] == "Waits for GPUs that the request train-1 is to get: kubectl describe gpr train-1"
+    assert said["refused"] == "No request could be made for this pod: exceeded quota: egs"
     assert "train-1" not in said["other"]

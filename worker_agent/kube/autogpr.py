@@ -60,7 +60,9 @@ class Scene:
 
 @dataclass(slots=True)
 class AutoGpr:
-    """One thread. `learn`: takes in what a write of a request answered. `waits_for`: by uid of a pod that waits, the request for it."""
+    """One thread. `learn`: takes in what a write of a request answered. By uid of a pod that waits: `waits_for`, the request for it;
+    `unasked`, why the API server took none.
+    """
 
     api: Api
     pods: Callable[[], Iterable[Pod]]
@@ -68,9 +70,11 @@ class AutoGpr:
     learn: Callable[[Custom], None]
     note: Note
     waits_for: Mapping[str, str] = field(default_factory=dict)
+    unasked: Mapping[str, str] = field(default_factory=dict)
     _workloads: Workloads = field(init=False)
     _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it has no pods
     _not_before_mono: dict[str | Key, float] = field(default_factory=dict)  # by key of workload, uid of request or template, namespace
+    _refused: dict[Key, str] = field(default_factory=dict)  # by key of workload
     _whole_gpus: dict[tuple[str, ...], int] = field(default_factory=dict)  # by what is asked for, in this look: to view all nodes is slow
 
     def __post_init__(self) -> None:
@@ -83,7 +87,7 @@ class AutoGpr:
         is_open = [gpr for gpr in made if not gpr.is_finished]
         namespaces = {*templates, *(gpr.metadata.namespace for gpr in is_open)}
         if not namespaces:
-            self.waits_for = {}
+            self.waits_for = self.unasked = {}
             return
         pods = list(self.pods())
         # Any pod of the workspace may be let into a box: one that another workload is in is not given back.
@@ -101,13 +105,16 @@ class AutoGpr:
         made_for: dict[Key, list[Custom]] = defaultdict(list)
         for gpr in made:
             made_for[gpr.metadata.namespace, gpr.metadata.labels.workload].append(gpr)
+        waiting = [workload for workload in workloads.values() if workload.waiting]
         waits_for: dict[str, str] = {}
-        for workload in workloads.values():
-            own = made_for.get(workload.key, ())
-            if workload.waiting and (name := self._serve(workload, templates.get(workload.namespace), own, scene)):
+        for workload in waiting:
+            if name := self._serve(workload, templates.get(workload.namespace), made_for.get(workload.key, ()), scene):
+                self._refused.pop(workload.key, None)
                 waits_for |= {pod.metadata.uid: name for pod in workload.waiting}
         self.waits_for = waits_for
-        self._workloads.forget_all_but(key for key, workload in workloads.items() if workload.waiting)
+        self._refused = {workload.key: self._refused[workload.key] for workload in waiting if workload.key in self._refused}
+        self.unasked = {pod.metadata.uid: self._refused[each.key] for each in waiting if each.key in self._refused for pod in each.waiting}
+        self._workloads.forget_all_but(workload.key for workload in waiting)
         self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if mono > scene.now_mono}
 
     # -- templates -----------------------------------------------------------------------------------------------------
@@ -219,6 +226,7 @@ class AutoGpr:
             self.learn(self.api.create(path_of(REQUESTS, workload.namespace), body, Custom))
         except ClusterError as error:
             self._trouble(workload.key, now_mono, error)
+            self._refused[workload.key] = str(error)
             return ""
         # Where its owner is none, it is cleared away at once: no reason to make it again and again.
         self._not_before_mono[workload.key] = now_mono + AGAIN_S

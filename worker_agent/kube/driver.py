@@ -103,6 +103,7 @@ class KubernetesCluster:
         self._ends = Ends(api, pool=announcers, telling=self._telling, sight=self._sight)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
         self.waited_for: Callable[[Pod], str] = lambda _: ""  # the request that a pod waits for
+        self.unasked: Callable[[Pod], str] = lambda _: ""  # why none could be made for it
         self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
 
     def start(self, stop: Event | None = None) -> None:
@@ -404,6 +405,8 @@ class KubernetesCluster:
             return f"This pod will not start: {judgement.why_never}."
         if name := self.waited_for(pod):
             return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}"
+        if why := self.unasked(pod):
+            return f"No request could be made for this pod: {why}"
         gpus = f"whole nodes, since it asks for {', '.join(judgement.devices)}," if judgement.devices else "GPUs"
         return f"Waits for {gpus} that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
 

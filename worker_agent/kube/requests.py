@@ -142,6 +142,10 @@ class KubernetesRequests:
         """The request of people or of ours that this pod waits for; "" where none is known. As any thread may ask."""
         return self._auto.waits_for.get(pod.metadata.uid, "")
 
+    def unasked(self, pod: Pod) -> str:
+        """Why no request could be made for it; "" where none was tried. As any thread may ask."""
+        return self._auto.unasked.get(pod.metadata.uid, "")
+
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
         return self._waits.look()
 
