@@ -85,8 +85,8 @@ def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, poli
             "overrun": {Cause.OVERRUN},
             "late": {Cause.LATE_TICK, Cause.OVERRUN},  # whose end no tick has seen
             "close": {Cause.NODE_FAILURE},
-            "lose": {Cause.NODE_FAILURE, Cause.CHANGED},  # a slot that is gone with the last node is not stored any more
-            "reseat": {Cause.TOPOLOGY, Cause.CHANGED},  # a slot is not stored any more while no rack could hold it
+            "lose": {Cause.NODE_FAILURE},
+            "reseat": {Cause.TOPOLOGY},
             "edit": {Cause.CHANGED},
         }[mishap]
     )
@@ -251,7 +251,7 @@ def gave_way(world: World) -> list[Request]:
         assert slot is not None
         assert slot.pool == old.pool
         assert any(other.priority >= request.priority for id_, (other, _) in was.items() if id_ not in stays)
-    broken = {p.id for p in made.placements if p.moved is not None and p.moved.cause == Cause.NODE_FAILURE}
+    broken = {p.id for p in made.placements if p.id in was and p.moved is not None and p.moved.cause == Cause.NODE_FAILURE}
     levels = sorted({request.priority for request, _ in was.values()}, reverse=True)
     broken_counts, lost_counts = (
         [sum(was[id_][0].priority == level for id_ in ids) for level in levels] for ids in (broken, was.keys() - stays)

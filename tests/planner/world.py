@@ -60,6 +60,7 @@ class World:
     has_freed: bool = False
     edited: list[str] = field(default_factory=list)
     just_edited: str = ""
+    yields: bool = False
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -97,6 +98,7 @@ class World:
             memory=self.memory,
             has_freed=self.has_freed,
             edited=self.just_edited,
+            yields=self.yields,
         )
 
     def submit(self) -> Request:
@@ -154,8 +156,8 @@ class World:
             "shorter": replace(old, length_s=max(1, old.length_s - 3)),
         }[change]
         self.edited.append(old.id)
-        if new.length_s > old.length_s or (new.gpus_per_node or 4) > (old.gpus_per_node or 4):
-            self.just_edited = old.id
+        self.just_edited = old.id
+        self.yields = new.length_s > old.length_s or (new.gpus_per_node or 4) > (old.gpus_per_node or 4)
         self.queue = tuple(new if request is old else request for request in self.queue)
 
     def _close(self) -> None:
@@ -207,7 +209,7 @@ class World:
         return self.tick()
 
     def _store(self, snapshot: Snapshot, made: Plan) -> None:
-        self.has_freed, self.just_edited = False, ""
+        self.has_freed, self.just_edited, self.yields = False, "", False
         self.memory = remembered(snapshot, made)
         waiting = []
         for request, placement in zip(stored(snapshot, made), _in_queue_order(snapshot, made), strict=True):
