@@ -503,7 +503,7 @@ class Witness(models.Model):
 
 
 class AllocatorRecord(models.Model):
-    """One row: what the ticks did, whichever process ran them, for those who watch. Ticks write it, and web servers when they were there."""
+    """One row: what the ticks did, whichever process ran them, for those who watch. Web servers write only that they are there."""
 
     singleton = models.BooleanField(default=True, unique=True)
     last_tick_at = models.DateTimeField(null=True, blank=True, help_text="When the last whole tick began.")

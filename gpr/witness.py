@@ -54,7 +54,9 @@ def filing_lock() -> None:
 
 
 @transaction.atomic
-def replan(*, now: datetime, moved: Moved | None = None, edited: UUID | None = None, yields: bool = False, tells: Set[UUID] | None = None) -> tuple[Plan, Loaded]:
+def replan(
+    *, now: datetime, moved: Moved | None = None, edited: UUID | None = None, yields: bool = False, tells: Set[UUID] | None = None
+) -> tuple[Plan, Loaded]:
     """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: by its
     owner, just now; `yields`: it asks for more.
 

@@ -96,8 +96,8 @@ class Request:
     `evictable` may end for it. `place`: where an administrator put it among those of its priority, instead of where it would be.
     `handicaps`, in seconds by pool: a start there counts as if it were so much later. So a pool that costs extra, or is far from the data,
     is used only where that saves more time than its handicap. `within`: what all of its nodes must be of. `orders`: those of its pools in
-    which more nodes may be ordered for it. `promised_at_s`: when it got its promise; 0 while it has none. `lost`: why it has no slot any more,
-    where it had one: a cause (plan.Cause) and what its id names.
+    which more nodes may be ordered for it. `promised_at_s`: when it got its promise; 0 while it has none. `lost`: why it has no slot any
+    more, where it had one: a cause (plan.Cause) and the id of what caused it.
     """
 
     id: str
@@ -292,8 +292,8 @@ class Snapshot:
 
     `has_freed`: a box has ended before its time since the last plan.
 
-    `moved`: the order is changed already; the slots are to follow, once. `edited`: whose owner has just changed it; `yields`: asks for more,
-    and keeps its slot only if all others leave it that.
+    `moved`: the order is changed already; the slots are to follow, once. `edited`: whose owner has just changed it; `yields`: asks for
+    more, and keeps its slot only if all others leave it that.
     """
 
     now_s: int

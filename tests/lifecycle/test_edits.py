@@ -77,8 +77,10 @@ def test_whose_workspace_may_no_longer_use_the_cluster_of_its_slot_is_told_so() 
 
 def test_who_lost_its_slot_and_had_no_other_for_a_while_is_told_why_it_starts_later() -> None:
     stage = Stage(nodes=1)
-    first, second = in_a_row(stage, {}, {})
-    ceiling = quota_create(owner=second.slice, shape=spec(second.slice).shape, change={"guaranteed_gpus": 0, "most_gpus": 0}, actor=stage.admin, now=stage.now)
+    _, second = in_a_row(stage, {}, {})
+    ceiling = quota_create(
+        owner=second.slice, shape=spec(second.slice).shape, change={"guaranteed_gpus": 0, "most_gpus": 0}, actor=stage.admin, now=stage.now
+    )
     stage.tick()
     assert Promise.objects.get(gpr=second).slot_nodes == []
 

@@ -10,7 +10,21 @@ from gpr.planner import repair
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, PromiseMove
 from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot, Supply, Window
-from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, stored, waiting
+from tests.planner.build import (
+    CONSERVATIVE,
+    EITHER,
+    GUARDED,
+    moves,
+    placements,
+    pool,
+    request,
+    running,
+    settled,
+    stand,
+    starts,
+    stored,
+    waiting,
+)
 
 
 def chain(*ids: str) -> tuple[Request, ...]:
