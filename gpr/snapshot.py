@@ -431,8 +431,8 @@ def quotas_load() -> tuple[Quota, ...]:
 
 def _request(ask: Ask, rank: int, pools: tuple[str, ...], promise: Stood | None, shares: Mapping[str, int], places: Places) -> Request:
     slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
-    # A booking is met by what is there, and whoever stands on ordered nodes stays there whatever its policy says now.
-    orders = () if ask.is_booking and ask.run == 0 else _orders(ask, pools, places)
+    # Whoever stands on ordered nodes stays there whatever its policy says now.
+    orders = _orders(ask, pools, places)
     if slot is not None and slot.pool not in pools and slot.pool in places.keys and places.keys[slot.pool].supply:
         pools = (*pools, slot.pool)
     return Request(

@@ -71,13 +71,11 @@ def _of_gpus(explanation: Explanation, holders: list[str]) -> str:
 
 def _of_never(explanation: Explanation) -> str:
     nodes, gpus = explanation.most_node_count, explanation.most_gpus_per_node
-    if nodes == gpus == 0:
-        return "It can never start: there are no GPU nodes that it may use."
-    most = [f"{_count(nodes, 'node')} with so many GPUs"] if nodes else []
-    most += [f"{_count(gpus, 'GPU')} a node"] if gpus else []
+    if not nodes:
+        return "It can never start: there are no GPU nodes that it may use, or its workspace or project may hold none."
     return (
         "It can never start: by the nodes that there are, how near each other they are to be, and what its workspace and project may hold, "
-        f"it could have at most {_list(most)}."
+        f"it could have at most {_count(nodes, 'node')} with {_count(gpus, 'GPU')}{' each' if nodes > 1 else ''}."
     )
 
 

@@ -221,8 +221,8 @@ def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job, quotas: tuple[Quot
     if not most.fits:
         raise BadList(
             f"{row.where}: job {job.id} can never start: it wants {job.node_count} nodes with "
-            f"{job.gpus_per_node or 'all'} GPUs each, but it may have {most.node_count} such nodes "
-            f"(at most {most.gpus_per_node} GPUs on each of so many)."
+            f"{job.gpus_per_node or 'all'} GPUs each, but at most {most.node_count} with "
+            f"{most.gpus_per_node} each could start."
         )
 
 

@@ -11,8 +11,10 @@ from gpr.planner.snapshot import Node, Pool, Quota, Request, Within
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """The most that the pools of a request could ever hold. `node_count`: with its GPUs on each; `gpus_per_node`: on its nodes,
-    or on all there are where it wants more. Both 0: it has no pool with GPUs.
+    """The most of its kind that could ever start: so many nodes, with so many GPUs on each; of whole nodes, each has at least these.
+
+    As many nodes as could have the GPUs that are asked for; where none could, the GPUs that as many nodes as are asked for could have.
+    Both 0: it has no pool with GPUs, or may hold none there.
     """
 
     fits: bool
@@ -28,17 +30,19 @@ def most_that_fits(pools: Iterable[Pool], request: Request, quotas: Iterable[Quo
     """
     wanted = [pool for pool in pools if pool.id in request.pools]
     rooms = [room for pool in wanted for nodes in _parts(pool, request) if (room := _Room.of(pool, nodes, request, quotas)).sizes]
-    node_count = max((room.node_count(request.gpus_per_node) for room in rooms), default=0)
-    gpus_per_node = max((room.gpus_per_node(request.node_count) for room in rooms), default=0)
-    return Most(0 < request.node_count <= node_count and request.gpus_per_node >= 0, node_count, gpus_per_node)
+    as_asked = max((room.as_asked(request.gpus_per_node) for room in rooms), default=(0, 0))
+    nearest = as_asked if as_asked[0] else max((room.fewer_gpus(request.node_count) for room in rooms), default=(0, 0))
+    return Most(0 < request.node_count <= as_asked[0] and request.gpus_per_node >= 0, *nearest)
 
 
 def _parts(pool: Pool, request: Request) -> Iterable[list[Node]]:
-    """Sets of nodes, all of a box on one of them."""
+    """Sets of nodes, all of a box on one of them. For a booking nobody orders any."""
+    missing = pool.supply.unordered if pool.supply is not None and request.is_fixed else frozenset()
+    nodes = [node for node in pool.nodes if node.id not in missing]
     if request.within == Within.ANY or request.node_count == 1:
-        return [list(pool.nodes)]
+        return [nodes]
     parts: dict[str, list[Node]] = defaultdict(list)
-    for node in pool.nodes:
+    for node in nodes:
         parts[node.rack if request.within == Within.RACK else node.nvlink_domain].append(node)
     alone = [[node] for node in parts.pop("", [])]
     return [*parts.values(), *alone]
@@ -58,11 +62,16 @@ class _Room:
         ceilings = (q.most for q in quotas if q.most is not None and q.owner in owners and q.shape == pool.shape)
         return cls(tuple(sizes), min(ceilings, default=None))
 
-    def node_count(self, gpus_per_node: int) -> int:
-        """Of whole nodes each counts as the largest."""
+    def as_asked(self, gpus_per_node: int) -> tuple[int, int]:
+        """How many nodes with so many GPUs on each. 0: whole nodes, of which each counts as the largest below a limit."""
         count = sum(size >= gpus_per_node for size in self.sizes)
-        return count if self.most is None else min(count, self.most // (max(gpus_per_node, 0) or self.sizes[0]))
+        if self.most is not None:
+            count = min(count, self.most // (max(gpus_per_node, 0) or self.sizes[0]))
+        return (count, gpus_per_node if gpus_per_node > 0 else self.sizes[count - 1]) if count else (0, 0)
 
-    def gpus_per_node(self, node_count: int) -> int:
-        count = max(1, min(node_count, len(self.sizes)))
-        return self.sizes[count - 1] if self.most is None else min(self.sizes[count - 1], self.most // count)
+    def fewer_gpus(self, node_count: int) -> tuple[int, int]:
+        """How many GPUs on each of so many nodes, or of all that it may have."""
+        count = min(node_count, len(self.sizes), *([] if self.most is None else [self.most]))
+        if count < 1:
+            return 0, 0
+        return count, self.sizes[count - 1] if self.most is None else min(self.sizes[count - 1], self.most // count)

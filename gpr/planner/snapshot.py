@@ -123,6 +123,11 @@ class Request:
     promised_at_s: int = 0
     lost: tuple[str, str] | None = None
 
+    @property
+    def may_order_in(self) -> tuple[str, ...]:
+        """A booking is met by what is there."""
+        return () if self.is_fixed else self.orders
+
     def handicap_s(self, pool: str) -> int:
         """A booking, whose time is fixed, has none."""
         return 0 if self.is_fixed else dict(self.handicaps).get(pool, 0)

@@ -44,7 +44,7 @@ def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozense
 def _place_the_rest(board: Board) -> None:
     """Those that have no place anywhere else stand behind whom the nodes are ordered for, if there."""
     for waiting in board.order:
-        if waiting.request.orders and not board.has_slot(waiting):
+        if waiting.request.may_order_in and not board.has_slot(waiting):
             place_anew(board, waiting)
 
 
@@ -98,7 +98,7 @@ def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sour
     """For the first that gains by it; those first that have no other place at all."""
     least_s = min(source.comes_s + source.supply.gain_s for source in sources.values())
     asked = board.order if only is None else [board.queue[only]]
-    may = (waiting for waiting in asked if waiting.request.orders and waiting.request.id not in barred)
+    may = (waiting for waiting in asked if waiting.request.may_order_in and waiting.request.id not in barred)
     hopeful = [waiting for waiting in may if (slot := expected.get(waiting.request.id)) is None or slot.start_s >= least_s]
     if not hopeful:
         return False
@@ -122,7 +122,7 @@ def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources
     request, without = waiting.request, expected.get(waiting.request.id)
     without_s = NEVER_S if without is None else without.start_s
     best: _Found | None = None
-    for id_ in request.orders:
+    for id_ in request.may_order_in:
         source = sources.get(id_)
         if source is None or id_ not in request.pools or not source.could_hold(request):
             continue

@@ -461,13 +461,11 @@ def never_fits(placement: Placement, within: Within) -> CanNeverStart:
 
 
 def can_never_start(most_nodes: int, most_gpus_per_node: int, within: Within = Within.ANY) -> CanNeverStart:
-    if not most_gpus_per_node:
-        most = "It has no node of that kind: ask for another shape, node type, memory or cluster, or without RDMA."
-    elif not most_nodes:
-        most = f"The largest node of that kind has {plural(most_gpus_per_node, 'GPU')}: ask for so many per node at most."
+    if not most_nodes:
+        most = "It has no node of that kind, or may hold none: ask for another shape, node type, memory or cluster, or without RDMA."
     else:
-        gpus = plural(most_gpus_per_node, "GPU")
-        most = f"The most that could start{TOGETHER[within]} is {plural(most_nodes, 'node')} of that kind, with at most {gpus} each."
+        gpus = plural(most_gpus_per_node, "GPU") + (" each" if most_nodes > 1 else "")
+        most = f"The most that could start{TOGETHER[within]} is {plural(most_nodes, 'node')} of that kind with {gpus}."
     return CanNeverStart(
         f"No cluster that it may use could ever hold it. {most}",
         most_nodes=most_nodes,

@@ -296,6 +296,17 @@ def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again() -> No
     assert sorted(states()) == [State.CANCELED, State.ORDERED]
 
 
+def test_a_booking_that_only_ordered_nodes_could_hold_is_refused_with_the_most_that_could_start() -> None:
+    """At no time could it be had: nodes are never ordered for a booking."""
+    stage = Stage(nodes=1)
+    supply(stage)
+
+    with pytest.raises(CanNeverStart) as refused:
+        stage.submit(ordering_slice(stage), nodes=2, is_booking=True, earliest_start_at=stage.now + timedelta(hours=5))
+
+    assert (refused.value.extra["most_nodes"], refused.value.extra["most_gpus_per_node"]) == (1, 4)
+
+
 def test_what_an_administrator_cancels_is_ordered_again_for_nobody_who_stood_on_it() -> None:
     stage = busy_stage()
     supply(stage)

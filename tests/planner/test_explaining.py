@@ -198,11 +198,13 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         ),
         (
             Explanation(Reason.NEVER_FITS, most_node_count=3, most_gpus_per_node=8),
-            f"{NEVER}it could have at most 3 nodes with so many GPUs and 8 GPUs a node.",
+            f"{NEVER}it could have at most 3 nodes with 8 GPUs each.",
         ),
-        (Explanation(Reason.NEVER_FITS, most_node_count=4), f"{NEVER}it could have at most 4 nodes with so many GPUs."),
-        (Explanation(Reason.NEVER_FITS, most_gpus_per_node=1), f"{NEVER}it could have at most 1 GPU a node."),
-        (Explanation(Reason.NEVER_FITS), "It can never start: there are no GPU nodes that it may use."),
+        (Explanation(Reason.NEVER_FITS, most_node_count=1, most_gpus_per_node=1), f"{NEVER}it could have at most 1 node with 1 GPU."),
+        (
+            Explanation(Reason.NEVER_FITS),
+            "It can never start: there are no GPU nodes that it may use, or its workspace or project may hold none.",
+        ),
     ],
 )
 def test_a_sentence_names_what_the_reader_may_see_and_nothing_else(explanation: Explanation, text: str) -> None:

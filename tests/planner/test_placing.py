@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
 from gpr.planner.limits import Most, most_that_fits
-from gpr.planner.plan import Cause, PromiseMove, Reason
-from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Window, Within
+from gpr.planner.plan import Cause, Placement, PromiseMove, Reason
+from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Snapshot, Window, Within
 from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
 
 
@@ -169,8 +171,8 @@ def test_an_overdue_box_is_expected_at_the_next_multiple_of_the_grace(policy: Po
     ("wanted", "most"),
     [
         (request("too many", count=4), Most(False, 3, 4)),
-        (request("too large", gpus=9), Most(False, 0, 8)),
-        (request("fewer fit when large", count=3, gpus=8), Most(False, 1, 4)),
+        (request("too large", gpus=9), Most(False, 1, 8)),
+        (request("fewer fit when large", count=3, gpus=8), Most(False, 1, 8)),
         (request("other pool", pools=("q",)), Most(False, 0, 0)),
         (request("no pool", pools=()), Most(False, 0, 0)),
         (request("all of it", count=3, gpus=4), Most(True, 3, 4)),
@@ -278,6 +280,34 @@ def test_an_nvlink_domain_is_nearer_than_a_rack() -> None:
     made = plan(Snapshot(1000, (replace(pool(1), nodes=nodes),), queue=(request("gang", count=2),), policy=GUARDED))
 
     assert made.placements[0].slot == stand(1000, "p1", "p3")
+
+
+@given(
+    sizes=st.lists(st.lists(st.integers(1, 8), min_size=1, max_size=5), min_size=1, max_size=3),
+    count=st.integers(1, 7),
+    gpus=st.integers(0, 10),
+    ceiling=st.none() | st.integers(0, 20),
+    within=st.sampled_from(list(Within)),
+)
+def test_the_most_that_could_start_would_start(sizes: list[list[int]], count: int, gpus: int, ceiling: int | None, within: Within) -> None:
+    """Whoever asks for what he is told gets it; none of both numbers is that of another pool, or of another limit."""
+    pools = tuple(
+        Pool(f"p{i}", "c", "s", tuple(Node(f"{i}{k}", size, rack="ab"[k % 2]) for k, size in enumerate(of))) for i, of in enumerate(sizes)
+    )
+    quotas = () if ceiling is None else (Quota("x", "s", 0, ceiling),)
+    asked = replace(request("a", count=count, gpus=gpus, pools=tuple(pool.id for pool in pools)), project="x", within=within)
+
+    def told(wanted: Request) -> Placement:
+        return plan(Snapshot(1000, pools, queue=(wanted,), policy=GUARDED, quotas=quotas)).placements[0]
+
+    first = told(asked)
+    most = most_that_fits(pools, asked, quotas)
+    assert (first.slot is not None) is most.fits
+    if most.node_count:
+        fewer = told(replace(asked, node_count=min(most.node_count, count), gpus_per_node=most.gpus_per_node))
+        assert fewer.slot is not None
+    else:
+        assert told(replace(asked, node_count=1, gpus_per_node=1)).slot is None
 
 
 def test_what_no_rack_can_ever_hold_is_told_with_the_most_that_one_could() -> None:

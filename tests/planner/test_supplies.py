@@ -52,6 +52,17 @@ def test_it_is_drawn_on_for_the_gain_and_no_second_less(until: int, start: int) 
     assert starts(plan(busy(asking("a"), until=until))) == {"a": start}
 
 
+@EITHER
+def test_a_booking_orders_nothing_and_starts_at_its_time_or_never(policy: Policy) -> None:
+    booked, far = (replace(asking(id_, count=count, earliest=500), is_fixed=True) for id_, count in (("booked", 1), ("far", 2)))
+
+    (placed,) = plan(busy(booked, policy=policy)).placements
+    (never,) = plan(busy(far, policy=policy)).placements
+
+    assert (placed.slot, placed.explanation.reason) == (None, Reason.DOES_NOT_FIT_THEN)
+    assert (never.explanation.reason, never.explanation.most_node_count) == (Reason.NEVER_FITS, 1)
+
+
 def test_what_starts_later_anyway_is_ordered_when_it_is_time() -> None:
     """Before, it would keep the supply from those who could have it at once."""
     world = busy(asking("a", earliest=300))

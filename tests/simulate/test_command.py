@@ -88,8 +88,14 @@ def test_ours_is_what_is_simulated_unless_another_is_named(tmp_path: Path) -> No
         ("b,0,20,10,1,4,101", "jobs.csv line 3: project is missing."),
         ("b,0,20,10,1,4,101,x,y", "jobs.csv line 3: it has more fields than the header."),
         ("a,0,20,10,1,4,101,x", "jobs.csv line 3: id 'a' appears twice."),
-        ("big,0,20,10,4,4,101,x", "jobs.csv line 3: job big can never start: it wants 4 nodes with 4 GPUs each, but it may have 3"),
-        ("fat,0,20,10,1,5,101,x", "jobs.csv line 3: job fat can never start: it wants 1 nodes with 5 GPUs each, but it may have 0"),
+        (
+            "big,0,20,10,4,4,101,x",
+            "jobs.csv line 3: job big can never start: it wants 4 nodes with 4 GPUs each, but at most 3",
+        ),
+        (
+            "fat,0,20,10,1,5,101,x",
+            "jobs.csv line 3: job fat can never start: it wants 1 nodes with 5 GPUs each, but at most 1",
+        ),
         ('b,0,20,10,1,4,101,"x', "jobs.csv"),
     ],
 )

@@ -106,7 +106,7 @@ def test_it_gives_the_schedule_of_a_plan_at_every_event(seed: int, tmp_path: Pat
         (["x,s,4,3"], "line 2: most_gpus is 3, but must be at least 4"),
         (["x,s,-1,"], "line 2: guaranteed_gpus is -1"),
         (["x,s,4,", "x,s,2,"], "line 3: 'x' has two quotas of 's'"),
-        (["x,s,0,2"], "job a can never start: it wants 1 nodes with 4 GPUs each, but it may have 0 such nodes"),
+        (["x,s,0,2"], "job a can never start: it wants 1 nodes with 4 GPUs each, but at most 1 with 2 each could start."),
     ],
 )
 def test_a_wrong_list_is_told_by_its_line(rows: list[str], told: str, tmp_path: Path) -> None:
