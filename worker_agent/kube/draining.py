@@ -48,7 +48,7 @@ class Sends:
         now = time.monotonic()
         over = {uid: going for uid, (_, going) in self._going.items() if going.done()}
         self._going = {uid: going for uid, going in self._going.items() if uid not in over}
-        self._ended = {uid: ended for uid, ended in self._ended.items() if now - ended[0] < KEPT_S}
+        self._ended = {uid: ended for uid, ended in self._ended.items() if uid in self._going or now - ended[0] < KEPT_S}
         self._ended |= {uid: (now, str(going.exception() or going.result())) for uid, going in over.items()}
 
     def send(self, pod: Pod, gpr_id: str, call: Callable[[], str]) -> None:
@@ -61,10 +61,10 @@ class Sends:
             self._going[uid] = gpr_id, self._pool.submit(call)
 
     def said(self, pod: Pod) -> str:
-        """What came of it, for people."""
-        if pod.metadata.uid in self._going:
+        """What came of it, for people: of the last call that was answered, also while the next is on its way."""
+        if pod.metadata.uid not in self._ended:
             return "no answer yet"
-        return self._ended.get(pod.metadata.uid, (0.0, ""))[1] or "no refusal"
+        return self._ended[pod.metadata.uid][1] or "no refusal"
 
 
 class Draining:
