@@ -312,6 +312,8 @@ class Core:
             state = self._memory.state
             self._told = Told(state.hub_id, state.generation, state.digest, tuple(self._observed()), state.credential)
             self._outbox.add_steps(state.events)
+        # After they were handed on: of one pass there may be more than the document keeps.
+        self._outbox.drop(self._memory.drop_oldest())
         return is_durable
 
     def _observed(self) -> Iterator[Observed]:
