@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -248,6 +249,31 @@ def test_the_exit_of_a_node_that_does_not_answer_says_so_and_frees_nothing(site:
 
     site.mend_node()
     site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+
+
+def test_the_exit_of_a_node_that_died_takes_nothing_of_a_later_run_of_the_same_request(managed: Cluster) -> None:
+    with moved_in(managed, nodes=2) as site:
+        red = site.make_slice("red")
+        site.run_pod(red, "lost", gpus=8, labels=STUBBORN)
+        box = active(site, red, pods=1)
+        site.break_node()
+        site.tell(*ended(box))
+        site.until("told", lambda: any("does not answer" in event.log for event in drains(site, box)))
+        (again,) = site.box(red, nodes=(1,), gpr_id=box.gpr_id, run=2)
+        site.tell(*ended(box), again)
+        site.until("open elsewhere", lambda: site.is_in(Phase.ACTIVE, again))
+
+        with outage.without(site.cluster, "kube-scheduler"):
+            site.run_pod(red, "precious", gpus=1)
+            site.until("let in", lambda: not site.gated(red))
+            for _ in range(20):
+                site.pass_()
+                time.sleep(0.1)
+        site.until("it runs", lambda: [pod["metadata"]["name"] for pod in site.running(red)] == ["precious"])
+
+        site.mend_node()
+        site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+        assert len(site.running(red)) == 1
 
 
 def test_pods_that_were_let_in_but_never_placed_wait_behind_the_gate_again(site: Site) -> None:
