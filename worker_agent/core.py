@@ -149,9 +149,6 @@ class Core:
     def repairs_drift(self) -> bool:
         return self._memory.state.repairs_drift
 
-    def holds_anything(self) -> bool:
-        return any(Milestone.CLAIM in progress.reported for _, progress in self._memory.state.held())
-
     # -- who we are ----------------------------------------------------------------------------------------------------
 
     @property
