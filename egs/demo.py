@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from django.conf import settings
@@ -91,7 +92,7 @@ def agents(*, url: str, now: datetime) -> list[Process]:
                 tenancy=SimulatedTenancy(),
                 requests=SimulatedRequests(),
                 connect=lambda: Http(url),
-                join_token=join_token,
+                join_token=partial(str, join_token),
                 clock=clock,
                 log=Log(clock),
             )

@@ -119,12 +119,13 @@ def _run(
     log: Log,
     stop: threading.Event,
 ) -> int:
+    _read_token(options.join_token_file)  # one that cannot be read is said to be so before anything begins
     process = Process(
         cluster=cluster,
         tenancy=tenancy,
         requests=requests,
         connect=lambda: Http(options.hub, trust=options.hub_ca),
-        join_token=_read_token(options.join_token_file),
+        join_token=lambda: _read_token(options.join_token_file),
         clock=clock,
         log=log,
         stop=stop,
@@ -137,7 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hub", required=True, help="URL of the hub")
     text = "PEM file of the authorities that may have signed the hub's certificate, in place of those that everybody trusts"
     _add(parser, "--hub-ca", _trust, None, text)
-    parser.add_argument("--join-token-file", required=True, type=Path, help="needed once; may be gone after that")
+    text = "needed once; may be gone after that. A new one in it is found by itself"
+    parser.add_argument("--join-token-file", required=True, type=Path, help=text)
     cluster = parser.add_mutually_exclusive_group(required=True)
     cluster.add_argument("--kubeconfig", type=Path, help="work on this Kubernetes cluster")
     cluster.add_argument("--in-cluster", action="store_true", help="work on the Kubernetes cluster it runs in")

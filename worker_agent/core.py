@@ -149,9 +149,6 @@ class Core:
     def repairs_drift(self) -> bool:
         return self._memory.state.repairs_drift
 
-    def holds_anything(self) -> bool:
-        return any(Milestone.CLAIM in progress.reported for _, progress in self._memory.state.held())
-
     # -- who we are ----------------------------------------------------------------------------------------------------
 
     @property
@@ -312,6 +309,8 @@ class Core:
             state = self._memory.state
             self._told = Told(state.hub_id, state.generation, state.digest, tuple(self._observed()), state.credential)
             self._outbox.add_steps(state.events)
+        # After they were handed on: of one pass there may be more than the document keeps.
+        self._outbox.drop(self._memory.drop_oldest())
         return is_durable
 
     def _observed(self) -> Iterator[Observed]:

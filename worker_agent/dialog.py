@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -44,9 +45,12 @@ from worker_agent.wire import read_problem, read_sync_reply
 BACKOFF_MIN_S, BACKOFF_MAX_S = 1.0, 30.0
 SLOW_S = 30.0  # between tries that only an admin can make succeed
 TIMEOUT_S = 10.0  # beyond what the hub may hold
-# How long an agent with a credential that the hub does not take any more asks on, though it holds nothing: if another renewed it,
-# only our asking beyond the hub's grace of a minute shows the hub that two have it.
+REFUSED_S = 120.0  # likewise, of an agent that the hub wants nothing to do with: a new join token ends the wait
+# How long one with a credential that the hub does not take any more asks on as before: if another renewed it, only our asking beyond
+# the hub's grace of a minute shows the hub that two have it.
 REFUSED_PATIENCE_S = 180.0
+TO_DO = "an administrator issues a join token for this cluster and puts it into the agent's file of it, where it is found by itself"
+TOKEN_LOOK_S = 1.0  # between looks whether there is a new one
 IDLE_S = 0.2  # when a lane has nothing to say
 PACE_S = 1.0  # between syncs that the hub answers at once without news
 
@@ -58,7 +62,6 @@ class Lane(StrEnum):
 
 class Stop(StrEnum):
     SUPERSEDED = "superseded"
-    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Call:
     sent: Sent | None = None
     session_epoch: int = 0
     claims: tuple[Claim, ...] = ()
+    join_token_digest: str = ""
 
 
 @dataclass(slots=True)
@@ -81,7 +85,9 @@ class _LaneState:
 
 
 class Dialog:
-    def __init__(self, *, core: Core, cluster_uid: str, join_token: str, clock: Clock, rng: random.Random, note: Note):
+    """`join_token`: the one that is there now, "" where there is none: an administrator may give a new one at any time."""
+
+    def __init__(self, *, core: Core, cluster_uid: str, join_token: Callable[[], str], clock: Clock, rng: random.Random, note: Note):
         self._core, self._cluster_uid, self._join_token = core, cluster_uid, join_token
         self._clock, self._rng, self._note = clock, rng, note
         self._lanes = {lane: _LaneState() for lane in Lane}
@@ -90,16 +96,12 @@ class Dialog:
         self._stop: Stop | None = None
         self.refusal = ""  # why the hub wants nothing to do with us, for people
         self._refused_since_mono = 0.0
+        self._token_tried = ""  # the digest of the last join token that was tried
 
     @property
     def stop(self) -> Stop | None:
-        """Refused for good: but what is held must still be closed at its end, so the agent stays until it holds nothing."""
-        if self.refusal and not self._core.holds_anything() and not self._is_patient():
-            return Stop.REFUSED
+        """Not where the hub refuses us: what is held must be closed at its end, and to start anew would be to ask anew, at once."""
         return self._stop
-
-    def _is_patient(self) -> bool:
-        return self._core.credential is not None and self._clock.mono() - self._refused_since_mono < REFUSED_PATIENCE_S
 
     # -- what to say ---------------------------------------------------------------------------------------------------
 
@@ -107,8 +109,8 @@ class Dialog:
         """A call to make now, or for how many seconds there is none."""
         state = self._lanes[lane]
         wait_s = state.not_before_mono - self._clock.mono()
-        if wait_s > 0:
-            return wait_s
+        if wait_s > 0 and not (lane is Lane.POLL and self._takes_new_token()):
+            return min(wait_s, TOKEN_LOOK_S) if self.refusal else wait_s
         call = self._poll() if lane is Lane.POLL else self._push()
         if call is None:
             return IDLE_S
@@ -139,19 +141,21 @@ class Dialog:
         return self._sync(credential, 0.0) if has_news or link.waiting_untold is not None else self._claims(credential)
 
     def _register(self) -> Call | None:
-        if not self._join_token or self._core.used_join_token(_digest(self._join_token)):
-            self.refusal = self.refusal or "there is no credential, and no fresh join token to get one with"
+        token = self._fresh_token()
+        if not token:
+            self._be_refused(self.refusal or "there is no credential, and no fresh join token to get one with")
             return None
         if not self._core.is_registerable():
             return None
+        self._token_tried = _digest(token)
         request = RegisterRequest(
-            join_token=self._join_token,
+            join_token=token,
             cluster_uid=self._cluster_uid,
             install_id=self._core.install_id,
             agent_version=VERSION,
             capabilities=CAPABILITIES,
         )
-        return Call(REGISTER_PATH, msgspec.json.encode(request), TIMEOUT_S)
+        return Call(REGISTER_PATH, msgspec.json.encode(request), TIMEOUT_S, join_token_digest=self._token_tried)
 
     def _claims(self, credential: Credential) -> Call | None:
         claims, session_epoch = self._core.link.desk.batch(), self._core.link.session_epoch
@@ -205,8 +209,7 @@ class Dialog:
             self._take_set(lane, call.sent, body)
         else:
             credential = msgspec.json.decode(body, type=Credential)
-            used = _digest(self._join_token) if call.path == REGISTER_PATH else ""
-            self._core.take_credential(credential, join_token_digest=used)
+            self._core.take_credential(credential, join_token_digest=call.join_token_digest)
 
     def _take_set(self, lane: Lane, sent: Sent, body: bytes) -> None:
         received = read_sync_reply(body)
@@ -248,16 +251,39 @@ class Dialog:
             return 0.0  # it was about a credential that has been replaced meanwhile
         if self._join_anew(call):
             return 0.0
+        self._be_refused(problem.detail or f"the hub refuses this agent: {problem.code}")
+        is_patient = credential is not None and self._clock.mono() - self._refused_since_mono < REFUSED_PATIENCE_S
+        return SLOW_S if is_patient else REFUSED_S
+
+    def _be_refused(self, why: str) -> None:
+        """Said once for each reason."""
+        if why == self.refusal:
+            return
         if not self.refusal:
             self._refused_since_mono = self._clock.mono()
-        self.refusal = problem.detail or f"the hub refuses this agent: {problem.code}"
-        return SLOW_S
+        self.refusal = why
+        self._note("refused", {"why": why, "to_do": TO_DO})
 
     def _join_anew(self, call: Call) -> bool:
         """A join token that was not used yet: an administrator gave it to us for this very case."""
-        if call.path == REGISTER_PATH or not self._join_token or self._core.used_join_token(_digest(self._join_token)):
+        if call.path == REGISTER_PATH or not self._fresh_token():
             return False
         self._core.drop_credential()
+        self._lanes[Lane.POLL].failures = 0
+        return True
+
+    def _fresh_token(self) -> str:
+        """Not the one that got us a credential once."""
+        token = self._join_token()
+        return "" if token and self._core.used_join_token(_digest(token)) else token
+
+    def _takes_new_token(self) -> bool:
+        """One that an administrator gave to us since we were refused: nothing is left to wait for."""
+        token = self._fresh_token() if self.refusal else ""
+        if not token or _digest(token) == self._token_tried:
+            return False
+        self._note("join_token_found", {"was": self.refusal})
+        self.refusal, self._lanes[Lane.POLL].not_before_mono = "", float("-inf")
         return True
 
 

@@ -50,6 +50,21 @@ class Outbox:
                 self._keys.add(event_key(event))
                 self._append(event)
 
+    def drop(self, events: list[StepEvent]) -> None:
+        """There are too many. What was handed out stays, for the hub may know it by its number."""
+        keys = {event_key(event) for event in events}
+        if not keys:
+            return
+        rest = [event for event in self._queue if event.seq > self._handed_seq]
+        self._queue = self._queue[: len(self._queue) - len(rest)]
+        if rest:
+            self._last_seq = rest[0].seq - 1
+        for event in rest:
+            if isinstance(event, StepEvent) and event_key(event) in keys:
+                self._keys.discard(event_key(event))
+            else:
+                self._append(event)
+
     def see_inventory(self, nodes: tuple[NodeView, ...], mono: float) -> None:
         if not self.session_epoch or (nodes == self._inventory and mono < self._inventory_due):
             return

@@ -31,7 +31,7 @@ TENANCY_SOON_S = 5.0  # after one that left something to do
 REQUESTS_S = 1.0  # between looks at objects of which nobody said anything new
 REQUESTS_LEAST_S = 0.1  # between looks in any case
 REQUESTS_REST = 4.0  # and so many times as long as the last one computed; it may wait for the API server as long as it likes
-EXIT_OK, EXIT_SUPERSEDED, EXIT_REFUSED = 0, 3, 4
+EXIT_OK, EXIT_SUPERSEDED = 0, 3
 
 
 class Transport(Protocol):
@@ -39,7 +39,9 @@ class Transport(Protocol):
 
 
 class Process:
-    """`stop`: ends it when set, even by a signal. Nodes stay as they are then; what is to be remembered is durable already."""
+    """`stop`: ends it when set, even by a signal. Nodes stay as they are then; what is to be remembered is durable already.
+    `join_token`: as the dialog takes it.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Process:
         tenancy: Tenancy,
         requests: Requests,
         connect: Callable[[], Transport],
-        join_token: str,
+        join_token: Callable[[], str],
         clock: Clock,
         log: Log,
         stop: threading.Event | None = None,
@@ -63,9 +65,10 @@ class Process:
         self._wake_requests = threading.Event()
         self._is_stopping = stop or threading.Event()
         self._is_superseded = False
+        self._is_over = False  # the cluster may be closed under threads that are in the middle of something
 
     def run(self) -> int:
-        """Until stopped, superseded or refused. Returns the exit code."""
+        """Until stopped or superseded. Returns the exit code."""
         for lane in Lane:
             # Daemons: a parked sync must not hold up the end of the process.
             threading.Thread(target=self._talk, args=(lane,), name=f"egs-{lane}", daemon=True).start()
@@ -78,6 +81,7 @@ class Process:
             self._wake_push.set()
             self._rest_until_change(serial)
         self._is_stopping.set()
+        self._is_over = True
         return self._exit_code()
 
     def _dialog_stop(self) -> Stop | None:
@@ -85,15 +89,10 @@ class Process:
             return Stop.SUPERSEDED if self._is_superseded else self._dialog.stop
 
     def _exit_code(self) -> int:
-        match self._dialog_stop():
-            case Stop.SUPERSEDED:
-                self._log("superseded", {"why": "another agent is at work for this cluster; this one stops"})
-                return EXIT_SUPERSEDED
-            case Stop.REFUSED:
-                self._log("refused", {"why": self._dialog.refusal})
-                return EXIT_REFUSED
-            case _:
-                return EXIT_OK
+        if self._dialog_stop() is not Stop.SUPERSEDED:
+            return EXIT_OK
+        self._log("superseded", {"why": "another agent is at work for this cluster; this one stops"})
+        return EXIT_SUPERSEDED
 
     def _pass(self) -> None:
         with self._guard("pass"), self._lock:
@@ -203,4 +202,5 @@ class Process:
             self._is_superseded = True
             self._wake_main.set()
         except Exception:
-            self._log.broke(where)
+            if not self._is_over:
+                self._log.broke(where)

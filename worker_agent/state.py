@@ -14,8 +14,10 @@ from worker_agent.cluster.base import Cluster, ClusterError, Conflict, Note, Sta
 from worker_agent.protocol import LEASE_TTL_S, Assignment, Credential, Phase, StepEvent
 
 FORMAT = 1
-EVENTS_KEPT = 500
-RESULTS_KEPT = 2_000  # of the newest events, some 200 KiB: the document may not grow beyond what a cluster stores in one object
+# The newest of what the hub has not stored. In memory, so that none is lost while it hears; some 100 MiB at the very most.
+EVENTS_HELD, RESULTS_HELD = 20_000, 100_000
+# In the document, for a restart: it may not grow beyond what a cluster stores in one object.
+EVENTS_KEPT, RESULTS_KEPT, LOG_CHARS_KEPT = 2_000, 2_000, 200_000
 
 _RANK = {phase: rank for rank, phase in enumerate(Phase)}
 
@@ -108,10 +110,21 @@ class Memory:
 
     def save(self) -> bool:
         """Make the state durable if it is not yet. False: not now, try again. Raises OtherWriter."""
-        del self.state.events[:-EVENTS_KEPT]
         body = self._encode()
         self.is_durable = body == self._body or self._write(body)
         return self.is_durable
+
+    def drop_oldest(self) -> list[StepEvent]:
+        """Of the events, where more wait for the hub than may be held. Returns those."""
+        events, room = self.state.events, RESULTS_HELD
+        begin = max(0, len(events) - EVENTS_HELD)
+        for place in reversed(range(begin, len(events))):
+            room -= len(events[place].results)
+            if room < 0:
+                begin = place + 1
+                break
+        dropped, self.state.events = events[:begin], events[begin:]
+        return dropped
 
     def _encode(self) -> bytes:
         """Several times in every pass: an assignment that is the same object is not encoded anew."""
@@ -122,7 +135,7 @@ class Memory:
             encoded[id_] = known if known and is_known else (assignment, msgspec.Raw(msgspec.json.encode(assignment)))
         self._encoded = encoded
         written = {id_: raw for id_, (_, raw) in encoded.items()}
-        state = msgspec.structs.replace(self.state, events=_thinned(self.state.events))
+        state = msgspec.structs.replace(self.state, events=_thinned(self.state.events[-EVENTS_KEPT:]))
         state.assignments = written  # type: ignore[assignment]  # they are what is written of them
         return msgspec.json.encode(state)
 
@@ -153,11 +166,16 @@ class Memory:
 
 
 def _thinned(events: list[StepEvent]) -> list[StepEvent]:
-    """The oldest without their measurements where there are too many. The outbox has them whole: only a restart loses them."""
-    room, kept = RESULTS_KEPT, []
+    """The oldest without measurements and words where there are too many. The outbox has them whole: only a restart loses them."""
+    results_left, chars_left, kept = RESULTS_KEPT, LOG_CHARS_KEPT, []
     for event in reversed(events):
-        room -= len(event.results)
-        kept.append(event if room >= 0 else msgspec.structs.replace(event, results=()))
+        results_left -= len(event.results)
+        chars_left -= len(event.log)
+        if results_left < 0 or chars_left < 0:
+            results, log = event.results if results_left >= 0 else (), event.log if chars_left >= 0 else ""
+            kept.append(msgspec.structs.replace(event, results=results, log=log))
+        else:
+            kept.append(event)
     return kept[::-1]
 
 

@@ -55,7 +55,7 @@ class Talk(Stage):
     def start(self) -> None:
         super().start()
         rng, note = random.Random(1), lambda event, _: self.notes.append(event)
-        self.dialog = Dialog(core=self.core, cluster_uid="c", join_token="", clock=self.clock, rng=rng, note=note)
+        self.dialog = Dialog(core=self.core, cluster_uid="c", join_token=str, clock=self.clock, rng=rng, note=note)
         self.tell()
         self.core.take_credential(Credential(agent_id="a", cluster="c", credential="x", cred_gen=1, expires_s=self.clock.wall() + 1000))
         self.say(SYNC_PATH, msgspec.json.encode(self.reply()))
@@ -277,7 +277,7 @@ def test_passes_go_on_while_requests_hang() -> None:
         tenancy=SimulatedTenancy(),
         requests=requests,
         connect=NoHub,
-        join_token="token",
+        join_token=lambda: "token",
         clock=clock,
         log=Log(clock),
         stop=stop,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.agent.stage import Stage
+from tests.agent.test_tenancy import process_with
+from worker_agent.log import Log
 from worker_agent.protocol import (
     REGISTER_PATH,
     SYNC_PATH,
@@ -31,6 +35,7 @@ from worker_agent.protocol import (
     SyncRequest,
     set_digest,
 )
+from worker_agent.tenancy import Found
 
 ROOT = Path(__file__).parents[2]
 FLEET = """
@@ -252,12 +257,54 @@ def test_a_superseded_agent_exits_with_3(hub: TinyHub, start: Callable[[], Agent
     assert agent.end()[0] == 3
 
 
-def test_a_refused_agent_exits_with_4_and_says_why_but_not_its_token(hub: TinyHub, start: Callable[[], Agent]) -> None:
+def test_a_refused_agent_stays_and_says_why_but_not_its_token_and_joins_with_the_next_one(
+    hub: TinyHub, start: Callable[[], Agent], tmp_path: Path
+) -> None:
     hub.problem = Problem(status=401, code=Code.BAD_TOKEN, detail="This join token is unknown.")
-    code, told = start().end()
-    assert code == 4
-    assert "This join token is unknown." in told
-    assert "join-1" not in told
+    agent = start()
+    wait_for(lambda: REGISTER_PATH in hub.paths)
+    time.sleep(1.0)
+    assert (agent.process.poll(), hub.paths) == (None, [REGISTER_PATH])
+
+    hub.problem = None
+    (tmp_path / "token").write_text("join-2\n")
+    wait_for(lambda: SYNC_PATH in hub.paths)
+
+    agent.process.send_signal(signal.SIGTERM)
+    code, told = agent.end()
+    assert code == 0
+    assert told.count("This join token is unknown.") >= 1
+    assert not re.search("join-[12]|unexpected", told)
+
+
+class SlowTenancy:
+    """It is in the middle of a look when the process ends, and the cluster is closed under it."""
+
+    def __init__(self) -> None:
+        self.is_in, self.is_closed = threading.Event(), threading.Event()
+
+    def reconcile(self, workspaces: object, **_: object) -> Found:
+        self.is_in.set()
+        self.is_closed.wait(10.0)
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+
+def test_what_breaks_off_because_the_process_has_ended_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    broke: list[str] = []
+    monkeypatch.setattr(Log, "broke", lambda _, where: broke.append(where))
+    tenancy = SlowTenancy()
+    process, stop = process_with(tenancy, Stage())
+    running = threading.Thread(target=process.run)
+    running.start()
+    assert tenancy.is_in.wait(10.0)
+    stop.set()
+    running.join(10.0)
+
+    tenancy.is_closed.set()
+    process._wake_tenancy.set()  # it need not wait for its next turn to see that there is none
+    wait_for(lambda: not any(thread.name == "egs-tenancy" for thread in threading.enumerate()))
+
+    assert broke == []
 
 
 def test_its_files_are_for_its_owner_only(hub: TinyHub, start: Callable[[], Agent], tmp_path: Path) -> None:

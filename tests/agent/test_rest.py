@@ -107,7 +107,7 @@ def test_a_pass_is_made_when_something_changes_and_when_the_rest_is_over(monkeyp
             tenancy=SimulatedTenancy(),
             requests=SimulatedRequests(),
             connect=NoHub,
-            join_token="token",
+            join_token=lambda: "token",
             clock=stage.clock,  # stands still
             log=Log(stage.clock),
             stop=stop,
@@ -155,7 +155,7 @@ def test_while_the_hub_is_away_an_exit_begins_within_a_period_of_its_end(off_s: 
         tenancy=SimulatedTenancy(),
         requests=SimulatedRequests(),
         connect=NoHub,
-        join_token="token",
+        join_token=lambda: "token",
         clock=at_work.clock,
         log=Log(at_work.clock),
         stop=stop,

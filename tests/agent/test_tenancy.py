@@ -168,7 +168,7 @@ def test_the_list_of_a_hub_that_was_restored_from_an_older_copy_does_not_count()
 
 def test_an_agent_with_news_does_not_wait_for_the_parked_sync() -> None:
     stage = Stage()
-    dialog = Dialog(core=stage.core, cluster_uid="c", join_token="", clock=stage.clock, rng=random.Random(1), note=lambda *_: None)
+    dialog = Dialog(core=stage.core, cluster_uid="c", join_token=str, clock=stage.clock, rng=random.Random(1), note=lambda *_: None)
     tell(stage, workspace())
     stage.core.take_credential(Credential(agent_id="a", cluster="c", credential="x", cred_gen=1, expires_s=2e9))
     first = dialog.next_call(Lane.PUSH)
@@ -242,7 +242,7 @@ def process_with(tenancy: Tenancy, stage: Stage) -> tuple[Process, threading.Eve
         tenancy=tenancy,
         requests=SimulatedRequests(),
         connect=NoHub,
-        join_token="token",
+        join_token=lambda: "token",
         clock=clock,
         log=Log(clock),
         stop=stop,

@@ -89,7 +89,7 @@ class SimAgent:
             self._dialog = Dialog(
                 core=self.core,
                 cluster_uid=self.cluster.uid(),
-                join_token=self.join_token,
+                join_token=lambda: self.join_token,
                 clock=self.clock,
                 rng=core_rng,
                 note=self._note,
@@ -128,6 +128,10 @@ class SimAgent:
     @property
     def is_running(self) -> bool:
         return self.core is not None and self._loop.now >= self._paused_until
+
+    @property
+    def is_refused(self) -> bool:
+        return self._dialog is not None and bool(self._dialog.refusal)
 
     def _later(self, life: int, seconds: float, work: Callable[[], None]) -> None:
         self._loop.after(seconds, lambda: self._run(life, work))

@@ -248,7 +248,7 @@ class Simulation:
             if cluster.rewound_at is not None:
                 self.sometimes.add("a rewind was resumed")
                 self.hub.act("resume", partial(self._resume, cluster))
-            if AgentSession.objects.filter(cluster=cluster, locked_at__isnull=False).exists() or self._is_out(index):
+            if AgentSession.objects.filter(cluster=cluster, locked_at__isnull=False).exists() or self.agents[index].is_refused:
                 self._join_anew(index, cluster)
         if Node.objects.filter(cordoned_at__isnull=False, gone_at=None).exists():
             self.hub.act("uncordon", self.people.uncordon)
@@ -259,15 +259,11 @@ class Simulation:
     def _resume(self, cluster: Cluster, now: datetime) -> None:
         cluster_resume(cluster=cluster, actor=self.people.admin, now=now)
 
-    def _is_out(self, index: int) -> bool:
-        return self.agents[index].stops[-1:] == ["refused"]
-
     def _join_anew(self, index: int, cluster: Cluster) -> None:
         agent = self.agents[index]
         self.sometimes.add("an agent was readmitted")
         agent.join_token = self.people.issue_token(cluster, self.loop.at)
-        agent.stops.append("new token")
-        if agent.core is not None:
+        if agent.core is not None and not agent.is_refused:  # which finds it by itself
             agent.die("restarted with a new join token", 1.0)
 
     # -- the run -------------------------------------------------------------------------------------------------------

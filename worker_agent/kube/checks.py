@@ -22,6 +22,7 @@ from worker_agent.kube.gang_verdicts import gang_network, in_one
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
 from worker_agent.kube.names import POD_GPR, box_of, node_path
 from worker_agent.kube.objects import Node, Pod, Pods
+from worker_agent.kube.runs import inside
 from worker_agent.kube.volumes import Volumes
 from worker_agent.limits import expect, is_good, sentence, skipped
 from worker_agent.protocol import CheckResult
@@ -254,7 +255,7 @@ class Checks:
         name, gpr_id = call.node.view.name, call.assignment.gpr_id
         node = self._api.get(node_path(name), Node)
         pods = self._api.get("/api/v1/pods", Pods, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
-        left = sorted(pod.label for pod in pods if not pod.is_over)
+        left = sorted(pod.label for pod in inside(pods, call))
         marks = verdicts.marks_left(node, call)
         return _told([expect("pods_left", len(left), 0, text=", ".join(left)), expect("marks_left", len(marks), 0, text=", ".join(marks))])
 

@@ -18,6 +18,7 @@ from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.paging import PAGE_COUNT, Page, listed
+from worker_agent.kube.runs import inside
 from worker_agent.steps import DrainStage, drain_stage
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
@@ -47,7 +48,7 @@ class Sends:
         now = time.monotonic()
         over = {uid: going for uid, (_, going) in self._going.items() if going.done()}
         self._going = {uid: going for uid, going in self._going.items() if uid not in over}
-        self._ended = {uid: ended for uid, ended in self._ended.items() if now - ended[0] < KEPT_S}
+        self._ended = {uid: ended for uid, ended in self._ended.items() if uid in self._going or now - ended[0] < KEPT_S}
         self._ended |= {uid: (now, str(going.exception() or going.result())) for uid, going in over.items()}
 
     def send(self, pod: Pod, gpr_id: str, call: Callable[[], str]) -> None:
@@ -60,10 +61,10 @@ class Sends:
             self._going[uid] = gpr_id, self._pool.submit(call)
 
     def said(self, pod: Pod) -> str:
-        """What came of it, for people."""
-        if pod.metadata.uid in self._going:
+        """What came of it, for people: of the last call that was answered, also while the next is on its way."""
+        if pod.metadata.uid not in self._ended:
             return "no answer yet"
-        return self._ended.get(pod.metadata.uid, (0.0, ""))[1] or "no refusal"
+        return self._ended[pod.metadata.uid][1] or "no refusal"
 
 
 class Draining:
@@ -90,16 +91,16 @@ class Draining:
         self._listed, self._unseen, self._confirmed_s = {}, {}, 0.0
 
     def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
-        """`lifted`: pods of the GPR as the watch has them. `strays`: those of the slice on the node that no lift brought there.
-        `is_last`: no other node has the box any more. Raises ClusterError where nobody knows whether any is left.
+        """`lifted`: pods of the GPR, of whichever run, as the watch has them. `strays`: those of the slice on the node that no lift brought
+        there. `is_last`: no other node has the box any more. Raises ClusterError where nobody knows whether any is left.
         """
-        gpr_id, here = call.assignment.gpr_id, (call.node.view.name, "") if is_last else (call.node.view.name,)
+        gpr_id = call.assignment.gpr_id
         self._asked_mono[gpr_id] = time.monotonic()
         if gpr_id in self._oldest:
             self._look(gpr_id)
-        elif not _inside(lifted, here):
+        elif not inside(lifted, call, is_last=is_last):
             self._confirm(gpr_id)
-        left = [*_inside(self._listed.get(gpr_id, lifted), here), *strays]
+        left = [*inside(self._listed.get(gpr_id, lifted), call, is_last=is_last), *strays]
         stage = drain_stage(call.assignment.drain, call.since_closed_s)
         if left:
             for pod in left:
@@ -218,7 +219,3 @@ def _refusal(call: Callable[[], object]) -> str:
 
 def _is_overdue(call: StepCall) -> bool:
     return call.since_closed_s >= call.assignment.drain.force_after_s + PATIENCE_S
-
-
-def _inside(pods: Sequence[Pod], here: Sequence[str]) -> list[Pod]:
-    return [pod for pod in pods if pod.holds and pod.spec.nodeName in here]

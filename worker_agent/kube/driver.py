@@ -43,12 +43,13 @@ from worker_agent.kube.ends import Ends
 from worker_agent.kube.full import FullBoxes
 from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
 from worker_agent.kube.herald import Herald
-from worker_agent.kube.hoist import LIFTS_OF_BOX, Hoist
+from worker_agent.kube.hoist import LIFTS_OF_BOX, Box, Hoist
 from worker_agent.kube.judging import Judgements
 from worker_agent.kube.lifting import Lift, Room, devices_of, lifts, share_of
 from worker_agent.kube.marks import box_taint, read_records
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Namespace, Node, Pod
+from worker_agent.kube.runs import is_of
 from worker_agent.kube.sight import Sight
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
@@ -248,8 +249,8 @@ class KubernetesCluster:
     def fence(self, closing: Sequence[NodeChange]) -> None:
         """Once for what was seen: a node whose own write fails again and again needs no more than that."""
         due = [(seen, records) for seen, records in closing if not _slices_of(records) <= self._fenced_slices(seen)]
-        for gpr_id in {record.gpr_id for _, records in due for record in records.values()}:
-            self._hoist.end(gpr_id)
+        for box in {(record.gpr_id, record.run) for _, records in due for record in records.values()}:
+            self._hoist.end(box)
         try:
             self._close_guard(due)
         except Missing:
@@ -275,9 +276,8 @@ class KubernetesCluster:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
-        served = {box[0].gpr_id for box in boxes}
-        self._hoist.keep(served)
-        self._full.keep(served)
+        self._hoist.keep({_box(box[0]) for box in boxes})
+        self._full.keep({box[0].gpr_id for box in boxes})
         try:
             self._open_guard([each for box in boxes for each in box])
         finally:
@@ -288,12 +288,12 @@ class KubernetesCluster:
 
     def _lift_into(self, boxes: Iterable[Sequence[Assignment]]) -> None:
         for lift, box in islice(self._lifts(boxes), self._hoist.room_count):
-            self._hoist.send(lift, box, ends_at=self._ends.ends_at(box.gpr_id))
+            self._hoist.send(lift, _box(box), ends_at=self._ends.ends_at(box.gpr_id))
 
     def _lifts(self, boxes: Iterable[Sequence[Assignment]]) -> Iterator[tuple[Lift, Assignment]]:
         """No pod into two boxes."""
         chosen = self._hoist.spoken_for()
-        for box in (box for box in boxes if not self._hoist.is_busy(box[0].gpr_id)):
+        for box in (box for box in boxes if not self._hoist.is_busy(_box(box[0]))):
             gpr_id, waiting = box[0].gpr_id, [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]
             listed = [each for each in box if self._is_listed(each)] if waiting else []
             seen = (self._sight.pods, *map(self._sight.node, (each.node for each in listed)), *listed, *waiting)
@@ -311,13 +311,14 @@ class KubernetesCluster:
         gpr_id = box[0].gpr_id
         try:
             able = [pod for pod in waiting if not self._judgements.of(pod).why_never]
-            return list(islice(lifts(self._rooms(box), able, self.lifted(gpr_id)), LIFTS_OF_BOX))
+            lifted = [pod for pod in self.lifted(gpr_id) if is_of(box[0], pod)]
+            return list(islice(lifts(self._rooms(box), able, lifted), LIFTS_OF_BOX))
         except Exception:
             self._note("lifts_broke", {"gpr": gpr_id, "trace": traceback.format_exc()})
             return []
 
     def lifted(self, gpr_id: str) -> list[Pod]:
-        """Pods that were let into boxes of the GPR, and may run."""
+        """Pods that were let into boxes of the GPR, of whichever run, and may run."""
         return [pod for pod in self._sight.pods.lifted.get(gpr_id, ()) if pod.holds]
 
     def _rooms(self, box: Sequence[Assignment]) -> list[Room]:
@@ -375,7 +376,7 @@ class KubernetesCluster:
         assignment, view = call.assignment, call.node.view
         node = self._sight.node(view.name)
         is_last = not self._sight.has_box(assignment.gpr_id, assignment.run)
-        are_lifts_over = not is_last or self._hoist.end(assignment.gpr_id)
+        are_lifts_over = not is_last or self._hoist.end(_box(assignment))
         result = self._draining.run(
             call,
             self._sight.pods.lifted.get(assignment.gpr_id, ()),
@@ -428,6 +429,10 @@ class KubernetesCluster:
         self._boxes_told.append(box)
         for about in self._sight.about_namespaces(assignment.slice_key):
             self._telling.tell("Namespace", about, reason, told, is_bad=is_bad)
+
+
+def _box(assignment: Assignment) -> Box:
+    return assignment.gpr_id, assignment.run
 
 
 def _names_written(answers: Iterable[NodeState | ClusterError]) -> list[str]:

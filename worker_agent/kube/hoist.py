@@ -16,11 +16,13 @@ from worker_agent.cluster.base import ClusterError, Conflict, Note, Unavailable
 from worker_agent.kube.client import TIMEOUT_S, Api, Missing
 from worker_agent.kube.lifting import Lift, lift_ops
 from worker_agent.kube.objects import Pod, Pods
-from worker_agent.protocol import Assignment
 
 LIFTS_AT_ONCE: Final = 128  # waiting for an answer or for their turn
 LIFTS_OF_BOX: Final = 32  # of these, so that one whose pods do not go leaves room for others
 AGAIN_S: Final = 2.0  # after one that failed
+
+
+Box = tuple[str, int]  # of a GPR the id, and the number of its run
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class _Going:
 class Hoist:
     def __init__(self, api: Api, pool: Executor, note: Note) -> None:
         self._api, self._pool, self._note = api, pool, note
-        self._going: dict[str, list[_Going]] = {}  # by GPR
+        self._going: dict[Box, list[_Going]] = {}
         self._failed: dict[str, float] = {}  # by pod UID: when
 
     @property
@@ -48,29 +50,28 @@ class Hoist:
     def is_any_busy(self) -> bool:
         return bool(self._going)
 
-    def is_busy(self, gpr_id: str) -> bool:
-        """With lifts on their way: how full its boxes are is known once these are answered."""
-        return gpr_id in self._going
+    def is_busy(self, box: Box) -> bool:
+        """With lifts on their way: how full it is is known once these are answered."""
+        return box in self._going
 
     def spoken_for(self) -> set[str]:
         """UIDs of pods that are on their way, or of which a lift failed a moment ago."""
         return {each.pod.metadata.uid for going in self._going.values() for each in going} | self._failed.keys()
 
-    def send(self, lift: Lift, box: Assignment, *, ends_at: str) -> None:
-        ops = lift_ops(lift, box.gpr_id, box.run, ends_at=ends_at)
-        call = self._pool.submit(self._api.patch, lift.pod.path, ops, Pod)
-        self._going.setdefault(box.gpr_id, []).append(_Going(lift.pod, call))
+    def send(self, lift: Lift, box: Box, *, ends_at: str) -> None:
+        call = self._pool.submit(self._api.patch, lift.pod.path, lift_ops(lift, *box, ends_at=ends_at), Pod)
+        self._going.setdefault(box, []).append(_Going(lift.pod, call))
 
     def take(self) -> list[Pod]:
         """As they are now: those of which is known what came of it, since the last time."""
         now = time.monotonic()
         self._failed = {uid: mono for uid, mono in self._failed.items() if now - mono < AGAIN_S}
         known: list[Pod] = []
-        for gpr_id, going in tuple(self._going.items()):
+        for box, going in tuple(self._going.items()):
             left = [each for each in going if self._goes_on(each, known)]
-            self._going[gpr_id] = left
+            self._going[box] = left
             if not left:
-                del self._going[gpr_id]
+                del self._going[box]
         return known
 
     def _goes_on(self, going: _Going, known: list[Pod]) -> bool:
@@ -118,14 +119,14 @@ class Hoist:
         self._failed[pod.metadata.uid] = time.monotonic()
         self._note("lift_failed", {"pod": pod.label, "error": why})
 
-    def keep(self, gpr_ids: Collection[str]) -> None:
+    def keep(self, boxes: Collection[Box]) -> None:
         """No more of all others."""
-        for gpr_id in [each for each in self._going if each not in gpr_ids]:
-            self.end(gpr_id)
+        for box in [each for each in self._going if each not in boxes]:
+            self.end(box)
 
-    def end(self, gpr_id: str) -> bool:
+    def end(self, box: Box) -> bool:
         """No more of them: those whose turn has not come are given up. Whether none is on its way."""
-        begun = [each for each in self._going.pop(gpr_id, ()) if each.is_look or each.call is None or not each.call.cancel()]
+        begun = [each for each in self._going.pop(box, ()) if each.is_look or each.call is None or not each.call.cancel()]
         if begun:
-            self._going[gpr_id] = begun
+            self._going[box] = begun
         return not begun

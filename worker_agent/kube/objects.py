@@ -269,6 +269,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         """It runs or may yet run somewhere. One that is deleted before it had a node can get none any more."""
         return not self.is_over and not (self.is_leaving and not self.spec.nodeName)
 
+    def run_of(self, gpr_id: str) -> str:
+        """Of which run of the GPR it is, by what its lift wrote; "" where that says none."""
+        return (self.spec.nodeSelector or {}).get(names.box_label(gpr_id), "")
+
     @property
     def placed_at(self) -> datetime | None:
         """When the scheduler gave it its node."""

@@ -295,7 +295,7 @@ def marks_left(node: Node, call: StepCall) -> list[str]:
     assignment, labels = call.assignment, node.metadata.labels or {}
     taints = [taint.value for taint in node.spec.taints if taint.key == TAINT]
     box, own = box_of(assignment.gpr_id, assignment.run), box_label(assignment.gpr_id)
-    left = [own] if own in labels else []
+    left = [own] if labels.get(own) == str(assignment.run) else []
     left += [f"{TAINT}={box}"] if box in taints else []
     left += [NODE_SLICE] if taints == [FREE] and NODE_SLICE in labels else []
     return left if taints else [*left, f"no taint {TAINT}"]

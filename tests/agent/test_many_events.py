@@ -1,0 +1,96 @@
+"""What came of each step is told however many end at once; what waits for a hub that is away has an end, in memory and in the document."""
+
+from __future__ import annotations
+
+import base64
+import random
+import zlib
+from collections import Counter
+
+import msgspec
+import pytest
+
+from tests.agent.stage import Stage, small_fleet
+from tests.agent.test_results_kept import Shelf, event
+from worker_agent import state
+from worker_agent.outbox import Outbox
+from worker_agent.protocol import Phase, StepEvent
+from worker_agent.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, Memory, State
+
+OBJECT_MAX_BYTES = 1024 * 1024  # what Kubernetes takes
+BOXES = 600  # more in one pass than the document keeps events
+
+
+def of_steps(seqs: range, *, results: int = 0, log: str = "") -> list[StepEvent]:
+    return [msgspec.structs.replace(event(seq, results), log=log) for seq in seqs]
+
+
+def test_each_step_of_many_boxes_that_begin_and_end_at_once_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "EVENTS_KEPT", 100)
+    stage = Stage(small_fleet(count=BOXES))
+    stage.tell()
+    stage.core.reconcile()
+    stage.tell(*(stage.assignment(node, gpr_id=f"g{node}", entry_steps=("node_ready",), duration_s=30.0) for node in range(BOXES)))
+    told: Counter[str] = Counter()
+
+    for _ in range(600):
+        stage.core.reconcile()
+        stage.advance(0.25)
+        while events := stage.take_events():
+            told.update(event.step for event in events)
+        if all(seen.phase is Phase.RELEASED for seen in stage.core.observed):
+            break
+
+    assert told == dict.fromkeys(("claim", "node_ready", "open", "close", "drain", "gpu_idle", "release"), BOXES)
+
+
+@pytest.mark.parametrize(("results", "kept"), [(0, EVENTS_HELD), (100, RESULTS_HELD // 100)])
+def test_while_the_hub_is_away_the_oldest_make_room(results: int, kept: int) -> None:
+    memory = Memory(Shelf(), note=lambda *_: None)  # type: ignore[arg-type]
+    one = event(0, results)
+    memory.state.events = [msgspec.structs.replace(one, attempt=number) for number in range(kept + 7)]
+
+    dropped = memory.drop_oldest()
+
+    assert [each.attempt for each in dropped] == list(range(7))
+    assert [each.attempt for each in memory.state.events] == list(range(7, kept + 7))
+    assert memory.drop_oldest() == []
+
+
+def test_of_what_was_dropped_nothing_is_told_but_what_the_hub_may_know_by_its_number() -> None:
+    outbox = Outbox()
+    outbox.open_session(7, 0.0)
+    steps = of_steps(range(300))
+    outbox.add_steps(steps)
+    handed = outbox.pending()
+
+    outbox.drop(steps[:250])
+
+    assert outbox.pending() == handed
+    outbox.acknowledge(handed[-1].seq)
+    rest = outbox.pending()
+    assert [each.seq for each in rest] == list(range(len(handed) + 1, len(handed) + 51))
+    assert [each.attempt for each in rest if isinstance(each, StepEvent)] == list(range(250, 300))
+    outbox.add_steps(steps[250:])
+    assert outbox.pending() == rest
+
+
+def test_what_is_written_down_of_the_events_fits_into_one_object_whatever_is_in_them() -> None:
+    """The newest whole: the oldest are there without their words. As many beside it as four thousand boxes need."""
+    shelf, rng = Shelf(), random.Random(1)  # words that nothing can compress
+    memory = Memory(shelf, note=lambda *_: None)  # type: ignore[arg-type]
+    memory.state.events = [
+        msgspec.structs.replace(
+            each, log=f"{rng.getrandbits(16_000):x}", assignment_id=f"{rng.getrandbits(128):032x}", started_s=rng.random()
+        )
+        for each in of_steps(range(EVENTS_KEPT + 1), results=10)
+    ]
+
+    assert memory.save()
+
+    assert shelf.doc is not None
+    assert len(base64.b64encode(zlib.compress(shelf.doc.body))) < OBJECT_MAX_BYTES / 2
+    kept = msgspec.json.decode(shelf.doc.body, type=State).events
+    assert [each.attempt for each in kept] == list(range(1, EVENTS_KEPT + 1))
+    assert kept[-1] == memory.state.events[-1]
+    assert (kept[0].log, kept[0].results) == ("", ())
