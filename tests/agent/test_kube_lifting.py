@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker_agent.kube import names
-from worker_agent.kube.lifting import Lift, Room, lift_ops, lifts, needs_of, quantity, share_of, why_never
+from worker_agent.kube import lifting, names
+from worker_agent.kube.lifting import Amounts, Lift, Room, lift_ops, lifts, needs_of, quantity, share_of, whole_of, why_never, why_nowhere
 from worker_agent.kube.objects import Container, Gate, Meta, Node, NodeSpec, NodeStatus, Pod, PodSpec, Resources, Toleration
 
 
@@ -25,9 +26,11 @@ def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", *
     return Pod(metadata=Meta(name=name, namespace="a", uid=f"uid-{name}"), spec=spec)
 
 
-def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10) -> Room:
-    share = {"cpu": quantity(cpu), "memory": quantity("64Gi"), "pods": Decimal(pods), names.GPU: Decimal(gpus)} if cpu else None
-    return Room(node=name, uid=f"uid-{name}", taint="shared" if cpu else "gpr.1", gpu_count=gpus, share=share)
+def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10, **devices: int) -> Room:
+    """`cpu`: of its share of a node, None where it has the node to itself."""
+    has = {"cpu": quantity(cpu or "128"), "memory": quantity("64Gi"), "pods": Decimal(pods), names.GPU: Decimal(gpus)}
+    has |= {key.replace("_", "/"): Decimal(count) for key, count in devices.items()}
+    return Room(node=name, uid=f"uid-{name}", taint="shared" if cpu else "gpr.1", has=has, is_shared=cpu is not None)
 
 
 def names_of(chosen: list[Lift]) -> list[str]:
@@ -61,6 +64,103 @@ def test_a_pod_that_is_larger_than_any_node_of_the_box_does_not_block_the_others
     assert names_of(list(lifts([room("n1", 4), room("n2", 4)], [pod(8, name="huge"), pod(4, name="fits")], []))) == ["fits"]
 
 
+def test_a_pod_that_asks_for_more_than_any_node_has_stays_out_and_keeps_nobody_else_out() -> None:
+    small = [pod(1, name=f"p{number}") for number in range(8)]
+
+    assert len(list(lifts([room("n1", 8)], [pod(8, name="typo", cpu="1000"), *small], []))) == 8
+    assert names_of(list(lifts([room("n1", 8)], [pod(8, name="typo", **{"ephemeral-storage": "9Ti"}), *small], []))) == ["typo"]
+    told = replace(room("n1", 8), has={**room("n1", 8).has, "ephemeral-storage": quantity("8Ti")})
+    assert len(list(lifts([told], [pod(8, name="typo", **{"ephemeral-storage": "9Ti"}), *small], []))) == 8
+
+
+def test_gpus_that_are_left_on_several_nodes_go_to_pods_that_fit_onto_one_of_them() -> None:
+    large, small = [pod(5, name=f"large{number}") for number in range(3)], [pod(1, name=f"p{number}") for number in range(6)]
+
+    chosen = names_of(list(lifts([room("n1", 8), room("n2", 8)], [*large, *small], [])))
+
+    assert chosen == ["large0", "large1", *(each.metadata.name for each in small)]
+
+
+def inside(gpus: int, *, node: str = "", name: str = "inside", node_uid: str = "") -> Pod:
+    spec = msgspec.structs.replace(pod(gpus, node_uid=node_uid).spec, nodeName=node, schedulingGates=())
+    return Pod(metadata=Meta(name=name, namespace="a", uid=f"uid-{name}"), spec=spec)
+
+
+def test_where_the_scheduler_put_a_pod_its_gpus_are_gone_and_those_without_a_node_come_before_who_waits() -> None:
+    rooms, waiting = [room("n1", 8), room("n2", 8)], [pod(6, name="large"), pod(3, name="small")]
+
+    assert names_of(list(lifts(rooms, waiting, [inside(3, node="n1"), inside(3, node="n2")]))) == ["small"]
+    assert names_of(list(lifts(rooms, waiting, [inside(6, node="n2"), inside(6)]))) == []
+    assert names_of(list(lifts(rooms, waiting, [inside(8, node_uid="uid-n2")]))) == ["large"]
+    assert names_of(list(lifts(rooms, waiting, [inside(8, node="away")]))) == ["large", "small"]  # it takes nothing here
+
+
+def test_a_pod_that_the_scheduler_cannot_place_keeps_its_turn_for_a_while_and_then_nobody_out_of_whole_nodes() -> None:
+    rooms, waiting = [room("n1", 8), room("n2", 8)], [pod(1, name=f"p{number}") for number in range(10)]
+    half_full = [inside(4, node="n1"), inside(4, node="n2"), inside(8, name="large")]
+
+    assert list(lifts(rooms, waiting, half_full)) == []
+    assert len(list(lifts(rooms, waiting, half_full, stranded=["uid-large"]))) == 8
+    assert list(lifts([room("n1", 8)], waiting, [inside(8, name="large")])) == []
+    assert len(list(lifts([room("n1", 8)], waiting, [inside(8, name="large")], stranded=["uid-large"]))) == 8
+
+
+def test_where_a_node_is_shared_a_pod_that_the_scheduler_cannot_place_counts_to_its_end() -> None:
+    let_in = inside(4, name="large", node_uid="uid-n1")
+
+    assert list(lifts([room("n1", 4, cpu="64")], [pod(1)], [let_in], stranded=["uid-large"])) == []
+
+
+def test_what_fits_onto_no_node_of_a_box_is_said_in_words_of_the_pod() -> None:
+    rooms = [room("n1", 8), room("n2", 4, cpu="64")]
+
+    assert why_nowhere(rooms, needs_of(pod(8, memory="64Gi"))) == ""
+    assert why_nowhere(rooms, needs_of(pod(1, cpu="1000"))) == "it asks for 1000 cpu, and no node there has more than 128 cpu"
+    assert why_nowhere(rooms, needs_of(pod(1, memory="96Gi"))) == "it asks for 96Gi memory, and no node there has more than 64Gi memory"
+    assert "16 nvidia.com/gpu, and no node there has more than 8" in why_nowhere(rooms, needs_of(pod(16)))
+    assert "1 rdma/hac, and no node there has more than 0" in why_nowhere(rooms, needs_of(pod(1, **{"rdma/hac": "1"})))
+    unlike = [room("n1", 8, cpu="8"), room("n2", 4, cpu="64")]
+    assert why_nowhere(unlike, needs_of(pod(8, cpu="32"))) == "no node there has all at once that it asks for"
+
+
+def test_a_box_of_hundreds_of_nodes_is_counted_without_asking_each_node_for_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, fits = [0], lifting._fits
+
+    def counting(needs: Amounts, left: Amounts) -> bool:
+        asked[0] += 1
+        return fits(needs, left)
+
+    monkeypatch.setattr(lifting, "_fits", counting)
+    rooms = [room(f"n{number}", 8) for number in range(200)]
+
+    chosen = list(lifts(rooms, [pod(1, name=f"p{number}") for number in range(3000)], []))
+
+    assert len(chosen) == 1600
+    assert asked[0] <= 3000 + 2 * len(rooms)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.integers(1, 40)), max_size=14),
+    st.lists(st.tuples(st.integers(1, 8), st.integers(10, 60)), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_who_gets_in_is_who_fits_first_as_a_slow_count_has_it(
+    asked: list[tuple[int, int]], sizes: list[tuple[int, int]], is_shared: bool
+) -> None:
+    rooms = [replace(room(f"n{at}", gpus, cpu=str(cpu), pods=100), is_shared=is_shared) for at, (gpus, cpu) in enumerate(sizes)]
+    waiting = [pod(gpus, name=f"p{at}", cpu=str(cpu)) for at, (gpus, cpu) in enumerate(asked)]
+
+    left, expected = [list(size) for size in sizes], []
+    for at, (gpus, cpu) in enumerate(asked):
+        place = next((place for place, (free, cpus) in enumerate(left) if gpus <= free and cpu <= cpus), None)
+        if place is not None:
+            left[place] = [left[place][0] - gpus, left[place][1] - cpu]
+            expected.append((f"p{at}", f"n{place}" if is_shared else None))
+
+    found = [(lift.pod.metadata.name, lift.room and lift.room.node) for lift in lifts(rooms, waiting, [])]
+    assert found == expected
+
+
 def test_on_shared_nodes_each_pod_is_given_its_node_so_that_four_and_four_never_become_seven_on_one() -> None:
     rooms = [room("n1", 4, cpu="32"), room("n2", 4, cpu="32")]
 
@@ -89,6 +189,16 @@ def test_on_shared_nodes_cpu_memory_and_pods_count_too_so_that_a_neighbour_keeps
     assert names_of(list(lifts(rooms, [pod(1, name="memory", memory="65Gi")], []))) == []
 
 
+def test_a_node_of_its_own_has_what_the_system_leaves_and_no_more_gpus_than_still_work() -> None:
+    offers = {"cpu": "100", "memory": "1000Gi", "pods": "110", "nvidia.com/gpu": "7", "rdma/hca": "4"}
+    node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable=offers))
+
+    has = whole_of(node, 8, [pod(0, cpu="20", memory="200Gi")])
+
+    assert has == {"cpu": Decimal(80), "memory": quantity("800Gi"), "pods": Decimal(109), names.GPU: Decimal(7), "rdma/hca": Decimal(4)}
+    assert whole_of(Node(metadata=Meta(name="n")), 8, [])[names.GPU] == 0
+
+
 def test_the_share_of_a_node_goes_with_the_gpus_after_what_the_system_takes() -> None:
     node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"cpu": "100", "memory": "1000Gi", "pods": "110"}))
 
@@ -105,7 +215,7 @@ def test_no_more_gpus_are_let_in_than_the_box_has_anywhere(asked: list[int], siz
 
     assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen) <= sum(sizes)
     for each in rooms if is_shared else []:
-        assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen if lift.room == each) <= each.gpu_count
+        assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen if lift.room == each) <= each.has[names.GPU]
 
 
 def test_init_containers_count_by_their_peak_and_sidecars_with_the_rest() -> None:
@@ -131,13 +241,15 @@ def test_a_pod_with_devices_that_are_not_counted_is_never_let_in_and_the_reason_
 
 def test_a_pod_with_other_devices_gets_into_whole_nodes_alone_where_nobody_else_has_a_part_in_them() -> None:
     with_rdma = pod(8, name="rdma", **{"rdma/hca": "1"})
-    whole = [replace(room(name, 8), devices=frozenset({"rdma/hca"})) for name in ("n1", "n2")]
+    whole = [room(name, 8, rdma_hca=4) for name in ("n1", "n2")]
 
     assert why_never(with_rdma) == ""
     assert names_of(list(lifts(whole, [with_rdma, pod(8, name="plain")], []))) == ["rdma", "plain"]
     misspelled = pod(8, name="typo", **{"rdma/hac": "1"})
     assert names_of(list(lifts(whole, [misspelled, pod(8, name="plain")], []))) == ["plain"]
-    for others in ([room("n1", 8)], [whole[0], room("n2", 8)], [room("n1", 8, cpu="32")]):
+    part = room("n1", 8, cpu="32")
+    assert [lift.room and lift.room.node for lift in lifts([part, room("n2", 8, rdma_hca=4)], [with_rdma], [])] == ["n2"]
+    for others in ([room("n1", 8)], [part]):
         assert names_of(list(lifts(others, [with_rdma, pod(8, name="plain")], []))) == ["plain"]
 
 

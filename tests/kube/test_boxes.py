@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.kube.cluster import Cluster
 from tests.kube.site import NODE_GPUS, Site, ended, moved_in
+from worker_agent.kube.stranded import STRANDED_S
 from worker_agent.protocol import Phase
 
 
@@ -94,6 +96,76 @@ def test_a_pod_with_network_devices_runs_on_whole_nodes_and_is_told_that_a_part_
     site.until("the pod runs on its whole node", lambda: len(site.running(red)) == 1)
 
     assert len(site.gated(blue)) == 1
+
+
+def test_a_pod_that_no_node_can_take_keeps_nobody_out_of_its_box_and_is_told_why(site: Site) -> None:
+    red = site.make_slice("red")
+    site.deploy(red, replicas=1, gpus=NODE_GPUS, cpu="1000", name="typo")
+    site.until("the typo waits", lambda: len(site.gated(red)) == 1)
+    time.sleep(1.1)  # pods are ordered by the second in which they were made
+    site.deploy(red, replicas=NODE_GPUS, gpus=1, name="good")
+    (box,) = site.box(red)
+
+    site.tell(box)
+    site.until("the others run", lambda: len(site.running(red)) == NODE_GPUS)
+
+    assert [pod["metadata"]["labels"]["app"] for pod in site.gated(red)] == ["typo"]
+    reason = "it asks for 1000 cpu, and no node there has more than 128 cpu."
+    site.until("it is told", lambda: f"This pod will not start in the box of the request train: {reason}" in told(site, red))
+
+
+def test_gpus_that_no_large_pod_can_have_are_used_by_small_ones(site: Site) -> None:
+    red = site.make_slice("red")
+    site.deploy(red, replicas=3, gpus=5, name="large")
+    site.until("the large ones wait", lambda: len(site.gated(red)) == 3)
+    time.sleep(1.1)
+    site.deploy(red, replicas=6, gpus=1, name="small")
+
+    site.tell(*site.box(red, nodes=(0, 1)))
+    site.until("two large ones and all small ones run", lambda: len(site.running(red)) == 8)
+
+    assert [pod["metadata"]["labels"]["app"] for pod in site.gated(red)] == ["large"]
+
+
+def test_a_pod_that_the_scheduler_cannot_place_for_what_only_it_knows_leaves_the_box_to_others(site: Site) -> None:
+    red = site.make_slice("red")
+    site.run_pod(red, "lost", gpus=NODE_GPUS)
+    site.patch_pod(red, "lost", [{"op": "add", "path": "/spec/nodeSelector", "value": {"zone": "nowhere"}}])
+    time.sleep(1.1)
+    site.deploy(red, replicas=NODE_GPUS, gpus=1, name="good")
+    (box,) = site.box(red)
+
+    site.tell(box)
+    site.until("it is let in first", lambda: [pod["metadata"]["name"] for pod in site.lifted(red)] == ["lost"])
+    site.until("the others run", lambda: len(site.running(red)) == NODE_GPUS, within_s=STRANDED_S + 30)
+
+    site.tell(*ended(box))
+    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+    assert "lost" not in [pod["metadata"]["name"] for pod in site.lifted(red)]
+
+
+def test_a_box_whose_node_has_fewer_gpus_by_now_keeps_its_devices_and_lets_in_what_fits(site: Site) -> None:
+    site.patch_node({"status": {"capacity": {"egs.test/nic": "4"}, "allocatable": {"egs.test/nic": "4"}}})
+    red = site.make_slice("red")
+    (box,) = site.box(red)
+    site.tell(box)
+    site.until("active", lambda: site.is_in(Phase.ACTIVE, box))
+    site.cluster.kubectl("label", "node", box.node, "nvidia.com/gpu.count=7", "--overwrite")
+    site.patch_node({"status": {"capacity": {"nvidia.com/gpu": "7"}, "allocatable": {"nvidia.com/gpu": "7"}}})
+    site.until("seven are left", lambda: len(site.states[box.node].view.gpus) == 7)
+
+    site.deploy(red, replicas=1, gpus=4, nic="4", name="rdma")
+    site.until("the pod with devices runs", lambda: len(site.running(red)) == 1)
+    site.deploy(red, replicas=4, gpus=1, name="plain")
+    site.until("the rest is full", lambda: len(site.running(red)) == 4)
+
+    site.until("all are made", lambda: len(site.pods(red)) == 5)
+    assert len(site.lifted(red)) == 4
+    assert len(site.gated(red)) == 1
+
+
+def told(site: Site, slice_: str) -> list[str]:
+    return [event["message"] for event in site.cluster.list("events", namespace=slice_) if event["reason"] == "WaitsForGpus"]
 
 
 def test_two_boxes_of_one_node_that_end_at_once_leave_nothing_in_the_guard(site: Site) -> None:

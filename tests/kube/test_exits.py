@@ -278,7 +278,10 @@ def test_the_exit_of_a_node_that_died_takes_nothing_of_a_later_run_of_the_same_r
 
 def test_pods_that_were_let_in_but_never_placed_wait_behind_the_gate_again(site: Site) -> None:
     red = site.make_slice("red")
-    site.deploy(red, replicas=2, gpus=4, cpu="100")  # of 128: the second fits nowhere
+    site.deploy(red, replicas=2, gpus=4)
+    site.until("both wait", lambda: len(site.gated(red)) == 2)
+    name = site.gated(red)[0]["metadata"]["name"]
+    site.patch_pod(red, name, [{"op": "add", "path": "/spec/nodeSelector", "value": {"zone": "nowhere"}}])  # the scheduler alone reads it
     box = active(site, red, pods=1)
     site.until("the second let in", lambda: not site.gated(red))
 

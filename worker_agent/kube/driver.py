@@ -45,12 +45,15 @@ from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
 from worker_agent.kube.herald import Herald
 from worker_agent.kube.hoist import LIFTS_OF_BOX, Box, Hoist
 from worker_agent.kube.judging import Judgements
-from worker_agent.kube.lifting import Lift, Room, devices_of, lifts, share_of
-from worker_agent.kube.marks import box_taint, read_records
+from worker_agent.kube.lifting import Lift, Room, lifts
+from worker_agent.kube.marks import read_records
 from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.misfits import Misfits
 from worker_agent.kube.objects import Namespace, Node, Pod
+from worker_agent.kube.rooms import Rooms
 from worker_agent.kube.runs import is_of
 from worker_agent.kube.sight import Sight
+from worker_agent.kube.stranded import Stranded
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
 from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
@@ -92,8 +95,9 @@ class KubernetesCluster:
         self._pools = [ThreadPoolExecutor(count, thread_name_prefix=f"egs-{kind}") for kind, count in kinds.items()]
         self._writers, lifters, evictions, force, tellers, announcers = self._pools
         self._hoist = Hoist(api, lifters, note)
-        self._full = FullBoxes()
+        self._full, self._rooms_known, self._stranded = FullBoxes(), Rooms(), Stranded()
         self._judgements = Judgements()
+        self._misfits = Misfits()
         self._draining = Draining(api, evictions=evictions, force=force)
         self._moves = 0  # times that it was asked for its serial while something was on its way
         self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
@@ -276,8 +280,11 @@ class KubernetesCluster:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+        served = {box[0].gpr_id for box in boxes}
         self._hoist.keep({_box(box[0]) for box in boxes})
-        self._full.keep({box[0].gpr_id for box in boxes})
+        self._full.keep(served)
+        self._misfits.keep(served)
+        self._rooms_known.keep(each for box in boxes for each in box)
         try:
             self._open_guard([each for box in boxes for each in box])
         finally:
@@ -296,25 +303,29 @@ class KubernetesCluster:
         for box in (box for box in boxes if not self._hoist.is_busy(_box(box[0]))):
             gpr_id, waiting = box[0].gpr_id, [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]
             listed = [each for each in box if self._is_listed(each)] if waiting else []
-            seen = (self._sight.pods, *map(self._sight.node, (each.node for each in listed)), *listed, *waiting)
+            inside = [pod for pod in self.lifted(gpr_id) if is_of(box[0], pod)] if listed else []
+            stranded = self._stranded.among(inside)
+            seen = (self._sight.pods, *map(self._sight.node, (each.node for each in listed)), *listed, *waiting, *stranded)
             if not listed or self._full.is_full(gpr_id, seen):
                 continue
-            fitting = self._fitting(listed, waiting)
+            fitting = self._fitting(box, waiting, inside, stranded)
             if not fitting:
                 self._full.remember(gpr_id, seen)
             for lift in fitting:
                 chosen.add(lift.pod.metadata.uid)
                 yield lift, box[0]
 
-    def _fitting(self, box: Sequence[Assignment], waiting: Sequence[Pod]) -> list[Lift]:
+    def _fitting(self, box: Sequence[Assignment], waiting: Sequence[Pod], inside: Sequence[Pod], stranded: Sequence[Pod]) -> list[Lift]:
         """None where it breaks: the pods of other boxes are let in all the same."""
-        gpr_id = box[0].gpr_id
         try:
-            able = [pod for pod in waiting if not self._judgements.of(pod).why_never]
-            lifted = [pod for pod in self.lifted(gpr_id) if is_of(box[0], pod)]
-            return list(islice(lifts(self._rooms(box), able, lifted), LIFTS_OF_BOX))
+            rooms, able = self._rooms(box), [pod for pod in waiting if not self._judgements.of(pod).why_never]
+            uids = {pod.metadata.uid for pod in stranded}
+            found = list(islice(lifts(rooms, able, inside, stranded=uids, needs=self._judgements.needs), LIFTS_OF_BOX))
+            # While one of its nodes is away or not open yet, nobody can say what fits nowhere.
+            self._misfits.see(box[0], rooms if len(rooms) == len(box) else (), map(self._judgements.of, able))
+            return found
         except Exception:
-            self._note("lifts_broke", {"gpr": gpr_id, "trace": traceback.format_exc()})
+            self._note("lifts_broke", {"gpr": box[0].gpr_id, "trace": traceback.format_exc()})
             return []
 
     def lifted(self, gpr_id: str) -> list[Pod]:
@@ -322,18 +333,13 @@ class KubernetesCluster:
         return [pod for pod in self._sight.pods.lifted.get(gpr_id, ()) if pod.holds]
 
     def _rooms(self, box: Sequence[Assignment]) -> list[Room]:
-        """On nodes where a pod could begin now: it would wait for one that is away, though another came in its place."""
+        """On nodes where a pod could begin now."""
         rooms = []
-        for assignment in box:
-            node = self._sight.node(assignment.node)
-            if node is None or node.metadata.uid != assignment.node_uid or not node.status.is_ready or node.spec.unschedulable:
-                continue
-            taint, gpus, node_gpus = box_taint(node), len(assignment.gpus), len(self._sight.state(node).view.gpus)
-            share = None
-            if taint == names.SHARED:
-                share = share_of(node, gpus, node_gpus, self._sight.pods.others.get(assignment.node, ()))
-            devices = frozenset(devices_of(node.status.allocatable) if gpus == node_gpus else ())
-            rooms.append(Room(assignment.node, assignment.node_uid, taint, gpus, share, devices))
+        for assignment in filter(self._is_listed, box):
+            node, others = self._sight.node(assignment.node), self._sight.pods.others.get(assignment.node, ())
+            room = None if node is None else self._rooms_known.of(assignment, node, self._sight.state(node).view, others)
+            if room is not None:
+                rooms.append(room)
         return rooms
 
     def _open_guard(self, opened: Iterable[Assignment]) -> None:
@@ -394,7 +400,9 @@ class KubernetesCluster:
         if found is not None:
             waiting = list(self._sight.all_waiting())
             self._telling.tell_waiting(waiting, self.why_it_waits)
-            self._judgements.keep(waiting)
+            lifted = [pod for pods in self._sight.pods.lifted.values() for pod in pods]
+            self._judgements.keep([*waiting, *lifted])
+            self._stranded.keep(lifted)
         return found
 
     def why_it_waits(self, pod: Pod) -> str:
@@ -404,8 +412,12 @@ class KubernetesCluster:
         judgement = self._judgements.of(pod)
         if judgement.why_never:
             return f"This pod will not start: {judgement.why_never}."
-        if name := self.waited_for(pod):
-            return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}"
+        name, misfit = self.waited_for(pod), self._misfits.of(pod.metadata.uid)
+        if misfit and name in ("", misfit.gpr_name):
+            return f"This pod will not start in the box of the request {misfit.gpr_name}: {misfit.why}."
+        if name:
+            elsewhere = f". In the box of {misfit.gpr_name} it will not start: {misfit.why}." if misfit else ""
+            return f"Waits for GPUs that the request {name} is to get: kubectl describe gpr {name}{elsewhere}"
         if why := self.unasked(pod):
             return f"No request could be made for this pod: {why}"
         gpus = f"whole nodes, since it asks for {', '.join(judgement.devices)}," if judgement.devices else "GPUs"

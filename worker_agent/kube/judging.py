@@ -1,11 +1,12 @@
-"""What keeps a pod that waits from boxes, worked out once for each version of it: people may give a pod thousands of containers."""
+"""What a pod needs, and what keeps it from boxes, worked out once for each version of it: people may give a pod many containers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 
-from worker_agent.kube.lifting import devices_of, needs_of, why_never
+from worker_agent.kube.lifting import Amounts, devices_of, needs_of, why_never
 from worker_agent.kube.objects import Pod
 
 
@@ -15,6 +16,7 @@ class Judgement:
 
     pod: Pod
     why_never: str
+    needs: Amounts
     devices: tuple[str, ...]
 
 
@@ -27,11 +29,21 @@ class Judgements:
     def of(self, pod: Pod) -> Judgement:
         known = self._known.get(pod.metadata.uid)
         if known is None or known.pod is not pod:
-            why = why_never(pod)
-            known = self._known[pod.metadata.uid] = Judgement(pod, why, () if why else tuple(devices_of(needs_of(pod))))
+            why, needs = why_never(pod), _readable_needs(pod)
+            known = self._known[pod.metadata.uid] = Judgement(pod, why, needs, () if why else tuple(devices_of(needs)))
         return known
+
+    def needs(self, pod: Pod) -> Amounts:
+        return self.of(pod).needs
 
     def keep(self, pods: Iterable[Pod]) -> None:
         """Of others nothing is remembered."""
         uids = {pod.metadata.uid for pod in pods}
         self._known = {uid: known for uid, known in list(self._known.items()) if uid in uids}
+
+
+def _readable_needs(pod: Pod) -> dict[str, Decimal]:
+    try:
+        return needs_of(pod)
+    except ValueError:
+        return {}  # it is never let in

@@ -1,12 +1,13 @@
 """Which waiting pods fit into an open box, and the one JSON Patch that lifts a pod.
 
-Pure. A box of whole nodes is counted as a sum and the scheduler places; on a node that several boxes share each pod is
-given its node here, and GPUs, CPU, memory and pods are counted against the box's share of it.
+Pure. A pod is let in where some node of the box has all that it asks for left. In a box of whole nodes the scheduler places it, and
+another node may be chosen than the one that was counted; on a node that several boxes share each pod is given its node here, and what it
+asks for is counted against the box's share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
@@ -89,25 +90,47 @@ def devices_of(amounts: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a box has on one node. `share`: None where it has the node to itself. `devices`: others, where it is all of the box."""
+    """What a box has on one node: all that is there, or its share where others have boxes there as well."""
 
     node: str
     uid: str
     taint: str
-    gpu_count: int
-    share: Amounts | None = None
-    devices: frozenset[str] = frozenset()
+    has: Amounts
+    is_shared: bool = False
+
+
+def whole_of(node: Node, gpu_count: int, others: Iterable[Pod]) -> Amounts:
+    """Of a node that a box has to itself. It may have fewer GPUs by now than the `gpu_count` of the box. `others`: as in `share_of`."""
+    left = _less({key: quantity(value) for key, value in node.status.allocatable.items()}, _taken_by(others))
+    return {**left, names.GPU: min(Decimal(gpu_count), left.get(names.GPU, Decimal(0)))}
 
 
 def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[Pod]) -> Amounts:
     """The part of a shared node that goes with `gpu_count` of its GPUs. `others`: pods there that are no slice's."""
-    taken: dict[str, Decimal] = {}
-    for pod in others:
-        taken = _sum(taken, needs_of(pod))
+    taken = _taken_by(others)
     part = Decimal(gpu_count) / Decimal(max(1, node_gpu_count))
     there = {key: quantity(node.status.allocatable.get(key, "0")) for key in ("cpu", "memory", "pods")}
     shares = {key: max(Decimal(0), value - taken.get(key, Decimal(0))) * part for key, value in there.items()}
     return {**shares, "pods": Decimal(int(shares["pods"])), names.GPU: Decimal(gpu_count)}
+
+
+def _taken_by(pods: Iterable[Pod]) -> Amounts:
+    taken: dict[str, Decimal] = {}
+    for pod in pods:
+        taken = _sum(taken, needs_of(pod))
+    return taken
+
+
+def why_nowhere(rooms: Sequence[Room], needs: Amounts) -> str:
+    """Why a pod would fit into none of these rooms if all were empty, as a sentence, or ""."""
+    if any(_fits(needs, room.has) for room in rooms):
+        return ""
+    counted = [key for key in sorted(needs) if not key.startswith(_FREELY) or any(key in room.has for room in rooms)]
+    most = {key: max((room.has.get(key, Decimal(0)) for room in rooms), default=Decimal(0)) for key in counted}
+    scarce = [key for key in counted if needs[key] > most[key]]
+    if not scarce:
+        return "no node there has all at once that it asks for"
+    return " and ".join(f"it asks for {_told(key, needs[key])}, and no node there has more than {_told(key, most[key])}" for key in scarce)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,45 +142,91 @@ class Lift:
     room: Room | None
 
 
-def lifts(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) -> Iterator[Lift]:
-    """`inside`: lifted pods of the box that are not over. The oldest first; what does not fit is passed over."""
-    if not rooms:
-        return
-    if all(room.share is None for room in rooms):
-        yield from _by_sum(rooms, waiting, inside)
-    else:
-        yield from _by_room(rooms, waiting, inside)
+def lifts(
+    rooms: Sequence[Room],
+    waiting: Sequence[Pod],
+    inside: Sequence[Pod],
+    *,
+    stranded: Collection[str] = (),
+    needs: Callable[[Pod], Amounts] = needs_of,
+) -> Iterator[Lift]:
+    """The oldest first; what does not fit is passed over. `inside`: lifted pods of the box that are not over.
+
+    `stranded`: UIDs of those for which the scheduler has found no node for a while. In a box of whole nodes they keep nobody out: whatever
+    is let in, only what fits is placed. Where a node is shared the count alone keeps boxes to their parts: there they count to their end.
+    `needs`: as `needs_of`, which takes its time.
+    Shapes: of n rooms, m pods and k different needs O(m + k n): a room that had too little for some needs is not asked for them again.
+    """
+    if any(room.is_shared for room in rooms):
+        yield from _into_rooms(rooms, waiting, inside, needs)
+    elif rooms:
+        yield from _anywhere(rooms, waiting, [pod for pod in inside if pod.spec.nodeName or pod.metadata.uid not in stranded], needs)
 
 
-def _by_sum(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) -> Iterator[Lift]:
-    free = sum(room.gpu_count for room in rooms) - sum(_gpus(pod) for pod in inside)
-    largest = max(room.gpu_count for room in rooms)
-    taints, devices = tuple(sorted({room.taint for room in rooms})), frozenset[str].intersection(*(room.devices for room in rooms))
+def _anywhere(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod], needs: Callable[[Pod], Amounts]) -> Iterator[Lift]:
+    """Those inside that have no node yet are put first; one that finds none is owed its GPUs, wherever some come free."""
+    left, taints = _Left(rooms), tuple(sorted({room.taint for room in rooms}))
+    left.take([pod for pod in inside if pod.spec.nodeName or _pinned_to(pod)], needs)
+    anywhere = [pod for pod in inside if not (pod.spec.nodeName or _pinned_to(pod))]
+    owed = sum(needs(pod).get(names.GPU, Decimal(0)) for pod in anywhere if left.put(needs(pod)) is None)
+    free = left.gpu_count - owed
     for pod in waiting:
-        gpus = _gpus(pod)
-        if gpus <= min(free, largest) and devices.issuperset(devices_of(needs_of(pod))):
+        gpus = needs(pod).get(names.GPU, Decimal(0))
+        if gpus <= free and left.put(needs(pod)) is not None:
             free -= gpus
             yield Lift(pod, taints, None)
 
 
-def _by_room(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod]) -> Iterator[Lift]:
-    left = {room.uid: dict(room.share or {names.GPU: Decimal(room.gpu_count)}) for room in rooms}
-    for pod in inside:
-        for each in rooms:
-            if _may_be_in(pod, each):
-                left[each.uid] = _less(left[each.uid], needs_of(pod))
+def _into_rooms(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod], needs: Callable[[Pod], Amounts]) -> Iterator[Lift]:
+    left = _Left(rooms)
+    left.take(inside, needs)
     for pod in waiting:
-        needs = needs_of(pod)
-        room = None if devices_of(needs) else next((room for room in rooms if _fits(needs, left[room.uid])), None)
-        if room is not None:
-            left[room.uid] = _less(left[room.uid], needs)
+        if (room := left.put(needs(pod))) is not None:
             yield Lift(pod, (room.taint,), room)
 
 
-def _may_be_in(pod: Pod, room: Room) -> bool:
-    """One that was let in anywhere in the box, while it had its nodes to itself, may be in each room until it has a node."""
-    uid = (pod.spec.nodeSelector or {}).get(names.NODE_UID, "")
-    return uid == room.uid if uid else pod.spec.nodeName in ("", room.node)
+class _Left:
+    """What is left in each room. It only grows less: so no room is tried twice for needs for which it once had too little."""
+
+    def __init__(self, rooms: Sequence[Room]) -> None:
+        self._rooms, self._left = rooms, [dict(room.has) for room in rooms]
+        self._places = {room.node: (place, room) for place, room in enumerate(rooms)}
+        self._first: dict[frozenset[tuple[str, Decimal]], int] = {}  # by needs: no room before it has enough
+
+    @property
+    def gpu_count(self) -> Decimal:
+        return sum((max(Decimal(0), left.get(names.GPU, Decimal(0))) for left in self._left), Decimal(0))
+
+    def take(self, pods: Iterable[Pod], needs: Callable[[Pod], Amounts]) -> None:
+        """Out of each room in which a pod may be: of one without a node that was let in anywhere, these are all."""
+        for pod in pods:
+            node, uid = pod.spec.nodeName, _pinned_to(pod)
+            for place, room in [self._places[node]] if node in self._places else [] if node else enumerate(self._rooms):
+                if node or uid in ("", room.uid):
+                    self._less(place, needs(pod))
+
+    def put(self, needs: Amounts) -> Room | None:
+        """Into the first room that has enough, if any has."""
+        key = frozenset(needs.items())
+        place = self._first.get(key, 0)
+        while place < len(self._rooms) and not _fits(needs, self._left[place]):
+            place += 1
+        self._first[key] = place
+        if place == len(self._rooms):
+            return None
+        self._less(place, needs)
+        return self._rooms[place]
+
+    def _less(self, place: int, needs: Amounts) -> None:
+        left = self._left[place]
+        for key, value in needs.items():
+            if key in left:
+                left[key] -= value
+
+
+def _pinned_to(pod: Pod) -> str:
+    """The UID of the node that it was given here, "" where it was let in anywhere in its box."""
+    return (pod.spec.nodeSelector or {}).get(names.NODE_UID, "")
 
 
 def lift_ops(lift: Lift, gpr_id: str, run: int, *, ends_at: str = "") -> list[Op]:
@@ -199,10 +268,6 @@ def _add_all(parent: str, name: str, there: Mapping[str, str] | None, new: Mappi
 # --- amounts
 
 
-def _gpus(pod: Pod) -> int:
-    return int(needs_of(pod).get(names.GPU, 0))
-
-
 def _asked(resources: Resources) -> dict[str, Decimal]:
     """Extended resources may be given as limits alone; as requests they are the same."""
     return {key: quantity(value) for key, value in {**resources.limits, **resources.requests}.items()}
@@ -220,5 +285,15 @@ def _most(one: Amounts, other: Amounts) -> dict[str, Decimal]:
     return {key: max(one.get(key, Decimal(0)), other.get(key, Decimal(0))) for key in one.keys() | other.keys()}
 
 
-def _fits(needs: Amounts, room: Amounts) -> bool:
-    return all(needs.get(key, Decimal(0)) <= value for key, value in room.items())
+def _fits(needs: Amounts, left: Amounts) -> bool:
+    """What is counted nowhere (`_FREELY`) is no hindrance where the node does not tell of it; of all else it has none then."""
+    if needs.get(names.GPU, 0) > left.get(names.GPU, 0):
+        return False  # mostly: this first
+    return all(value <= left.get(key, 0) for key, value in needs.items() if key in left or not key.startswith(_FREELY))
+
+
+def _told(key: str, value: Decimal) -> str:
+    """`1000 cpu`, `512Gi memory`."""
+    if key == "memory":
+        return f"{value / 2**30:.1f}".removesuffix(".0") + "Gi memory"
+    return f"{value.normalize():f} {key}"

@@ -281,6 +281,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def is_unschedulable(self) -> bool:
+        """The scheduler has looked for a node, and found none for it."""
+        return any(each.type == "PodScheduled" and each.reason == "Unschedulable" for each in self.status.conditions)
+
+    @property
     def path(self) -> str:
         return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
 
