@@ -9,11 +9,13 @@ import pytest
 
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster
-from tests.kube.site import access_as_agent
+from tests.kube.site import access_as_agent, ended, moved_in
 from tests.kube.test_tenancy import House, a_workspace
+from tests.kube.world import pod
+from tests.kube.written import written
 from worker_agent.cluster.base import Unavailable
 from worker_agent.kube import names
-from worker_agent.protocol import AccessRole, Binding, BindingState, Desired
+from worker_agent.protocol import AccessRole, Binding, BindingState, Desired, Phase, Workspace
 
 ENFORCE = f"{names.POD_SECURITY}enforce"
 
@@ -145,6 +147,26 @@ def test_where_the_policy_says_to_repair_nothing_the_label_is_put_back_for_an_op
 
     assert (seen.repaired, seen.left) == ((("label",), ()) if is_in_use else ((), ("label",)))
     assert (names.SLICE in kept.labels()) is is_in_use
+
+
+def test_a_box_ends_though_somebody_took_the_label_of_its_workspace_off_meanwhile(managed: Cluster) -> None:
+    """Without it the agent may not clear its pods."""
+    with moved_in(managed) as site:
+        red = site.make_slice("red")
+        kept = Tenement(managed, Workspace(id=red, name=red, bindings=(Binding(namespace=red),)))
+        kept.make()
+        managed.apply(written(managed, pod("train", 8, metadata={"namespace": red})))
+        (box,) = site.box(red)
+        site.tell(box)
+        site.until("the pod runs", lambda: site.running(red))
+
+        kept.label(f"{names.SLICE}-")
+        site.tell(*ended(box))
+        site.until("the exit", lambda: site.is_in(Phase.EXITING, box))
+        assert kept.settle(in_use=frozenset({red})).repaired == ("label",)
+
+        site.until("the end", lambda: site.is_in(Phase.RELEASED, box))
+        kept.leave()
 
 
 def test_a_namespace_that_could_not_be_made_anew_is_not_told_as_put_right(kept: Tenement, monkeypatch: pytest.MonkeyPatch) -> None:
