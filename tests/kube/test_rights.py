@@ -219,11 +219,16 @@ def labels(**more: str | None) -> Object:
     return {"metadata": {"labels": {names.SLICE: RED, "pod-security.kubernetes.io/enforce": "restricted", **more}}}
 
 
-def check_job(*, name: str = JOB["metadata"]["name"], **spec: Any) -> Object:
+def check_job(*, name: str = JOB["metadata"]["name"], annotations: Object | None = None, **spec: Any) -> Object:
     """A check's Job, but for what is given of its pod."""
-    meta, template = JOB["metadata"], JOB["spec"]["template"]
+    template = JOB["spec"]["template"]
+    about = template["metadata"] | {"annotations": annotations or {}}
     pod_spec = {**template["spec"], "volumes": [], "containers": [container()], **spec}
-    return {**JOB, "metadata": {**meta, "name": name}, "spec": {**JOB["spec"], "template": {**template, "spec": pod_spec}}}
+    return {
+        **JOB,
+        "metadata": {**JOB["metadata"], "name": name},
+        "spec": {**JOB["spec"], "template": {"metadata": about, "spec": pod_spec}},
+    }
 
 
 TOKEN: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
@@ -318,6 +323,10 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "a check with a token": (post(JOBS, check_job(automountServiceAccountToken=True)), "egs-agent-job"),
     "a check that pushes others out": (post(JOBS, check_job(priorityClassName="system-node-critical")), "egs-agent-job"),
     "a check with a claim": (post(JOBS, check_job(resourceClaims=[{"name": "a", "resourceClaimName": "b"}])), "egs-agent-job"),
+    "another network for a check": (
+        post(JOBS, check_job(annotations={"k8s.v1.cni.cncf.io/networks": "fabric"})),
+        "egs-agent-job",
+    ),
     "the join token as a file of a check": (
         post(JOBS, check_job(volumes=[{"name": "a", "secret": {"secretName": "egs-join-token"}}])),
         "egs-agent-job",
