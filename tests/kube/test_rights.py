@@ -12,7 +12,7 @@ import yaml
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.attacks.attack import eviction
 from tests.kube.callers import APPLY, DONE, JSON_PATCH, MERGE, Answer, Caller
-from tests.kube.cluster import SOON_S, Object
+from tests.kube.cluster import CLAIMS, SOON_S, Object
 from tests.kube.world import BLUE, KIND_OF_REQUEST, NODE_BLUE, NODE_RED, RED, World, container, pod, pods_path
 from worker_agent.kube import names
 from worker_agent.kube.installed import PLURALS
@@ -322,7 +322,6 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "a check that speaks as the agent": (post(JOBS, check_job(serviceAccountName="egs-agent")), "egs-agent-job"),
     "a check with a token": (post(JOBS, check_job(automountServiceAccountToken=True)), "egs-agent-job"),
     "a check that pushes others out": (post(JOBS, check_job(priorityClassName="system-node-critical")), "egs-agent-job"),
-    "a check with a claim": (post(JOBS, check_job(resourceClaims=[{"name": "a", "resourceClaimName": "b"}])), "egs-agent-job"),
     "another network for a check": (
         post(JOBS, check_job(annotations={"k8s.v1.cni.cncf.io/networks": "fabric"})),
         "egs-agent-job",
@@ -386,6 +385,13 @@ def test_a_thief_of_the_agents_token_does_not_get(misuse: str, world: World) -> 
     (method, path, body, more), refusal = MISUSES[misuse]
 
     assert world.agent.call(method, path, body, **more).outcome == refusal
+
+
+def test_a_thief_of_the_agents_token_gets_no_check_with_a_claim(world: World) -> None:
+    """Where there are claims; elsewhere the API server leaves it out."""
+    job = check_job(resourceClaims=[{"name": "gpu", "resourceClaimName": "claim"}])
+
+    assert world.agent.call("POST", JOBS, job).outcome == ("egs-agent-job" if world.cluster.has(CLAIMS) else DONE)
 
 
 SECURE: Final = {
