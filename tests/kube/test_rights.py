@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import pytest
 import yaml
 
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.attacks.attack import eviction
 from tests.kube.callers import APPLY, DONE, JSON_PATCH, MERGE, Answer, Caller
-from tests.kube.cluster import SOON_S, Object
-from tests.kube.world import KIND_OF_REQUEST, NODE_RED, RED, World, container, pod, pods_path
+from tests.kube.cluster import CLAIMS, SOON_S, Object
+from tests.kube.world import BLUE, KIND_OF_REQUEST, NODE_BLUE, NODE_RED, RED, World, container, pod, pods_path
 from worker_agent.kube import names
 from worker_agent.kube.installed import PLURALS
+from worker_agent.kube.jobs import Work, manifest
 
 SYSTEM: Final = f"/api/v1/namespaces/{names.NAMESPACE}"
 RED_SPACE: Final = "/api/v1/namespaces/red"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/egs-agent"
+CHECK: Final = Work(owner="try", epoch=1, step="gpu_count", attempt=1, nodes=(NODE_RED,), image="none", command=("true",), deadline_s=60)
+JOB: Final = manifest(CHECK)
 JOBS: Final = f"/apis/batch/v1/namespaces/{names.NAMESPACE}/jobs"
 WATCH: Final = {"watch": "true", "timeoutSeconds": "1"}
 
@@ -77,7 +81,7 @@ def reading(path: str) -> dict[str, Call]:
 
 
 EVENT: Final = {"metadata": {"name": "egs-try"}, "involvedObject": {"kind": "Pod", "namespace": "red", "name": "mine"}, "reason": "Try"}
-JOB: Final = {"metadata": {"name": "egs-try"}, "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container(8)]}}}}
+FRESH: Final = {"metadata": {"name": "fresh", "labels": {names.SLICE: RED, "pod-security.kubernetes.io/enforce": "restricted"}}}
 ACCOUNTS: Final = f"{RED_SPACE}/serviceaccounts"
 BINDINGS: Final = f"{RBAC}/namespaces/red/rolebindings"
 BINDING: Final = role_binding("egs-slice-user")
@@ -99,7 +103,7 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("pods", {"delete": delete(pods_path("red", "mine"))}),
     **keyed("pods/eviction", {"create": post(pods_path("red", "mine", "eviction"), eviction("mine", 0))}),
     **keyed("namespaces", {"get": get("/api/v1/namespaces/kube-system"), "patch": patch(RED_SPACE, {}), **reading("/api/v1/namespaces")}),
-    **keyed("namespaces", {"create": applied("/api/v1/namespaces/fresh", "Namespace")}),
+    **keyed("namespaces", {"create": post("/api/v1/namespaces", FRESH)}),
     **keyed(
         "networkpolicies",
         of_namespace("/apis/networking.k8s.io/v1/namespaces/red/networkpolicies", "NetworkPolicy", "networking.k8s.io/v1"),
@@ -215,6 +219,18 @@ def labels(**more: str | None) -> Object:
     return {"metadata": {"labels": {names.SLICE: RED, "pod-security.kubernetes.io/enforce": "restricted", **more}}}
 
 
+def check_job(*, name: str = JOB["metadata"]["name"], annotations: Object | None = None, **spec: Any) -> Object:
+    """A check's Job, but for what is given of its pod."""
+    template = JOB["spec"]["template"]
+    about = template["metadata"] | {"annotations": annotations or {}}
+    pod_spec = {**template["spec"], "volumes": [], "containers": [container()], **spec}
+    return {
+        **JOB,
+        "metadata": {**JOB["metadata"], "name": name},
+        "spec": {**JOB["spec"], "template": {"metadata": about, "spec": pod_spec}},
+    }
+
+
 TOKEN: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
 GUARDED: Final = "system-pod"  # in kube-system
 
@@ -260,6 +276,32 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         "egs-agent-namespace",
     ),
     "an exempt namespace for a workspace": (patch("/api/v1/namespaces/spared", labels(**{names.EXEMPT: None})), "egs-agent-namespace"),
+    "leave to adopt a namespace that was there before": (
+        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {names.MAY_ADOPT: "true"}}}),
+        "egs-agent-namespace",
+    ),
+    "a namespace that was there before, for a workspace without a name": (
+        patch("/api/v1/namespaces/loose", labels(**{names.SLICE: ""})),
+        "egs-agent-namespace",
+    ),
+    "a mark by which a namespace that was there before could be bound again": (
+        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {names.BOUND_TO: RED}}}),
+        "egs-agent-namespace",
+    ),
+    "both the mark and the label of a workspace": (
+        patch("/api/v1/namespaces/loose", labels(**{names.BOUND_TO: RED})),
+        "egs-agent-namespace",
+    ),
+    "another workspace's mark": (patch(RED_SPACE, labels(**{names.BOUND_TO: BLUE})), "egs-agent-namespace"),
+    "another workspace's label": (patch(RED_SPACE, labels(**{names.SLICE: BLUE})), "egs-agent-namespace"),
+    "a mark that stays when the label goes": (
+        patch(RED_SPACE, labels(**{names.SLICE: None, names.BOUND_TO: RED})),
+        "egs-agent-namespace",
+    ),
+    "a new namespace with a mark alone": (
+        post("/api/v1/namespaces", {"metadata": {"name": "try", "labels": {names.BOUND_TO: RED}}}),
+        "egs-agent-namespace",
+    ),
     "privileged pods in a workspace's namespace": (
         patch(RED_SPACE, labels(**{"pod-security.kubernetes.io/enforce": "privileged"})),
         "egs-agent-namespace",
@@ -271,6 +313,30 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "a new namespace for privileged pods": (
         post("/api/v1/namespaces", {"metadata": {"name": "try", "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}),
         "egs-agent-namespace",
+    ),
+    "to write a namespace of no workspace": (
+        patch("/api/v1/namespaces/loose", {"metadata": {"annotations": {"scheduler.alpha.kubernetes.io/node-selector": "mine=yes"}}}),
+        "egs-agent-namespace",
+    ),
+    "a Job that is no check": (post(JOBS, check_job(name="egs-agent-try")), "egs-agent-job"),
+    "a check that speaks as the agent": (post(JOBS, check_job(serviceAccountName="egs-agent")), "egs-agent-job"),
+    "a check with a token": (post(JOBS, check_job(automountServiceAccountToken=True)), "egs-agent-job"),
+    "a check that pushes others out": (post(JOBS, check_job(priorityClassName="system-node-critical")), "egs-agent-job"),
+    "another network for a check": (
+        post(JOBS, check_job(annotations={"k8s.v1.cni.cncf.io/networks": "fabric"})),
+        "egs-agent-job",
+    ),
+    "the join token as a file of a check": (
+        post(JOBS, check_job(volumes=[{"name": "a", "secret": {"secretName": "egs-join-token"}}])),
+        "egs-agent-job",
+    ),
+    "the join token as a variable of a check": (
+        post(JOBS, check_job(containers=[container(envFrom=[{"secretRef": {"name": "egs-join-token"}}])])),
+        "egs-agent-job",
+    ),
+    "a word of the join token as a variable of a check": (
+        post(JOBS, check_job(containers=[container(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}])])),
+        "egs-agent-job",
     ),
     "the taints off a node of the control plane": (patch("/api/v1/nodes/control", {"spec": {"taints": None}}), "egs-agent-node"),
     "no fence around a namespace of no workspace": (
@@ -321,6 +387,13 @@ def test_a_thief_of_the_agents_token_does_not_get(misuse: str, world: World) -> 
     assert world.agent.call(method, path, body, **more).outcome == refusal
 
 
+def test_a_thief_of_the_agents_token_gets_no_check_with_a_claim(world: World) -> None:
+    """Where there are claims; elsewhere the API server leaves it out."""
+    job = check_job(resourceClaims=[{"name": "gpu", "resourceClaimName": "claim"}])
+
+    assert world.agent.call("POST", JOBS, job).outcome == ("egs-agent-job" if world.cluster.has(CLAIMS) else DONE)
+
+
 SECURE: Final = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"], "add": ["SYSLOG"]},
@@ -328,28 +401,126 @@ SECURE: Final = {
 }
 
 
-def of_egs(*, spec: Object | None = None, **security: Any) -> Object:
+def of_egs(*, metadata: Object | None = None, spec: Object | None = None, main: Object | None = None, **security: Any) -> Object:
     """As a check's pod is, but for what is given."""
-    secured = container() | {"securityContext": SECURE | security}
-    return {"metadata": {"name": "try"}, "spec": {"restartPolicy": "Never", "containers": [secured], **(spec or {})}}
+    secured = container() | {"securityContext": SECURE | security} | (main or {})
+    return {"metadata": {"name": "try", **(metadata or {})}, "spec": {"restartPolicy": "Never", "containers": [secured], **(spec or {})}}
 
 
-@pytest.mark.parametrize(
-    ("what", "tried"),
-    [
-        ("the node's processes", of_egs(spec={"hostPID": True})),
-        ("the node's network", of_egs(spec={"hostNetwork": True})),
-        ("the node's files", of_egs(spec={"volumes": [{"name": "root", "hostPath": {"path": "/"}}]})),
-        ("a volume of somebody", of_egs(spec={"volumes": [{"name": "data", "nfs": {"server": "nas", "path": "/"}}]})),
-        ("all devices", of_egs(privileged=True, allowPrivilegeEscalation=True)),
-        ("more than it was given", of_egs(allowPrivilegeEscalation=True)),
-        ("another capability", of_egs(capabilities={"drop": ["ALL"], "add": ["SYS_ADMIN"]})),
-        ("the usual capabilities", of_egs(capabilities={"add": ["SYSLOG"]})),
-        ("all system calls", of_egs(seccompProfile={"type": "Unconfined"})),
-        ("all of it in what runs first", of_egs(spec={"initContainers": [container(securityContext={}) | {"name": "init"}]})),
-    ],
-)
-def test_a_pod_in_the_agents_namespace_does_not_get(what: str, tried: Object, world: World) -> None:
+def with_claim(**spec: Any) -> Object:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return of_egs(spec={"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]})
+
+
+def with_security(**security: Any) -> Object:
+    """Of the pod as a whole."""
+    return of_egs(spec={"securityContext": security})
+
+
+UNCONFINED: Final = {"type": "Unconfined"}
+APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/main"
+ELSEWHERE: Final = {"host": "10.0.0.1", "port": 80}
+TRIED: Final[dict[str, Object]] = {
+    "the node's processes": of_egs(spec={"hostPID": True}),
+    "the node's network": of_egs(spec={"hostNetwork": True}),
+    "a port of the node": of_egs(main={"ports": [{"containerPort": 22, "hostPort": 22}]}),
+    "the node's files": of_egs(spec={"volumes": [{"name": "root", "hostPath": {"path": "/"}}]}),
+    "a volume of somebody": of_egs(spec={"volumes": [{"name": "data", "nfs": {"server": "nas", "path": "/"}}]}),
+    "a volume that is there already, by name": with_claim(volumeName="of-a-node"),
+    "a volume that is there already, of no class": with_claim(storageClassName=""),
+    "a volume that is there already, by label": with_claim(selector={"matchLabels": {"type": "local"}}),
+    "a copy of a volume": with_claim(dataSource={"kind": "PersistentVolumeClaim", "name": "data"}),
+    "all devices": of_egs(privileged=True, allowPrivilegeEscalation=True),
+    "more than it was given": of_egs(allowPrivilegeEscalation=True),
+    "another capability": of_egs(capabilities={"drop": ["ALL"], "add": ["SYS_ADMIN"]}),
+    "the usual capabilities": of_egs(capabilities={"add": ["SYSLOG"]}),
+    "all system calls": of_egs(seccompProfile=UNCONFINED),
+    "all system calls for the pod": with_security(seccompProfile=UNCONFINED),
+    "all of it in what runs first": of_egs(spec={"initContainers": [container(securityContext={}) | {"name": "init"}]}),
+    "what AppArmor refuses": of_egs(appArmorProfile=UNCONFINED),
+    "what AppArmor refuses, for the pod": with_security(appArmorProfile=UNCONFINED),
+    "what AppArmor refuses, as it was written before": of_egs(metadata={"annotations": {APPARMOR: "unconfined"}}),
+    "what SELinux refuses": of_egs(seLinuxOptions={"type": "spc_t"}),
+    "what SELinux refuses, for the pod": with_security(seLinuxOptions={"type": "spc_t"}),
+    "a user of SELinux": of_egs(seLinuxOptions={"user": "system_u"}),
+    "a role of SELinux": of_egs(seLinuxOptions={"role": "system_r"}),
+    "an unsafe sysctl": with_security(sysctls=[{"name": "kernel.msgmax", "value": "1"}]),
+    "a safe sysctl": with_security(sysctls=[{"name": "kernel.shm_rmid_forced", "value": "1"}]),
+    "a group of the node": with_security(supplementalGroups=[0]),
+    "a process of a Windows node": of_egs(spec={"hostNetwork": True, "securityContext": {"windowsOptions": {"hostProcess": True}}}),
+    "requests of a node's kubelet": of_egs(main={"livenessProbe": {"httpGet": ELSEWHERE}}),
+    "connections of a node's kubelet": of_egs(main={"readinessProbe": {"tcpSocket": ELSEWHERE}}),
+    "requests of a node's kubelet at its start": of_egs(main={"lifecycle": {"postStart": {"httpGet": ELSEWHERE}}}),
+    "a node by its name": of_egs(spec={"nodeName": "control"}),
+    "every node, whatever taint it has": of_egs(spec={"tolerations": [{"operator": "Exists"}]}),
+    "the place of others": of_egs(spec={"priorityClassName": "system-node-critical"}),
+}
+
+
+@pytest.mark.parametrize("what", TRIED)
+def test_a_pod_in_the_agents_namespace_does_not_get(what: str, world: World) -> None:
     """The agent may make Jobs there, so a thief of its token may; their pods come no further than this."""
     assert world.admin.call("POST", pods_path(names.NAMESPACE), of_egs()).outcome == DONE
-    assert world.admin.call("POST", pods_path(names.NAMESPACE), tried).outcome == "egs-own-pod"
+    assert world.admin.call("POST", pods_path(names.NAMESPACE), TRIED[what]).outcome == "egs-own-pod"
+
+
+GANG: Final = {"nodes": (NODE_RED, NODE_BLUE), "step": "gang_network"}
+# By kind, what it has beyond CHECK.
+CHECKS: Final[dict[str, dict[str, Any]]] = {
+    "plain": {},
+    "with GPUs": {"gpus": 8, "runtime_class": "", "tools": ("nvidia-smi",)},
+    "that reads the kernel's log": {"capabilities": ("SYSLOG",)},
+    "with a volume of the default class": {"volume": ""},
+    "with a volume": {"volume": "fast"},
+    "with shared memory": {"shared_memory_mib": 1024},
+    "beside others": {"is_guest": True},
+    "whose image is a secret": {"pull_secret": "pull"},
+    "of several nodes": GANG,
+}
+
+
+@pytest.mark.parametrize("kind", CHECKS)
+def test_a_check_is_let_through_with_the_agents_rights(kind: str, world: World) -> None:
+    job = manifest(msgspec.structs.replace(CHECK, **CHECKS[kind]))
+
+    assert world.agent.call("POST", JOBS, job).outcome == DONE
+    made = {**job["spec"]["template"], "kind": "Pod", "apiVersion": "v1"}
+    made["metadata"] = {**made["metadata"], "name": f"{job['metadata']['name']}-0"}
+    assert world.admin.call("POST", pods_path(names.NAMESPACE), made).outcome == DONE
+
+
+def test_the_agents_own_pod_is_let_through(world: World) -> None:
+    (agent,) = yaml.safe_load_all((ROOT / "deploy/agent/agent.yaml").read_text())
+    made = {**agent["spec"]["template"], "kind": "Pod", "apiVersion": "v1"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "egs-agent-1", "uid": RED, "controller": True}
+    made["metadata"] = {**made["metadata"], "name": "egs-agent-1-1", "ownerReferences": [owner]}
+
+    assert world.admin.call("POST", pods_path(names.NAMESPACE), made).outcome == DONE
+
+
+@pytest.mark.usefixtures("bystanders")
+def test_a_check_comes_to_a_managed_node_and_never_to_one_of_the_control_plane(world: World) -> None:
+    """Though it tolerates its taint: the API server takes no such binding, not from the scheduler either."""
+    jobs = {node: manifest(msgspec.structs.replace(CHECK, owner=node, nodes=(node,))) for node in (NODE_RED, "control")}
+    try:
+        for job in jobs.values():
+            world.agent.make(JOBS, job)
+        checked, waiting = (wait_for("the check", lambda job=job: placed(world, job), within_s=SOON_S) for job in jobs.values())
+        assert (checked["spec"].get("nodeName"), waiting["spec"].get("nodeName")) == (NODE_RED, None)
+        binding = pods_path(names.NAMESPACE, waiting["metadata"]["name"], "binding")
+        outcomes = {
+            node: world.scheduler.call(
+                "POST", binding, {"metadata": {"name": waiting["metadata"]["name"]}, "target": {"kind": "Node", "name": node}}
+            ).outcome
+            for node in jobs
+        }
+        assert outcomes == {NODE_RED: DONE, "control": "egs-check-bind"}
+    finally:
+        for job in jobs.values():
+            world.agent.call("DELETE", f"{JOBS}/{job['metadata']['name']}", is_dry=False, propagationPolicy="Background")
+
+
+def placed(world: World, job: Object) -> Object | None:
+    """The pod of this Job, once the scheduler has had a word on it."""
+    found = world.admin.get(pods_path(names.NAMESPACE), labelSelector=f"{names.JOB_OF_POD}={job['metadata']['name']}")["items"]
+    return next((each for each in found if each["status"].get("conditions")), None)

@@ -178,6 +178,7 @@ def test_a_namespace_is_made_shut_off_and_bounded_and_a_second_look_changes_noth
 
     assert {key: value for key, value in house.labels().items() if key != "kubernetes.io/metadata.name"} == {
         "egs.io/slice": house.workspace.id,
+        "egs.io/bound-to": house.workspace.id,
         "pod-security.kubernetes.io/enforce": "restricted",
         "pod-security.kubernetes.io/audit": "restricted",
         "pod-security.kubernetes.io/warn": "restricted",
@@ -497,7 +498,7 @@ def test_what_is_added_in_namespaces_of_no_workspace_is_nobodys_business(house: 
     assert house.get("networkpolicy", "own") is not None
 
 
-@pytest.mark.parametrize("label", ["pod-security.kubernetes.io/enforce", "egs.io/slice"])
+@pytest.mark.parametrize("label", ["pod-security.kubernetes.io/enforce", "egs.io/slice", "egs.io/bound-to"])
 def test_a_label_that_is_taken_off_the_namespace_comes_back(label: str, house: House) -> None:
     house.make()
     before = house.labels()
@@ -607,7 +608,7 @@ def test_it_is_unbound_when_its_box_is_out_and_keeps_what_is_in_it(house: House)
         assert (waiting.state, house.labels()["egs.io/slice"]) == (BindingState.WAITING, house.workspace.id)
 
     assert house.settle() == house.seen(BindingState.UNBOUND)
-    assert "egs.io/slice" not in house.labels()
+    assert not {"egs.io/slice", "egs.io/bound-to"} & house.labels().keys()
     assert house.labels()["pod-security.kubernetes.io/enforce"] == "restricted"
     assert list(house.everything()) == ["NetworkPolicy/egs-slice"]
     assert house.get("configmap", "work") is not None

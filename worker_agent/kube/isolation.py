@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from worker_agent.kube.custom import REQUESTS, TEMPLATES
-from worker_agent.kube.names import ACCOUNT, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
+from worker_agent.kube.names import ACCOUNT, BOUND_TO, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
 from worker_agent.protocol import Account, Desired, Workspace
 
 Object = dict[str, Any]
@@ -31,9 +31,8 @@ DNS: Final = [
 ]
 
 
-def pod_security(workspace: Workspace) -> dict[str, str]:
-    """The labels of its namespaces."""
-    return {SLICE: workspace.id, **{f"{POD_SECURITY}{mode}": "restricted" for mode in ("enforce", "audit", "warn")}}
+def namespace_labels(workspace: Workspace) -> dict[str, str]:
+    return {SLICE: workspace.id, BOUND_TO: workspace.id, **{f"{POD_SECURITY}{mode}": "restricted" for mode in ("enforce", "audit", "warn")}}
 
 
 def network_policy(workspace: Workspace, namespace: str) -> Object:

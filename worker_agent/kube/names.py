@@ -34,7 +34,9 @@ ORDER, SUPPLY = "egs.io/order", "egs.io/supply"  # labels of nodes that were ord
 
 # On namespaces
 SLICE: Final = "egs.io/slice"
+BOUND_TO: Final = "egs.io/bound-to"  # the same id, given and taken with it: by this mark it is put back where somebody took it off
 EXEMPT: Final = "egs.io/exempt"
+MAY_ADOPT: Final = "egs.io/may-adopt"  # "true", set by whoever runs the cluster: the agent may bind it though it was there before
 MAY_ENTER: Final = "egs.io/may-enter"  # set by whoever runs the cluster: "true", or the id of the one workspace whose pods it may reach
 POD_SECURITY: Final = "pod-security.kubernetes.io/"
 OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those that begin with kube-

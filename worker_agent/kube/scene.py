@@ -9,7 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
-from worker_agent.kube.names import SAID
+from worker_agent.kube.names import BOUND_TO, SAID, SLICE
 from worker_agent.kube.objects import Meta
 from worker_agent.protocol import Workspace
 
@@ -73,16 +73,39 @@ class Written:
 
 @dataclass(slots=True)
 class Scene:
-    """The cluster as one pass found it, and, by namespace, what of ours somebody else had changed. Not `repairs`: it stays so."""
+    """The cluster as one pass found it, and, by namespace, what of ours somebody else had changed. Not `repairs`: it stays so.
+
+    `namespaces`: with the label of a workspace. `unlabeled`: with the mark of one alone. `in_use`: see Tenancy.
+    """
 
     namespaces: dict[str, Thing]
+    unlabeled: dict[str, Thing]
     objects: dict[Place, Thing]
     repairs: bool
+    in_use: frozenset[str]
     fenced: dict[str, Workspace] = field(default_factory=dict)  # by namespace: whose NetworkPolicy was kept there in this pass
-    changed: dict[str, list[str]] = field(default_factory=dict)
+    repaired: dict[str, list[str]] = field(default_factory=dict)
+    left: dict[str, list[str]] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed
     counts_kinds: bool = False  # the quota does
     unseen: dict[str, ClusterError] = field(default_factory=dict)  # namespaces that could not be looked at
+
+    def slice_of(self, namespace: str) -> str:
+        """Whose it is by what stands on it; "" nobody's."""
+        if there := self.namespaces.get(namespace):
+            return there.metadata.label(SLICE)
+        there = self.unlabeled.get(namespace)
+        return there.metadata.label(BOUND_TO) if there else ""
+
+    def is_in_use(self, workspace: Workspace, namespace: str) -> bool:
+        return bool(self.in_use & {workspace.id, workspace.name, namespace})
+
+    def repair(self, what: str, namespace: str) -> None:
+        """It was put right."""
+        self.repaired.setdefault(namespace, []).append(what)
+
+    def leave(self, what: str, namespace: str) -> None:
+        self.left.setdefault(namespace, []).append(what)
 
     def is_silent(self, namespace: str) -> bool:
         """Nothing is said of it: the API server has trouble, which is no word on the namespace."""

@@ -6,9 +6,10 @@ ServiceAccount in its home namespace and a RoleBinding in all. Must not live her
 
 A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Unbinding
 takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
-Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory alone; an
-account is known by its name, whatever its labels say; and it is told as gone when it is seen gone. Each namespace is looked at by itself:
-what somebody makes elsewhere, or too much of in one, is no reason to leave anybody's access elsewhere.
+Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory, and by a
+mark beside the label, which policies let nobody write but us and administrators; by it they let us put the label back. An account is
+known by its name, whatever its labels say; and it is told as gone when it is seen gone. Each namespace is looked at by itself: what
+somebody makes elsewhere, or too much of in one, is no reason to leave anybody's access elsewhere.
 
 What somebody else added beside all this is looked at last (patrol.py).
 
@@ -35,13 +36,13 @@ from worker_agent.kube.isolation import (
     KINDS_COUNTED_S,
     about_status,
     about_workspace,
+    namespace_labels,
     network_policy,
     pod_quota,
-    pod_security,
     role_binding,
     service_account,
 )
-from worker_agent.kube.names import ACCOUNT, EXEMPT, ISOLATION, OF_CLUSTER, SAID, SLICE, account_of, pointer, role_of
+from worker_agent.kube.names import ACCOUNT, BOUND_TO, EXEMPT, ISOLATION, MAY_ADOPT, OF_CLUSTER, SAID, SLICE, account_of, pointer, role_of
 from worker_agent.kube.patrol import Patrol
 from worker_agent.kube.scene import Place, Scene, Thing, TokenAnswer, Written
 from worker_agent.kube.survey import ABOUT, ACCOUNT_NAME, KINDS, Survey, path_of
@@ -81,7 +82,7 @@ class KubernetesTenancy:
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         drifts = self._installed.look()
         try:
-            scene = self._look(repairs=repairs)
+            scene = self._look(repairs=repairs, in_use=in_use)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
             return Found(drifts=drifts + self._patrol.standing)
@@ -89,7 +90,7 @@ class KubernetesTenancy:
         # What one workspace gives up another may take in the same pass.
         listed = [(workspace, each) for workspace in workspaces for each in workspace.bindings if not scene.is_silent(each.namespace)]
         listed.sort(key=lambda pair: pair[1].desired != Desired.ABSENT)
-        seen = [self._settle(workspace, binding, scene, in_use) for workspace, binding in listed]
+        seen = [self._settle(workspace, binding, scene) for workspace, binding in listed]
         ready = {(each.slice, each.namespace) for each in seen if each.state is BindingState.READY}
         tokens = [
             self._issue(account)
@@ -109,10 +110,11 @@ class KubernetesTenancy:
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    def _look(self, *, repairs: bool) -> Scene:
+    def _look(self, *, repairs: bool, in_use: frozenset[str]) -> Scene:
         namespaces = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=SLICE)}
-        scene = Scene(namespaces, {}, repairs, counts_kinds=self._counts_kinds())
-        for name, seen in self._survey.look(sorted({*namespaces, *self._bound}), known=self._written):
+        unlabeled = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=f"{BOUND_TO},!{SLICE}")}
+        scene = Scene(namespaces, unlabeled, {}, repairs, in_use, counts_kinds=self._counts_kinds())
+        for name, seen in self._survey.look(sorted({*namespaces, *unlabeled, *self._bound}), known=self._written):
             if isinstance(seen, ClusterError):
                 scene.unseen[name] = seen
                 self._note("namespace_unseen", {"namespace": name, "why": str(seen)})
@@ -163,8 +165,7 @@ class KubernetesTenancy:
         return there.metadata.label(ACCOUNT) if there else ""
 
     def _slice_of(self, namespace: str, scene: Scene) -> str:
-        there = scene.namespaces.get(namespace)
-        return there.metadata.label(SLICE) if there else self._bound.get(namespace, ("", ""))[1]
+        return scene.slice_of(namespace) or self._bound.get(namespace, ("", ""))[1]
 
     def _try_end(self, place: Place, scene: Scene) -> bool:
         try:
@@ -191,14 +192,14 @@ class KubernetesTenancy:
 
     # -- one namespace -------------------------------------------------------------------------------------------------
 
-    def _settle(self, workspace: Workspace, binding: Binding, scene: Scene, in_use: frozenset[str]) -> BindingSeen:
+    def _settle(self, workspace: Workspace, binding: Binding, scene: Scene) -> BindingSeen:
         state, detail = BindingState.READY, ""
         try:
             if unseen := scene.unseen.get(binding.namespace):
                 raise unseen
             match binding.desired:
                 case Desired.ABSENT:
-                    self._unbind(workspace, binding.namespace, scene, in_use)
+                    self._unbind(workspace, binding.namespace, scene)
                     state = BindingState.UNBOUND
                 case Desired.PRESENT:
                     self._bind(workspace, binding, scene)
@@ -211,11 +212,10 @@ class KubernetesTenancy:
             state, detail = BindingState.WAITING, _sentence(error)
         if scene.has_about and state is not BindingState.UNBOUND and self._is_ours(workspace, binding.namespace, scene):
             self._describe(workspace, binding.namespace, scene, detail)
-        changed = tuple(dict.fromkeys(scene.changed.get(binding.namespace, ())))
-        if changed:
-            event = "namespace_repaired" if scene.repairs else "namespace_changed"
-            self._note(event, {"namespace": binding.namespace, "what": ", ".join(changed)})
-        repaired, left = (changed, ()) if scene.repairs else ((), changed)
+        repaired, left = (tuple(dict.fromkeys(by.get(binding.namespace, ()))) for by in (scene.repaired, scene.left))
+        for event, what in (("namespace_repaired", repaired), ("namespace_changed", left)):
+            if what:
+                self._note(event, {"namespace": binding.namespace, "what": ", ".join(what)})
         return BindingSeen(slice=workspace.id, namespace=binding.namespace, state=state, detail=detail, repaired=repaired, left=left)
 
     def _bind(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
@@ -239,32 +239,35 @@ class KubernetesTenancy:
             raise Refused(BindingState.WAITING, "It is being deleted in the cluster. When it is gone it is made anew.")
         else:
             self._check_ours(workspace, binding, there)
-            if wanted := {key: value for key, value in pod_security(workspace).items() if there.metadata.label(key) != value}:
+            if wanted := {key: value for key, value in namespace_labels(workspace).items() if there.metadata.label(key) != value}:
                 self._label_ours(workspace, there, wanted, scene)
         self._bound[name] = (there.metadata.uid, workspace.id)
 
     def _label_ours(self, workspace: Workspace, there: Thing, wanted: dict[str, str], scene: Scene) -> None:
-        is_repair = self._is_known(workspace, there)
-        if is_repair and self._is_left("label", there.metadata.name, scene):
+        name, was_ours = there.metadata.name, self._is_known(workspace, there)
+        # Without the label of the workspace the pods of an open box could be neither let in nor cleared.
+        if was_ours and not scene.repairs and not (SLICE in wanted and scene.is_in_use(workspace, name)):
+            scene.leave("label", name)
             return
         try:
             self._label(there, wanted)
         except Forbidden as error:
-            if there.metadata.label(SLICE):
+            if there.metadata.label(SLICE) == workspace.id:
                 raise
-            name = there.metadata.name
-            raise Refused(
-                BindingState.CONFLICT,
-                f"The cluster does not let its agent bind this namespace: kubectl label namespace {name} egs.io/may-adopt=true",
-            ) from error
+            raise Refused(BindingState.CONFLICT, _what_to_do(workspace, name, was_ours=was_ours)) from error
+        if was_ours:
+            scene.repair("label", name)
 
     def _make(self, workspace: Workspace, name: str, scene: Scene) -> Thing:
-        if self._bound.get(name, ("", ""))[1] == workspace.id:
-            if self._is_left("namespace", name, scene):
-                raise Refused(BindingState.WAITING, "Somebody deleted it in the cluster, whose policy says that it stays so.")
-            del self._bound[name]
+        was_ours = self._is_ours(workspace, name, scene)
+        if was_ours and not scene.repairs:
+            scene.leave("namespace", name)
+            raise Refused(BindingState.WAITING, "Somebody deleted it in the cluster, whose policy says that it stays so.")
+        made = self._api.create(NAMESPACES, _namespace_object(workspace, name), Thing)
+        if was_ours:
+            scene.repair("namespace", name)
             self._forget(name)  # all in it is new, which is no repair
-        return self._api.create(NAMESPACES, _namespace_object(workspace, name), Thing)
+        return made
 
     def _namespace(self, name: str) -> Thing | None:
         try:
@@ -309,12 +312,9 @@ class KubernetesTenancy:
             self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
 
     def _is_known(self, workspace: Workspace, there: Thing) -> bool:
-        return self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
-
-    def _is_left(self, what: str, namespace: str, scene: Scene) -> bool:
-        """Somebody else changed this of ours."""
-        scene.changed.setdefault(namespace, []).append(what)
-        return not scene.repairs
+        """That we bound it, though its label may be gone by now."""
+        is_marked = there.metadata.label(BOUND_TO) == workspace.id
+        return is_marked or self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
 
     def _label(self, there: Thing, labels: dict[str, str]) -> None:
         ops = [{"op": "test", "path": "/metadata/uid", "value": there.metadata.uid}]
@@ -342,11 +342,11 @@ class KubernetesTenancy:
         if written is not None and written.is_still(there, wanted):
             return
         if not scene.repairs and self._is_changed(place, wanted, there, written):
-            self._is_left(KINDS[place[0]][1], place[1], scene)
+            scene.leave(KINDS[place[0]][1], place[1])
             return
         left = self._api.apply(path_of(place), said(wanted), Thing)
         if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
-            self._is_left(KINDS[place[0]][1], place[1], scene)
+            scene.repair(KINDS[place[0]][1], place[1])
         self._written[place] = Written.of(wanted, left)
 
     def _is_changed(self, place: Place, wanted: dict[str, Any], there: Thing | None, written: Written | None) -> bool:
@@ -363,23 +363,24 @@ class KubernetesTenancy:
 
     # -- unbind --------------------------------------------------------------------------------------------------------
 
-    def _unbind(self, workspace: Workspace, name: str, scene: Scene, in_use: frozenset[str]) -> None:
-        if in_use & {workspace.id, workspace.name, name}:
+    def _unbind(self, workspace: Workspace, name: str, scene: Scene) -> None:
+        if scene.is_in_use(workspace, name):
             raise Refused(BindingState.WAITING, "A GPR of the workspace still has nodes here. It is unbound when that has ended.")
-        there = scene.namespaces.get(name)
         self._bound.pop(name, None)
-        if there is None or there.metadata.label(SLICE) != workspace.id:
+        if scene.slice_of(name) != workspace.id:
             return
+        if unlabeled := scene.unlabeled.get(name):
+            self._label(unlabeled, namespace_labels(workspace))  # without it we may take nothing away there
         for kind in ("rolebindings", "serviceaccounts", "resourcequotas", ABOUT):
             for place in [place for place in scene.objects if place[:2] == (kind, name)]:
                 self._end(place, scene)
+        is_marked = unlabeled is not None or bool(scene.namespaces[name].metadata.label(BOUND_TO))
         label = pointer("metadata", "labels", SLICE)
-        self._api.patch(
-            f"{NAMESPACES}/{name}",
-            [{"op": "test", "path": label, "value": workspace.id}, {"op": "remove", "path": label}],
-            Thing,
-        )
-        del scene.namespaces[name]
+        ops = [{"op": "test", "path": label, "value": workspace.id}, {"op": "remove", "path": label}]
+        ops += [{"op": "remove", "path": pointer("metadata", "labels", BOUND_TO)}] if is_marked else []
+        self._api.patch(f"{NAMESPACES}/{name}", ops, Thing)
+        for seen in (scene.namespaces, scene.unlabeled):
+            seen.pop(name, None)
         self._forget(name)
 
     def _forget(self, namespace: str) -> None:
@@ -420,7 +421,17 @@ def _gives_more(there: Thing, wanted: dict[str, Any]) -> bool:
 
 
 def _namespace_object(workspace: Workspace, name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": pod_security(workspace)}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": namespace_labels(workspace)}}
+
+
+def _what_to_do(workspace: Workspace, name: str, *, was_ours: bool) -> str:
+    """For an administrator of the cluster, where the agent may not give the namespace its label."""
+    if was_ours:
+        return (
+            "Somebody took its label egs.io/slice off, and the cluster does not let its agent put it back: "
+            f"kubectl label namespace {name} {SLICE}={workspace.id} --overwrite"
+        )
+    return f"The cluster does not let its agent bind this namespace: kubectl label namespace {name} {MAY_ADOPT}=true"
 
 
 def _sentence(error: ClusterError) -> str:
