@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from django.db.models import Model
+from django.db.models import JSONField, Model, Value
 
 from gpr.models import Forecast, Gpr, GprState, Promise, PromiseMove, PromiseOutcome
 from gpr.planner.plan import Cause
 from gpr.services.ending import gpr_release
-from inventory.models import Cluster, MaintenanceWindow, Node, Supply, SupplyOrder, SupplyOrderState
+from inventory.models import CheckPolicy, Cluster, MaintenanceWindow, Node, Supply, SupplyOrder, SupplyOrderState
 from inventory.services.maintenance import window_announce, window_draft
 from journal.models import Event, Severity
 from slices.models import Slice
@@ -154,6 +155,36 @@ def test_an_order_for_what_cannot_be_read_is_not_waited_for_and_stops_no_other(m
 
     assert State.ORDERED not in states()
     assert Promise.objects.filter(gpr=free).exists()
+
+
+NO_TERMS: dict[str, Any] = {"limits": [5, None, ["x"], {"x": "y"}], "images": [5, ["x"], {"x": 1}], "skipped_steps": [5, None, "text", [5]]}
+
+
+@pytest.mark.parametrize(("column", "stored"), [(column, stored) for column, all_ in NO_TERMS.items() for stored in all_])
+def test_of_a_check_policy_that_makes_no_sense_nothing_holds_and_boxes_are_told_and_start(column: str, stored: Any) -> None:
+    stage = Stage(nodes=2)
+    runs = stage.active(duration_s=600)
+    policy = CheckPolicy.objects.create(cluster=stage.cluster, pull_secret="mine", created_at=stage.now)
+    CheckPolicy.objects.filter(pk=policy.pk).update(**{column: Value(stored, JSONField())})
+
+    starts = stage.submit(of_one(stage), duration_s=600)
+    stage.tick()
+    reply = stage.agent.sync(at=stage.now)
+
+    assert fresh(starts).state == S.PROVISIONING
+    assert {(told.gpr_id, told.checks.pull_secret) for told in reply.assignments or ()} == {(str(runs.pk), ""), (str(starts.pk), "")}
+
+
+def test_when_a_check_policy_was_made_decides_nothing() -> None:
+    stage = Stage(nodes=1)
+    CheckPolicy.objects.create(cluster=stage.cluster, pull_secret="mine", created_at=stage.now)
+    spoil(CheckPolicy, "created_at")
+
+    gpr = stage.submit()
+    stage.tick()
+
+    (told,) = stage.agent.sync(at=stage.now).assignments or ()
+    assert (told.gpr_id, told.checks.pull_secret) == (str(gpr.pk), "mine")
 
 
 def end(stage: Stage, gpr: Gpr) -> None:
