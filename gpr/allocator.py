@@ -195,7 +195,7 @@ def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
 
 
 def _rows_now() -> QuerySet[Reservation]:
-    return Reservation.objects.filter(run=F("gpr__run")).select_related("node")
+    return Reservation.objects.filter(run=F("gpr__run")).select_related("node").defer("node__seen_at")
 
 
 def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:

@@ -37,8 +37,17 @@ from worker_agent.protocol import (
 )
 
 MESSAGE_MAX_CHARS = 500
-# Of a reservation: one of them that cannot be read must not keep it from its agent.
-UNTOLD_TIMES: Final = ("ends_at", "active_at", "exit_began_at", "released_at", "joined_at", "failing_at", "spare_sought_at")
+# Of a reservation and its node: one of them that cannot be read must not keep it from its agent.
+UNTOLD_TIMES: Final = (
+    "ends_at",
+    "active_at",
+    "exit_began_at",
+    "released_at",
+    "joined_at",
+    "failing_at",
+    "spare_sought_at",
+    "node__seen_at",
+)
 DRIFT, DRIFT_AGAIN = "cluster.drift", timedelta(seconds=AGAIN_S / 2)
 
 

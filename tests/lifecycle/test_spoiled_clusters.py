@@ -139,6 +139,13 @@ def test_a_node_with_more_gpus_than_any_has_is_not_there_and_the_others_are_used
     assert (fresh(first).state, fresh(second).state) == (S.PROVISIONING, S.QUEUED)
 
 
+def test_when_a_node_was_last_seen_decides_nothing_and_boxes_run_on_it() -> None:
+    stage = Stage(nodes=1)
+    spoil(Node, "seen_at")
+
+    assert stage.active().state == S.ACTIVE
+
+
 def test_a_node_with_more_gpus_than_any_has_makes_no_request_need_approval() -> None:
     stage = Stage(nodes=2)
     Node.objects.filter(pk=nodes_of(stage.cluster)[0].pk).update(gpu_count=2**31 - 1)
