@@ -33,7 +33,7 @@ def _claimed(asked: Any) -> ClaimSpec:
     """Raises TypeError or ValueError for what its agent could not read."""
     if not isinstance(asked, dict):
         raise TypeError("no words of a request")
-    words: dict[str, Any] = {SPANS.get(name, name): _span(value) if name in SPANS else value for name, value in asked.items()}
+    words: dict[str, Any] = {str(SPANS.get(name, name)): _span(value) if name in SPANS else value for name, value in asked.items()}
     return msgspec.convert(msgspec.to_builtins(ClaimSpec(**words)), ClaimSpec)
 
 

@@ -68,7 +68,7 @@ def test_a_maintenance_of_which_nothing_can_be_read_closes_its_node_and_leaves_t
     closed, open_ = nodes_of(stage.cluster)
     announce(stage, stage.cluster, node=closed, in_=20 * HOUR)
     spoil(MaintenanceWindow, "ends_at")
-    spoil(MaintenanceWindow, "starts_at", at=BEFORE_ALL)
+    spoil(MaintenanceWindow, "starts_at", BEFORE_ALL)
 
     first, second = stage.submit(), stage.submit(of_one(stage))
     stage.tick()

@@ -27,7 +27,7 @@ NO_TIME = {"postgresql": "infinity", "sqlite": "9999-99-99 00:00:00"}
 BEFORE_ALL = {"postgresql": "-infinity", "sqlite": "0000-00-00 00:00:00"}
 
 
-def spoil(model: type[Model], column: str, *, at: Mapping[str, str] = NO_TIME, **which: object) -> None:
+def spoil(model: type[Model], column: str, at: Mapping[str, str] = NO_TIME, /, **which: object) -> None:
     """Of rows that are there, a time that is none."""
     key = model._meta.pk
     assert key is not None

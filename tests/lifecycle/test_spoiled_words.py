@@ -89,7 +89,7 @@ def test_a_kubeconfig_that_cannot_be_read_ends_and_stops_nobody(column: str) -> 
     stage = Stage(nodes=1)
     row = kubeconfig(stage)
     Kubeconfig.objects.filter(pk=row.pk).update(due_at=stage.now)
-    spoil(Kubeconfig, column, at=BEFORE_ALL)
+    spoil(Kubeconfig, column, BEFORE_ALL)
 
     starts = stage.submit()
     stage.tick()
