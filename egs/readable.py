@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -13,6 +13,7 @@ from django.db.models import Model, Q, QuerySet
 
 log = structlog.get_logger(__name__)
 Row = TypeVar("Row", bound=Model)
+Made = TypeVar("Made")
 
 # What reading a column raises where it holds no date, no id, nothing of its kind, or one beyond all calendars.
 SPOILED: Final = (ValueError, TypeError, OverflowError, DataError)
@@ -34,7 +35,7 @@ def readable(rows: QuerySet[Any, Any]) -> tuple[list[Any], list[Any]]:
         return list(rows), []
     except SPOILED:
         found, lost = _halves(rows, list(rows.prefetch_related(None).values_list("pk", flat=True)))
-        _name(rows, lost)
+        _name(rows.model, lost)
         return found, lost
 
 
@@ -54,7 +55,18 @@ def readable_first(rows: QuerySet[Any, Any], count: int) -> tuple[list[Any], lis
             if not more or len(lost) + len(more) > LOST_MAX:
                 raise
             lost += more
-            _name(rows, more)
+            _name(rows.model, more)
+
+
+def made_of(rows: Iterable[Row], make: Callable[[Row], Made]) -> list[Made]:
+    """What `make` makes of each, in their order, but of those that hold what nothing can be made of: these the log names."""
+    found = []
+    for row in rows:
+        try:
+            found.append(make(row))
+        except SPOILED:
+            _name(type(row), [row.pk])
+    return found
 
 
 def first_readable(rows: QuerySet[Row, Row]) -> Row | None:
@@ -70,9 +82,9 @@ def is_time(name: str) -> Q:
 _logged_s: dict[tuple[str, str], float] = {}
 
 
-def _name(rows: QuerySet[Any, Any], lost: Iterable[Any]) -> None:
+def _name(of: type[Model], lost: Iterable[Any]) -> None:
     """In the log."""
-    model, now_s = rows.model._meta.label, time.monotonic()
+    model, now_s = of._meta.label, time.monotonic()
     ids = [str(pk) for pk in lost]
     ids = [id_ for id_ in ids if now_s - _logged_s.get((model, id_), -LOG_AGAIN_S) >= LOG_AGAIN_S]
     if not ids:

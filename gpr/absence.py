@@ -13,6 +13,8 @@ from inventory.models import HubAbsence
 
 # No tick for so long after the last one was over, or no word of a web server. After a shorter gap agents have time enough left to be heard.
 AWAY_S: Final = 30
+# No tick takes longer: what is stored of one that did makes no sense.
+TICK_MOST_S: Final = 86_400
 # Each web server says that it is there.
 SERVED_EVERY_S: Final = 10
 
@@ -24,7 +26,7 @@ def absence_load(*, now: datetime) -> HubAbsence | None:
 
 def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | None:
     """Until a tick begins it lasts, whoever plans meanwhile. None of what is yet to come: the clock was set back."""
-    if record is None or (there_at := _last_there_at(record)) is None:
+    if record is None or (there_at := _last_there_at(record, now)) is None:
         return None
     last = HubAbsence(record.away_at, record.back_at) if record.away_at is not None and record.back_at is not None else None
     if (now - there_at).total_seconds() > AWAY_S:
@@ -49,13 +51,15 @@ def served(*, now: datetime) -> None:
     AllocatorRecord.objects.update(served_at=now)
 
 
-def _last_there_at(record: AllocatorRecord) -> datetime | None:
+def _last_there_at(record: AllocatorRecord, now: datetime) -> datetime | None:
     """When both were: ticks, and web servers where any has ever said so."""
-    ticked_at = _last_ticked_at(record)
+    ticked_at = _last_ticked_at(record, now)
     return ticked_at and min(ticked_at, record.served_at or ticked_at)
 
 
-def _last_ticked_at(record: AllocatorRecord) -> datetime | None:
+def _last_ticked_at(record: AllocatorRecord, now: datetime) -> datetime | None:
     """When a tick began, also one that failed; or when one that took long was over."""
-    over_at = record.last_tick_at and record.last_tick_at + timedelta(seconds=record.last_duration_s)
+    took_s = record.last_duration_s if 0 <= record.last_duration_s <= TICK_MOST_S else 0
+    # Later than now it may be where the clock was set back.
+    over_at = record.last_tick_at and min(record.last_tick_at, now) + timedelta(seconds=took_s)
     return max((at for at in (record.began_at, over_at) if at is not None), default=None)

@@ -131,7 +131,7 @@ def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) 
 
 def _may_rest(record: AllocatorRecord, now: datetime) -> bool:
     until_at = record.rests_until_at
-    is_within = until_at is not None and until_at - timedelta(seconds=settings.EGS_REST_S) <= now < until_at  # clocks may be set back
+    is_within = until_at is not None and now < until_at <= now + timedelta(seconds=settings.EGS_REST_S)  # clocks may be set back
     return is_within and record.planned_event_id == _last_event_id()
 
 
@@ -195,7 +195,7 @@ def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
 
 
 def _rows_now() -> QuerySet[Reservation]:
-    return Reservation.objects.filter(run=F("gpr__run")).select_related("node")
+    return Reservation.objects.filter(run=F("gpr__run")).select_related("node").defer("node__seen_at")
 
 
 def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:

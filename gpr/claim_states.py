@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from egs.readable import readable
@@ -90,7 +91,7 @@ def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -
     for gpr in gprs:
         match gpr.state:
             case S.PENDING_APPROVAL:
-                text = f"It waits for an administrator to approve it. {' '.join(gpr.approval_reasons)}".strip()
+                text = f"It waits for an administrator to approve it. {' '.join(_sentences(gpr.approval_reasons))}".strip()
             case S.QUEUED:
                 text = waits.get(gpr.pk, "It is about to be planned.")
             case S.PROVISIONING:
@@ -106,6 +107,11 @@ def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -
                 text = ending(gpr, ends.get(gpr.pk))
         told[gpr.pk] = text
     return told
+
+
+def _sentences(stored: Any) -> list[str]:
+    """None where it is no list of them."""
+    return stored if isinstance(stored, list) and all(isinstance(each, str) for each in stored) else []
 
 
 def _end_events(gprs: Sequence[Gpr]) -> dict[UUID, Event]:

@@ -14,7 +14,7 @@ import structlog
 
 from gpr.planner.plan import Fault, Flaw
 from gpr.rows import Ask
-from gpr.sound import Spoiled
+from gpr.sound import CLUSTER, MAINTENANCE, SUPPLY, Spoiled, Unreadable
 from journal.models import Event, Severity
 from journal.services import event_record
 
@@ -26,6 +26,14 @@ FLAW_WORDS: Final = {
     Flaw.EARLY: "was to start before it may",
     Flaw.CROWDED: "was given GPUs that others have, or more than it may hold",
     Flaw.LATE: "was to start after its promise, and nothing moved that",
+}
+
+CLUSTER_WORDS: Final = {
+    CLUSTER: "What is stored of this cluster or its agent cannot be read. Until that is mended nothing starts there.",
+    MAINTENANCE: "What is stored of a maintenance of this cluster cannot be read. Until that is mended its place is closed from its "
+    "start on, or from now on where that cannot be read either.",
+    SUPPLY: "What is stored of a supply of this cluster, or of its orders, cannot be read. Until that is mended nothing more is ordered "
+    "from it.",
 }
 
 
@@ -41,10 +49,9 @@ def spoiled_record(rows: Iterable[Spoiled], *, now: datetime) -> None:
         _tell_once(SPOILED, f"What is stored of this request cannot be read, its {row.what}: {row.why}", row.what, now, gpr_id=row.gpr_id)
 
 
-def clusters_spoiled_record(cluster_ids: Iterable[UUID], *, now: datetime) -> None:
-    text = "What is stored of this cluster or its agent cannot be read. Until that is mended nothing starts there."
-    for cluster_id in cluster_ids:
-        _tell_once(CLUSTER_SPOILED, text, "cluster", now, cluster_id=cluster_id)
+def clusters_spoiled_record(rows: Iterable[Unreadable], *, now: datetime) -> None:
+    for row in rows:
+        _tell_once(CLUSTER_SPOILED, CLUSTER_WORDS[row.what], row.what, now, cluster_id=row.cluster_id)
 
 
 def _tell_once(kind: str, message: str, reason: str, now: datetime, *, gpr_id: UUID | None = None, cluster_id: UUID | None = None) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from egs.readable import readable, readable_first
 from gpr.models import Forecast, Gpr
 from gpr.planner.bands import ENOUGH_COUNT, Bands
 from gpr.planner.bands import Forecast as Asked
@@ -40,10 +41,10 @@ class Range:
 
 
 def bands_load() -> Bands:
-    """From the last outcomes, and those that wait still; two queries."""
+    """From the last outcomes, and those that wait still, without those that cannot be read; two queries."""
     rows = Forecast.objects.values_list(*_FIELDS)
-    ended = rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT]
-    waiting = rows.filter(started_at=None).order_by("made_at", "pk")
+    ended, _ = readable_first(rows.exclude(started_at=None).order_by("-started_at", "-pk"), HISTORY_COUNT)
+    waiting, _ = readable(rows.filter(started_at=None).order_by("made_at", "pk"))
     return Bands([_asked(*row) for row in reversed(ended)] + [_asked(*row) for row in waiting])
 
 

@@ -50,11 +50,11 @@ from gpr.rows import (
     held_of,
     shades_standing,
 )
-from gpr.sound import Spoiled, Waiting, waiting_load
+from gpr.sound import CLUSTER, MAINTENANCE, SUPPLY, Spoiled, Unreadable, Waiting, waiting_load
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
-from inventory.rows import NodeRow, clusters_failed, clusters_there, nodes_there
-from inventory.selectors import cluster_is_open, maintenance_ahead
+from inventory.rows import NodeRow, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
+from inventory.selectors import cluster_is_open
 from slices.models import Quota as QuotaRow
 
 # Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
@@ -127,7 +127,7 @@ class Loaded:
     shares: dict[str, int]
     places: Places
     spoiled: tuple[Spoiled, ...] = ()
-    unreadable: tuple[UUID, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
@@ -166,13 +166,14 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     `with_memory`: something new is to be planned. Where the queue itself holds something new it is loaded anyway.
     """
     now_s = math.floor(now.timestamp())
-    clusters, unreadable = clusters_there()
+    clusters, lost = clusters_there()
     names = {cluster.pk: cluster.name for cluster in clusters.values()}
     pool_of_node: dict[UUID, str] = {}
     waiting = waiting_load()
     asks, promises = waiting.asks, waiting.promises
     books = supplies_load(promises.values(), clusters, now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
-    keys, pools = _pools(clusters, pool_of_node, books, now, now_s)
+    windows = windows_ahead(now)
+    keys, pools = _pools(clusters, pool_of_node, books, _announced(windows, now_s), now)
     running, quotas, places = boxes_of(held_of(HELD), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
     record = first_readable(Witness.objects.all()) or Witness()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
@@ -194,7 +195,11 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         shares=shares,
         places=places,
         spoiled=waiting.spoiled,
-        unreadable=tuple(unreadable),
+        unreadable=(
+            *(Unreadable(cluster_id, CLUSTER) for cluster_id in lost),
+            *(Unreadable(window.cluster_id, MAINTENANCE) for window in windows if window.ends_at is None),
+            *(Unreadable(cluster_id, SUPPLY) for cluster_id in books.unreadable),
+        ),
     )
 
 
@@ -310,12 +315,15 @@ def _suits(ask: Ask | Gpr, key: PoolKey) -> bool:
 
 
 def _pools(
-    clusters: dict[UUID, Cluster], pool_of_node: dict[UUID, str], books: SupplyBooks, now: datetime, now_s: int
+    clusters: dict[UUID, Cluster],
+    pool_of_node: dict[UUID, str],
+    books: SupplyBooks,
+    announced: Mapping[UUID, list[Window]],
+    now: datetime,
 ) -> tuple[dict[str, PoolKey], tuple[Pool, ...]]:
     nodes: dict[PoolKey, list[PlannerNode]] = defaultdict(list)
     arrived: dict[str, list[PlannerNode]] = defaultdict(list)
-    announced = _announced(now)
-    absence = absence_load(now=now)
+    absence, now_s = absence_load(now=now), math.floor(now.timestamp())
     closures = {cluster.pk: _closure(cluster, absence, now, now_s) for cluster in clusters.values()}
     for row in nodes_there(clusters):
         cluster = clusters[row.cluster_id]
@@ -356,11 +364,14 @@ def window_of(row: MaintenanceWindow) -> Window:
     return Window(math.floor(row.starts_at.timestamp()), math.ceil(row.ends_at.timestamp()), str(row.pk))
 
 
-def _announced(now: datetime) -> defaultdict[UUID, list[Window]]:
+def _announced(windows: Iterable[WindowRow], now_s: int) -> defaultdict[UUID, list[Window]]:
     """Maintenance by the id of what it closes: a node, or a whole cluster."""
     found: defaultdict[UUID, list[Window]] = defaultdict(list)
-    for row in maintenance_ahead(now):
-        found[row.node_id or row.cluster_id].append(window_of(row))
+    for row in windows:
+        starts_s = math.floor(row.starts_at.timestamp()) if row.starts_at else now_s
+        # Of one that cannot be read nobody says when it ends.
+        ends_s = math.ceil(row.ends_at.timestamp()) if row.ends_at else _return_s(max(starts_s, now_s))
+        found[row.node_id or row.cluster_id].append(Window(starts_s, ends_s, str(row.pk)))
     return found
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from gpr.rows import Ask, Stood, are_ids, asks_waiting, promises_standing
 from gpr.spec import GPUS_PER_NODE_MAX, NODES_MAX
 
 REQUEST, PROMISE, SLOT, BOX = "request", "promise", "slot", "box"
+CLUSTER, MAINTENANCE, SUPPLY = "cluster", "maintenance", "supply"
 NOTHING_OF_ITS_KIND: Final = "A column holds nothing of its kind."
 
 
@@ -24,6 +25,13 @@ class Spoiled:
     @property
     def is_left_out(self) -> bool:
         return self.what != SLOT
+
+
+class Unreadable(NamedTuple):
+    """Of a cluster: what of it."""
+
+    cluster_id: UUID
+    what: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, QuerySet
 
+from egs.readable import FIRST, readable
 from gpr.models import GprState
 from gpr.planner.snapshot import Node, Pool, Window
 from gpr.planner.snapshot import Supply as PlannerSupply
@@ -38,6 +39,7 @@ class SupplyBooks:
 
     `kept`: by node, the pool of the supply that it came from, while slots stand there on nodes that are still to come. `due`: by order or
     by node that has come but was never ready, how long it is closed. `refused`: (GPR, supply) of whom an administrator canceled an order.
+    `unreadable`: the clusters of supplies that cannot be read.
     """
 
     supplies: tuple[Supply, ...] = ()
@@ -47,6 +49,7 @@ class SupplyBooks:
     kept: Mapping[UUID, str] = field(default_factory=dict)
     due: Mapping[str, Window] = field(default_factory=dict)
     refused: frozenset[tuple[UUID, UUID]] = frozenset()
+    unreadable: tuple[UUID, ...] = ()
 
     def nodes_of(self, slot_nodes: Iterable[str]) -> tuple[str, ...]:
         """As they are called now."""
@@ -65,14 +68,16 @@ def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *
         "failed_at": Max("orders__ended_at", filter=failed),
         "failed_count": Count("orders", filter=failed),
     }
-    rows: Any = Supply.objects.filter(cluster__in=list(clusters)).annotate(**counts)
-    supplies = tuple(rows.order_by("pk"))
+    rows: Any = Supply.objects.filter(cluster__in=list(clusters)).order_by("pk").defer("created_at")
+    found, lost = readable(rows.annotate(**counts))
+    unreadable = _resting(rows.filter(pk__in=lost)) if lost else []
+    supplies = (*found, *unreadable)
     if not supplies:
         return SupplyBooks()
     for supply in supplies:
         supply.cluster = clusters[supply.cluster_id]
     is_alive = Q(state=SupplyOrderState.ORDERED) | Q(state=SupplyOrderState.ARRIVED, node__gone_at=None)
-    orders = list(SupplyOrder.objects.filter(is_alive).select_related("supply", "gpr", "node").order_by("expected_at", "pk"))
+    orders = _orders(SupplyOrder.objects.filter(is_alive).order_by("expected_at", "pk"))
     open_orders = tuple(order for order in orders if order.state == SupplyOrderState.ORDERED)
     node_of = {str(order.pk): str(order.node_id) for order in orders if order.node_id is not None}
     due = {str(order.pk): _due(order, now_s, grace_s) for order in open_orders}
@@ -87,7 +92,38 @@ def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *
         kept=_kept(promises, orders, node_of),
         due=due,
         refused=frozenset(refused.values_list("refused_to", "supply")),
+        unreadable=tuple(supply.cluster_id for supply in unreadable),
     )
+
+
+def _resting(supplies: Iterable[Any]) -> list[Any]:
+    """Of which cannot be read what was ordered from them: nothing more is, but what comes is theirs."""
+    rows = list(supplies)
+    for supply in rows:
+        supply.is_enabled, supply.order_count, supply.failed_at, supply.failed_count = False, 0, None, 0
+    return rows
+
+
+def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
+    """With no more of their supplies, GPRs and nodes than they need. One of which cannot be read when it is expected is late since ever."""
+    rows = rows.select_related("supply", "gpr__promise", "node").only(
+        "state",
+        "expected_at",
+        "supply__name",
+        "supply__cluster",
+        "gpr__name",
+        "gpr__slice",
+        "gpr__promise__slot_nodes",
+        "node__node_type",
+        "node__gpu_memory_gib",
+        "node__rdma",
+        "node__epoch",
+    )
+    found, lost = readable(rows)
+    for order in rows.filter(pk__in=lost).defer("expected_at") if lost else ():
+        order.expected_at = FIRST
+        found.append(order)
+    return found
 
 
 def supply_pools(

@@ -11,6 +11,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from egs.readable import readable
 from inventory.models import Cluster, Gpu, Node
+from inventory.selectors import maintenance_ahead
 
 # No node has more: what is stored of it makes no sense.
 NODE_GPUS_MAX: Final = 10_000
@@ -43,6 +44,16 @@ class NodeRow(NamedTuple):
         return self.is_ready and not self.is_cordoned and not self.has_sick_gpu
 
 
+class WindowRow(NamedTuple):
+    """Of a maintenance that is announced. A time that cannot be read is None."""
+
+    pk: UUID
+    cluster_id: UUID
+    node_id: UUID | None
+    starts_at: datetime | None
+    ends_at: datetime | None
+
+
 def clusters_there() -> tuple[dict[UUID, Cluster], list[UUID]]:
     """All by id, and the ids of those whose rows cannot be read: these are as if they were disabled."""
     found, lost = readable(CLUSTERS.all())
@@ -55,6 +66,18 @@ def clusters_failed() -> list[tuple[str, datetime]]:
     """By name, those of which a node has failed, and when the last did. Without those of which that cannot be read."""
     found, _ = readable(Cluster.objects.filter(node_failed_at__isnull=False).order_by("name").values_list("name", "node_failed_at"))
     return found
+
+
+def windows_ahead(now: datetime) -> list[WindowRow]:
+    """What closes something now or later."""
+    ahead = maintenance_ahead(now)
+    found, lost = readable(ahead.values_list(*WindowRow._fields))
+    rows = [WindowRow._make(row) for row in found]
+    if lost:
+        starts = dict(readable(ahead.filter(pk__in=lost).values_list("pk", "starts_at"))[0])
+        places = ahead.filter(pk__in=lost).values_list("pk", "cluster_id", "node_id")
+        rows += [WindowRow(pk, cluster_id, node_id, starts.get(pk), None) for pk, cluster_id, node_id in places]
+    return rows
 
 
 def nodes_there(clusters: Iterable[UUID]) -> list[NodeRow]:

@@ -165,7 +165,9 @@ def kubeconfigs_expire(*, now: datetime) -> None:
 
 @transaction.atomic
 def _expire(ids: Sequence[UUID], now: datetime) -> None:
-    for row in _locked().filter(pk__in=ids, state__in=LIVE_STATES).order_by("pk"):
+    # No more of them than ends them: a time that cannot be read must not keep one alive, nor stop the tick.
+    needed = ("state", "slice__name", "cluster__name", "user__name", "user__is_active")
+    for row in _locked().only(*needed).filter(pk__in=ids, state__in=LIVE_STATES).order_by("pk"):
         if not row.user.is_active:
             _end(row, S.REVOKED, f"{row.user.name} may not sign in any more.", now)
         elif row.state == S.GIVEN:

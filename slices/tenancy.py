@@ -56,7 +56,7 @@ class SliceTenants:
         for slice_id, name in Unbinding.objects.filter(cluster=cluster_id).values_list("slice", "name"):
             bindings[slice_id].append(Binding(namespace=name, desired=Desired.ABSENT))
         accounts = _accounts(cluster_id)
-        slices = Slice.objects.filter(pk__in=bindings).order_by("pk")
+        slices = Slice.objects.filter(pk__in=bindings).only("name", "pods_max", "may_reach_out").order_by("pk")
         workspaces = [
             Workspace(
                 id=str(slice_.pk),
@@ -152,11 +152,11 @@ def _tell(row: Namespace | Unbinding, what: str, message: str, now: datetime, *,
 
 
 def _accounts(cluster_id: UUID) -> dict[UUID, list[Account]]:
-    """Of members as they are now: who has left, or may not sign in, has none."""
+    """Of members as they are now: who has left, may not sign in, or is of no known role has none."""
     role = Membership.objects.filter(slice=OuterRef("slice"), user=OuterRef("user"), user__is_active=True).values("role")[:1]
     rows = Kubeconfig.objects.filter(cluster=cluster_id, state__in=LIVE_STATES).annotate(role=Subquery(role)).order_by("pk")
     found: dict[UUID, list[Account]] = defaultdict(list)
-    for row in rows.filter(role__isnull=False).values_list("pk", "slice", "namespace", "role", "state", "duration_s"):
+    for row in rows.filter(role__in=Role.values).values_list("pk", "slice", "namespace", "role", "state", "duration_s"):
         pk, slice_id, namespace, role_, state, duration_s = row
         token_s = duration_s if state == KubeconfigState.ASKED else 0
         found[slice_id].append(Account(id=str(pk), role=ACCESS_OF[Role(role_)], namespace=namespace, token_s=token_s))

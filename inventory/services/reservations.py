@@ -288,7 +288,8 @@ def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
         if spec.replaces_id is not None:
             of_box = Q(gpr=spec.gpr_id, state=ReservationState.HELD) | Q(pk=spec.replaces_id)
             wanted |= Q(pk__in=Reservation.objects.filter(of_box).values("node"))
-    return {node.pk: node for node in Node.objects.select_for_update().filter(wanted).order_by("pk")}
+    nodes = Node.objects.select_for_update().defer("seen_at").filter(wanted)  # it decides nothing, and need not be readable
+    return {node.pk: node for node in nodes.order_by("pk")}
 
 
 def _refuse_closed(specs: Sequence[HoldSpec], nodes: Sequence[Node]) -> None:

@@ -18,6 +18,7 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition, InvalidInput
+from egs.readable import readable
 from egs.words import duration_exact, number, plural, utc
 from inventory.models import (
     SUPPLY_GAIN_MAX_S,
@@ -163,10 +164,16 @@ def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> N
 
 
 def orders_give_up(*, now: datetime) -> None:
-    """Those that are late by so much have failed: whoever waits for them is planned elsewhere. One query where none is."""
-    for order in _open().filter(expected_at__lte=now - timedelta(seconds=ORDER_LATE_MOST_S)):
+    """Those that are late by so much have failed: whoever waits for them is planned elsewhere. One query where none is.
+
+    So have those of which cannot be read when they are expected.
+    """
+    times, lost = readable(SupplyOrder.objects.filter(state=SupplyOrderState.ORDERED).values_list("pk", "expected_at"))
+    late = [pk for pk, expected_at in times if expected_at <= now - timedelta(seconds=ORDER_LATE_MOST_S)]
+    for order in _open_of(SupplyOrder.objects.filter(pk__in=[*late, *lost])) if late or lost else ():
+        why = "When its node was to come cannot be read." if order.pk in lost else "Its node did not come in time."
         with transaction.atomic():
-            _end(order, SupplyOrderState.FAILED, None, "Its node did not come in time.", now)
+            _end(order, SupplyOrderState.FAILED, None, why, now)
 
 
 def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetime) -> None:
@@ -174,7 +181,7 @@ def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetim
 
     The caller holds the rows of the nodes. One query where nothing is ordered.
     """
-    orders = list(_open().filter(supply__cluster=cluster))
+    orders = _open_of(SupplyOrder.objects.filter(supply__cluster=cluster))
     if not orders:
         return
     came = set(SupplyOrder.objects.filter(node__in=[arrival.node for arrival in arrivals]).values_list("node", flat=True))
@@ -193,9 +200,12 @@ def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetim
                 break
 
 
-def _open() -> QuerySet[SupplyOrder]:
-    rows = SupplyOrder.objects.filter(state=SupplyOrderState.ORDERED).select_related("supply__cluster", "gpr__promise")
-    return rows.order_by("expected_at", "ordered_at", "pk")
+def _open_of(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
+    """Of these, the first expected first. With no more of their supplies and GPRs than decides what becomes of them."""
+    rows = rows.filter(state=SupplyOrderState.ORDERED).order_by("expected_at", "ordered_at", "pk")
+    of_supply = ("name", "cluster", "kind", "shape", "gpus_per_node", "gpu_memory_gib")
+    needed = [*(f"supply__{name}" for name in of_supply), "gpr__name", "gpr__slice", "gpr__promise__slot_nodes"]
+    return readable(rows.select_related("supply", "gpr__promise").only(*needed))[0]
 
 
 def _end_or_raise(order: SupplyOrder, to: SupplyOrderState, actor: User, why: str, now: datetime) -> None:
@@ -271,4 +281,5 @@ def _tell_order(order: SupplyOrder, verb: str, text: str, actor: User | None, no
 def _is_stood_on(order: SupplyOrder) -> bool:
     """By the GPR that it was made for."""
     promise = getattr(order.gpr, "promise", None)
-    return promise is not None and str(order.pk) in promise.slot_nodes
+    nodes = promise.slot_nodes if promise is not None else []
+    return isinstance(nodes, list) and str(order.pk) in nodes

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Prefetch
 
-from egs.readable import readable
+from egs.readable import made_of, readable
 from inventory import claims, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
@@ -37,8 +37,17 @@ from worker_agent.protocol import (
 )
 
 MESSAGE_MAX_CHARS = 500
-# Of a reservation: one of them that cannot be read must not keep it from its agent.
-UNTOLD_TIMES: Final = ("ends_at", "active_at", "exit_began_at", "released_at", "joined_at", "failing_at", "spare_sought_at")
+# Of a reservation and its node: one of them that cannot be read must not keep it from its agent.
+UNTOLD_TIMES: Final = (
+    "ends_at",
+    "active_at",
+    "exit_began_at",
+    "released_at",
+    "joined_at",
+    "failing_at",
+    "spare_sought_at",
+    "node__seen_at",
+)
 DRIFT, DRIFT_AGAIN = "cluster.drift", timedelta(seconds=AGAIN_S / 2)
 
 
@@ -138,13 +147,14 @@ def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
     # Of the GPR its name alone: one that cannot be read must not cut the cluster off.
     rows = reservations_told(cluster_id).annotate(gpr_name=F("gpr__name")).select_related("slice", "node").prefetch_related(gpus)
     found, _ = readable(rows.defer(*UNTOLD_TIMES).order_by("pk"))
-    return tuple(_assignment(row, told(row.node.shape)) for row in found)
+    return tuple(made_of(found, lambda row: _assignment(row, told(row.node.shape))))
 
 
 def orders_told(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
-    """The nodes that the cluster shall get, the first expected first."""
+    """The nodes that the cluster shall get, the first expected first, but those of which cannot be read when: they are given up."""
     rows = SupplyOrder.objects.filter(supply__cluster=cluster_id, state=SupplyOrderState.ORDERED).select_related("supply")
-    return tuple(order_told(row) for row in rows.order_by("expected_at", "pk"))
+    found, _ = readable(rows.defer("supply__created_at").order_by("expected_at", "pk"))
+    return tuple(order_told(row) for row in found)
 
 
 def order_told(row: SupplyOrder) -> NodeOrder:
@@ -257,7 +267,7 @@ def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
         gpr_name=row.gpr_name,
         slice=row.slice.name,
         slice_id=str(row.slice_id),
-        namespaces=tuple(row.namespaces),
+        namespaces=_texts(row.namespaces),
         node=row.node.name,
         node_uid=row.node.uid,
         gpus=tuple(sorted(reserved.gpu.uuid for reserved in row.gpus.all())),
@@ -269,11 +279,18 @@ def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
         enter_by_s=row.enter_by_at.timestamp(),
         duration_s=float(row.duration_s),  # as the agent reads it back, so that both digests agree
         not_after_s=row.not_after_at.timestamp() if row.not_after_at else None,
-        entry_steps=tuple(row.entry_steps),
-        exit_steps=tuple(row.exit_steps),
+        entry_steps=_texts(row.entry_steps),
+        exit_steps=_texts(row.exit_steps),
         checks=checks,
         replaces=str(row.replaces_id or ""),
     )
+
+
+def _texts(stored: Any) -> tuple[str, ...]:
+    """Raises TypeError for what is no list of texts: its agent could read nothing of the whole set."""
+    if type(stored) is not list or not all(type(text) is str for text in stored):
+        raise TypeError("no list of texts")
+    return tuple(stored)
 
 
 def _moment(at_s: float | None) -> datetime | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
 import pytest
 from django.db import connection
 from django.db.models import Model
@@ -20,10 +23,11 @@ pytestmark = pytest.mark.django_db
 
 S = GprState
 # No calendar has it: PostgreSQL stores one such time, SQLite any text.
-NO_TIME = {"postgresql": "infinity", "sqlite": "2026-99-99 00:00:00"}
+NO_TIME = {"postgresql": "infinity", "sqlite": "9999-99-99 00:00:00"}
+BEFORE_ALL = {"postgresql": "-infinity", "sqlite": "0000-00-00 00:00:00"}
 
 
-def spoil(model: type[Model], column: str, **which: object) -> None:
+def spoil(model: type[Model], column: str, at: Mapping[str, str] = NO_TIME, /, **which: object) -> None:
     """Of rows that are there, a time that is none."""
     key = model._meta.pk
     assert key is not None
@@ -32,7 +36,7 @@ def spoil(model: type[Model], column: str, **which: object) -> None:
     with connection.cursor() as cursor:
         for id_ in ids:
             stored = key.get_db_prep_value(id_, connection)
-            cursor.execute(f"UPDATE {model._meta.db_table} SET {column} = %s WHERE {key.column} = %s", [NO_TIME[connection.vendor], stored])  # noqa: S608
+            cursor.execute(f"UPDATE {model._meta.db_table} SET {column} = %s WHERE {key.column} = %s", [at[connection.vendor], stored])  # noqa: S608
 
 
 class Two:
@@ -133,6 +137,45 @@ def test_a_node_with_more_gpus_than_any_has_is_not_there_and_the_others_are_used
     stage.tick()
 
     assert (fresh(first).state, fresh(second).state) == (S.PROVISIONING, S.QUEUED)
+
+
+def test_when_a_node_was_last_seen_decides_nothing_and_boxes_run_on_it() -> None:
+    stage = Stage(nodes=1)
+    spoil(Node, "seen_at")
+
+    assert stage.active().state == S.ACTIVE
+
+
+def test_a_node_with_more_gpus_than_any_has_makes_no_request_need_approval() -> None:
+    stage = Stage(nodes=2)
+    Node.objects.filter(pk=nodes_of(stage.cluster)[0].pk).update(gpu_count=2**31 - 1)
+
+    assert stage.submit().state == S.QUEUED
+
+
+@pytest.mark.parametrize("took_s", [1e308, -1e308, float("inf"), 1e9, -1.0])
+def test_a_tick_that_took_as_long_as_none_can_took_no_time(took_s: float) -> None:
+    stage = Stage(nodes=1)
+    stage.tick()
+    AllocatorRecord.objects.update(last_duration_s=took_s)
+
+    stage.after(1)
+    gpr = stage.submit()
+    stage.tick()
+
+    assert fresh(gpr).state == S.PROVISIONING
+    assert AllocatorRecord.objects.get().last_duration_s < 60
+
+
+def test_a_rest_until_the_first_of_all_days_is_over() -> None:
+    stage = Stage(nodes=1)
+    stage.tick()
+    AllocatorRecord.objects.update(rests_until_at=datetime(1, 1, 1, tzinfo=UTC))
+
+    report = tick(now=stage.now, may_rest=True)
+
+    assert report is not None
+    assert not report.rested
 
 
 @pytest.mark.parametrize("column", ["last_tick_at", "away_at", "back_at", "rests_until_at"])

@@ -13,6 +13,7 @@ import pytest
 from django.apps import apps
 from django.db import IntegrityError, connection, transaction
 from django.db.migrations import RunPython
+from django.db.models import JSONField, Value
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -543,6 +544,20 @@ def test_a_reservation_that_cannot_be_read_cuts_no_cluster_off(column: str) -> N
     assert Reservation.objects.values_list("phase", flat=True).get(pk=row.pk) == Phase.ACTIVE
     stage.tick()
     assert fresh(other).state == S.ACTIVE
+
+
+@pytest.mark.parametrize("column", ["namespaces", "entry_steps", "exit_steps"])
+@pytest.mark.parametrize("stored", [5, None, "text", {}, [5]], ids=str)
+def test_a_reservation_whose_terms_are_no_lists_of_names_is_left_out_of_what_its_agent_is_told(column: str, stored: Any) -> None:
+    stage = Stage(nodes=2)
+    spoiled = stage.active(duration_s=600)
+    other = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="other")
+    stage.tick()
+    Reservation.objects.filter(gpr=spoiled).update(**{column: Value(stored, JSONField())})
+
+    reply = stage.agent.sync(at=stage.now)
+
+    assert [told.id for told in reply.assignments or ()] == [str(row.pk) for row in stage.held(other)]
 
 
 def test_an_object_whose_request_cannot_be_read_keeps_no_other_from_its_cluster() -> None:
