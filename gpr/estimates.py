@@ -56,7 +56,7 @@ class Estimate:
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, say: Say = utc) -> list[Estimate]:
     """One offer for each cluster and shape, soonest first. `edited`: for a change of a waiting GPR. Raises as `gpr_submit` does."""
     candidate, loaded = candidate_of(spec, actor=actor, now=now, edited=edited)
-    desk = Desk(loaded.snapshot, without=candidate.id)
+    desk = Desk(loaded.snapshot)
     found = list(by_place(desk.offers(candidate)).values())
     told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
     alternatives = Alternatives(spec, candidate, desk, loaded, found).of_each()

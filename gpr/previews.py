@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from egs.readable import readable
+from gpr.ages import ages_of, joined, joined_anew
 from gpr.models import Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, Plan, victims_of
 from gpr.planner.snapshot import Moved, Snapshot
-from gpr.restarts import ages_of, joined, rejoined
+from gpr.restarts import rejoined
 from gpr.rows import gprs_by_id, told_waiting
 from gpr.selectors import queue_positions
 from gpr.services.moving import MoveTo, place_of, spot_for
@@ -87,14 +88,21 @@ def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> Maintena
 
 
 def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
-    """One that waits for approval joins the queue if nothing is left to approve, as in `gpr_set_priority`."""
+    """One that waits for approval joins the queue if nothing is left to approve; a place that an administrator gave ends: as in
+    `gpr_set_priority`.
+    """
     changed = copy.copy(gpr)
     changed.priority = priority
     if gpr.state == GprState.PENDING_APPROVAL:
-        return _unchanged(gpr) if approval_reasons(spec_of(gpr, priority=priority)) else preview_approval(gpr=changed, now=now)
+        is_held = priority == gpr.priority or approval_reasons(spec_of(gpr, priority=priority))
+        return _unchanged(gpr) if is_held else preview_approval(gpr=changed, now=now)
     loaded = snapshot_load(now=now)
-    queue = tuple(replace(request, priority=priority) if request.id == str(gpr.pk) else request for request in loaded.snapshot.queue)
-    return _compare(gpr, replace(loaded.snapshot, queue=queue))
+    own = next((request for request in loaded.snapshot.queue if request.id == str(gpr.pk)), None)
+    if own is None:
+        return _unchanged(gpr)  # what is stored of it cannot be read, so no plan knows it
+    if priority == gpr.priority:
+        return _compare(gpr, loaded.snapshot)
+    return _compare(gpr, joined_anew(loaded, replace(own, priority=priority, place=None), gpr.queued_at or now))
 
 
 def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
 import structlog
 
 from egs.readable import readable
+from gpr.ages import Ages, ages_of, joined
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
 from gpr.planner.engine import plan
-from gpr.planner.snapshot import Request, Snapshot
+from gpr.planner.snapshot import Snapshot
 from gpr.services.ending import goes_back, left_s
 from gpr.snapshot import Loaded, at, books_end, with_running_end
 
 log = structlog.get_logger(__name__)
-
-Ages = Mapping[str, datetime | None]
 
 
 def restarts_foresee(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
@@ -55,11 +53,6 @@ def _foresee(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> No
             EvictionVictim.objects.filter(pk=notice.pk).update(restart_at=restart_at, foreseen_at=now)
 
 
-def ages_of(loaded: Loaded) -> dict[str, datetime | None]:
-    """By which those that wait stand in the snapshot's queue."""
-    return {id_: ask.turn_at for id_, ask in loaded.asks.items()}
-
-
 def rejoined(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: Gpr, *, ends_at: datetime, now: datetime) -> Snapshot:
     """As it is when this box has been evicted then. Its nodes are expected back when the exit has had its time; then it may wait again."""
     freed_s = math.ceil(books_end(ends_at).timestamp())
@@ -71,12 +64,3 @@ def rejoined(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: Gpr, *, ends_a
     again = loaded.candidate(evicted, gpr.clusters.all())
     again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
     return joined(snapshot, ages, again, gpr.queued_at or now)
-
-
-def joined(snapshot: Snapshot, ages: Ages, newcomer: Request, queued_at: datetime) -> Snapshot:
-    """With the newcomer at its age: those queued after it move back by one."""
-    of_queue = [(ages[request.id], request.id) for request in snapshot.queue]
-    rank = sum(age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in of_queue)
-    older, younger = snapshot.queue[:rank], snapshot.queue[rank:]
-    queue = (*older, replace(newcomer, rank=rank), *(replace(request, rank=request.rank + 1) for request in younger))
-    return replace(snapshot, queue=queue)

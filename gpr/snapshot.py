@@ -135,6 +135,16 @@ class Loaded:
         pools = self.places.pools_for(ask, names, may_order=ask.slice__may_order)
         return _request(ask, len(self.snapshot.queue), pools, None, self.shares, self.places)
 
+    def waiting(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request | None:
+        """One that is in the queue, as it would be there if it asked for this. None: it is not promised anything, or cannot be read."""
+        queued = next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
+        if queued is None or queued.promise_s is None:
+            return None
+        names, ask = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}, Ask.of(gpr)
+        pools = self.places.pools_for(ask, names, may_order=ask.slice__may_order)
+        request = _request(ask, queued.rank, pools, self.promises.get(queued.id), self.shares, self.places)
+        return replace(request, slot=queued.slot)
+
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools than its own, as if none of them had a handicap."""
         orders = tuple(id_ for id_ in pools if self.places.keys[id_].supply)

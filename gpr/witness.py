@@ -6,7 +6,7 @@ Whoever writes slots holds the one Witness row: two who planned at once would pr
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -31,6 +31,7 @@ from gpr.planner.snapshot import Arrival, Moved, Slot
 from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.rows import Ask, Stood, Told, told_waiting
 from gpr.snapshot import SLACK, Loaded, at, snapshot_load
+from inventory.models import Cluster
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
@@ -39,6 +40,14 @@ from journal.services import event_record
 SUBMITS_GATE: Final = "submits"
 ROWS_AT_ONCE: Final = 500
 BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdict` takes ten times as long, for ten thousand
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A GPR as it was until its owner changed it."""
+
+    gpr: Gpr
+    clusters: tuple[Cluster, ...]
 
 
 def witness_lock() -> None:
@@ -55,16 +64,17 @@ def filing_lock() -> None:
 
 @transaction.atomic
 def replan(
-    *, now: datetime, moved: Moved | None = None, edited: UUID | None = None, yields: bool = False, tells: Set[UUID] | None = None
+    *, now: datetime, moved: Moved | None = None, edited: Edited | None = None, tells: Set[UUID] | None = None
 ) -> tuple[Plan, Loaded]:
     """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: by its
-    owner, just now; `yields`: it asks for more.
+    owner, just now.
 
     `tells`: who is told what it waits for; the others by the next tick. None: all are.
     """
     witness_lock()
-    loaded = snapshot_load(now=now)
-    snapshot = replace(loaded.snapshot, moved=moved, edited=str(edited or ""), yields=yields)
+    loaded = snapshot_load(now=now, with_memory=edited is not None)
+    was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
+    snapshot = replace(loaded.snapshot, moved=moved, edited=was)
     made = plan(snapshot, tells=None if tells is None else {str(pk) for pk in tells})
     plan_store(made, loaded, now, tells=tells)
     return made, loaded

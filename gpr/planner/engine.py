@@ -18,11 +18,11 @@ from itertools import groupby
 from gpr.planner.bands import Forecast
 from gpr.planner.board import Board
 from gpr.planner.claims import Claims
+from gpr.planner.edits import change
 from gpr.planner.leeway import Leeway
 from gpr.planner.limits import most_that_fits
-from gpr.planner.lines import NEVER_S
 from gpr.planner.moves import move
-from gpr.planner.pace import Pace
+from gpr.planner.pace import Pace, newcomers_place
 from gpr.planner.plan import Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered, Stand
 from gpr.planner.proof import faults_of
 from gpr.planner.reasons import Reasons
@@ -58,10 +58,13 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     board, newcomers = board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
+    leeway = Leeway(board, snapshot.memory.failed)
+    if snapshot.edited is not None:
+        change(board, snapshot, snapshot.edited.id, leeway)
     evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
     asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in unpromised}
     expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions})
-    leeway, slots = Leeway(board, snapshot.memory.failed), board.slots()
+    slots = board.slots()
     teller = _Teller(board, slots, expected, Reasons(board, expected), rights, leeway, snapshot)
     placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
     others = tuple(teller.stand(waiting) for waiting in board.order if tells is not None and waiting.request.id not in tells)
@@ -80,19 +83,10 @@ def can_grow(snapshot: Snapshot) -> bool:
 
 def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
     """Give a newcomer its slot and its promise. It has none afterwards when nothing could ever hold it, or not at its booked time."""
-    request = waiting.request
-    kind = board.kind(request)
-    before_s = request.earliest_start_s + 1 if request.is_fixed else NEVER_S
-    found = board.earliest(kind, board.soonest_s(request), before_s)
-    if found is None:
-        return None
-    shadow = None
-    if pace is not None and not request.is_fixed:
-        bound_s, shadow = pace.promise(request, kind, found[0])
-        found = board.earliest(kind, bound_s) or found
-        pace.promised(request, found[0])
-    waiting.promise_s = found[0]
-    board.place_at(waiting, kind, found)
+    found, shadow = newcomers_place(board, pace, waiting.request)
+    if found is not None:
+        waiting.promise_s = found[0]
+        board.place_at(waiting, board.kind(waiting.request), found)
     return shadow
 
 
@@ -218,20 +212,22 @@ class _Teller:
         slot = self.slots.get(waiting.request.id)
         if slot is None:
             return Stand(waiting.request.id, None, waiting.promise_s, lost=waiting.displaced)
-        moved = _move_of(waiting, slot.start_s, self.snapshot.policy.promise_tolerance_s)
-        return Stand(waiting.request.id, slot, moved.new_s if moved is not None else self._promise_s(waiting, slot), moved)
-
-    def _promise_s(self, waiting: Waiting, slot: Slot) -> int:
-        """As it was, or earlier where this plan gives it more; a newcomer's is its slot, with its leeway."""
-        old_s, start_s = waiting.request.promise_s, slot.start_s
-        if old_s is None:
-            return self.leeway.promise_s(waiting.request, slot)
-        return min(old_s, max(waiting.promise_s or start_s, start_s))
+        moved, promise_s = promise_of(waiting, slot, self.leeway, self.snapshot.policy.promise_tolerance_s)
+        return Stand(waiting.request.id, slot, promise_s, moved)
 
     def _never(self, request: Request) -> Explanation:
         most = most_that_fits(self.snapshot.pools, request, self.snapshot.quotas)
         reason = Reason.DOES_NOT_FIT_THEN if request.is_fixed and most.fits else Reason.NEVER_FITS
         return Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
+
+
+def promise_of(waiting: Waiting, slot: Slot, leeway: Leeway, tolerance_s: int) -> tuple[PromiseMove | None, int]:
+    """How its promise moves, and what it is: as it was, or earlier where this plan gives more; a newcomer's is its slot and leeway."""
+    old_s, start_s = waiting.request.promise_s, slot.start_s
+    if old_s is None:
+        return None, leeway.promise_s(waiting.request, slot)
+    moved = _move_of(waiting, start_s, tolerance_s)
+    return moved, min(old_s, max(waiting.promise_s or start_s, start_s)) if moved is None else moved.new_s
 
 
 def borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:

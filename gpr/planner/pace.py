@@ -18,7 +18,7 @@ import numpy as np
 from gpr.planner.blank import ground_of
 from gpr.planner.board import Board
 from gpr.planner.ground import NO_LIMITS, Ground, Kind, anywhere, boxes_of, copy_ground, put_first, take, take_all
-from gpr.planner.lines import Ints, with_spare
+from gpr.planner.lines import NEVER_S, Ints, with_spare
 from gpr.planner.snapshot import Arrival, Memory, Request, Shadow
 
 # Work is counted by its size in classes, so many to a doubling.
@@ -249,6 +249,21 @@ class Pace:
         patient, strict = self._stays[request_id]
         slots = [self._board.slot_at(stay.places, stay.start_s) for stay in (patient, strict)]
         return Shadow(request_id, patient.gpus, slots[0], patient.end_s, slots[1], strict.end_s)
+
+
+def newcomers_place(board: Board, pace: Pace | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:
+    """(start, pool) of the place that it is given beside all slots, and what to remember of it. None: nothing could ever hold it, or not at
+    its booked time.
+    """
+    kind = board.kind(request)
+    before_s = request.earliest_start_s + 1 if request.is_fixed else NEVER_S
+    found = board.earliest(kind, board.soonest_s(request), before_s)
+    if found is None or pace is None or request.is_fixed:
+        return found, None
+    bound_s, shadow = pace.promise(request, kind, found[0])
+    found = board.earliest(kind, bound_s) or found
+    pace.promised(request, found[0])
+    return found, shadow
 
 
 def _no_work() -> dict[int, int]:

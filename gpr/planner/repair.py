@@ -3,9 +3,10 @@
 Two kinds of harm, two cures, so that as little as possible moves:
 - A delay (nobody planned for a while, a box is overdue): who cannot start in time is shoved back on its own nodes, by no more than
   the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
-- A loss (a node is gone or closed, the request was edited, a running box was extended): only the broken slots move, best promise first:
-  to the latest place that keeps the promise, else to the earliest place there is. Where a node failed one other may give way, and
-  where that is not enough those whose slots come later in its pool (shift.py).
+- A loss (a node is gone or closed, a running box was extended): only the broken slots move, best promise first: to the latest place that
+  keeps the promise, else to the earliest place there is. Where a node failed one other may give way, and where that is not enough those
+  whose slots come later in its pool (shift.py).
+What its owner has just changed is put back as it was; then it changes its place (edits.py).
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ EXCHANGES_MOST, EXCHANGES_EACH = 2000, 500
 
 
 def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
-    """All that is known on a board, as it is planned on; and those that have no slot yet."""
+    """All that is known on a board, as it is planned on; and those that have no slot yet. What was edited is there as it was."""
     board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
     board.hold_all(snapshot.running)
-    return board, _restore(board, snapshot.queue, snapshot.edited, yields=snapshot.yields)
+    edited = snapshot.edited
+    queue = [edited if edited is not None and request.id == edited.id else request for request in snapshot.queue]
+    return board, _restore(board, queue)
 
 
-def _restore(board: Board, queue: Sequence[Request], edited: str, *, yields: bool) -> list[Waiting]:
+def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
     """Enroll all, and place those that have a stored slot, there if it is possible. Running boxes must be on the board already.
 
     Answers those that have no slot yet. Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is
@@ -44,22 +47,17 @@ def _restore(board: Board, queue: Sequence[Request], edited: str, *, yields: boo
     loose: list[Waiting] = []
     standing: list[_Stored] = []
     lost: list[_Stored] = []
-    yielding: list[_Stored] = []
     for waiting in board.enroll_all(queue):
         request, slot = waiting.request, waiting.request.slot
-        is_edited = request.id == edited
         if slot is None:
-            waiting.displaced = _cause_of_old(request, is_edited=is_edited) if waiting.promise_s is not None else None
+            waiting.displaced = _cause_of_old(request) if waiting.promise_s is not None else None
             loose.append(waiting)
             continue
         if waiting.promise_s is None:
             waiting.promise_s = slot.start_s
-        misfit = _misfit(board, request, slot, is_edited=is_edited)
-        must_yield = is_edited and yields and misfit is None
-        waiting.displaced = (Cause.CHANGED, request.id) if must_yield else misfit
-        (lost if misfit else yielding if must_yield else standing).append(_Stored(waiting, slot))
+        waiting.displaced = misfit(board, request, slot)
+        (lost if waiting.displaced else standing).append(_Stored(waiting, slot))
     lost += _stand(board, standing)
-    lost += [stored for stored in yielding if not _stand_if_free(board, stored)]
     mend(board, [stored.waiting for stored in lost])
     return loose
 
@@ -171,7 +169,7 @@ class _Stored:
         return self.slot.start_s, *by_promise(self.waiting)
 
 
-def _misfit(board: Board, request: Request, slot: Slot, *, is_edited: bool) -> tuple[Cause, str] | None:
+def misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
     """Why the slot is no place for the request, whoever else is there."""
     changed = (Cause.CHANGED, request.id)
     if not slot.nodes:
@@ -181,22 +179,22 @@ def _misfit(board: Board, request: Request, slot: Slot, *, is_edited: bool) -> t
     # A pool whose last node is gone is gone from the request's pools as well.
     pool = board.pool_numbers.get(slot.pool)
     if slot.pool not in request.pools and pool is not None:
-        return changed if is_edited else (Cause.ACCESS, "")
+        return Cause.ACCESS, ""
     for node_id in slot.nodes:
         node = board.node_numbers.get(node_id)
         if node is None or pool is None or board.ground.pool_of.item(node) != pool:
             return _cause_of_loss(board, pool), node_id
         room = board.ground.rooms.item(node)
         if not 0 < (request.gpus_per_node or room) <= room:
-            return changed if is_edited else (Cause.NODE_FAILURE, node_id)  # some of its GPUs are gone
+            return Cause.NODE_FAILURE, node_id  # some of its GPUs are gone
     if request.within != Within.ANY and not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within]):
-        return changed if is_edited else (Cause.TOPOLOGY, "")
+        return Cause.TOPOLOGY, ""
     return changed if slot.start_s < request.earliest_start_s else None
 
 
-def _cause_of_old(request: Request, *, is_edited: bool) -> tuple[Cause, str]:
+def _cause_of_old(request: Request) -> tuple[Cause, str]:
     """Of a slot that was lost some time ago, and there was no other."""
-    if is_edited or request.lost is None:
+    if request.lost is None:
         return Cause.CHANGED, request.id
     return Cause(request.lost[0]), request.lost[1]
 
@@ -219,16 +217,6 @@ def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
     obstacles = _Obstacles(board, waitings)
     stopped = board.stand(waitings, [stored.slot for stored in in_order])
     return [in_order[i] for i in stopped if not _shove(board, waitings[i], shove_s, obstacles.cause(i))]
-
-
-def _stand_if_free(board: Board, stored: _Stored) -> bool:
-    """It asks for more now, maybe: where it would be in the way of others it stands no more."""
-    waiting, places, start_s = stored.waiting, board.places(stored.slot.nodes), max(stored.slot.start_s, board.now_s)
-    is_free = board.has_room(places, board.kind(waiting.request), start_s)
-    if is_free:
-        board.place(waiting, start_s, places)
-        waiting.displaced = (Cause.LATE_TICK, waiting.request.id) if start_s > stored.slot.start_s else None
-    return is_free
 
 
 def _unheard_s(board: Board) -> int:

@@ -297,8 +297,8 @@ class Snapshot:
 
     `has_freed`: a box has ended before its time since the last plan.
 
-    `moved`: the order is changed already; the slots are to follow, once. `edited`: whose owner has just changed it; `yields`: asks for
-    more, and keeps its slot only if all others leave it that.
+    `moved`: the order is changed already; the slots are to follow, once. `edited`: a request that was promised something, as it was until
+    its owner changed it, just now; in the queue it is as it is now.
     """
 
     now_s: int
@@ -310,5 +310,4 @@ class Snapshot:
     quotas: tuple[Quota, ...] = ()
     moved: Moved | None = None
     has_freed: bool = False
-    edited: str = ""
-    yields: bool = False
+    edited: Request | None = None

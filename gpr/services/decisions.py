@@ -54,7 +54,8 @@ def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool |
 
 @transaction.atomic
 def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: datetime) -> None:
-    """Change its place in the queue. No promise moves by it: it may start earlier, nobody starts later than promised.
+    """Change its place in the queue. No promise moves by it: it may start earlier, nobody starts later than promised. The priority that it
+    has changes nothing.
 
     One that waits for approval joins the queue when no rule holds it back any more. Raises InvalidInput, IllegalTransition or StaleState.
     """
@@ -64,6 +65,8 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
         raise IllegalTransition(
             f"Only a waiting GPR has a place in the queue; this one is {gpr.get_state_display().lower()}.", state=gpr.state
         )
+    if priority == gpr.priority:
+        return
     witness_lock()
     old = gpr.priority
     # What an administrator gives needs no approval; what waits for approval waits for what is left to approve.

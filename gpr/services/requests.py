@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ from accounts.models import User
 from egs.errors import BookingDoesNotFit, CanNeverStart, EgsError, IllegalTransition, InvalidInput, NotAllowed, StaleState
 from egs.groups import Group
 from egs.words import duration_exact, plural, utc
+from gpr.ages import joined_anew
 from gpr.forecasts import forecasts_drop
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState, GprTemplate, Promise
@@ -27,7 +29,7 @@ from gpr.planner.snapshot import Request, Within
 from gpr.rows import told_waiting
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
-from gpr.witness import filing_lock, replan, shadows_drop, witness_lock
+from gpr.witness import Edited, filing_lock, replan, shadows_drop, witness_lock
 from journal.hints import TICK, hint
 from journal.models import Event
 from journal.services import event_record, events_record
@@ -125,8 +127,8 @@ _submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_al
 
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Change a request that waits. Its age in the queue stays, and its place in the plan if it fits there beside all others. Nobody
-    else's promise moves.
+    """Change a request that waits. Its age in the queue stays; what becomes of its place in the plan says gpr.planner.edits. Nobody else's
+    promise moves.
 
     Errors as in `gpr_submit`.
     """
@@ -134,10 +136,9 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
     spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
     witness_lock()
-    reasons = approval_reasons(spec, granted=spec_of(gpr) if gpr.state == GprState.QUEUED else None)
-    changes = {name: getattr(spec, name) for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name)}
-    yields = _asks_more(gpr, spec) or bool(changes.get("within"))
-    is_new_ask = bool(changes.keys() & PLANNED_FIELDS) or set(gpr.clusters.all()) != set(spec.clusters)
+    reasons = _reasons_of_edit(gpr, spec)
+    was, is_new_ask = Edited(copy(gpr), tuple(gpr.clusters.all())), _is_new_ask(gpr, spec)
+    changes = {name: getattr(spec, name) for name in _changed(gpr, spec)}
     # What was had before an eviction stays had.
     remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
     if remaining_s < 1:
@@ -158,16 +159,17 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         data={"changed": sorted(changes.keys() & set(PLAIN_FIELDS))},
     )
     if is_new_ask:
-        to_its_queue(gpr, reasons=reasons, actor=actor, yields=yields, now=now)
+        to_its_queue(gpr, reasons=reasons, actor=actor, was=was, now=now)
     hint(TICK)
     return gpr
 
 
-def _asks_more(gpr: Gpr, spec: GprSpec) -> bool:
-    """Of the nodes of its slot, or for longer. No number of GPUs means all of a node."""
-    if spec.duration_s > gpr.duration_s:
-        return True
-    return gpr.gpus_per_node is not None and (spec.gpus_per_node is None or spec.gpus_per_node > gpr.gpus_per_node)
+def _changed(gpr: Gpr, spec: GprSpec) -> Iterator[str]:
+    return (name for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name))
+
+
+def _is_new_ask(gpr: Gpr, spec: GprSpec) -> bool:
+    return not PLANNED_FIELDS.isdisjoint(_changed(gpr, spec)) or set(gpr.clusters.all()) != set(spec.clusters)
 
 
 def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
@@ -201,9 +203,9 @@ def no_place(gpr: Gpr) -> dict[str, Any]:
     return {"place_share": None, "place_key": None, "turn_at": gpr.queued_at}
 
 
-def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, yields: bool = False, now: datetime) -> None:
-    """After a change: into the queue, or to approval, where it now belongs, and planned anew. The caller holds the witness. `yields` as for
-    `promise_make`.
+def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | None = None, now: datetime) -> None:
+    """After a change: into the queue, or to approval, where it now belongs, and planned anew. The caller holds the witness. `was`: what its
+    owner has changed.
 
     Raises CanNeverStart.
     """
@@ -218,10 +220,8 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, yields: bool = Fa
     if gpr.state == GprState.QUEUED:
         if gpr.is_booking:
             promises_drop([gpr], now=now)  # its time is new: it is met, or the change is refused
-        stood_at = Promise.objects.filter(gpr=gpr).values_list("slot_start_at", flat=True).first()
-        promise_make(gpr, is_edited=True, yields=yields, now=now)
-        if stood_at is not None:
-            _promise_tighten(gpr, stood_at, now)
+        promise_make(gpr, edited=was, now=now)
+        _promise_tighten(gpr, now)
     else:
         loaded = snapshot_load(now=now)
         refuse_what_cannot_be(loaded.candidate(gpr, gpr.clusters.all()), loaded)
@@ -230,18 +230,39 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, yields: bool = Fa
 def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> tuple[Request, Loaded]:
     """The request as the planner would see it were it submitted now, and what it would be planned on. Writes nothing.
 
-    `edited`: a waiting GPR that it would become, at its age. Raises as `gpr_submit`.
+    `edited`: a waiting GPR that would become it. Raises as `gpr_submit`.
     """
     may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)
-    made = _gpr_of(spec)
     if edited is not None:
-        made.pk, made.remaining_s = edited.pk, max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
-    request = loaded.candidate(made, spec.clusters)
-    request = replace(request, rank=next((waiting.rank for waiting in loaded.snapshot.queue if waiting.id == request.id), request.rank))
+        return _edit_of(spec, edited, loaded, now)
+    request = loaded.candidate(_gpr_of(spec), spec.clusters)
     refuse_what_cannot_be(request, loaded)
     return request, loaded
+
+
+def _edit_of(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> tuple[Request, Loaded]:
+    """As `gpr_edit` would have it planned: from where it stands, or as a newcomer of its age where its promise ends by the change."""
+    ends = spec.is_booking or bool(_reasons_of_edit(edited, spec))
+    was = None if ends else loaded.waiting(edited, edited.clusters.all())
+    if was is not None and not _is_new_ask(edited, spec):
+        return was, replace(loaded, snapshot=replace(loaded.snapshot, edited=was))
+    made = _gpr_of(spec)
+    made.pk, made.run = edited.pk, edited.run
+    made.remaining_s = max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
+    request = (loaded.waiting(made, spec.clusters) if was is not None else None) or loaded.candidate(made, spec.clusters)
+    snapshot = joined_anew(loaded, request, edited.queued_at or now)
+    request = next(waiting for waiting in snapshot.queue if waiting.id == request.id)
+    refuse_what_cannot_be(request, loaded)
+    if was is not None:
+        return request, replace(loaded, snapshot=replace(snapshot, edited=replace(was, rank=request.rank)))
+    others = tuple(waiting for waiting in snapshot.queue if waiting.id != request.id)
+    return request, replace(loaded, snapshot=replace(snapshot, queue=others))
+
+
+def _reasons_of_edit(gpr: Gpr, spec: GprSpec) -> list[str]:
+    return approval_reasons(spec, granted=spec_of(gpr) if gpr.state == GprState.QUEUED else None)
 
 
 def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
@@ -299,14 +320,14 @@ def booking_does_not_fit(
     )
 
 
-def promise_make(gpr: Gpr, *, is_edited: bool = False, yields: bool = False, now: datetime) -> None:
+def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:
     """Plan the queue with this GPR in it and store what it can be promised. The caller holds the witness since before it wrote.
 
-    `is_edited`: it waited before; `yields`: and asks for more now: it keeps its slot only if all others leave it that.
+    `edited`: it waited before, for that.
 
     Raises CanNeverStart, or BookingDoesNotFit.
     """
-    if refused := _promises_make([gpr], now, edited=gpr.pk if is_edited else None, yields=yields):
+    if refused := _promises_make([gpr], now, edited=edited):
         raise refused[gpr.pk]
 
 
@@ -415,12 +436,12 @@ def _place(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
     return refused
 
 
-def _promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: UUID | None = None, yields: bool = False) -> dict[UUID, EgsError]:
+def _promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None = None) -> dict[UUID, EgsError]:
     """One plan with all of these in the queue, stored, also in the objects given; those that it has no place for, and why.
 
     The nearest times of a booking without one are looked for beside those that have theirs now.
     """
-    made, _ = replan(now=now, edited=edited, yields=yields, tells={gpr.pk for gpr in gprs})
+    made, _ = replan(now=now, edited=edited, tells={gpr.pk for gpr in gprs})
     placements = {placement.id: placement for placement in made.placements}
     refused: dict[UUID, EgsError] = {}
     loaded: Loaded | None = None
@@ -439,10 +460,10 @@ def _promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: UUID | None = 
     return refused
 
 
-def _promise_tighten(gpr: Gpr, stood_at: datetime, now: datetime) -> None:
-    """A request that asks for less may start sooner than where it stood: then that is what it is promised from now on."""
-    rows = Promise.objects.filter(gpr=gpr, slot_start_at__lt=F("promised_start_at")).filter(slot_start_at__lt=stood_at)
-    rows.update(promised_start_at=F("slot_start_at"), first_promised_start_at=F("slot_start_at"), made_at=now)
+def _promise_tighten(gpr: Gpr, now: datetime) -> None:
+    """A request that asks for less may be promised more: then that is what is to be kept from now on."""
+    rows = Promise.objects.filter(gpr=gpr, promised_start_at__lt=F("first_promised_start_at"))
+    rows.update(first_promised_start_at=F("promised_start_at"), made_at=now)
 
 
 def promises_drop(gprs: Sequence[Gpr], *, now: datetime) -> None:

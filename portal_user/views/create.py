@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseRedirect
@@ -64,7 +65,8 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
     if form.cleaned_data["version"] != gpr.version:
         return _changed_meanwhile(request, desk, form, gpr)
     try:
-        gpr_edit(gpr=gpr, actor=request.user, spec=form.spec(), now=request.now)
+        # What is refused leaves the one that the page shows as it is.
+        changed = gpr_edit(gpr=copy(gpr), actor=request.user, spec=form.spec(), now=request.now)
     except StaleState:
         return _changed_meanwhile(request, desk, form, gpr_for(request.user, pk, write=True))
     except (NotFound, NotAllowed):
@@ -72,7 +74,7 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
     except EgsError as error:
         form.refuse(error)
         return _page(request, gpr.slice, desk, form)
-    toast(request, f"{gpr.name} is changed")
+    toast(request, f"{changed.name} is changed")
     return HttpResponseRedirect(reverse("gpr", args=[pk]))
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import transaction
 
-from egs.errors import Conflict
-from gpr.models import Gpr, Promise, PromiseMove
+from egs.errors import CanNeverStart, Conflict
+from gpr.estimates import Estimate, gpr_estimate
+from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
 from gpr.services.ending import gpr_extend
+from gpr.services.moving import MoveTo, gpr_move
 from gpr.services.requests import gpr_edit, spec_of
+from gpr.spec import GprSpec
+from inventory.models import Cluster
 from slices.quotas import quota_create, quota_delete
 from slices.services import slice_set_clusters
 from tests import factories
@@ -133,3 +141,91 @@ def test_nobody_lengthens_his_box_at_the_cost_of_one_who_is_a_few_seconds_late_a
 
     stage.tick()
     assert promised_at(behind) == before
+
+
+def offered(stage: Stage, gpr: Gpr, spec: GprSpec) -> list[Estimate]:
+    return gpr_estimate(actor=stage.owner, spec=spec, now=stage.now, edited=fresh(gpr))
+
+
+@pytest.mark.parametrize("change", [{"nodes": 1}, {"duration_s": 600}, {"nodes": 1, "duration_s": 600}, {"priority": 150}, {}])
+def test_who_changes_his_request_gets_the_start_that_he_was_offered(change: dict[str, Any]) -> None:
+    """Two nodes were his in some hours; what he asks for now fits before that."""
+    stage = Stage(nodes=3)
+    stage.active(nodes=1, duration_s=HOUR_S)
+    for hours in (10, 20):
+        stage.submit(factories.make_slice(stage.cluster, owner=stage.owner), nodes=1, duration_s=hours * HOUR_S)
+        stage.tick()
+    wide = stage.submit(factories.make_slice(stage.cluster, owner=stage.owner), nodes=2, duration_s=2 * HOUR_S)
+    stage.tick()
+    before, asked = promised_at(wide), spec_of(fresh(wide), **change)
+
+    (offer,) = offered(stage, wide, asked)
+    gpr_edit(gpr=fresh(wide), actor=stage.owner, spec=asked, now=stage.now)
+
+    assert (fresh(wide).planned_start_at, promised_at(wide)) == (offer.start_at, offer.promised_start_at)
+    assert promised_at(wide) <= before
+    if change.get("nodes") == 1:
+        assert promised_at(wide) - stage.now < timedelta(hours=2)
+
+
+CHANGES: list[dict[str, Any]] = [
+    *({"nodes": count} for count in (1, 2, 3)),
+    *({"duration_s": length_s} for length_s in (600, 4 * HOUR_S, 20 * HOUR_S)),
+    *({"gpus_per_node": count} for count in (1, 2, None)),
+    *({"priority": priority} for priority in (50, 101)),
+    {"shape": "", "min_gpu_memory_gib": 40},
+    {"nodes": 1, "duration_s": 20 * HOUR_S},
+]
+
+
+def drawn(dice: Random) -> Stage:
+    """One or two clusters, some with a second shape, boxes that run, and some that wait; one of them was moved by an administrator."""
+    stage = Stage(nodes=dice.randint(1, 3))
+    clusters = [stage.cluster, *(make_cluster(name="other", nodes=dice.randint(1, 2)) for _ in range(dice.randint(0, 1)))]
+    for cluster in clusters:
+        if dice.random() < 0.5:
+            factories.add_nodes(cluster, 1, gpus=dice.choice([2, 4]), shape="A100-80GB")
+    for number in range(dice.randint(4, 7)):
+        size = {"nodes": dice.randint(1, 2), "gpus_per_node": dice.choice([None, 1, 2, 4])}
+        ask = {**size, "duration_s": dice.choice([600, HOUR_S, 9 * HOUR_S]), "priority": dice.choice([50, 101, 101])}
+        stage.after(dice.choice([0, 1, 30]))
+        with suppress(CanNeverStart):
+            stage.submit(factories.make_slice(*clusters, owner=stage.owner), name=f"job-{number}", **ask)
+        if dice.random() < 0.5:
+            stage.tick()
+    stage.tick()
+    if waiting := list(Gpr.objects.filter(state=GprState.QUEUED).order_by("name")):
+        with suppress(Conflict):
+            gpr_move(gpr=fresh(dice.choice(waiting)), to=dice.choice(list(MoveTo)), actor=stage.admin, now=stage.now)
+    return stage
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_in_any_queue_an_edit_gives_what_its_offers_say_and_moves_nobody(seed: int) -> None:
+    dice = Random(seed)
+    stage = drawn(dice)
+    for waits in Gpr.objects.filter(state=GprState.QUEUED).order_by("name"):
+        for change in dice.sample(CHANGES, 3):
+            asked = spec_of(fresh(waits), **change)
+            try:
+                offers = offered(stage, waits, asked)
+            except CanNeverStart:
+                with pytest.raises(CanNeverStart), transaction.atomic():
+                    gpr_edit(gpr=fresh(waits), actor=stage.owner, spec=asked, now=stage.now)
+                continue
+            assert got_by(stage, waits, asked) == (offers[0].start_at, offers[0].promised_start_at), (waits.name, change)
+            for offer in offers[1:]:
+                there = replace(asked, shape=offer.shape, clusters=(Cluster.objects.get(name=offer.cluster),))
+                assert got_by(stage, waits, there) == (offer.start_at, offer.promised_start_at), (waits.name, change, offer.cluster)
+
+
+def got_by(stage: Stage, gpr: Gpr, asked: GprSpec) -> tuple[Any, Any]:
+    """What it would be told after this edit, of which nothing stays."""
+    others = Promise.objects.exclude(gpr=gpr).order_by("pk").values_list("gpr", "promised_start_at")
+    before = list(others)
+    with transaction.atomic():
+        gpr_edit(gpr=fresh(gpr), actor=stage.owner, spec=asked, now=stage.now)
+        got = fresh(gpr).planned_start_at, promised_at(gpr)
+        assert list(others.all()) == before
+        transaction.set_rollback(True)
+    return got

@@ -9,7 +9,7 @@ import pytest
 from egs.errors import Conflict, IllegalTransition
 from gpr.models import Gpr, ProjectUsage
 from gpr.planner.plan import Cause
-from gpr.previews import preview_move
+from gpr.previews import preview_move, preview_priority
 from gpr.selectors import queue_positions, queue_visible_to
 from gpr.services.decisions import gpr_set_priority
 from gpr.services.moving import MoveTo, gpr_move
@@ -222,3 +222,35 @@ def test_a_booking_is_nobody_to_pass(stage: Stage) -> None:
     (one,) = queued(stage, 1)
     with pytest.raises(Conflict, match="first of its priority"):
         move(stage, one, MoveTo.UP)
+
+
+def test_who_gets_the_priority_that_he_has_keeps_his_place_and_nothing_is_told(stage: Stage) -> None:
+    _, _, last = queued(stage, 1, 2, 3)
+    move(stage, last, MoveTo.FIRST)
+    version = fresh(last).version
+
+    told = preview_priority(gpr=fresh(last), priority=101, now=stage.now)
+    gpr_set_priority(gpr=fresh(last), priority=101, actor=stage.admin, why="", now=stage.now)
+    stage.tick()
+
+    assert (told.old_place, told.new_place, queue_positions([fresh(last)])[last.pk]) == (1, 1, 1)
+    assert fresh(last).version == version
+    assert not Event.objects.filter(gpr_id=last.pk, kind="gpr.priority_changed").exists()
+
+
+@pytest.mark.parametrize("to", [MoveTo.FIRST, MoveTo.LAST])
+@pytest.mark.parametrize("priority", [50, 150])
+def test_what_a_new_priority_would_do_to_one_that_was_moved_is_what_it_does(stage: Stage, to: MoveTo, priority: int) -> None:
+    """The place ends, and it stands by its share, its work and its age again."""
+    low, high = queued(stage, 1, 4, priority=50), queued(stage, 1, 4, priority=150)
+    one, _, moved = queued(stage, 1, 2, 4)
+    move(stage, moved if to == MoveTo.FIRST else one, to)
+    chosen = moved if to == MoveTo.FIRST else one
+
+    told = preview_priority(gpr=fresh(chosen), priority=priority, now=stage.now)
+    gpr_set_priority(gpr=fresh(chosen), priority=priority, actor=stage.admin, why="", now=stage.now)
+    stage.tick()
+
+    assert len({*low, *high}) == 4
+    assert queue_positions([fresh(chosen)])[chosen.pk] == told.new_place
+    assert fresh(chosen).planned_start_at == told.own.new_start_at

@@ -136,16 +136,17 @@ def problems(snapshot: Snapshot, made: Plan) -> list[str]:
             found.append(f"{request.id} starts now: {placement.starts_now}, with {placement.start_s} and a slot at {slot.start_s}")
         if placement.start_s is None or not max(snapshot.now_s, request.earliest_start_s) <= placement.start_s <= slot.start_s:
             found.append(f"{request.id} is expected at {placement.start_s}, with a slot at {slot.start_s}")
-        found += _promise_problems(request, placement.promise_s, placement.moved is not None)
+        is_edited = snapshot.edited is not None and snapshot.edited.id == request.id
+        found += _promise_problems(request, placement.promise_s, placement.moved is not None, may_gain=is_edited)
         oracle.boxes.append(of_slot(request, slot))
     return found
 
 
-def _promise_problems(request: Request, promise_s: int | None, was_moved: bool) -> list[str]:
+def _promise_problems(request: Request, promise_s: int | None, was_moved: bool, *, may_gain: bool) -> list[str]:
     if request.promise_s is None:
         return []
     if was_moved is not (promise_s is not None and promise_s > request.promise_s):
         return [f"{request.id}: promise {request.promise_s} -> {promise_s}, recorded as moved: {was_moved}"]
-    if promise_s is not None and promise_s < request.promise_s:
+    if promise_s is not None and promise_s < request.promise_s and not may_gain:
         return [f"{request.id}: its promise was tightened from {request.promise_s} to {promise_s}"]
     return []

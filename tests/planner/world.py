@@ -59,8 +59,7 @@ class World:
     count: int = 0
     has_freed: bool = False
     edited: list[str] = field(default_factory=list)
-    just_edited: str = ""
-    yields: bool = False
+    just_edited: Request | None = None
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -98,7 +97,6 @@ class World:
             memory=self.memory,
             has_freed=self.has_freed,
             edited=self.just_edited,
-            yields=self.yields,
         )
 
     def submit(self) -> Request:
@@ -156,8 +154,7 @@ class World:
             "shorter": replace(old, length_s=max(1, old.length_s - 3)),
         }[change]
         self.edited.append(old.id)
-        self.just_edited = old.id
-        self.yields = new.length_s > old.length_s or (new.gpus_per_node or 4) > (old.gpus_per_node or 4)
+        self.just_edited = old if old.promise_s is not None else None
         self.queue = tuple(new if request is old else request for request in self.queue)
 
     def _close(self) -> None:
@@ -209,12 +206,15 @@ class World:
         return self.tick()
 
     def _store(self, snapshot: Snapshot, made: Plan) -> None:
-        self.has_freed, self.just_edited, self.yields = False, "", False
+        self.has_freed, self.just_edited = False, None
         self.memory = remembered(snapshot, made)
         waiting = []
         for request, placement in zip(stored(snapshot, made), _in_queue_order(snapshot, made), strict=True):
             if placement.moved is not None:
                 self.moves.setdefault(request.id, []).append(placement.moved)
+            if has_gained(snapshot.edited, request):
+                self.first_promise_s.pop(request.id, None)
+                self.moves.pop(request.id, None)
             if request.promise_s is not None:
                 self.first_promise_s.setdefault(request.id, request.promise_s)
             if placement.starts_now:
@@ -231,6 +231,12 @@ class World:
         late_s = self.dice.choice([0, 0, 0, 1, 7]) if "overrun" in self.mishaps else 0
         early_s = self.dice.choice([0, 0, 1, 6, request.length_s * 3 // 4]) if "early" in self.mishaps else 0
         self.real_end_s[request.id] = max(self.now_s + 1, box.end_s + late_s - early_s)
+
+
+def has_gained(edited: Request | None, request: Request) -> bool:
+    """Is it promised an earlier start by its owner's change?"""
+    was_s, is_s = edited.promise_s if edited is not None and edited.id == request.id else None, request.promise_s
+    return was_s is not None and is_s is not None and is_s < was_s
 
 
 def _in_queue_order(snapshot: Snapshot, made: Plan) -> list[Placement]:
