@@ -24,7 +24,7 @@ from worker_agent.kube import checks, jobs
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.client import Api, access_by_kubeconfig
 from worker_agent.kube.hardware import in_order, known_of
-from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, RECORDS, TAINT, box_label, box_of, node_path
+from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, NODE_UID, RECORDS, TAINT, box_label, box_of, node_path
 from worker_agent.kube.objects import Node
 from worker_agent.protocol import CheckPolicy, Verdict
 from worker_agent.steps import EntryStep, ExitStep
@@ -102,7 +102,8 @@ def system(cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def bench(system: Cluster, tenant: Tenant) -> Iterator[Bench]:
-    """The node is fenced as a managed node is."""
+    """The node is fenced and marked as a managed node is."""
+    system.kubectl("label", "node", tenant.node_name, f"{NODE_UID}=uid")
     system.kubectl("taint", "node", tenant.node_name, f"{TAINT}=free:NoSchedule")
     api = Api(access_by_kubeconfig(system.kubeconfig))
     made = Bench(system, api, tenant.node_name, Checks(api, image=IMAGE))
@@ -496,6 +497,7 @@ def box(system: Cluster, bench: Bench) -> Iterator[tuple[str, ...]]:
     more = nodes_of(Fleet(name=f"box-{bench.name[:8]}", groups=(group,), zone="zone-1"))
     names = [node["metadata"]["name"] for node in more]
     system.apply(*more)
+    system.kubectl("label", "node", *names, f"{NODE_UID}=uid")
     yield tuple(sorted([bench.node, *names]))
     system.kubectl("delete", "node", *names, "--wait=false")
 

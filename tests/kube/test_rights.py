@@ -231,6 +231,20 @@ def check_job(*, name: str = JOB["metadata"]["name"], annotations: Object | None
     }
 
 
+def check_on(*terms: Object) -> Object:
+    """One that may come to the nodes of any of these terms."""
+    required = {"nodeSelectorTerms": list(terms)}
+    return check_job(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
+
+
+def by_name(node: str, **more: Any) -> Object:
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}], **more}
+
+
+def labeled(operator: str) -> Object:
+    return {"matchExpressions": [{"key": names.NODE_UID, "operator": operator}]}
+
+
 TOKEN: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
 GUARDED: Final = "system-pod"  # in kube-system
 
@@ -337,6 +351,30 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "a word of the join token as a variable of a check": (
         post(JOBS, check_job(containers=[container(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}])])),
         "egs-agent-job",
+    ),
+    "a check on a node of the control plane": (post(JOBS, check_on(by_name("control"))), "egs-agent-job"),
+    "a check on any node": (post(JOBS, check_job(affinity={})), "egs-agent-job"),
+    "a check on a managed node, if there is one": (
+        post(
+            JOBS,
+            check_job(
+                affinity={
+                    "nodeAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": labeled("Exists")}],
+                    }
+                }
+            ),
+        ),
+        "egs-agent-job",
+    ),
+    "a check on a managed node or one of the control plane": (
+        post(JOBS, check_on(labeled("Exists"), by_name("control"))),
+        "egs-agent-job",
+    ),
+    "a check on a node that is not managed": (post(JOBS, check_on(by_name("control", **labeled("DoesNotExist")))), "egs-agent-job"),
+    "a mark by which a node of the control plane were a managed one": (
+        patch("/api/v1/nodes/control", {"metadata": {"labels": {names.NODE_UID: "mine"}}}),
+        "egs-agent-node",
     ),
     "the taints off a node of the control plane": (patch("/api/v1/nodes/control", {"spec": {"taints": None}}), "egs-agent-node"),
     "no fence around a namespace of no workspace": (
@@ -518,6 +556,20 @@ def test_a_check_comes_to_a_managed_node_and_never_to_one_of_the_control_plane(w
     finally:
         for job in jobs.values():
             world.agent.call("DELETE", f"{JOBS}/{job['metadata']['name']}", is_dry=False, propagationPolicy="Background")
+
+
+@pytest.mark.usefixtures("bystanders")
+def test_who_writes_a_node_of_the_control_plane_into_the_guard_gets_no_check_there(world: World) -> None:
+    """A thief of the agent's token may write it; but the scheduler looks for the agent's mark on the node itself."""
+    world.guard("control", "@0")
+    job = manifest(msgspec.structs.replace(CHECK, owner="thief", nodes=("control",)))
+    try:
+        assert world.agent.call("POST", JOBS, check_on(by_name("control"))).outcome == "egs-agent-job"
+        world.agent.make(JOBS, job)
+        assert "nodeName" not in wait_for("the check", lambda: placed(world, job), within_s=SOON_S)["spec"]
+    finally:
+        world.agent.call("DELETE", f"{JOBS}/{job['metadata']['name']}", is_dry=False, propagationPolicy="Background")
+        world.agent.patch(names.GUARD_PATH, [{"op": "remove", "path": names.pointer("spec", "nodes", "control")}])
 
 
 def placed(world: World, job: Object) -> Object | None:

@@ -24,7 +24,7 @@ from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube import objects
 from worker_agent.kube.client import TIMEOUT_S, Api, Missing
 from worker_agent.kube.gang_logs import GangLogs, Said
-from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, INDEX_OF_POD, JOB_OF_POD, NAMESPACE, TAINT
+from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, INDEX_OF_POD, JOB_OF_POD, NAMESPACE, NODE_UID, TAINT
 from worker_agent.kube.objects import Condition, Job, Meta, Pod, Terminated
 
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
@@ -355,8 +355,9 @@ def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
 
 
 def _only_on(nodes: Sequence[str]) -> dict[str, Any]:
-    """By name, whatever their labels are."""
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+    """By name, and only where they have the mark of nodes that were taken in: the policy egs-agent-job asks for it."""
+    marked = {"matchExpressions": [{"key": NODE_UID, "operator": "Exists"}]}
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}], **marked} for node in nodes]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
