@@ -12,11 +12,11 @@ import pytest
 from tests.agent.fake_kube import Object
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube import survey
-from worker_agent.kube.client import Missing
+from worker_agent.kube.client import Forbidden, Missing
 from worker_agent.kube.custom import REQUEST_KIND
 from worker_agent.kube.isolation import role_binding
-from worker_agent.kube.tenancy import KubernetesTenancy, said
-from worker_agent.protocol import AccessRole, Account, Binding, BindingState, Workspace
+from worker_agent.kube.tenancy import NAMESPACES, KubernetesTenancy, said
+from worker_agent.protocol import AccessRole, Account, Binding, BindingState, Desired, Workspace
 from worker_agent.tenancy import Found
 
 NOBODY: frozenset[str] = frozenset()
@@ -111,7 +111,11 @@ def red(role: AccessRole | None) -> Workspace:
 
 
 def look(tenancy: KubernetesTenancy, role: AccessRole | None, *, repairs: bool = True) -> Found:
-    return tenancy.reconcile((red(role),), in_use=NOBODY, has_token=NOBODY, repairs=repairs)
+    return look_at(tenancy, red(role), repairs=repairs)
+
+
+def look_at(tenancy: KubernetesTenancy, workspace: Workspace, *, repairs: bool = True) -> Found:
+    return tenancy.reconcile((workspace,), in_use=NOBODY, has_token=NOBODY, repairs=repairs)
 
 
 def given() -> tuple[TenancyApi, KubernetesTenancy]:
@@ -169,6 +173,66 @@ def test_what_could_not_be_looked_at_is_not_told_as_gone(fault: Exception | None
     assert [seen.state for seen in found.bindings] == ([] if fault else [BindingState.WAITING])
     assert look(tenancy, None).accounts_left is None
     assert api.access() == []
+
+
+GIVEN_UP = Workspace(id="s1", name="red", bindings=(Binding(namespace="red", desired=Desired.ABSENT),))
+
+
+def without_labels() -> tuple[TenancyApi, KubernetesTenancy]:
+    """Somebody took both off the namespace, so the policies let the agent write nothing there."""
+    api, tenancy = given()
+    api.touch("/api/v1/namespaces/red", labels={})
+
+    def refuse(path: str, *_: object) -> None:
+        raise Forbidden(path)
+
+    api.delete = api.patch = refuse  # type: ignore[method-assign]
+    return api, tenancy
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize("workspace", [red(None), GIVEN_UP], ids=["revoked", "unbound"])
+def test_access_to_a_namespace_that_lost_both_labels_is_told_as_left_until_it_is_gone(workspace: Workspace, restarts: bool) -> None:
+    api, tenancy = without_labels()
+    tenancy = tenancy_at(api) if restarts else tenancy
+
+    for _ in range(3):
+        assert look_at(tenancy, workspace).accounts_left == (ID,)
+    for path in api.access():
+        del api.objects[path]
+
+    assert look_at(tenancy, workspace).accounts_left == ()
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_namespace_that_lost_both_labels_is_unbound_once_nobody_may_enter_and_until_then_told_with_what_to_do(restarts: bool) -> None:
+    api, tenancy = without_labels()
+    tenancy = tenancy_at(api) if restarts else tenancy
+
+    for _ in range(3):
+        (seen,) = look_at(tenancy, GIVEN_UP).bindings
+        assert (seen.state, "kubectl label namespace red egs.io/slice=s1" in seen.detail) == (BindingState.WAITING, True)
+    for path in api.access():
+        del api.objects[path]
+
+    assert [seen.state for seen in look_at(tenancy, GIVEN_UP).bindings] == [BindingState.UNBOUND]
+
+
+def test_who_may_still_enter_a_namespace_that_lost_both_labels_is_not_told_as_left() -> None:
+    api, _ = without_labels()
+
+    found = look(tenancy_at(api), AccessRole.USER)
+
+    assert (found.accounts_left, [seen.state for seen in found.bindings]) == ((), [BindingState.CONFLICT])
+
+
+@pytest.mark.parametrize("name", ["default", "kube-public"])
+def test_namespaces_of_the_cluster_itself_are_not_looked_at_though_somebody_bound_them(name: str) -> None:
+    api = TenancyApi()
+
+    (seen,) = look_at(tenancy_at(api), Workspace(id="s1", name="red", bindings=(Binding(namespace=name),))).bindings
+
+    assert (seen.state, api.lists) == (BindingState.CONFLICT, [NAMESPACES, NAMESPACES])
 
 
 def test_an_object_with_our_labels_in_a_namespace_of_no_workspace_is_nothing_to_us() -> None:

@@ -124,6 +124,29 @@ def test_a_namespace_whose_label_somebody_took_off_is_unbound_with_all_access_to
     assert not {names.SLICE, names.BOUND_TO} & kept.labels().keys()
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["same agent", "agent started again"])
+def test_a_namespace_that_lost_both_labels_is_not_told_as_unbound_while_people_may_enter_it(restarts: bool, kept: Tenement) -> None:
+    kept.make()
+    (account,) = kept.workspace.accounts
+    kept.label(f"{names.SLICE}-", f"{names.BOUND_TO}-")
+    kept.change(bindings=(Binding(namespace=kept.namespace, desired=Desired.ABSENT),), accounts=())
+    if restarts:
+        kept.start()
+
+    for _ in range(2):
+        found = kept.found()
+        assert found.bindings[0].state is BindingState.WAITING
+        assert account.id in (found.accounts_left or ())
+    assert kept.get("rolebinding", names.account_of(account.id)) is not None
+
+    kept.cluster.kubectl(*found.bindings[0].detail.partition("kubectl ")[2].split())
+    wait_for("the namespace is unbound", lambda: kept.settle().state is BindingState.UNBOUND, within_s=SOON_S)
+
+    assert list(kept.everything()) == ["NetworkPolicy/egs-slice"]
+    assert account.id not in (kept.found().accounts_left or ())
+    assert not {names.SLICE, names.BOUND_TO} & kept.labels().keys()
+
+
 def test_what_was_given_up_the_agent_cannot_take_again(kept: Tenement) -> None:
     kept.make()
     binding = kept.workspace.bindings[0]

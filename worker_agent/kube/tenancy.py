@@ -7,7 +7,8 @@ ServiceAccount in its home namespace and a RoleBinding in all. Must not live her
 A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Unbinding
 takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
 Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory, and by a
-mark beside the label, which policies let nobody write but us and administrators; by it they let us put the label back. An account is
+mark beside the label, which policies let nobody write but us and administrators; by it they let us put the label back. Where both are
+gone we may write nothing, but look all the same, as long as the hub speaks of it: who may enter is not told as gone. An account is
 known by its name, whatever its labels say; and it is told as gone when it is seen gone. Each namespace is looked at by itself: what
 somebody makes elsewhere, or too much of in one, is no reason to leave anybody's access elsewhere.
 
@@ -50,6 +51,7 @@ from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, Bin
 from worker_agent.tenancy import Found
 
 NAMESPACES: Final = "/api/v1/namespaces"
+ACCESS: Final = ("rolebindings", "serviceaccounts")  # kinds of what lets somebody in, in the order in which they are taken away
 LEAST_ROLE: Final = role_of(AccessRole.VIEWER)
 DETAIL_MAX_CHARS: Final = 300
 
@@ -82,7 +84,7 @@ class KubernetesTenancy:
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         drifts = self._installed.look()
         try:
-            scene = self._look(repairs=repairs, in_use=in_use)
+            scene = self._look(workspaces, repairs=repairs, in_use=in_use)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
             return Found(drifts=drifts + self._patrol.standing)
@@ -110,11 +112,12 @@ class KubernetesTenancy:
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    def _look(self, *, repairs: bool, in_use: frozenset[str]) -> Scene:
+    def _look(self, workspaces: Sequence[Workspace], *, repairs: bool, in_use: frozenset[str]) -> Scene:
         namespaces = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=SLICE)}
         unlabeled = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=f"{BOUND_TO},!{SLICE}")}
         scene = Scene(namespaces, unlabeled, {}, repairs, in_use, counts_kinds=self._counts_kinds())
-        for name, seen in self._survey.look(sorted({*namespaces, *unlabeled, *self._bound}), known=self._written):
+        told = {binding.namespace for workspace in workspaces for binding in workspace.bindings if not _is_of_cluster(binding.namespace)}
+        for name, seen in self._survey.look(sorted({*namespaces, *unlabeled, *self._bound, *told}), known=self._written):
             if isinstance(seen, ClusterError):
                 scene.unseen[name] = seen
                 self._note("namespace_unseen", {"namespace": name, "why": str(seen)})
@@ -139,12 +142,14 @@ class KubernetesTenancy:
     def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> tuple[str, ...]:
         """Before all else. RoleBindings first: their end holds within a millisecond, that of a ServiceAccount after ten seconds.
 
-        Those that are left: of workspaces that are not listed, which are not touched, or since the cluster did not delete them.
+        Those that are left: of workspaces that are not listed, or in a namespace whose labels are gone, which are not touched, or since
+        the cluster did not delete them.
         """
         accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
+        accounts[""] = {id_: account for of_one in accounts.values() for id_, account in of_one.items()}  # where nothing says whose it is
         left = set()
         places = [*scene.objects, *(place for place in self._written if place[1] in scene.unseen)]
-        for kind in ("rolebindings", "serviceaccounts"):
+        for kind in ACCESS:
             for place in places:
                 id_ = self._account_in(place, scene)
                 if place[0] != kind or not id_:
@@ -153,7 +158,7 @@ class KubernetesTenancy:
                 account = accounts.get(slice_, {}).get(id_)
                 if account is not None and (kind == "rolebindings" or account.namespace == place[1]):
                     continue
-                if slice_ not in accounts or not self._try_end(place, scene):
+                if slice_ not in accounts or not slice_ or not self._try_end(place, scene):
                     left.add(id_)
         return tuple(sorted(left))
 
@@ -230,7 +235,7 @@ class KubernetesTenancy:
     def _take(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
         """Label the namespace; make it where there is none. Raises Refused where it is not ours."""
         name = binding.namespace
-        if name in OF_CLUSTER or name.startswith("kube-"):
+        if _is_of_cluster(name):
             raise Refused(BindingState.CONFLICT, "This namespace belongs to the cluster itself. Bind another one.")
         there = scene.namespaces.get(name) or self._namespace(name)
         if there is None:
@@ -368,10 +373,12 @@ class KubernetesTenancy:
             raise Refused(BindingState.WAITING, "A GPR of the workspace still has nodes here. It is unbound when that has ended.")
         self._bound.pop(name, None)
         if scene.slice_of(name) != workspace.id:
+            if not scene.slice_of(name) and self._is_open_to_anybody(name, scene):
+                raise Refused(BindingState.WAITING, f"People may still enter it. {_put_back(workspace, name)}")
             return
         if unlabeled := scene.unlabeled.get(name):
             self._label(unlabeled, namespace_labels(workspace))  # without it we may take nothing away there
-        for kind in ("rolebindings", "serviceaccounts", "resourcequotas", ABOUT):
+        for kind in (*ACCESS, "resourcequotas", ABOUT):
             for place in [place for place in scene.objects if place[:2] == (kind, name)]:
                 self._end(place, scene)
         is_marked = unlabeled is not None or bool(scene.namespaces[name].metadata.label(BOUND_TO))
@@ -382,6 +389,9 @@ class KubernetesTenancy:
         for seen in (scene.namespaces, scene.unlabeled):
             seen.pop(name, None)
         self._forget(name)
+
+    def _is_open_to_anybody(self, namespace: str, scene: Scene) -> bool:
+        return any(place[0] in ACCESS and place[1] == namespace and self._account_in(place, scene) for place in scene.objects)
 
     def _forget(self, namespace: str) -> None:
         self._written = {place: written for place, written in self._written.items() if place[1] != namespace}
@@ -409,6 +419,10 @@ class KubernetesTenancy:
         )
 
 
+def _is_of_cluster(namespace: str) -> bool:
+    return namespace in OF_CLUSTER or namespace.startswith("kube-")
+
+
 def said(wanted: dict[str, Any]) -> dict[str, Any]:
     """With a mark of what we said, by which it is known after a restart whether another word of ours, or of somebody else, differs."""
     digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
@@ -427,11 +441,15 @@ def _namespace_object(workspace: Workspace, name: str) -> dict[str, Any]:
 def _what_to_do(workspace: Workspace, name: str, *, was_ours: bool) -> str:
     """For an administrator of the cluster, where the agent may not give the namespace its label."""
     if was_ours:
-        return (
-            "Somebody took its label egs.io/slice off, and the cluster does not let its agent put it back: "
-            f"kubectl label namespace {name} {SLICE}={workspace.id} --overwrite"
-        )
+        return _put_back(workspace, name)
     return f"The cluster does not let its agent bind this namespace: kubectl label namespace {name} {MAY_ADOPT}=true"
+
+
+def _put_back(workspace: Workspace, name: str) -> str:
+    return (
+        "Somebody took its label egs.io/slice off, and the cluster does not let its agent put it back: "
+        f"kubectl label namespace {name} {SLICE}={workspace.id} --overwrite"
+    )
 
 
 def _sentence(error: ClusterError) -> str:
