@@ -31,7 +31,8 @@ def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | No
     last = HubAbsence(record.away_at, record.back_at) if record.away_at is not None and record.back_at is not None else None
     if (now - there_at).total_seconds() > AWAY_S:
         # Away again before agents had their time: then those who were live before the first absence are waited for.
-        is_same = last is not None and 0 <= (there_at - last.ended_at).total_seconds() <= settings.EGS_AGENT_UNREACHABLE_S
+        # Or it is the same still: a web server is away for many ticks.
+        is_same = last is not None and last.began_at <= there_at <= last.ended_at + timedelta(seconds=settings.EGS_AGENT_UNREACHABLE_S)
         return HubAbsence(last.began_at if last is not None and is_same else there_at, now)
     return last if last is not None and last.ended_at <= now else None
 

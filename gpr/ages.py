@@ -18,16 +18,9 @@ def ages_of(loaded: Loaded) -> dict[str, datetime | None]:
 
 
 def joined(snapshot: Snapshot, ages: Ages, newcomer: Request, queued_at: datetime) -> Snapshot:
-    """With the newcomer at its age: those queued after it move back by one."""
-    of_queue = [(ages[request.id], request.id) for request in snapshot.queue]
-    rank = sum(age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in of_queue)
-    older, younger = snapshot.queue[:rank], snapshot.queue[rank:]
-    queue = (*older, replace(newcomer, rank=rank), *(replace(request, rank=request.rank + 1) for request in younger))
-    return replace(snapshot, queue=queue)
-
-
-def joined_anew(loaded: Loaded, request: Request, queued_at: datetime) -> Snapshot:
-    """With this, at its age, instead of the request of its id."""
-    left = (other for other in loaded.snapshot.queue if other.id != request.id)
-    others = tuple(replace(other, rank=rank) for rank, other in enumerate(left))
-    return joined(replace(loaded.snapshot, queue=others), ages_of(loaded), request, queued_at)
+    """With the newcomer at its age, instead of the request of its id if there is one: those queued after it stand behind it."""
+    others = [request for request in snapshot.queue if request.id != newcomer.id]
+    before = (age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in ((ages[each.id], each.id) for each in others))
+    place = sum(before)
+    in_order = enumerate((*others[:place], newcomer, *others[place:]))
+    return replace(snapshot, queue=tuple(each if each.rank == rank else replace(each, rank=rank) for rank, each in in_order))

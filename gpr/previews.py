@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from egs.readable import readable
-from gpr.ages import ages_of, joined, joined_anew
+from gpr.ages import ages_of, joined
 from gpr.models import Gpr, GprState
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, Plan, victims_of
@@ -102,19 +102,19 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
         return _unchanged(gpr)  # what is stored of it cannot be read, so no plan knows it
     if priority == gpr.priority:
         return _compare(gpr, loaded.snapshot)
-    return _compare(gpr, joined_anew(loaded, replace(own, priority=priority, place=None), gpr.queued_at or now))
+    return _compare(gpr, joined(loaded.snapshot, ages_of(loaded), replace(own, priority=priority, place=None), gpr.queued_at or now))
 
 
 def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
     """Whose promise gives way shows as a later start. Raises as `gpr_move`."""
     spot, loaded = spot_for(gpr, to), snapshot_load(now=now)
-    others = tuple(request for request in loaded.snapshot.queue if request.id != str(gpr.pk))
+    queue = loaded.snapshot.queue
     if (stays := spot.neighbor) is not None:
-        others = tuple(replace(request, place=place_of(stays)) if request.id == str(stays.pk) else request for request in others)
+        queue = tuple(replace(request, place=place_of(stays)) if request.id == str(stays.pk) else request for request in queue)
     own = next((request for request in loaded.snapshot.queue if request.id == str(gpr.pk)), None)
     if own is None:
         return _unchanged(gpr)  # what is stored of it cannot be read, so no plan knows it
-    changed = joined(replace(loaded.snapshot, queue=others), ages_of(loaded), replace(own, place=spot.place), spot.at)
+    changed = joined(replace(loaded.snapshot, queue=queue), ages_of(loaded), replace(own, place=spot.place), spot.at)
     return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), spot.moved_behind)))
 
 

@@ -132,8 +132,7 @@ class Loaded:
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
         names, ask = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}, Ask.of(gpr)
-        pools = self.places.pools_for(ask, names, may_order=ask.slice__may_order)
-        return _request(ask, len(self.snapshot.queue), pools, None, self.shares, self.places)
+        return _request(ask, len(self.snapshot.queue), names, None, self.shares, self.places)
 
     def waiting(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request | None:
         """One that is in the queue, as it would be there if it asked for this. None: it is not promised anything, or cannot be read."""
@@ -141,8 +140,7 @@ class Loaded:
         if queued is None or queued.promise_s is None:
             return None
         names, ask = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}, Ask.of(gpr)
-        pools = self.places.pools_for(ask, names, may_order=ask.slice__may_order)
-        request = _request(ask, queued.rank, pools, self.promises.get(queued.id), self.shares, self.places)
+        request = _request(ask, queued.rank, names, self.promises.get(queued.id), self.shares, self.places)
         return replace(request, slot=queued.slot)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
@@ -273,8 +271,7 @@ def _queue(waiting: Waiting, shares: Mapping[str, int], places: Places) -> tuple
     for rank, ask in enumerate(waiting.asks):
         wanted = own.get(ask.pk) or of_slice.get(ask.slice_id, set())
         clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
-        pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
-        request = _request(ask, rank, pools, waiting.promises.get(str(ask.pk)), shares, places)
+        request = _request(ask, rank, clusters, waiting.promises.get(str(ask.pk)), shares, places)
         # A slot of no nodes: it was there, so that nobody's edit took it away.
         queue.append(replace(request, slot=Slot("", request.promise_s or 0, ())) if ask.pk in slotless else request)
     return tuple(queue)
@@ -450,11 +447,12 @@ def quotas_load() -> tuple[Quota, ...]:
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 
 
-def _request(ask: Ask, rank: int, pools: tuple[str, ...], promise: Stood | None, shares: Mapping[str, int], places: Places) -> Request:
+def _request(ask: Ask, rank: int, clusters: Set[str], promise: Stood | None, shares: Mapping[str, int], places: Places) -> Request:
     slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
-    # Whoever stands on ordered nodes stays there whatever its policy says now.
+    pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
     orders = _orders(ask, pools, places)
-    if slot is not None and slot.pool not in pools and slot.pool in places.keys and places.keys[slot.pool].supply:
+    # Whoever stands on ordered nodes that suit it stays there whatever its policy says of orders now.
+    if slot is not None and slot.pool not in pools and slot.pool in places.pools_for(ask, clusters, may_order=True):
         pools = (*pools, slot.pool)
     return Request(
         id=str(ask.pk),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from worker_agent import VERSION
 from worker_agent.claims import Requests, SimulatedRequests
 from worker_agent.clock import SystemClock
-from worker_agent.cluster.base import Cluster, ClusterError
+from worker_agent.cluster.base import Cluster, ClusterError, Note
 from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
@@ -125,7 +125,7 @@ def _run(
         tenancy=tenancy,
         requests=requests,
         connect=lambda: Http(options.hub, trust=options.hub_ca),
-        join_token=lambda: _read_token(options.join_token_file),
+        join_token=_token_reader(options.join_token_file, log),
         clock=clock,
         log=log,
         stop=stop,
@@ -190,6 +190,24 @@ def _read_token(path: Path) -> str:
         return path.read_text().strip()
     except FileNotFoundError:
         return ""
+
+
+def _token_reader(path: Path, log: Note) -> Callable[[], str]:
+    """For an agent at work: a file that cannot be read is as one without a token, and told once."""
+    told = ""
+
+    def read() -> str:
+        nonlocal told
+        try:
+            token, why = _read_token(path), ""
+        except (OSError, UnicodeDecodeError) as error:
+            token, why = "", str(error)
+        if why and why != told:
+            log("join_token_unreadable", {"why": why})
+        told = why
+        return token
+
+    return read
 
 
 def _complain(message: str, code: int) -> int:

@@ -210,6 +210,8 @@ class Dialog:
         else:
             credential = msgspec.json.decode(body, type=Credential)
             self._core.take_credential(credential, join_token_digest=call.join_token_digest)
+            for state in self._lanes.values():
+                state.failures, state.not_before_mono = 0, float("-inf")  # what either waited for was of the credential before
 
     def _take_set(self, lane: Lane, sent: Sent, body: bytes) -> None:
         received = read_sync_reply(body)

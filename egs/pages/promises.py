@@ -27,7 +27,7 @@ CAUSE_WORDS = {
     Cause.NODE_FAILURE: "a node that it was planned on went away",
     Cause.MAINTENANCE: "nodes that it was planned on are closed for maintenance",
     Cause.CHANGED: "the request was changed",
-    Cause.ACCESS: "its workspace may no longer use the cluster that it was planned in",
+    Cause.ACCESS: "its workspace may no longer use the nodes that it was planned on",
     Cause.LATE_TICK: "the planner was late",
     Cause.RECLAIM: "another workspace was entitled to the GPUs that it would have borrowed",
     Cause.QUOTA: "its workspace or project may hold no more GPUs then",

@@ -96,7 +96,7 @@ class GprViewSet(ApiViewSet[Gpr]):
 
     @extend_schema(request=GprPatch)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Change it while it waits. Its age stays; if it asks for something else now, its promise is made anew."""
+        """Change it while it waits. Its age stays; if it asks for something else now, it may be promised another start."""
         data, actor = self.body(GprPatch), actor_of(request)
         gpr = self._gpr(pk, data.pop("version", None))
         if "clusters" in data:

@@ -34,7 +34,7 @@ class Cause(StrEnum):
     NODE_FAILURE = "node_failure"  # nodes of its slot went away
     MAINTENANCE = "maintenance"  # nodes of its slot are closed, as announced
     CHANGED = "changed"  # the request itself was edited
-    ACCESS = "access"  # its slice may no longer use the cluster of its slot
+    ACCESS = "access"  # its slice may no longer use the nodes of its slot
     LATE_TICK = "late_tick"  # nobody planned when it was due, so it and those behind it start later
     RECLAIM = "reclaim"  # it would have borrowed GPUs to which another is entitled
     QUOTA = "quota"  # its project or its slice may hold no more then

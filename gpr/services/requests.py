@@ -17,7 +17,7 @@ from accounts.models import User
 from egs.errors import BookingDoesNotFit, CanNeverStart, EgsError, IllegalTransition, InvalidInput, NotAllowed, StaleState
 from egs.groups import Group
 from egs.words import duration_exact, plural, utc
-from gpr.ages import joined_anew
+from gpr.ages import ages_of, joined
 from gpr.forecasts import forecasts_drop
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState, GprTemplate, Promise
@@ -146,8 +146,9 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
             {"duration_s": [f"{duration_exact(gpr.duration_s - gpr.remaining_s)} of it have been used already: ask for more."]}
         )
     if is_new_ask:
-        changes |= no_place(gpr)  # an administrator put there what it was before
-    gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons, "allowed_shapes": spec.slice.shapes})
+        # An administrator put there what it was before, and the policy is that of now.
+        changes |= {**no_place(gpr), "allowed_shapes": spec.slice.shapes}
+    gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons})
     gpr.clusters.set(spec.clusters)
     event_record(
         kind="gpr.edited",
@@ -252,7 +253,7 @@ def _edit_of(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> tuple
     made.pk, made.run = edited.pk, edited.run
     made.remaining_s = max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
     request = (loaded.waiting(made, spec.clusters) if was is not None else None) or loaded.candidate(made, spec.clusters)
-    snapshot = joined_anew(loaded, request, edited.queued_at or now)
+    snapshot = joined(loaded.snapshot, ages_of(loaded), request, edited.queued_at or now)
     request = next(waiting for waiting in snapshot.queue if waiting.id == request.id)
     refuse_what_cannot_be(request, loaded)
     if was is not None:

@@ -33,6 +33,7 @@ CAUSE_WORDS = {
     Cause.NODE_FAILURE: "node {name} of its slot went away",
     Cause.MAINTENANCE: "a node of its slot is closed for maintenance",
     Cause.CHANGED: "the request was changed",
+    Cause.ACCESS: "its workspace may no longer use the nodes of its slot",
     Cause.LATE_TICK: "the allocator did not run when it was due",
     Cause.RECLAIM: "it would have borrowed GPUs that are guaranteed to {name}",
     Cause.PRIORITY: "{name} of much higher priority came",

@@ -116,6 +116,31 @@ def test_a_pod_is_stranded_once_the_scheduler_has_found_no_node_for_it_for_a_whi
     assert known.among([pod]) == []  # begins anew
 
 
+def test_while_a_box_is_not_whole_no_pod_is_told_that_it_fits_nowhere() -> None:
+    """A node of it is not open yet, or its object is gone: what it has nobody knows."""
+    box = box_of(*GPUS)
+    large = waiting_pod("p")
+    large["spec"]["containers"] = [{"resources": {"limits": {"nvidia.com/gpu": "99"}}}]
+    _, driver = opened(box, pods=(large,))
+    half = msgspec.structs.replace(box, gang_count=2)
+
+    driver.serve([[half]])
+    assert [driver._misfits.of(pod.metadata.uid) for pod in driver._sight.all_waiting()] == [None]
+
+    driver.serve([[box]])
+    assert driver._misfits.of(next(iter(driver._sight.all_waiting())).metadata.uid) is not None
+
+
+@pytest.mark.parametrize("pressure", ["DiskPressure", "MemoryPressure", "PIDPressure"])
+def test_a_node_under_pressure_lets_no_pod_in_for_the_scheduler_would_not_take_it(pressure: str) -> None:
+    box = box_of(*GPUS)
+    api, driver = opened(box)
+    api.objects[names.node_path("n1")]["status"]["conditions"].append({"type": pressure, "status": "True"})
+    seen_again(api, driver, uuids=GPUS)
+
+    assert room(driver, box) is None
+
+
 def let_in_but_not_placed(name: str, box: Assignment) -> Object:
     body: Object = msgspec.to_builtins(unschedulable(name))
     body["metadata"]["labels"] = {names.POD_GPR: box.gpr_id}

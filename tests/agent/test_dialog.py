@@ -251,6 +251,25 @@ def test_a_new_join_token_ends_the_wait_of_a_refused_agent(code: str) -> None:
     assert not isinstance(talk.dialog.next_call(POLL), Call)
 
 
+def test_after_a_new_join_token_neither_lane_waits_for_what_the_old_credential_was_refused() -> None:
+    talk = Talk()
+    talk.join()
+    talk.tell(talk.assignment())
+    talk.run(3)
+    talk.refuse(talk.call(), 401, Code.BAD_TOKEN)
+    talk.advance(200)
+    talk.refuse(talk.call(PUSH), 401, Code.BAD_TOKEN, PUSH)
+    assert not isinstance(talk.dialog.next_call(PUSH), Call)
+
+    talk.token = "join-2"
+    talk.refuse(talk.call(), 401, Code.BAD_TOKEN)
+    talk.advance(1.1)
+    talk.dialog.on_answer(POLL, talk.call(), 201, talk.credential(2))
+    talk.answer_sync(talk.call())
+
+    assert talk.call(PUSH).bearer == "cred-2"
+
+
 def test_an_agent_without_a_join_token_waits_until_there_is_one() -> None:
     talk = Talk(token="")
     for _ in range(20):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from worker_agent.kube.checks import NCCL_TOOLS
-from worker_agent.kube.jobs import Work, is_image_at_fault
+from worker_agent.kube.client import Forbidden
+from worker_agent.kube.jobs import Jobs, Work, is_image_at_fault
 
 STARTING = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
 NCCL = Work(
@@ -51,3 +54,31 @@ def test_an_image_that_has_not_what_it_is_to_run_takes_no_node_out_of_service(ex
 )
 def test_a_node_whose_runtime_or_driver_is_broken_is_blamed_and_not_the_image(exit_code: int, words: str) -> None:
     assert not is_image_at_fault(NCCL, exit_code, words)
+
+
+class Refusing:
+    """An API server that takes no Job."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def get(self, _path: str, type_: Any, **_: Any) -> Any:
+        return type_(items=())
+
+    def create(self, *_: Any) -> None:
+        raise Forbidden(self.why)
+
+
+def test_a_job_that_a_policy_refuses_is_no_check_that_runs_for_ever_and_no_node_is_blamed() -> None:
+    why = "ValidatingAdmissionPolicy 'egs-agent-job' with binding 'egs-agent-job' denied request: the pod of a check has no annotations"
+
+    ended = Jobs(Refusing(why)).poll(NCCL)  # type: ignore[arg-type]
+
+    assert ended is not None
+    assert (why in ended.why, ended.blames_node) == (True, False)
+
+
+def test_a_right_that_an_api_server_does_not_know_yet_is_asked_for_again() -> None:
+    """As for some seconds after its start."""
+    with pytest.raises(Forbidden):
+        Jobs(Refusing('jobs.batch is forbidden: User "egs-agent" cannot create resource "jobs"')).poll(NCCL)  # type: ignore[arg-type]

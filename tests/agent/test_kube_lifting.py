@@ -105,6 +105,20 @@ def test_a_pod_that_the_scheduler_cannot_place_keeps_its_turn_for_a_while_and_th
     assert len(list(lifts([room("n1", 8)], waiting, [inside(8, name="large")], stranded=["uid-large"]))) == 8
 
 
+def test_while_nothing_can_be_placed_no_more_than_two_boxfuls_are_let_in_ever() -> None:
+    """Each that is let in is lost for other boxes, and a bare one for good when the box ends."""
+    waiting = [pod(1, name=f"p{number}") for number in range(100)]
+    let_in: list[Pod] = []
+
+    for _ in range(20):
+        names_let_in = [each.metadata.name for each in let_in]
+        left = [each for each in waiting if each.metadata.name not in names_let_in]
+        chosen = lifts([room("n1", 8)], left, let_in, stranded=[each.metadata.uid for each in let_in])
+        let_in += [inside(1, name=lift.pod.metadata.name) for lift in chosen]
+
+    assert len(let_in) == 16
+
+
 def test_where_a_node_is_shared_a_pod_that_the_scheduler_cannot_place_counts_to_its_end() -> None:
     let_in = inside(4, name="large", node_uid="uid-n1")
 
@@ -117,10 +131,21 @@ def test_what_fits_onto_no_node_of_a_box_is_said_in_words_of_the_pod() -> None:
     assert why_nowhere(rooms, needs_of(pod(8, memory="64Gi"))) == ""
     assert why_nowhere(rooms, needs_of(pod(1, cpu="1000"))) == "it asks for 1000 cpu, and no node there has more than 128 cpu"
     assert why_nowhere(rooms, needs_of(pod(1, memory="96Gi"))) == "it asks for 96Gi memory, and no node there has more than 64Gi memory"
+    assert why_nowhere(rooms, needs_of(pod(1, memory="65537Mi"))) == (
+        "it asks for 65537Mi memory, and no node there has more than 65536Mi memory"
+    )
     assert "16 nvidia.com/gpu, and no node there has more than 8" in why_nowhere(rooms, needs_of(pod(16)))
     assert "1 rdma/hac, and no node there has more than 0" in why_nowhere(rooms, needs_of(pod(1, **{"rdma/hac": "1"})))
     unlike = [room("n1", 8, cpu="8"), room("n2", 4, cpu="64")]
     assert why_nowhere(unlike, needs_of(pod(8, cpu="32"))) == "no node there has all at once that it asks for"
+
+
+def test_what_is_asked_for_in_no_amount_is_no_hindrance_where_more_is_taken_than_there_is() -> None:
+    """As the scheduler has it."""
+    overdrawn = replace(room("n1", 8), has={**room("n1", 8).has, "memory": Decimal(-1)})
+
+    assert names_of(list(lifts([overdrawn], [pod(1, memory="0Mi")], []))) == ["p"]
+    assert list(lifts([overdrawn], [pod(1, memory="1Mi")], [])) == []
 
 
 def test_a_box_of_hundreds_of_nodes_is_counted_without_asking_each_node_for_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.processes import ROOT
-from worker_agent.__main__ import main
+from worker_agent.__main__ import _token_reader, main
 from worker_agent.references import is_image
 
 NEEDED = ["--hub", "https://egs.example.org", "--join-token-file", "token", "--in-cluster"]
@@ -90,3 +91,18 @@ def test_an_image_that_kubernetes_takes_is_one_for_the_agent_too(image: str) -> 
 )
 def test_what_it_does_not_take_is_refused(image: str) -> None:
     assert not is_image(image)
+
+
+def test_a_file_of_the_join_token_that_cannot_be_read_is_none_to_an_agent_at_work_and_told_once(tmp_path: Path) -> None:
+    """It may hold nodes; the administrator is at work on the file."""
+    file, notes = tmp_path / "token", list[str]()
+    read = _token_reader(file, lambda event, fields: notes.append(f"{event}: {fields['why']}"))
+    assert (read(), notes) == ("", [])
+
+    file.write_bytes(b"\xff\xfe")
+    assert [read() for _ in range(3)] == ["", "", ""]
+    assert len(notes) == 1
+    assert "join_token_unreadable" in notes[0]
+
+    file.write_text("join-2\n")
+    assert read() == "join-2"

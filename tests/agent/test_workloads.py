@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.agent.fake_kube import Object, waiting_pod
-from worker_agent.cluster.base import ClusterError
+from worker_agent.cluster.base import ClusterError, Conflict, Unavailable
 from worker_agent.kube.autogpr import Auto, AutoGpr, Scene
 from worker_agent.kube.client import Access, Api, Forbidden, Missing
 from worker_agent.kube.custom import Custom
@@ -97,6 +97,23 @@ def test_an_owner_that_may_not_be_read_holds_up_no_other_namespace() -> None:
     look(auto, 11.0)
 
     assert api.made == [("red", 1)]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(Forbidden("exceeded quota: egs-slice"), "exceeded quota: egs-slice"), (Conflict("409 AlreadyExists"), ""), (Unavailable("504"), "")],
+)
+def test_pods_are_told_why_no_request_was_taken_but_not_what_may_be_otherwise_in_a_moment(error: ClusterError, why: str) -> None:
+    class Refusing(OwnersApi):
+        def create(self, *_: object) -> Custom:
+            raise error
+
+    pod = pod_of("p0")
+    auto = auto_gpr(Refusing(), [pod])
+    look(auto, 0.0)
+    look(auto, 11.0)
+
+    assert auto.unasked.get(pod.metadata.uid, "") == why
 
 
 def test_thousands_of_owners_in_one_namespace_cost_each_look_a_bounded_number_of_calls() -> None:

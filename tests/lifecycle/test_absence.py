@@ -151,6 +151,22 @@ def test_a_long_tick_is_no_absence() -> None:
     assert PromiseMove.objects.filter(gpr=first, cause=Cause.NODE_FAILURE).exists()
 
 
+def test_when_web_servers_come_and_go_agents_are_still_waited_for() -> None:
+    """As when a new release is rolled back at once: they were there for a moment, and no agent had come by then."""
+    stage, _ = _with_queue()
+    served(now=stage.now)
+    stage.tick()
+    before = _promised()
+
+    for _ in range(3):
+        _ticking(stage, 600, is_served=False)
+        _ticking(stage, 20, is_served=True)
+    for _ in range(4):
+        tick(now=stage.after(1))
+
+    assert (_promised(), PromiseMove.objects.count()) == (before, 0)
+
+
 def _ticking(stage: Stage, seconds: int, *, is_served: bool) -> None:
     """Ticks go on, and no agent is heard."""
     for _ in range(seconds // SERVED_EVERY_S):

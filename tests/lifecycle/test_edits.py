@@ -21,10 +21,11 @@ from gpr.services.moving import MoveTo, gpr_move
 from gpr.services.requests import gpr_edit, spec_of
 from gpr.spec import GprSpec
 from inventory.models import Cluster
+from inventory.services.inventory import inventory_store
 from slices.quotas import quota_create, quota_delete
-from slices.services import slice_set_clusters
+from slices.services import SlicePolicy, slice_set_clusters, slice_set_policy
 from tests import factories
-from tests.builders import make_cluster, spec
+from tests.builders import make_cluster, node_view, spec
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +82,23 @@ def test_whose_workspace_may_no_longer_use_the_cluster_of_its_slot_is_told_so() 
     stage.tick()
 
     assert [(move.gpr_id, move.cause) for move in PromiseMove.objects.all()] == [(waits.pk, Cause.ACCESS)]
+
+
+def test_a_new_name_takes_no_slot_away_though_the_policy_is_another_now() -> None:
+    """A policy holds for requests from then on, and for what is asked from then on."""
+    stage = Stage(nodes=1)
+    stage.active(duration_s=HOUR_S)
+    inventory_store(cluster=make_cluster(), nodes=[node_view("a100", shape="A100-80GB")], now=stage.now)
+    slice_ = factories.make_slice(stage.cluster, owner=stage.owner)
+    waits = stage.submit(slice_, shape="", min_gpu_memory_gib=40)
+    before = Promise.objects.get(gpr=waits)
+    slice_set_policy(slice_=slice_, policy=SlicePolicy(shapes=["A100-80GB"]), actor=stage.admin, now=stage.now)
+
+    gpr_edit(gpr=waits, actor=stage.owner, spec=spec_of(fresh(waits), name="another"), now=stage.now)
+    stage.tick()
+
+    after = Promise.objects.get(gpr=waits)
+    assert (after.slot_nodes, after.promised_start_at) == (before.slot_nodes, before.promised_start_at)
 
 
 def test_who_lost_its_slot_and_had_no_other_for_a_while_is_told_why_it_starts_later() -> None:

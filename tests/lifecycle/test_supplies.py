@@ -17,7 +17,7 @@ from gpr.planner.plan import Cause, Plan
 from gpr.planner.snapshot import Snapshot
 from gpr.services.ending import gpr_release
 from gpr.services.ordering import order_refuse
-from gpr.services.requests import gpr_cancel, gpr_submit
+from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
 from gpr.supplies import REST
 from inventory.models import Node, Supply, SupplyKind, SupplyOrder, SupplyOrderState
 from inventory.services.clusters import cluster_set_enabled
@@ -294,6 +294,24 @@ def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again() -> No
 
     stage.submit(ordering_slice(stage), name="another", duration_s=60)
     assert sorted(states()) == [State.CANCELED, State.ORDERED]
+
+
+def test_who_stands_on_ordered_nodes_and_asks_for_others_now_leaves_them() -> None:
+    """Else a node would be ordered for nobody, and the promise would break when it comes."""
+    stage = busy_stage()
+    report(stage, node_view("a100", shape="A100-80GB"))
+    other = stage.submit(make_slice(stage.cluster, owner=stage.owner), shape="A100-80GB", duration_s=2 * 3600)
+    supply(stage)
+    gpr = stage.submit(ordering_slice(stage))
+    assert states() == [SupplyOrderState.ORDERED]
+
+    gpr_edit(gpr=gpr, actor=stage.owner, spec=spec_of(fresh(gpr), shape="A100-80GB"), now=stage.now)
+    stage.tick()
+
+    promise = Promise.objects.get(gpr=gpr)
+    assert promise.slot_pool.split("/")[1] == "A100-80GB"
+    assert states() == [SupplyOrderState.CANCELED]
+    assert fresh(other).state in {GprState.PROVISIONING, GprState.ACTIVE}
 
 
 def test_a_booking_that_only_ordered_nodes_could_hold_is_refused_with_the_most_that_could_start() -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from worker_agent.cluster.base import ClusterError, Conflict, Note
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube import names
 from worker_agent.kube.asking import FROM_TEMPLATE, words_of
 from worker_agent.kube.client import Api, Op
@@ -226,7 +226,8 @@ class AutoGpr:
             self.learn(self.api.create(path_of(REQUESTS, workload.namespace), body, Custom))
         except ClusterError as error:
             self._trouble(workload.key, now_mono, error)
-            self._refused[workload.key] = str(error)
+            if not isinstance(error, Conflict | Throttled | Unavailable):  # after those it may be there, or be in a moment
+                self._refused[workload.key] = str(error)
             return ""
         # Where its owner is none, it is cleared away at once: no reason to make it again and again.
         self._not_before_mono[workload.key] = now_mono + AGAIN_S

@@ -322,7 +322,8 @@ class KubernetesCluster:
             uids = {pod.metadata.uid for pod in stranded}
             found = list(islice(lifts(rooms, able, inside, stranded=uids, needs=self._judgements.needs), LIFTS_OF_BOX))
             # While one of its nodes is away or not open yet, nobody can say what fits nowhere.
-            self._misfits.see(box[0], rooms if len(rooms) == len(box) else (), map(self._judgements.of, able))
+            is_whole = len(rooms) == len(box) >= box[0].gang_count
+            self._misfits.see(box[0], rooms if is_whole else (), map(self._judgements.of, able))
             return found
         except Exception:
             self._note("lifts_broke", {"gpr": box[0].gpr_id, "trace": traceback.format_exc()})

@@ -44,7 +44,7 @@ class Hoist:
     @property
     def room_count(self) -> int:
         """How many more may be sent."""
-        return LIFTS_AT_ONCE - sum(each.call is not None for going in self._going.values() for each in going)
+        return max(0, LIFTS_AT_ONCE - sum(each.call is not None for going in self._going.values() for each in going))
 
     @property
     def is_any_busy(self) -> bool:

@@ -22,7 +22,7 @@ import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube import objects
-from worker_agent.kube.client import TIMEOUT_S, Api, Missing
+from worker_agent.kube.client import TIMEOUT_S, Api, Forbidden, Missing
 from worker_agent.kube.gang_logs import GangLogs, Said
 from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, INDEX_OF_POD, JOB_OF_POD, NAMESPACE, NODE_UID, TAINT
 from worker_agent.kube.objects import Condition, Job, Meta, Pod, Terminated
@@ -46,6 +46,7 @@ IMAGE_TROUBLE: Final = frozenset(
 NOT_FOUND: Final = 127  # a shell's exit code where a program is not there, but also the loader's of one that lacks a library
 VOLUME: Final = "/volume"
 NO_POD: Final = "no pod was made for it"
+NO_RIGHT: Final = "cannot create resource"  # in the words of a 403 by rights; those of policies, webhooks and quotas say other things
 GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod beside a workspace's own
 
 
@@ -163,6 +164,10 @@ class Jobs:
             return Ended(why=f"there is no namespace {NAMESPACE}", blames_node=False)
         except Conflict:
             pass  # it is there already: our own, whose answer was lost
+        except Forbidden as error:
+            if NO_RIGHT in str(error):
+                raise  # as just after a start of the API server: it is tried again
+            return Ended(why=f"the cluster refuses its Job: {error}", blames_node=False)
         self._begun[work.owner] = work.name
         return None
 

@@ -130,7 +130,7 @@ def why_nowhere(rooms: Sequence[Room], needs: Amounts) -> str:
     scarce = [key for key in counted if needs[key] > most[key]]
     if not scarce:
         return "no node there has all at once that it asks for"
-    return " and ".join(f"it asks for {_told(key, needs[key])}, and no node there has more than {_told(key, most[key])}" for key in scarce)
+    return " and ".join(f"it asks for {asks}, and no node there has more than {has}" for asks, has in _pairs(scarce, needs, most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +152,27 @@ def lifts(
 ) -> Iterator[Lift]:
     """The oldest first; what does not fit is passed over. `inside`: lifted pods of the box that are not over.
 
-    `stranded`: UIDs of those for which the scheduler has found no node for a while. In a box of whole nodes they keep nobody out: whatever
-    is let in, only what fits is placed. Where a node is shared the count alone keeps boxes to their parts: there they count to their end.
+    `stranded`: UIDs of those for which the scheduler has found no node for a while. In a box of whole nodes one boxful of them keeps nobody
+    out: whatever is let in, only what fits is placed. Where a node is shared the count alone keeps boxes to their parts: there they count
+    to their end.
     `needs`: as `needs_of`, which takes its time.
     Shapes: of n rooms, m pods and k different needs O(m + k n): a room that had too little for some needs is not asked for them again.
     """
     if any(room.is_shared for room in rooms):
         yield from _into_rooms(rooms, waiting, inside, needs)
     elif rooms:
-        yield from _anywhere(rooms, waiting, [pod for pod in inside if pod.spec.nodeName or pod.metadata.uid not in stranded], needs)
+        yield from _anywhere(rooms, waiting, list(_counted(rooms, inside, stranded, needs)), needs)
+
+
+def _counted(rooms: Sequence[Room], inside: Sequence[Pod], stranded: Collection[str], needs: Callable[[Pod], Amounts]) -> Iterator[Pod]:
+    """All but as many of the stranded as fill the box once: else, while nothing can be placed there, all that waits would be let in."""
+    free = sum((room.has.get(names.GPU, Decimal(0)) for room in rooms), Decimal(0))
+    for pod in inside:
+        gpus = needs(pod).get(names.GPU, Decimal(0))
+        if pod.spec.nodeName or pod.metadata.uid not in stranded or gpus > free:
+            yield pod
+        else:
+            free -= gpus
 
 
 def _anywhere(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod], needs: Callable[[Pod], Amounts]) -> Iterator[Lift]:
@@ -289,11 +301,16 @@ def _fits(needs: Amounts, left: Amounts) -> bool:
     """What is counted nowhere (`_FREELY`) is no hindrance where the node does not tell of it; of all else it has none then."""
     if needs.get(names.GPU, 0) > left.get(names.GPU, 0):
         return False  # mostly: this first
-    return all(value <= left.get(key, 0) for key, value in needs.items() if key in left or not key.startswith(_FREELY))
+    return all(value <= max(left.get(key, 0), 0) for key, value in needs.items() if key in left or not key.startswith(_FREELY))
 
 
-def _told(key: str, value: Decimal) -> str:
-    """`1000 cpu`, `512Gi memory`."""
-    if key == "memory":
-        return f"{value / 2**30:.1f}".removesuffix(".0") + "Gi memory"
-    return f"{value.normalize():f} {key}"
+def _pairs(keys: Iterable[str], needs: Amounts, most: Amounts) -> Iterator[tuple[str, str]]:
+    """As `1000 cpu`, `512Gi memory`; of memory that differs by less than that shows, `65536Mi memory`, or in bytes."""
+    for key in keys:
+        units = ((2**30, "Gi"), (2**20, "Mi"), (1, "")) if key == "memory" else ((1, ""),)
+        told = ((_told(needs[key], *unit, key), _told(max(most[key], Decimal(0)), *unit, key)) for unit in units)
+        yield next(pair for pair in told if pair[0] != pair[1])
+
+
+def _told(value: Decimal, size: int, unit: str, key: str) -> str:
+    return (f"{value / size:.1f}".removesuffix(".0") if unit else f"{value.normalize():f}") + f"{unit} {key}"

@@ -11,6 +11,7 @@ from worker_agent.kube import names
 from worker_agent.kube.lifting import Room, share_of, whole_of
 from worker_agent.kube.marks import box_taint
 from worker_agent.kube.objects import Node, Pod
+from worker_agent.kube.view import why_unready
 from worker_agent.protocol import Assignment, NodeView
 
 
@@ -35,7 +36,7 @@ def _room(assignment: Assignment, node: Node, view: NodeView, others: Sequence[P
     """Of a shared node whose GPUs cannot be named just now, nobody can say what part of it is the box's."""
     own, taint = set(assignment.gpus), box_taint(node)
     is_shared = taint == names.SHARED or not own.issuperset(gpu.uuid for gpu in view.gpus)
-    if node.metadata.uid != assignment.node_uid or not node.status.is_ready or node.spec.unschedulable or (is_shared and not view.gpus):
+    if node.metadata.uid != assignment.node_uid or why_unready(node) or (is_shared and not view.gpus):
         return None
     if is_shared:
         has = share_of(node, sum(gpu.healthy and gpu.uuid in own for gpu in view.gpus), len(view.gpus), others)
