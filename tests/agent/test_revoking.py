@@ -186,7 +186,8 @@ def without_labels() -> tuple[TenancyApi, KubernetesTenancy]:
     def refuse(path: str, *_: object) -> None:
         raise Forbidden(path)
 
-    api.delete = api.patch = refuse  # type: ignore[method-assign]
+    api.delete = refuse  # type: ignore[method-assign]
+    api.patch = refuse  # type: ignore[assignment]
     return api, tenancy
 
 
