@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import override_settings
 
+from gpr.estimates import gpr_estimate
 from gpr.models import Gpr, Promise, PromiseMove, Witness
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel, gpr_edit
@@ -101,20 +102,22 @@ def test_it_is_not_forgotten_where_nobody_planned_when_the_box_ended(stage: Stag
     assert slot_hours(stage, gang) == 1
 
 
-def test_an_edit_of_one_that_was_moved_up_leaves_its_promise(stage: Stage) -> None:
-    """It was promised no more by that."""
+def test_an_edit_of_one_that_was_moved_up_is_promised_what_its_offer_says(stage: Stage) -> None:
+    """The move itself promised no more."""
     (_, long), gang = gang_behind(stage, 4, 8)
     before = Promise.objects.get(gpr=gang)
     stage.after(3 * HOUR_S)
     give_back(stage, long)
     stage.tick()
+    assert Promise.objects.get(gpr=gang).promised_start_at == before.promised_start_at
 
     asked = spec(stage.slice, nodes=2, duration_s=2 * HOUR_S)
+    offer = gpr_estimate(actor=stage.owner, spec=asked, now=stage.now, edited=fresh(gang))[0]
     gpr_edit(gpr=fresh(gang), spec=asked, actor=stage.owner, now=stage.now)
 
     after = Promise.objects.get(gpr=gang)
     assert slot_hours(stage, gang) == 1
-    assert (after.promised_start_at, after.made_at) == (before.promised_start_at, before.made_at)
+    assert offer.promised_start_at == after.promised_start_at < before.promised_start_at
 
 
 def test_a_box_that_ends_at_its_time_moves_nobody(stage: Stage) -> None:
