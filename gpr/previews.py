@@ -97,9 +97,8 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
         is_held = priority == gpr.priority or approval_reasons(spec_of(gpr, priority=priority))
         return _unchanged(gpr) if is_held else preview_approval(gpr=changed, now=now)
     loaded = snapshot_load(now=now)
-    own = next((request for request in loaded.snapshot.queue if request.id == str(gpr.pk)), None)
-    if own is None:
-        return _unchanged(gpr)  # what is stored of it cannot be read, so no plan knows it
+    if (own := loaded.queued(gpr)) is None:
+        return _unchanged(gpr)
     if priority == gpr.priority:
         return _compare(gpr, loaded.snapshot)
     return _compare(gpr, joined(loaded.snapshot, ages_of(loaded), replace(own, priority=priority, place=None), gpr.queued_at or now))
@@ -111,9 +110,8 @@ def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
     queue = loaded.snapshot.queue
     if (stays := spot.neighbor) is not None:
         queue = tuple(replace(request, place=place_of(stays)) if request.id == str(stays.pk) else request for request in queue)
-    own = next((request for request in loaded.snapshot.queue if request.id == str(gpr.pk)), None)
-    if own is None:
-        return _unchanged(gpr)  # what is stored of it cannot be read, so no plan knows it
+    if (own := loaded.queued(gpr)) is None:
+        return _unchanged(gpr)
     changed = joined(replace(loaded.snapshot, queue=queue), ages_of(loaded), replace(own, place=spot.place), spot.at)
     return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), spot.moved_behind)))
 

@@ -131,17 +131,22 @@ class Loaded:
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
-        names, ask = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}, Ask.of(gpr)
-        return _request(ask, len(self.snapshot.queue), names, None, self.shares, self.places)
+        return self._request(gpr, clusters, len(self.snapshot.queue), None)
+
+    def queued(self, gpr: Gpr) -> Request | None:
+        """One that is in the queue. None: what is stored of it cannot be read, so no plan knows it."""
+        return next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
 
     def waiting(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request | None:
         """One that is in the queue, as it would be there if it asked for this. None: it is not promised anything, or cannot be read."""
-        queued = next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
+        queued = self.queued(gpr)
         if queued is None or queued.promise_s is None:
             return None
-        names, ask = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}, Ask.of(gpr)
-        request = _request(ask, queued.rank, names, self.promises.get(queued.id), self.shares, self.places)
-        return replace(request, slot=queued.slot)
+        return replace(self._request(gpr, clusters, queued.rank, self.promises.get(queued.id)), slot=queued.slot)
+
+    def _request(self, gpr: Gpr, clusters: Iterable[Cluster], rank: int, promise: Stood | None) -> Request:
+        names = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}
+        return _request(Ask.of(gpr), rank, names, promise, self.shares, self.places)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools than its own, as if none of them had a handicap."""
