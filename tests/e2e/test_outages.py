@@ -131,15 +131,19 @@ def test_while_postgresql_is_away_the_api_says_so_and_afterwards_nothing_is_lost
     nothing_was_held_twice(api)
 
 
-def test_one_command_ends_every_process_in_order(platform: Platform) -> None:
+def test_one_command_ends_every_process_in_order_and_the_other_starts_them_again(platform: Platform) -> None:
     pids = platform.script.pids()
 
     done = platform.script.run("down")
+    left, alive, status = platform.script.pids(), [name for name, pid in pids.items() if is_alive(pid)], platform.script.run("status")
+    again = platform.script.run("up")
 
     assert done.returncode == 0, done.stderr
-    assert not platform.script.pids()
-    assert not [name for name, pid in pids.items() if is_alive(pid)]
-    assert platform.script.run("status").returncode != 0
+    assert not left
+    assert not alive
+    assert status.returncode != 0
+    assert again.returncode == 0, again.stderr
+    assert platform.api.get("/nodes/")["results"], "its data stayed"
 
 
 def _is_left(api: Api, gpr_id: str) -> bool:
