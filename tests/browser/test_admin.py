@@ -29,11 +29,24 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def api(demo: dict[str, str]) -> Iterator[Api]:
-    """The user's. The tests below go on from each other: the last two find `long` approved and waiting."""
+    """The user's."""
     api = Api(demo["url"], demo["user_token"])
     four_gprs(api)
     yield api
     api.close()
+
+
+@pytest.fixture
+def waits(api: Api) -> Iterator[str]:
+    """The name of a GPR that waits in the queue, for one test."""
+    made = short_lived(api, "waits")
+    yield made["name"]
+    api.raw("DELETE", f"/gprs/{made['id']}/")
+
+
+def short_lived(api: Api, name: str) -> dict[str, str]:
+    body = {"slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600, "name": name}
+    return dict(api.post("/gprs/", body))
 
 
 class Visitor:
@@ -143,7 +156,7 @@ def test_a_node_is_set_aside_and_used_again(both: tuple[Visitor, Visitor]) -> No
 def test_the_page_of_a_gpr_and_the_count_of_the_queue_follow_what_happens(both: tuple[Visitor, Visitor], api: Api) -> None:
     admin, _ = both
     count = admin.page.locator("#nav-count")
-    made = api.post("/gprs/", {"slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600, "name": "short-lived"})
+    made = short_lived(api, "short-lived")
     admin.page.goto(f"{QUEUE}{made['id']}/")
     admin.says("#inspect-head", "Queued")
     before = int(count.inner_text().split()[0])
@@ -155,7 +168,7 @@ def test_the_page_of_a_gpr_and_the_count_of_the_queue_follow_what_happens(both: 
     admin.says("#nav-count", str(before - 1))
     admin.page.goto(INVENTORY)
     admin.says("#nav-count", str(before - 1))
-    again = api.post("/gprs/", {"slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600, "name": "short-lived"})
+    again = short_lived(api, "short-lived")
     admin.says("#nav-count", str(before))
     api.raw("DELETE", f"/gprs/{again['id']}/")
     admin.says("#nav-count", str(before - 1))
@@ -225,12 +238,12 @@ def test_on_a_phone_each_figure_of_a_cluster_says_what_it_is(browser: Browser, d
         assert shown == ['"Heard"', '"Clock"', '"Generation"', '"Usable nodes"', '"GPUs held"']
 
 
-def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], api: Api) -> None:
+def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], waits: str) -> None:
     with visitor(browser, demo["url"], scripts=False) as (page, watch):
         admin = Visitor(page, watch)
         admin.sign_in(demo["admin_token"])
-        page.goto(f"{QUEUE}?q=long")
-        page.get_by_role("link", name="long", exact=True).click()
+        page.goto(f"{QUEUE}?q={waits}")
+        page.get_by_role("link", name=waits, exact=True).click()
         page.get_by_role("link", name="Set priority").click()
         page.locator("[name=priority]").fill("42")
         page.get_by_role("button", name="Show what changes").click()
@@ -242,22 +255,22 @@ def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], ap
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
-    size: dict[str, int], theme: Any, browser: Browser, demo: dict[str, str], api: Api
+    size: dict[str, int], theme: Any, browser: Browser, demo: dict[str, str], api: Api, waits: str
 ) -> None:
     with visitor(browser, demo["url"], size=size, theme=theme) as (page, watch):
         admin = Visitor(page, watch)
         admin.sign_in(demo["admin_token"])
         page.goto(INVENTORY)
         node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
-        waits = f"{QUEUE}{gpr_named(api, 'long')['id']}/"
+        queued = f"{QUEUE}{gpr_named(api, waits)['id']}/"
         lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, "/admin/evictions/", "/admin/promises/", DEFRAGMENTATION, ROOM]
         for path in [
             *lists,
             SCHEDULE,
             f"{SCHEDULE}?as=table&span=7d",
-            waits,
-            f"{waits}priority/",
-            f"{waits}move/",
+            queued,
+            f"{queued}priority/",
+            f"{queued}move/",
             f"{QUOTAS}create/",
             node,
             f"{node}cordon/",
