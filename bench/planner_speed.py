@@ -59,7 +59,7 @@ def run_large(traces: Path | None) -> list[Figure]:
     plan(_snapshot(10, 5))  # compiles
     fresh = _snapshot(*LARGE)
     began = time.perf_counter()
-    stored = _with_slots(fresh)
+    stored = with_slots(fresh)
     measured = {
         "a plan from nothing": time.perf_counter() - began,
         "restart from stored slots": _seconds(partial(board_of, stored), runs=1),
@@ -80,7 +80,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
     """Seconds that each takes."""
     fresh = _snapshot(queue_count, node_count)
     nothing_s = _seconds(partial(plan, fresh), runs=1)
-    stored = _with_slots(fresh)
+    stored = with_slots(fresh)
     restart_s = _seconds(partial(board_of, stored), runs=3)
     desk = _Desk(board := board_of(stored)[0], Pace(board, stored.memory))
     board.start()
@@ -96,7 +96,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
         "a whole plan, guarantees and limits for 20 projects": _seconds(
             partial(plan, _with_quotas(stored, most=node_count * GPUS)), runs=1
         ),
-        **{f"a whole plan, {what}": _seconds(partial(plan, _with_slots(change(fresh))), runs=1) for what, change in OTHERS.items()},
+        **{f"a whole plan, {what}": _seconds(partial(plan, with_slots(change(fresh))), runs=1) for what, change in OTHERS.items()},
     }
 
 
@@ -153,7 +153,7 @@ def _request(dice: random.Random, number: int) -> Request:
     )
 
 
-def _with_slots(snapshot: Snapshot) -> Snapshot:
+def with_slots(snapshot: Snapshot) -> Snapshot:
     """As the next tick finds it: every request with its slot and promise."""
     made = plan(snapshot)
     placed = {placement.id: placement for placement in made.placements}
