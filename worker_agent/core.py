@@ -98,6 +98,7 @@ class Core:
             tokens=self.link.board.tokens_untold,
             drifts=self.link.drifts.untold,
             waiting=self.link.waiting_untold,
+            steps_lost=self._memory.state.steps_lost,
         )
         return Sent(request=request, at=at)
 
