@@ -98,6 +98,7 @@ class Core:
             tokens=self.link.board.tokens_untold,
             drifts=self.link.drifts.untold,
             waiting=self.link.waiting_untold,
+            steps_lost=self._memory.state.steps_lost,
         )
         return Sent(request=request, at=at)
 
@@ -294,7 +295,8 @@ class Core:
         if ends_s is None:
             return None
         is_near = ends_s - self._time.now() <= self._memory.state.warn_before_s
-        return BoxEnd(gpr_id=box[0][0].gpr_id, gpr_name=box[0][0].gpr_name, ends_s=ends_s, is_near=is_near)
+        of = box[0][0]
+        return BoxEnd(gpr_id=of.gpr_id, gpr_name=of.gpr_name, run=of.run, ends_s=ends_s, is_near=is_near)
 
     def _order_nodes(self) -> None:
         """As with entries nothing is begun without a hub, and nothing that was begun is taken back."""

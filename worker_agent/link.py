@@ -58,6 +58,7 @@ class Link:
         self._life_wanted_mono = float("-inf")
         self.board = Board()
         self.drifts = DriftBook()
+        self._lost_taken_mono = float("-inf")  # when the hub had last heard of steps that are lost
         self.waits = WaitBook()
         self.desk = Desk(clock)
         self._wants_whole_set = False
@@ -109,6 +110,7 @@ class Link:
         self.is_locked = False
         self.drifts.take(sent.request.drifts)
         self.waits.take(sent.request)
+        self._take_lost(sent)
         self._keep_time(sent, reply)
         if not self._is_whole(reply, raw_digest):
             self._wants_whole_set = True
@@ -116,6 +118,12 @@ class Link:
             return False
         self._wants_whole_set = False
         return self._take_set(sent, reply)
+
+    def _take_lost(self, sent: Sent) -> None:
+        """Once, also where two syncs on their way at the same time said it."""
+        if sent.request.steps_lost and sent.at.mono > self._lost_taken_mono:
+            self._state.steps_lost -= sent.request.steps_lost
+            self._lost_taken_mono = self._clock.mono()
 
     def _keep_time(self, sent: Sent, reply: SyncReply) -> None:
         self._time.sample(sent=sent.at, received_s=reply.received_s, sent_s=reply.sent_s)

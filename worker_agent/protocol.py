@@ -218,7 +218,8 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session.
 
     `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` likewise. `waiting`: all
-    namespaces in which pods wait, whole; None: as it was told in this session, or not looked at.
+    namespaces in which pods wait, whole; None: as it was told in this session, or not looked at. `steps_lost`: at most so many StepEvents
+    that the hub was not sent, nor will be, since it was last told so; it may be told twice, where an answer was lost.
     """
 
     session_epoch: int
@@ -240,6 +241,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[IssuedToken, ...] = ()
     drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
     waiting: Annotated[tuple[PodsWaiting, ...], msgspec.Meta(max_length=NAMESPACES_WAITING_MAX)] | None = None
+    steps_lost: Number = 0
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):

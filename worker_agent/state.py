@@ -11,15 +11,18 @@ import hashlib
 import msgspec
 
 from worker_agent.cluster.base import Cluster, ClusterError, Conflict, Note, StateDoc
-from worker_agent.protocol import LEASE_TTL_S, Assignment, Credential, Phase, StepEvent
+from worker_agent.protocol import LEASE_TTL_S, Assignment, Credential, Outcome, Phase, StepEvent
+from worker_agent.steps import EXIT_CHECKS, EntryStep
 
 FORMAT = 1
-# The newest of what the hub has not stored. In memory, so that none is lost while it hears; some 100 MiB at the very most.
+# The newest of what the hub has not stored, and before these what counts against a node. In memory, so that none is lost while it hears;
+# some 100 MiB at the very most.
 EVENTS_HELD, RESULTS_HELD = 20_000, 100_000
 # In the document, for a restart: it may not grow beyond what a cluster stores in one object.
 EVENTS_KEPT, RESULTS_KEPT, LOG_CHARS_KEPT = 2_000, 2_000, 200_000
 
 _RANK = {phase: rank for rank, phase in enumerate(Phase)}
+_CHECKS = frozenset(EntryStep) | EXIT_CHECKS
 
 
 class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -81,6 +84,7 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     assignments: dict[str, Assignment] = {}
     progress: dict[str, Progress] = {}
     events: list[StepEvent] = []  # not yet stored by the hub
+    steps_lost: int = 0  # at most so many more, of which it was not told yet that it will never hear of them
 
     def held(self) -> list[Member]:
         """Every assignment that is not over, in a fixed order."""
@@ -116,14 +120,9 @@ class Memory:
 
     def drop_oldest(self) -> list[StepEvent]:
         """Of the events, where more wait for the hub than may be held. Returns those."""
-        events, room = self.state.events, RESULTS_HELD
-        begin = max(0, len(events) - EVENTS_HELD)
-        for place in reversed(range(begin, len(events))):
-            room -= len(events[place].results)
-            if room < 0:
-                begin = place + 1
-                break
-        dropped, self.state.events = events[:begin], events[begin:]
+        state = self.state
+        kept, dropped = _fitting(state.events, EVENTS_HELD, RESULTS_HELD)
+        state.events, state.steps_lost = kept, state.steps_lost + len(dropped)
         return dropped
 
     def _encode(self) -> bytes:
@@ -135,7 +134,9 @@ class Memory:
             encoded[id_] = known if known and is_known else (assignment, msgspec.Raw(msgspec.json.encode(assignment)))
         self._encoded = encoded
         written = {id_: raw for id_, (_, raw) in encoded.items()}
-        state = msgspec.structs.replace(self.state, events=_thinned(self.state.events[-EVENTS_KEPT:]))
+        kept, unkept = _fitting(self.state.events, EVENTS_KEPT)
+        # If it is ever read, those are lost that the hub did not store meanwhile.
+        state = msgspec.structs.replace(self.state, events=_thinned(kept), steps_lost=self.state.steps_lost + len(unkept))
         state.assignments = written  # type: ignore[assignment]  # they are what is written of them
         return msgspec.json.encode(state)
 
@@ -163,6 +164,25 @@ class Memory:
             raise OtherWriter("another agent wrote the state of this cluster")
         self._body, self._version = (doc.body, doc.version) if doc else (b"", "")
         return True
+
+
+def _fitting(events: list[StepEvent], most: int, results_most: int | None = None) -> tuple[list[StepEvent], list[StepEvent]]:
+    """As many as may be kept, and the others, each in their order."""
+    if len(events) <= most and (results_most is None or sum(len(event.results) for event in events) <= results_most):
+        return events, []
+    kept: set[int] = set()
+    results_left = results_most
+    for place in sorted(range(len(events)), key=lambda place: (_counts_against_node(events[place]), place), reverse=True)[:most]:
+        if results_left is not None and (results_left := results_left - len(events[place].results)) < 0:
+            break
+        kept.add(place)
+    fit = [event for place, event in enumerate(events) if place in kept]
+    return fit, [event for place, event in enumerate(events) if place not in kept]
+
+
+def _counts_against_node(event: StepEvent) -> bool:
+    """By it the hub sets the node aside; what else it goes by, it is told anew at each sync. An assignment has a few of these at most."""
+    return event.outcome == Outcome.FAILED and event.blames_node and event.step in _CHECKS
 
 
 def _thinned(events: list[StepEvent]) -> list[StepEvent]:

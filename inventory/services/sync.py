@@ -49,6 +49,7 @@ UNTOLD_TIMES: Final = (
     "node__seen_at",
 )
 DRIFT, DRIFT_AGAIN = "cluster.drift", timedelta(seconds=AGAIN_S / 2)
+STEPS_LOST = "cluster.steps_lost"
 
 
 @transaction.atomic
@@ -67,6 +68,7 @@ def sync_hear(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> i
     session.save()
     observations_store(cluster_id=agent.cluster.pk, observed=message.observed, now=now)
     _tell_drifts(agent.cluster, message.drifts, now)
+    _tell_lost(agent.cluster, message.steps_lost, now)
     _notice_rewind(agent.cluster, message, now)
     return session.session_epoch
 
@@ -212,8 +214,7 @@ def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> No
     """An agent that lost our answer says it again."""
     if not drifts:
         return
-    told = Event.objects.filter(cluster_id=cluster.pk, kind=DRIFT, at__gt=now - DRIFT_AGAIN)
-    known = set(told.values_list("message", flat=True))
+    known = _said_just_now(cluster, DRIFT, now)
     there = Node.objects.filter(cluster=cluster, gone_at=None, name__in={drift.node for drift in drifts})
     node_ids = dict(there.values_list("name", "pk"))
     for drift in drifts:
@@ -229,6 +230,21 @@ def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> No
             node_id=node_ids.get(drift.node),
             data={"what": drift.what, "is_repaired": drift.is_repaired},
         )
+
+
+def _tell_lost(cluster: Cluster, step_count: int, now: datetime) -> None:
+    """Likewise. Nobody shall take the steps of its nodes for all that there were."""
+    message = (
+        f"What came of up to {step_count} steps on nodes of {cluster.name} is not known: its agent could not keep more while it had no "
+        "word from the hub. How far each box is it did tell."
+    )
+    if step_count and message not in _said_just_now(cluster, STEPS_LOST, now):
+        event_record(kind=STEPS_LOST, message=message, at=now, severity=Severity.WARNING, cluster_id=cluster.pk, data={"count": step_count})
+
+
+def _said_just_now(cluster: Cluster, kind: str, now: datetime) -> set[str]:
+    told = Event.objects.filter(cluster_id=cluster.pk, kind=kind, at__gt=now - DRIFT_AGAIN)
+    return set(told.values_list("message", flat=True))
 
 
 def _drift_message(cluster: Cluster, drift: Drift) -> str:

@@ -134,7 +134,8 @@ def waiting_pod(name: str, namespace: str = "red") -> Object:
 
 
 def running_pod(name: str, box: Assignment) -> Object:
-    spec = {"nodeName": box.node, "containers": [_container()]}
+    selector = {names.box_label(box.gpr_id): str(box.run)}
+    spec = {"nodeName": box.node, "nodeSelector": selector, "containers": [_container()]}
     return {"metadata": _about(name, box.slice, {names.POD_GPR: box.gpr_id}), "spec": spec}
 
 

@@ -59,6 +59,14 @@ def test_the_end_of_an_open_box_follows_the_word_of_the_hub(stage: Stage, heard:
     assert [end.ends_s for end in heard.ends] == [T0 + 9000]
 
 
+def test_an_end_is_that_of_one_run_of_its_request(stage: Stage, heard: Heard) -> None:
+    tell(stage, stage.assignment(run=2))
+    stage.run(30, until=lambda: stage.phase() is Phase.ACTIVE)
+    stage.core.reconcile()
+
+    assert [end.run for end in heard.ends] == [2]
+
+
 def test_an_end_is_near_as_long_before_it_as_the_hub_says_also_after_a_restart(stage: Stage, heard: Heard) -> None:
     box = opened(stage)
     now_s = stage.clock.wall()

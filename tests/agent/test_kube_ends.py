@@ -22,18 +22,19 @@ from worker_agent.protocol import Assignment
 END_S = 1_800_000_000.0
 BOX = assignment("a", "n1", "GPU-0")
 OTHER = assignment("b", "n1", "GPU-1")
+AGAIN = msgspec.structs.replace(BOX, run=2)
 
 
 def box_end(ends_s: float = END_S, *, is_near: bool = False, box: Assignment = BOX) -> BoxEnd:
-    return BoxEnd(gpr_id=box.gpr_id, gpr_name=box.gpr_name, ends_s=ends_s, is_near=is_near)
+    return BoxEnd(gpr_id=box.gpr_id, gpr_name=box.gpr_name, run=box.run, ends_s=ends_s, is_near=is_near)
 
 
 class Box:
     """One that is open, with pods that run in it."""
 
-    def __init__(self, *pods: str, others: Sequence[str] = ()) -> None:
-        """`others`: pods of another GPR."""
-        there = [*(running_pod(name, BOX) for name in pods), *(running_pod(name, OTHER) for name in others)]
+    def __init__(self, *pods: str, again: Sequence[str] = (), others: Sequence[str] = ()) -> None:
+        """`again`: pods of the next run. `others`: of another GPR."""
+        there = [running_pod(name, box) for box, names_ in ((BOX, pods), (AGAIN, again), (OTHER, others)) for name in names_]
         records = {**new_records(BOX, GpuPhase.OPEN), **new_records(OTHER, GpuPhase.OPEN)}
         self.api, self.driver = made({"n1": records}, guard={"n1": "@1,red"}, pods=there)
 
@@ -196,6 +197,21 @@ def test_a_pod_that_cannot_be_told_keeps_no_warning_from_others_of_its_gpr(monke
     box.driver.stop()
 
 
+def test_of_a_request_that_runs_again_each_pod_is_told_the_end_of_its_own_run() -> None:
+    """Those of the first run are on their way out while those of the second begin."""
+    box = Box("p1", again=["p2"])
+
+    box.announce(box_end(is_near=True))
+    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (stamp(END_S), "", 1)
+
+    box.announce(box_end(END_S + 3600, is_near=True, box=AGAIN))
+    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (stamp(END_S), stamp(END_S + 3600), 2)
+
+    box.announce(box_end(END_S + 7200, box=AGAIN), box_end(END_S + 60))
+    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (stamp(END_S + 60), stamp(END_S + 7200), 2)
+    box.driver.stop()
+
+
 @pytest.mark.parametrize(
     ("ends_s", "told"),
     [
@@ -223,6 +239,17 @@ def test_a_pod_that_is_let_in_knows_the_end_before_it_starts() -> None:
     driver.serve([[BOX]])
 
     assert wait_for_annotation(api) == stamp(END_S)
+    driver.stop()
+
+
+def test_a_pod_that_is_let_into_the_next_run_knows_the_end_of_that_one() -> None:
+    api, driver = made({"n1": new_records(AGAIN, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[waiting_pod("p1")])
+    driver.observe()
+
+    driver.announce([box_end(END_S + 3600, box=AGAIN), box_end()])
+    driver.serve([[AGAIN]])
+
+    assert wait_for_annotation(api) == stamp(END_S + 3600)
     driver.stop()
 
 

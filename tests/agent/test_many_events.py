@@ -14,7 +14,7 @@ from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_results_kept import Shelf, event
 from worker_agent import state
 from worker_agent.outbox import Outbox
-from worker_agent.protocol import Phase, StepEvent
+from worker_agent.protocol import Outcome, Phase, StepEvent
 from worker_agent.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, Memory, State
 
 OBJECT_MAX_BYTES = 1024 * 1024  # what Kubernetes takes
@@ -94,3 +94,68 @@ def test_what_is_written_down_of_the_events_fits_into_one_object_whatever_is_in_
     assert [each.attempt for each in kept] == list(range(1, EVENTS_KEPT + 1))
     assert kept[-1] == memory.state.events[-1]
     assert (kept[0].log, kept[0].results) == ("", ())
+
+
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "EVENTS_KEPT", 5)
+    monkeypatch.setattr(state, "EVENTS_HELD", 10)
+
+
+def ended_while_the_hub_was_away() -> Stage:
+    stage = Stage(small_fleet(count=6))
+    boxes = [stage.assignment(node, gpr_id=f"g{node}", entry_steps=(), duration_s=30.0) for node in range(6)]
+    stage.tell(*boxes)
+    stage.run(90, until=lambda: all(seen.phase is Phase.RELEASED for seen in stage.core.observed))
+    return stage
+
+
+@pytest.mark.usefixtures("little_room")
+def test_how_far_each_box_is_and_when_it_began_and_ended_is_told_whatever_was_dropped_and_lost() -> None:
+    """By this the hub goes on, and not by what was reported of each step."""
+    stage = ended_while_the_hub_was_away()
+
+    stage.start()
+    stage.core.reconcile()
+
+    assert len(stage.core.observed) == 6
+    for seen in stage.core.observed:
+        assert (seen.phase, seen.active_s is not None, seen.exit_began_s is not None) == (Phase.RELEASED, True, True)
+
+
+@pytest.mark.usefixtures("little_room")
+def test_what_counts_against_a_node_is_dropped_last_of_all() -> None:
+    """By it the hub sets the node aside, or the next box would get it."""
+    shelf = Shelf()
+    memory = Memory(shelf, note=lambda *_: None)  # type: ignore[arg-type]
+    passed = of_steps(range(20))
+    failed = [msgspec.structs.replace(event(100 + number, 0), outcome=Outcome.FAILED) for number in range(3)]
+    drain = msgspec.structs.replace(event(200, 0), step="drain", outcome=Outcome.FAILED)  # of which there may be any number
+    memory.state.events = [*failed, drain, *passed]
+
+    dropped = memory.drop_oldest()
+    assert memory.state.events == [*failed, *passed[13:]]
+    assert dropped == [drain, *passed[:13]]
+
+    assert memory.save()
+    assert Memory(shelf, note=lambda *_: None).state.events == [*failed, *passed[18:]]  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("little_room")
+def test_the_hub_is_told_once_how_many_steps_it_will_never_hear_of() -> None:
+    """Those that there was no room for, and those that a restart lost."""
+    stage = ended_while_the_hub_was_away()
+    happened = 6 * len(("claim", "open", "close", "drain", "gpu_idle", "release"))
+    assert stage.core.sync_request(0.0).request.steps_lost == happened - 10
+
+    stage.start()
+    stage.core.reconcile()
+    first, second = stage.core.sync_request(0.0), stage.core.sync_request(0.0)
+    assert first.request.steps_lost == happened - 5
+    stage.core.on_reply(first, stage.reply())
+    stage.core.on_reply(second, stage.reply())  # what was asked at once
+    assert stage.core.sync_request(0.0).request.steps_lost == 0
+
+    assert len(stage.take_events()) == 5
+    stage.start()
+    assert stage.core.sync_request(0.0).request.steps_lost == 0

@@ -202,6 +202,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
                 jobs=(JobWaiting(name="train", count=5, fails_s=1800003600.0),),
             ),
         ),
+        steps_lost=7,
         tokens=(IssuedToken(account=ACCOUNT.id, token="t", expires_s=1800003600.0, server="https://api", ca="PEM", failure=""),),
         observed=(
             Observed(

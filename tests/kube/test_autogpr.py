@@ -14,7 +14,7 @@ from tests.kube.counter import Counter, request, template
 from tests.kube.nodes import nodes_of
 from tests.kube.world import container, pod
 from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.kube import autogpr, names
+from worker_agent.kube import autogpr, names, tidying
 from worker_agent.kube.autogpr import AutoGpr, Scene, spec_for
 from worker_agent.kube.custom import Custom
 from worker_agent.kube.objects import Node, Owner, Pod
@@ -376,6 +376,31 @@ def test_when_people_withdrew_it_only_new_pods_get_another(counter: Counter) -> 
     counter.kubectl("scale", "deployment", "serve", "--replicas=2")
 
     the_request(counter, 2)
+
+
+def test_some_time_after_its_end_it_is_deleted_and_the_hub_told_nothing_but_one_of_people_stays(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given back, too."""
+    monkeypatch.setattr(tidying, "EVERY_S", 0.5)
+    monkeypatch.setattr(tidying, "KEPT_S", 6.0)
+    monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
+    counter.make(template(**AUTO), pod("alone", 1), request("mine", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))
+    counter.make(deployment(replicas=1, gpus=2))
+    counter.until("its claim", lambda: [claim for claim in counter.told if claim.is_auto])
+    name = next(claim.name for claim in counter.told if claim.is_auto)
+    counter.until("the claim of people's", lambda: counter.claims("mine"))
+    counter.state("mine", state="COMPLETED", is_ended=True, position=None)
+    counter.until_condition("Finished", "True", "Completed", "mine")
+
+    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+    counter.kubectl("delete", "pod", "alone", "--now")
+
+    counter.until_condition("Finished", "True", "Canceled", name)
+    counter.until("that it is deleted", lambda: [made["metadata"]["name"] for made in requests(counter)] == ["mine"])
+    counter.for_a_while(3.0)
+    assert not [claim for claim in counter.told if claim.is_gone]
+    assert len(requests(counter)) == 1
 
 
 def test_pods_whose_owner_is_none_do_not_make_it_work_all_the_time(counter: Counter) -> None:

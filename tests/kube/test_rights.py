@@ -131,6 +131,7 @@ CALLS: Final[dict[str, Call]] = {
         "gpuprovisioningrequests",
         {"create": post(RED_REQUESTS, REQUEST), "patch": patch(f"{RED_REQUESTS}/filed", {}), **reading(REQUESTS)},
     ),
+    **keyed("gpuprovisioningrequests", {"delete": delete(f"{RED_REQUESTS}/egs-try")}),
     **{f"get {plural}": get(f"/apis/apps/v1/namespaces/red/{plural}/egs-try") for plural in ("replicasets", "statefulsets")},
     **keyed("jobs", {"get": get("/apis/batch/v1/namespaces/red/jobs/egs-try")}),
     **keyed("gprtemplates", reading(TEMPLATES)),
@@ -392,6 +393,7 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         "egs-agent",
     ),
     "a request in a namespace of no workspace": (post(f"{EGS}/namespaces/loose/gpuprovisioningrequests", REQUEST), "egs-agent"),
+    "to delete a request that people made": (delete(f"{RED_REQUESTS}/filed"), "egs-agent"),
     "a role for itself": (
         post(BINDINGS, {"metadata": {"name": "egs-try"}, "subjects": [ITSELF], **BINDING}),
         "egs-agent",

@@ -139,10 +139,11 @@ NodeChange = tuple[NodeState, Records]  # the node as it was seen, and what is t
 
 
 class BoxEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the run of a GPR, by the hub's clock. `is_near`: so near that what runs in it is to be warned."""
+    """Of one run of a GPR, by the hub's clock. `is_near`: so near that what runs in it is to be warned."""
 
     gpr_id: str
     gpr_name: str
+    run: int
     ends_s: float
     is_near: bool
 

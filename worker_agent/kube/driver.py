@@ -295,7 +295,7 @@ class KubernetesCluster:
 
     def _lift_into(self, boxes: Iterable[Sequence[Assignment]]) -> None:
         for lift, box in islice(self._lifts(boxes), self._hoist.room_count):
-            self._hoist.send(lift, _box(box), ends_at=self._ends.ends_at(box.gpr_id))
+            self._hoist.send(lift, _box(box), ends_at=self._ends.ends_at(_box(box)))
 
     def _lifts(self, boxes: Iterable[Sequence[Assignment]]) -> Iterator[tuple[Lift, Assignment]]:
         """No pod into two boxes."""

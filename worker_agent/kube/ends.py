@@ -1,8 +1,9 @@
 """When their box ends, told to its pods: by an annotation that follows the end, and by one event of each once it is near.
 
 A pod reads the annotation by the downward API, so that a job can save its work in time. Nothing need be remembered over a restart: the
-annotation is on the pod, and the event's name follows from pod and end, so that the API server itself refuses a second one. GPRs take
-turns: pods of one, however many they are and however often their calls fail, do not hold up those of another.
+annotation is on the pod, and the event's name follows from pod and end, so that the API server itself refuses a second one. A pod is
+told the end of the run that it was let into: a GPR may be on its way out of one run and in its next one at once. GPRs take turns: pods
+of one, however many they are and however often their calls fail, do not hold up those of another.
 Must not live here: when a box ends, and what is near (core.py).
 """
 
@@ -19,10 +20,12 @@ from typing import Final, NamedTuple
 
 from worker_agent.cluster.base import BoxEnd, Conflict
 from worker_agent.kube.client import Api
+from worker_agent.kube.hoist import Box
 from worker_agent.kube.lifting import annotate_ops
 from worker_agent.kube.names import ENDS_AT
 from worker_agent.kube.news import News
 from worker_agent.kube.objects import Pod
+from worker_agent.kube.runs import is_of
 from worker_agent.kube.sight import PodIndex, Sight
 from worker_agent.kube.standing import stamp
 from worker_agent.kube.telling import Telling
@@ -49,18 +52,18 @@ class Ends:
 
     def __init__(self, api: Api, *, pool: Executor, telling: Telling, sight: Sight) -> None:
         self._api, self._pool, self._telling, self._sight = api, pool, telling, sight
-        self._ends: dict[str, BoxEnd] = {}  # by GPR
+        self._ends: dict[Box, BoxEnd] = {}
         self._going: dict[Key, Future[Pod] | Future[None]] = {}
         self._not_before_mono: dict[Key, float] = {}
-        self._settled: tuple[dict[str, BoxEnd], PodIndex] | None = None  # of these all was told
+        self._settled: tuple[dict[Box, BoxEnd], PodIndex] | None = None  # of these all was told
 
-    def ends_at(self, gpr_id: str) -> str:
-        """As it stands in the annotation; "" where no open box of the GPR is known."""
-        end = self._ends.get(gpr_id)
+    def ends_at(self, box: Box) -> str:
+        """As it stands in the annotation; "" where no such box is known to be open."""
+        end = self._ends.get(box)
         return stamp(end.ends_s) if end is not None else ""
 
     def look(self, ends: Sequence[BoxEnd]) -> None:
-        self._ends = {end.gpr_id: end for end in ends}
+        self._ends = {(end.gpr_id, end.run): end for end in ends}
         self._collect()
         if self._settled is not None and self._settled[0] == self._ends and self._settled[1] is self._sight.pods:
             return
@@ -77,7 +80,7 @@ class Ends:
         for end in self._ends.values():
             ends_at = stamp(end.ends_s)
             for pod in self._sight.pods.lifted.get(end.gpr_id, ()):
-                if not pod.holds or pod.is_leaving:
+                if not pod.holds or pod.is_leaving or not is_of(end, pod):
                     continue
                 if pod.metadata.annotation(ENDS_AT) != ends_at:
                     yield Key(end.gpr_id, ENDS_AT, pod.metadata.uid, ends_at), pod, end

@@ -45,6 +45,7 @@ from worker_agent.kube.paging import Page, listed
 from worker_agent.kube.replica import Key
 from worker_agent.kube.standing import LATER_S, Case, claim_due, is_minor, status_of
 from worker_agent.kube.telling import Telling
+from worker_agent.kube.tidying import Tidying
 from worker_agent.kube.waits import Waits
 from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired, PodsWaiting
 
@@ -116,6 +117,7 @@ class KubernetesRequests:
     ) -> None:
         self._api, self._bound, self._pods, self._note = api, bound, pods, note
         self._auto = AutoGpr(api=api, pods=pods, nodes=nodes, learn=self._learn, note=note)
+        self._tidying = Tidying(api=api, pods=pods, note=note)
         self._waits = Waits(api=api, bound=bound, pods=pods, why=why, note=note)
         self._tellers = ThreadPoolExecutor(1, thread_name_prefix="egs-tell-requests")
         self._telling = Telling(api, self._tellers)
@@ -169,6 +171,13 @@ class KubernetesRequests:
             slice_of: Bound = lambda namespace: look.slices.get(namespace, "") if self._is_bound(namespace, look) else ""  # noqa: E731
             autos = {name: auto_of(heard.autos[id_]) for name, id_ in wanted.items() if id_ in heard.autos and slice_of(name)}
             self._auto.look(Scene(look.now_mono, tuple(there.values()), tuple(look.templates.values()), slice_of, autos))
+        self._tidying.look(
+            there.values(),
+            heard.states,
+            is_bound=lambda namespace: self._is_bound(namespace, look),
+            now=datetime.now(UTC),
+            now_mono=look.now_mono,
+        )
         gone = list(self._gone(there, look))
         self._forget(there, heard)
         # The oldest first, so that they queue in the order in which they were made.

@@ -1,18 +1,19 @@
-"""Which pods are an exit's to take: a GPR may be on its way out of one run and in its next one at once, on the same node even.
+"""Which pods are of which run, and which are an exit's to take.
 
-Pure. By what the lift wrote into the pod, which nobody else may.
+Pure. A GPR may be on its way out of one run and in its next one at once, on the same node even. By what the lift wrote into the pod, which
+nobody else may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from worker_agent.cluster.base import GpuPhase, StepCall
+from worker_agent.cluster.base import BoxEnd, GpuPhase, StepCall
 from worker_agent.kube.objects import Pod
 from worker_agent.protocol import Assignment
 
 
-def is_of(box: Assignment, pod: Pod) -> bool:
+def is_of(box: Assignment | BoxEnd, pod: Pod) -> bool:
     """Of the same run, or of none that is known."""
     return pod.run_of(box.gpr_id) in ("", str(box.run))
 

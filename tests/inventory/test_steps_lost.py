@@ -1,0 +1,52 @@
+"""Where an agent could not keep what came of all its steps, people read how many are missing: no list is taken for whole that is not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from inventory.models import Cluster
+from journal.models import Event, Severity
+from tests.builders import NOW, make_cluster
+from tests.inventory.agent import Agent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return make_cluster("c1", nodes=1, is_heard=False)
+
+
+@pytest.fixture
+def agent(cluster: Cluster) -> Agent:
+    return Agent.joined(cluster)
+
+
+def told() -> list[Event]:
+    return list(Event.objects.filter(kind="cluster.steps_lost"))
+
+
+def test_administrators_read_how_many_steps_are_missing(agent: Agent, cluster: Cluster) -> None:
+    agent.sync(steps_lost=12)
+
+    (event,) = told()
+    assert event.message == (
+        "What came of up to 12 steps on nodes of c1 is not known: its agent could not keep more while it had no word from the hub. "
+        "How far each box is it did tell."
+    )
+    assert (event.severity, event.cluster_id, event.data) == (Severity.WARNING, cluster.pk, {"count": 12})
+
+
+def test_an_agent_that_lost_the_answer_and_says_it_again_is_heard_once(agent: Agent) -> None:
+    agent.sync(steps_lost=12)
+    agent.sync(steps_lost=12, at=NOW + timedelta(seconds=10))
+
+    assert len(told()) == 1
+
+
+def test_nothing_is_said_where_nothing_is_missing(agent: Agent) -> None:
+    agent.sync()
+
+    assert told() == []
