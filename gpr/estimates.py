@@ -60,7 +60,7 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     found = list(by_place(desk.offers(candidate)).values())
     told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
     alternatives = Alternatives(spec, candidate, desk, loaded, found).of_each()
-    bands = bands_load()
+    bands = bands_load(edited=edited)
     return [
         _estimate(
             offer,
