@@ -11,7 +11,7 @@ from django.db.models import Model
 
 from gpr.allocator import tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, Witness
-from inventory.models import AgentSession, Cluster, Node, Supply, SupplyKind, SupplyOrder
+from inventory.models import AgentSession, Cluster, Node, Reservation, Supply, SupplyKind, SupplyOrder
 from inventory.services.supplies import supply_create
 from journal.models import Event, Severity
 from slices.models import Slice
@@ -126,6 +126,39 @@ def test_a_node_of_which_it_cannot_be_read_since_when_it_is_set_aside_is_set_asi
 
     assert (fresh(first).state, fresh(second).state) == (S.PROVISIONING, S.QUEUED)
     assert [row.node_id for row in stage.held(first)] == [open_.pk]
+
+
+def starts_beside(stage: Stage, closed: Node, open_: Node) -> None:
+    """Of two requests the one starts on the open node at once, the other waits, and administrators are told once."""
+    first, second = stage.submit(stage.slice), stage.submit(make_slice(stage.cluster, owner=stage.owner))
+    reports = [stage.tick(), stage.tick()]
+
+    assert (fresh(first).state, fresh(second).state) == (S.PROVISIONING, S.QUEUED)
+    assert [row.node_id for row in stage.held(first)] == [open_.pk]
+    assert [report.skipped for report in reports] == [{}, {}]
+    assert closed.name not in {row.node.name for row in stage.held()}
+    (told,) = Event.objects.filter(kind="cluster.spoiled")
+    assert (told.reason, told.cluster_id, told.severity, told.slice_id) == ("node", stage.cluster.pk, Severity.ERROR, None)
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at"])
+def test_a_node_of_which_it_cannot_be_read_since_when_it_fails_is_set_aside_and_the_others_are_used(column: str) -> None:
+    stage = Stage(nodes=2)
+    closed, open_ = nodes_of(stage.cluster)
+    spoil(Node, column, pk=closed.pk)
+
+    starts_beside(stage, closed, open_)
+
+
+def test_a_node_of_which_it_cannot_be_read_whether_it_is_held_is_set_aside_and_the_others_are_used() -> None:
+    """No word of it says that its GPUs are free."""
+    stage = Stage(nodes=2)
+    runs = stage.active(slice_=make_slice(stage.cluster, owner=stage.owner))
+    (held,) = stage.held(runs)
+    (open_,) = (node for node in nodes_of(stage.cluster) if node.pk != held.node_id)
+    Reservation.objects.filter(pk=held.pk).update(state="LOST")
+
+    starts_beside(stage, held.node, open_)
 
 
 def test_a_node_with_more_gpus_than_any_has_is_not_there_and_the_others_are_used() -> None:
