@@ -15,7 +15,7 @@ from inventory.models import AgentSession, Cluster, Node, Reservation, Supply, S
 from inventory.services.supplies import supply_create
 from journal.models import Event, Severity
 from slices.models import Slice
-from tests.builders import SHAPE, make_cluster, make_slice, nodes_of
+from tests.builders import SHAPE, make_cluster, make_slice, node_view, nodes_of
 from tests.inventory.agent import Agent
 from tests.lifecycle.stage import Stage, fresh
 
@@ -148,6 +148,38 @@ def test_a_node_of_which_it_cannot_be_read_since_when_it_fails_is_set_aside_and_
     spoil(Node, column, pk=closed.pk)
 
     starts_beside(stage, closed, open_)
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at"])
+def test_what_the_agent_reports_of_a_node_mends_since_when_it_fails_and_counts_for_all_others(column: str) -> None:
+    stage = Stage(nodes=2)
+    spoiled, other = nodes_of(stage.cluster)
+    spoil(Node, column, pk=spoiled.pk)
+
+    stage.agent.inventory(node_view(spoiled.name), node_view(other.name, broken=True), at=stage.now)
+
+    assert list(Node.objects.order_by("name").values_list("broken_at", "sick_gpus_at")) == [(None, None), (stage.now, None)]
+
+
+def test_a_node_that_went_at_no_time_comes_back() -> None:
+    stage = Stage(nodes=2)
+    spoiled, other = nodes_of(stage.cluster)
+    spoil(Node, "gone_at", pk=spoiled.pk)
+
+    stage.agent.inventory(node_view(spoiled.name), node_view(other.name), at=stage.now)
+
+    assert list(Node.objects.values_list("gone_at", flat=True)) == [None, None]
+
+
+@pytest.mark.parametrize("column", ["seen_at", "cordoned_at"])
+def test_a_time_of_a_node_that_no_report_tells_keeps_none_from_being_stored(column: str) -> None:
+    stage = Stage(nodes=2)
+    spoiled, other = nodes_of(stage.cluster)
+    spoil(Node, column, pk=spoiled.pk)
+
+    stage.agent.inventory(node_view(spoiled.name, ready=False), node_view(other.name, ready=False), at=stage.now)
+
+    assert list(Node.objects.values_list("is_ready", flat=True)) == [False, False]
 
 
 def test_a_node_of_which_it_cannot_be_read_whether_it_is_held_is_set_aside_and_the_others_are_used() -> None:
