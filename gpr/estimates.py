@@ -17,7 +17,7 @@ from gpr.planner.bands import Bands
 from gpr.planner.offering import Desk
 from gpr.planner.plan import EvictionKind, Offer, victims_of
 from gpr.planner.snapshot import Request
-from gpr.services.requests import candidate_of
+from gpr.services.requests import Candidate, candidate_of
 from gpr.snapshot import Loaded, at
 from gpr.spec import GprSpec
 
@@ -55,12 +55,12 @@ class Estimate:
 
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, say: Say = utc) -> list[Estimate]:
     """One offer for each cluster and shape, soonest first. `edited`: for a change of a waiting GPR. Raises as `gpr_submit` does."""
-    candidate, loaded = candidate_of(spec, actor=actor, now=now, edited=edited)
-    desk = Desk(loaded.snapshot)
-    found = list(by_place(desk.offers(candidate)).values())
+    asked = candidate_of(spec, actor=actor, now=now, edited=edited)
+    candidate, loaded, desk = asked.request, asked.loaded, Desk(asked.loaded.snapshot)
+    found = list(by_place(_offers(asked, desk)).values())
     told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
     alternatives = Alternatives(spec, candidate, desk, loaded, found).of_each()
-    bands = bands_load()
+    bands = bands_load(edited=edited)
     return [
         _estimate(
             offer,
@@ -71,6 +71,15 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
         )
         for offer, text, sooner in zip(found, told, alternatives, strict=True)
     ]
+
+
+def _offers(asked: Candidate, desk: Desk) -> tuple[Offer, ...]:
+    """First what it has if it stays as it stands; to take any other is to ask for something else."""
+    if asked.stands is None:
+        return desk.offers(asked.request)
+    request, snapshot = asked.stands
+    best = Desk(snapshot).best(request)
+    return () if best is None else (best, *desk.elsewhere(asked.request, best))
 
 
 def _range(spec: GprSpec, offer: Offer, bands: Bands) -> Range:

@@ -14,7 +14,7 @@ import structlog
 
 from gpr.planner.plan import Fault, Flaw
 from gpr.rows import Ask
-from gpr.sound import CLUSTER, MAINTENANCE, SUPPLY, Spoiled, Unreadable
+from gpr.sound import CLUSTER, MAINTENANCE, NODE, SUPPLY, Spoiled, Unreadable
 from journal.models import Event, Severity
 from journal.services import event_record
 
@@ -34,6 +34,7 @@ CLUSTER_WORDS: Final = {
     "start on, or from now on where that cannot be read either.",
     SUPPLY: "What is stored of a supply of this cluster, or of its orders, cannot be read. Until that is mended nothing more is ordered "
     "from it.",
+    NODE: "What is stored of a node of this cluster, or of who holds it, cannot be read. Until that is mended nothing starts on it.",
 }
 
 

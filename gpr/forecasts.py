@@ -40,11 +40,15 @@ class Range:
     is_learned: bool
 
 
-def bands_load() -> Bands:
-    """From the last outcomes, and those that wait still, without those that cannot be read; two queries."""
+def bands_load(*, edited: Gpr | None = None) -> Bands:
+    """From the last outcomes, and those that wait still, without those that cannot be read; two queries.
+
+    `edited`: what was foretold to it teaches nothing, for it is asked about anew.
+    """
     rows = Forecast.objects.values_list(*_FIELDS)
     ended, _ = readable_first(rows.exclude(started_at=None).order_by("-started_at", "-pk"), HISTORY_COUNT)
-    waiting, _ = readable(rows.filter(started_at=None).order_by("made_at", "pk"))
+    open_rows = rows.filter(started_at=None) if edited is None else rows.filter(started_at=None).exclude(gpr=edited)
+    waiting, _ = readable(open_rows.order_by("made_at", "pk"))
     return Bands([_asked(*row) for row in reversed(ended)] + [_asked(*row) for row in waiting])
 
 
@@ -57,7 +61,7 @@ def range_of(bands: Bands, asked: Asked) -> Range:
 
 
 def forecasts_make(asked: Iterable[Asked], *, now: datetime) -> dict[str, Range]:
-    """For newly promised GPRs, by id; stored, to be scored when they start."""
+    """For GPRs that are newly promised, or ask for something else now, by id; stored, to be scored when they start."""
     asked = list(asked)
     if not asked:
         return {}
@@ -73,7 +77,7 @@ def forecasts_started(gprs: Iterable[Gpr], *, now: datetime) -> None:
 
 
 def forecasts_drop(gprs: Iterable[Gpr]) -> None:
-    """They wait no longer, and have not started: nothing is to be learned of them."""
+    """They wait no longer, or not for that, and have not started: nothing is to be learned of them."""
     Forecast.objects.filter(gpr__in=gprs, started_at=None).delete()
 
 

@@ -401,7 +401,8 @@ class EvictionVictim(models.Model):
 class Forecast(models.Model):
     """What was foretold to a request that had to wait, and how it turned out: what later forecasts learn from (gpr/planner/bands.py).
 
-    Waits are seconds from `made_at`. One for each time it was promised something; one that never started is taken away.
+    Waits are seconds from `made_at`. One for each time it was promised something; one that never started, or asked for something else
+    before it did, is taken away.
     """
 
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="forecasts")

@@ -26,7 +26,7 @@ def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
     for outcome in outcomes:
         outcome.started_at, forecast = now, foretold.get(outcome.gpr_id)
         if forecast is not None:
-            # An edit may have made the promise anew since: what was foretold is counted from when it was.
+            # After an edit it was foretold anew, and the promise may stand since before: each counts from when it was told.
             outcome.forecast, outcome.wait_s = forecast, max(whole_s(now - forecast.made_at), 0)
     PromiseOutcome.objects.bulk_create(outcomes)
     promises.update(slot_nodes=[])

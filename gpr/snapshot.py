@@ -50,7 +50,7 @@ from gpr.rows import (
     held_of,
     shades_standing,
 )
-from gpr.sound import CLUSTER, MAINTENANCE, SUPPLY, Spoiled, Unreadable, Waiting, waiting_load
+from gpr.sound import CLUSTER, MAINTENANCE, NODE, SUPPLY, Spoiled, Unreadable, Waiting, waiting_load
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
@@ -186,7 +186,8 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     asks, promises = waiting.asks, waiting.promises
     books = supplies_load(promises.values(), clusters, now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
     windows = windows_ahead(now)
-    keys, pools = _pools(clusters, pool_of_node, books, _announced(windows, now_s), now)
+    nodes = nodes_there(clusters)
+    keys, pools = _pools(clusters, nodes, pool_of_node, books, _announced(windows, now_s), now)
     running, quotas, places = boxes_of(held_of(HELD), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
     record = first_readable(Witness.objects.all()) or Witness()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
@@ -212,6 +213,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
             *(Unreadable(cluster_id, CLUSTER) for cluster_id in lost),
             *(Unreadable(window.cluster_id, MAINTENANCE) for window in windows if window.ends_at is None),
             *(Unreadable(cluster_id, SUPPLY) for cluster_id in books.unreadable),
+            *(Unreadable(cluster_id, NODE) for cluster_id in dict.fromkeys(row.cluster_id for row in nodes if not row.is_sound)),
         ),
     )
 
@@ -328,6 +330,7 @@ def _suits(ask: Ask | Gpr, key: PoolKey) -> bool:
 
 def _pools(
     clusters: dict[UUID, Cluster],
+    rows: Iterable[NodeRow],
     pool_of_node: dict[UUID, str],
     books: SupplyBooks,
     announced: Mapping[UUID, list[Window]],
@@ -337,7 +340,7 @@ def _pools(
     arrived: dict[str, list[PlannerNode]] = defaultdict(list)
     absence, now_s = absence_load(now=now), math.floor(now.timestamp())
     closures = {cluster.pk: _closure(cluster, absence, now, now_s) for cluster in clusters.values()}
-    for row in nodes_there(clusters):
+    for row in rows:
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
         away = _away(row, closures[row.cluster_id], books, now_s)
@@ -369,7 +372,7 @@ def _away(row: NodeRow, closure: tuple[Window, ...], books: SupplyBooks, now_s: 
     if row.is_usable:
         return closure
     due = books.due.get(str(row.pk))
-    return (due,) if due is not None and not row.is_cordoned else (Window(now_s, _return_s(now_s)),)
+    return (due,) if due is not None and not row.is_cordoned and row.is_sound else (Window(now_s, _return_s(now_s)),)
 
 
 def window_of(row: MaintenanceWindow) -> Window:

@@ -10,7 +10,7 @@ from gpr.rows import Ask, Stood, are_ids, asks_waiting, promises_standing
 from gpr.spec import GPUS_PER_NODE_MAX, NODES_MAX
 
 REQUEST, PROMISE, SLOT, BOX = "request", "promise", "slot", "box"
-CLUSTER, MAINTENANCE, SUPPLY = "cluster", "maintenance", "supply"
+CLUSTER, MAINTENANCE, SUPPLY, NODE = "cluster", "maintenance", "supply", "node"
 NOTHING_OF_ITS_KIND: Final = "A column holds nothing of its kind."
 
 

@@ -20,7 +20,7 @@ from egs.words import utc
 from gpr.evictions import evictions_store
 from gpr.fairness import usage_add
 from gpr.faults import clusters_spoiled_record, faults_record, spoiled_record
-from gpr.forecasts import Range, forecasts_make
+from gpr.forecasts import Range, forecasts_drop, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.orders import orders_follow
 from gpr.planner.engine import plan
@@ -76,7 +76,7 @@ def replan(
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     snapshot = replace(loaded.snapshot, moved=moved, edited=was)
     made = plan(snapshot, tells=None if tells is None else {str(pk) for pk in tells})
-    plan_store(made, loaded, now, tells=tells)
+    plan_store(made, loaded, now, tells=tells, edited=edited.gpr if edited is not None else None)
     return made, loaded
 
 
@@ -95,8 +95,8 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 LEFT_OUT: Final = Told(None, explanation_data(Explanation(Reason.UNREADABLE)) | {"borrows": False}, 0, 0)
 
 
-def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None) -> None:
-    """The caller holds the witness, since before he loaded. `tells` as for `replan`."""
+def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None, edited: Gpr | None = None) -> None:
+    """The caller holds the witness, since before he loaded. `tells` as for `replan`; `edited` is planned as what it asks for now."""
     new: list[Promise] = []
     changed: list[Stood] = []
     news: dict[UUID, Told] = {}
@@ -104,6 +104,8 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     faults_record(made.faults, loaded.asks, now=now)
     spoiled_record(loaded.spoiled, now=now)
     clusters_spoiled_record(loaded.unreadable, now=now)
+    if edited is not None:
+        forecasts_drop([edited])
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
         if placement.id in shown and (told := _told(placement)) != shown[placement.id]:
@@ -125,6 +127,8 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     fast_update(Gpr.objects.all(), gprs, Told._fields, ROWS_AT_ONCE)
     Promise.objects.bulk_create(new)
     fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], Stood._fields[2:], ROWS_AT_ONCE)
+    if edited is not None:
+        Promise.objects.filter(gpr=edited).update(**_range_at(ranges.get(str(edited.pk)), now))
     if made.remembered is not None:
         _remember(made.remembered, now)
     if loaded.snapshot.has_freed:
@@ -152,7 +156,6 @@ def _told_row(pk: UUID, told: Told) -> Gpr:
 
 def _promise(gpr_id: UUID, slot: Slot, promise_s: int, told: Range | None, now: datetime) -> Promise:
     promised_at = at(promise_s)
-    learned = told if told is not None and told.is_learned else None
     return Promise(
         gpr_id=gpr_id,
         made_at=now,
@@ -161,9 +164,15 @@ def _promise(gpr_id: UUID, slot: Slot, promise_s: int, told: Range | None, now: 
         slot_pool=slot.pool,
         slot_start_at=at(slot.start_s),
         slot_nodes=list(slot.nodes),
-        p50_at=now + timedelta(seconds=learned.p50_s) if learned else None,
-        p90_at=now + timedelta(seconds=learned.p90_s) if learned else None,
+        **_range_at(told, now),
     )
+
+
+def _range_at(told: Range | None, now: datetime) -> dict[str, datetime | None]:
+    """As a promise has it: none of one that does not have to wait, or while too few have started to tell."""
+    if told is None or not told.is_learned:
+        return {"p50_at": None, "p90_at": None}
+    return {"p50_at": now + timedelta(seconds=told.p50_s), "p90_at": now + timedelta(seconds=told.p90_s)}
 
 
 def _following(stood: Stood, stand: Placement | Stand) -> Stood:

@@ -10,8 +10,9 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q
 
 from egs.readable import readable
-from inventory.models import Cluster, Gpu, Node
+from inventory.models import Cluster, Gpu, Node, Reservation, ReservationState
 from inventory.selectors import maintenance_ahead
+from worker_agent.protocol import Phase
 
 # No node has more: what is stored of it makes no sense.
 NODE_GPUS_MAX: Final = 10_000
@@ -22,7 +23,7 @@ CLUSTERS: Final = Cluster.objects.select_related("agent").only(
 
 
 class NodeRow(NamedTuple):
-    """A node that is there."""
+    """A node that is there. `is_sound`: whoever starts a box on it can read what is stored of it, and who holds it."""
 
     pk: UUID
     cluster_id: UUID
@@ -37,11 +38,17 @@ class NodeRow(NamedTuple):
     is_ready: bool
     is_cordoned: bool
     has_sick_gpu: bool
+    is_sound: bool
 
     @property
     def is_usable(self) -> bool:
         """May something new start on it?"""
-        return self.is_ready and not self.is_cordoned and not self.has_sick_gpu
+        return self.is_ready and not self.is_cordoned and not self.has_sick_gpu and self.is_sound
+
+
+# As nodes are read; and times that decide nothing here, but must be readable to whoever locks the node.
+_NODE_FIELDS: Final = tuple(name for name in NodeRow._fields if name != "is_sound")
+_NODE_TIMES: Final = ("broken_at", "sick_gpus_at")
 
 
 class WindowRow(NamedTuple):
@@ -81,8 +88,19 @@ def windows_ahead(now: datetime) -> list[WindowRow]:
 
 
 def nodes_there(clusters: Iterable[UUID]) -> list[NodeRow]:
-    """With GPUs that can be counted with, in the order in which equals are chosen."""
+    """With GPUs that can be counted with, in the order in which equals are chosen; those that cannot be read last."""
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, gpu_count__lte=NODE_GPUS_MAX, cluster__in=list(clusters))
     rows = rows.annotate(has_sick_gpu=Exists(sick), is_cordoned=Q(cordoned_at__isnull=False))
-    return [NodeRow._make(row) for row in rows.order_by("name", "pk").values_list(*NodeRow._fields)]
+    rows, held = rows.order_by("name", "pk"), _held_unreadably()
+    found, lost = readable(rows.values_list(*_NODE_FIELDS, *_NODE_TIMES))
+    nodes = [NodeRow._make((*row[: len(_NODE_FIELDS)], row[0] not in held)) for row in found]
+    if lost:
+        nodes += [NodeRow._make((*row, False)) for row in rows.filter(pk__in=lost).values_list(*_NODE_FIELDS)]
+    return nodes
+
+
+def _held_unreadably() -> set[UUID]:
+    """Nodes with a reservation in a state that is none, which its agent has not let go: nobody knows whether they are free."""
+    told = Reservation.objects.exclude(phase=Phase.RELEASED).order_by()  # few, by an index
+    return set(told.exclude(state__in=ReservationState.values).values_list("node_id", flat=True))

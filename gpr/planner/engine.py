@@ -62,16 +62,14 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     if snapshot.edited is not None:
         change(board, snapshot, snapshot.edited.id, leeway)
     evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
-    asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in unpromised}
+    foretold = unpromised if snapshot.edited is None else [*unpromised, board.queue[snapshot.edited.id]]
+    asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in foretold}
     expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions})
     slots = board.slots()
     teller = _Teller(board, slots, expected, Reasons(board, expected), rights, leeway, snapshot)
     placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
     others = tuple(teller.stand(waiting) for waiting in board.order if tells is not None and waiting.request.id not in tells)
-    starts = [(waiting, slot.start_s) for waiting in unpromised if (slot := expected.get(waiting.request.id)) is not None]
-    waits = ((waiting, start_s) for waiting, start_s in starts if start_s > snapshot.now_s and not waiting.request.is_fixed)
-    promised = ((waiting, start_s, leeway.promise_s(waiting.request, slots[waiting.request.id])) for waiting, start_s in waits)
-    forecasts = tuple(forecast_of(board, *told) for told in promised)
+    forecasts = tuple(forecast for waiting in foretold if (forecast := teller.forecast(waiting)) is not None)
     faults = faults_of(board, placements, others)
     return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults)
 
@@ -214,6 +212,13 @@ class _Teller:
             return Stand(waiting.request.id, None, waiting.promise_s, lost=waiting.displaced)
         moved, promise_s = promise_of(waiting, slot, self.leeway, self.snapshot.policy.promise_tolerance_s)
         return Stand(waiting.request.id, slot, promise_s, moved)
+
+    def forecast(self, waiting: Waiting) -> Forecast | None:
+        """None: it starts now, or exactly when it is booked, or never."""
+        start, promise_s = self.expected.get(waiting.request.id), self.stand(waiting).promise_s
+        if start is None or start.start_s <= self.snapshot.now_s or waiting.request.is_fixed or promise_s is None:
+            return None
+        return forecast_of(self.board, waiting, start.start_s, promise_s)
 
     def _never(self, request: Request) -> Explanation:
         most = most_that_fits(self.snapshot.pools, request, self.snapshot.quotas)

@@ -67,17 +67,22 @@ class Desk:
         once for all. Of what is edited the first is what it gets with all its pools, and the others what it gets in each cluster and shape.
         """
         if self._left is not None:
-            return self._edits(candidate)
+            best = self.best(candidate)
+            return () if best is None else (best, *self.elsewhere(candidate, best))
         found = (self._offer(alone) for alone in _in_each_pool(self._snapshot, candidate))
         return _soonest_first(candidate, found)
 
-    def _edits(self, candidate: Request) -> tuple[Offer, ...]:
-        best = self._offer(candidate)
-        if best is None:
-            return ()
+    @no_collection()
+    def best(self, candidate: Request) -> Offer | None:
+        """What it gets with all its pools. Only of what is edited."""
+        return self._offer(candidate)
+
+    @no_collection()
+    def elsewhere(self, candidate: Request, best: Offer) -> tuple[Offer, ...]:
+        """What it gets in each cluster and shape but those of its best offer, soonest first. Only of what is edited."""
         places = _places(self._snapshot, candidate)
         others = (alike for place, alike in places.items() if place != (best.cluster, best.shape))
-        return best, *_soonest_first(candidate, (self._offer(_only_in(candidate, alike)) for alike in others))
+        return _soonest_first(candidate, (self._offer(_only_in(candidate, alike)) for alike in others))
 
     def most_by(self, by_s: int, sizes: Sequence[int], sized: Callable[[int], Request]) -> int | None:
         """The largest of these sizes whose request has a place by then beside all slots; None if none has. What it gets `offers` knows.

@@ -215,8 +215,9 @@ class Fault:
 class Plan:
     """One placement a request, in the order in which the planner considered them; or a stand, of whom nothing was to be told.
 
-    `remembered`: None when nobody was new. `forecasts`: of the new ones that have to wait, their bounds not known yet. The slots of those
-    for whom `evictions` are made rest on them: the two are to be stored together, or not at all. `faults`: empty, or the planner is wrong.
+    `remembered`: None when nobody was new. `forecasts`: of those that are new, or have just been edited, and have to wait; their bounds
+    are not known yet. The slots of those for whom `evictions` are made rest on them: the two are to be stored together, or not at all.
+    `faults`: empty, or the planner is wrong.
     """
 
     now_s: int

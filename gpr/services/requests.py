@@ -25,7 +25,7 @@ from gpr.outcomes import promises_abandon
 from gpr.planner.bookings import Nearest, fitting, nearest
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
-from gpr.planner.snapshot import Request, Within
+from gpr.planner.snapshot import Request, Snapshot, Within
 from gpr.rows import told_waiting
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
@@ -47,6 +47,19 @@ PLANNED_FIELDS = frozenset(
         *("earliest_start_at", "is_booking", "may_evict"),
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A request as the planner would see it were it filed now, and what it would be planned on.
+
+    `stands`: of a request that waits and would not change by what it is to ask for, how it stands and on what; the candidate is then what
+    any other change makes of it. None: that is the same.
+    """
+
+    request: Request
+    loaded: Loaded
+    stands: tuple[Request, Snapshot] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +241,8 @@ def to_its_queue(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | Non
         refuse_what_cannot_be(loaded.candidate(gpr, gpr.clusters.all()), loaded)
 
 
-def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> tuple[Request, Loaded]:
-    """The request as the planner would see it were it submitted now, and what it would be planned on. Writes nothing.
-
-    `edited`: a waiting GPR that would become it. Raises as `gpr_submit`.
-    """
+def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> Candidate:
+    """Writes nothing. `edited`: a waiting GPR that would become it. Raises as `gpr_submit`."""
     may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)
@@ -240,26 +250,29 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
         return _edit_of(spec, edited, loaded, now)
     request = loaded.candidate(_gpr_of(spec), spec.clusters)
     refuse_what_cannot_be(request, loaded)
-    return request, loaded
+    return Candidate(request, loaded)
 
 
-def _edit_of(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> tuple[Request, Loaded]:
+def _edit_of(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> Candidate:
     """As `gpr_edit` would have it planned: from where it stands, or as a newcomer of its age where its promise ends by the change."""
     ends = spec.is_booking or bool(_reasons_of_edit(edited, spec))
     was = None if ends else loaded.waiting(edited, edited.clusters.all())
-    if was is not None and not _is_new_ask(edited, spec):
-        return was, replace(loaded, snapshot=replace(loaded.snapshot, edited=was))
     made = _gpr_of(spec)
     made.pk, made.run = edited.pk, edited.run
     made.remaining_s = max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
     request = (loaded.waiting(made, spec.clusters) if was is not None else None) or loaded.candidate(made, spec.clusters)
     snapshot = joined(loaded.snapshot, ages_of(loaded), request, edited.queued_at or now)
     request = next(waiting for waiting in snapshot.queue if waiting.id == request.id)
+    if was is None:
+        refuse_what_cannot_be(request, loaded)
+        others = tuple(waiting for waiting in snapshot.queue if waiting.id != request.id)
+        return Candidate(request, replace(loaded, snapshot=replace(snapshot, queue=others)))
+    anew = replace(loaded, snapshot=replace(snapshot, edited=replace(was, rank=request.rank)))
+    if not _is_new_ask(edited, spec):
+        # An administrator may have moved it, and the policy have changed: it keeps both while it asks for the same.
+        return Candidate(request, anew, None if request == was else (was, replace(loaded.snapshot, edited=was)))
     refuse_what_cannot_be(request, loaded)
-    if was is not None:
-        return request, replace(loaded, snapshot=replace(snapshot, edited=replace(was, rank=request.rank)))
-    others = tuple(waiting for waiting in snapshot.queue if waiting.id != request.id)
-    return request, replace(loaded, snapshot=replace(snapshot, queue=others))
+    return Candidate(request, anew)
 
 
 def _reasons_of_edit(gpr: Gpr, spec: GprSpec) -> list[str]:

@@ -193,6 +193,7 @@ CHANGES: list[dict[str, Any]] = [
     *({"priority": priority} for priority in (50, 101)),
     {"shape": "", "min_gpu_memory_gib": 40},
     {"nodes": 1, "duration_s": 20 * HOUR_S},
+    {},
 ]
 
 
@@ -235,6 +236,30 @@ def test_in_any_queue_an_edit_gives_what_its_offers_say_and_moves_nobody(seed: i
             for offer in offers[1:]:
                 there = replace(asked, shape=offer.shape, clusters=(Cluster.objects.get(name=offer.cluster),))
                 assert got_by(stage, waits, there) == (offer.start_at, offer.promised_start_at), (waits.name, change, offer.cluster)
+
+
+def test_who_was_moved_is_offered_another_cluster_as_what_an_edit_makes_of_him() -> None:
+    """To go there is to ask for something else: then he stands where he would by himself. As long as he stays he stays moved."""
+    stage = Stage(nodes=1)
+    other = make_cluster(name="other", nodes=1)
+    both = [stage.cluster, other]
+    for clusters, duration_s in (([stage.cluster], HOUR_S // 2), ([other], HOUR_S)):
+        stage.submit(factories.make_slice(*clusters, owner=stage.owner), duration_s=duration_s)
+    stage.tick()
+    moved, *_ = [
+        stage.submit(factories.make_slice(*clusters, owner=stage.owner), duration_s=duration_s)
+        for clusters, duration_s in ((both, 9 * HOUR_S), (both, 9 * HOUR_S), ([other], 600))
+    ]
+    gpr_move(gpr=fresh(moved), to=MoveTo.FIRST, actor=stage.admin, now=stage.now)
+    asked = spec_of(fresh(moved))
+
+    here, there = offered(stage, moved, asked)
+
+    assert (here.cluster, there.cluster) == (stage.cluster.name, "other")
+    assert got_by(stage, moved, replace(asked, name="another")) == (here.start_at, here.promised_start_at)
+    assert got_by(stage, moved, replace(asked, clusters=(other,))) == (there.start_at, there.promised_start_at)
+    for sooner in here.alternatives:
+        assert got_by(stage, moved, replace(asked, duration_s=sooner.duration_s))[0] == sooner.start_at
 
 
 def got_by(stage: Stage, gpr: Gpr, asked: GprSpec) -> tuple[Any, Any]:

@@ -11,11 +11,11 @@ from django.db.models import Model
 
 from gpr.allocator import tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, Witness
-from inventory.models import AgentSession, Cluster, Node, Supply, SupplyKind, SupplyOrder
+from inventory.models import AgentSession, Cluster, Node, Reservation, Supply, SupplyKind, SupplyOrder
 from inventory.services.supplies import supply_create
 from journal.models import Event, Severity
 from slices.models import Slice
-from tests.builders import SHAPE, make_cluster, make_slice, nodes_of
+from tests.builders import SHAPE, make_cluster, make_slice, node_view, nodes_of
 from tests.inventory.agent import Agent
 from tests.lifecycle.stage import Stage, fresh
 
@@ -126,6 +126,71 @@ def test_a_node_of_which_it_cannot_be_read_since_when_it_is_set_aside_is_set_asi
 
     assert (fresh(first).state, fresh(second).state) == (S.PROVISIONING, S.QUEUED)
     assert [row.node_id for row in stage.held(first)] == [open_.pk]
+
+
+def starts_beside(stage: Stage, closed: Node, open_: Node) -> None:
+    """Of two requests the one starts on the open node at once, the other waits, and administrators are told once."""
+    first, second = stage.submit(stage.slice), stage.submit(make_slice(stage.cluster, owner=stage.owner))
+    reports = [stage.tick(), stage.tick()]
+
+    assert (fresh(first).state, fresh(second).state) == (S.PROVISIONING, S.QUEUED)
+    assert [row.node_id for row in stage.held(first)] == [open_.pk]
+    assert [report.skipped for report in reports] == [{}, {}]
+    assert closed.name not in {row.node.name for row in stage.held()}
+    (told,) = Event.objects.filter(kind="cluster.spoiled")
+    assert (told.reason, told.cluster_id, told.severity, told.slice_id) == ("node", stage.cluster.pk, Severity.ERROR, None)
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at"])
+def test_a_node_of_which_it_cannot_be_read_since_when_it_fails_is_set_aside_and_the_others_are_used(column: str) -> None:
+    stage = Stage(nodes=2)
+    closed, open_ = nodes_of(stage.cluster)
+    spoil(Node, column, pk=closed.pk)
+
+    starts_beside(stage, closed, open_)
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at"])
+def test_what_the_agent_reports_of_a_node_mends_since_when_it_fails_and_counts_for_all_others(column: str) -> None:
+    stage = Stage(nodes=2)
+    spoiled, other = nodes_of(stage.cluster)
+    spoil(Node, column, pk=spoiled.pk)
+
+    stage.agent.inventory(node_view(spoiled.name), node_view(other.name, broken=True), at=stage.now)
+
+    assert list(Node.objects.order_by("name").values_list("broken_at", "sick_gpus_at")) == [(None, None), (stage.now, None)]
+
+
+def test_a_node_that_went_at_no_time_comes_back() -> None:
+    stage = Stage(nodes=2)
+    spoiled, other = nodes_of(stage.cluster)
+    spoil(Node, "gone_at", pk=spoiled.pk)
+
+    stage.agent.inventory(node_view(spoiled.name), node_view(other.name), at=stage.now)
+
+    assert list(Node.objects.values_list("gone_at", flat=True)) == [None, None]
+
+
+@pytest.mark.parametrize("column", ["seen_at", "cordoned_at"])
+def test_a_time_of_a_node_that_no_report_tells_keeps_none_from_being_stored(column: str) -> None:
+    stage = Stage(nodes=2)
+    spoiled, other = nodes_of(stage.cluster)
+    spoil(Node, column, pk=spoiled.pk)
+
+    stage.agent.inventory(node_view(spoiled.name, ready=False), node_view(other.name, ready=False), at=stage.now)
+
+    assert list(Node.objects.values_list("is_ready", flat=True)) == [False, False]
+
+
+def test_a_node_of_which_it_cannot_be_read_whether_it_is_held_is_set_aside_and_the_others_are_used() -> None:
+    """No word of it says that its GPUs are free."""
+    stage = Stage(nodes=2)
+    runs = stage.active(slice_=make_slice(stage.cluster, owner=stage.owner))
+    (held,) = stage.held(runs)
+    (open_,) = (node for node in nodes_of(stage.cluster) if node.pk != held.node_id)
+    Reservation.objects.filter(pk=held.pk).update(state="LOST")
+
+    starts_beside(stage, held.node, open_)
 
 
 def test_a_node_with_more_gpus_than_any_has_is_not_there_and_the_others_are_used() -> None:

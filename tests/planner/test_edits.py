@@ -89,6 +89,8 @@ def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: Policy, mis
     assert [(o.start_s, o.promise_s, o.slot, o.explanation) for o in found[:1]] == (
         [] if got.slot is None else [(got.start_s, got.promise_s, found[0].slot, got.explanation)]
     )
+    waits = got.start_s is not None and got.start_s > after.now_s
+    assert [told for told in plan(after).forecasts if told.id == new.id] == ([found[0].forecast] if waits else [])
     for offer in found[1:]:
         alone = replace(new, pools=(offer.pool,))
         there = placements(plan(replace(after, queue=tuple(alone if each is new else each for each in after.queue))))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError
@@ -11,10 +12,11 @@ from egs.clock import db_now
 from gpr.allocator import tick
 from gpr.estimates import Estimate, gpr_estimate
 from gpr.forecasts import LEARNED, NO_HISTORY
-from gpr.models import Forecast, Gpr, GprState, Promise
+from gpr.models import Forecast, Gpr, GprState, Promise, PromiseOutcome
 from gpr.planner.bands import ENOUGH_COUNT
 from gpr.services.ending import gpr_release
-from gpr.services.requests import gpr_cancel
+from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
+from gpr.snapshot import length_s
 from tests import factories
 from tests.builders import agent_says
 from worker_agent.protocol import Phase
@@ -38,6 +40,24 @@ def waiting(holder: Gpr) -> Gpr:
 def of_a_new_one(holder: Gpr) -> Estimate:
     slice_ = factories.make_slice(holder.slice.clusters.get(), owner=holder.owner)
     return gpr_estimate(actor=holder.owner, spec=factories.spec(slice_, nodes=1), now=db_now())[0]
+
+
+def learned_from(told: Forecast) -> None:
+    """Enough like it started after a tenth of what was promised, some days ago."""
+    past = Forecast.objects.get(pk=told.pk)
+    for i in range(ENOUGH_COUNT):
+        past.pk, past.made_at = None, told.made_at - timedelta(days=2, minutes=i)
+        past.started_at = past.made_at + timedelta(seconds=told.promised_wait_s // 10)
+        past.save(force_insert=True)
+
+
+def edit(gpr: Gpr, now: datetime, **changes: Any) -> Gpr:
+    known = Gpr.objects.select_related("slice").get(pk=gpr.pk)
+    return gpr_edit(gpr=known, actor=gpr.owner, spec=spec_of(known, **changes), now=now)
+
+
+def range_of(gpr: Gpr) -> tuple[datetime | None, datetime | None]:
+    return Promise.objects.values_list("p50_at", "p90_at").get(gpr=gpr)
 
 
 def test_who_has_to_wait_is_foretold_and_who_starts_at_once_is_not(holder: Gpr, waiting: Gpr) -> None:
@@ -72,12 +92,7 @@ def test_an_estimate_says_whether_it_rests_on_history(holder: Gpr, waiting: Gpr)
     assert before.basis == NO_HISTORY
     assert before.p90_s == (before.promised_start_at - before.start_at).total_seconds() + before.wait_s
 
-    told = Forecast.objects.get()
-    past = Forecast.objects.get(pk=told.pk)
-    for i in range(ENOUGH_COUNT):
-        past.pk, past.made_at = None, told.made_at - timedelta(days=2, minutes=i)
-        past.started_at = past.made_at + timedelta(seconds=told.promised_wait_s // 10)
-        past.save(force_insert=True)
+    learned_from(Forecast.objects.get())
 
     after = of_a_new_one(holder)
     assert after.basis == LEARNED
@@ -95,3 +110,68 @@ def test_one_gpr_has_one_open_forecast(waiting: Gpr) -> None:
 
     with pytest.raises(IntegrityError):
         told.save(force_insert=True)
+
+
+@pytest.mark.parametrize("change", [{"duration_s": 1_200}, {"duration_s": 20_000}, {"gpus_per_node": 2}, {"earliest_start_at": True}])
+def test_who_changes_what_he_asks_for_is_told_the_range_of_that(holder: Gpr, waiting: Gpr, change: dict[str, Any]) -> None:
+    """The one that he was offered for it; and it is the one that is scored."""
+    learned_from(Forecast.objects.get())
+    now = db_now() + timedelta(seconds=100)
+    change = {name: now + timedelta(hours=9) if value is True else value for name, value in change.items()}
+    (offer,) = gpr_estimate(actor=waiting.owner, spec=spec_of(waiting, **change), now=now, edited=waiting)
+    assert offer.basis == LEARNED
+
+    edited = edit(waiting, now, **change)
+
+    assert range_of(waiting) == (now + timedelta(seconds=offer.p50_s), now + timedelta(seconds=offer.p90_s))
+    told = Forecast.objects.get(gpr=waiting, started_at=None)
+    assert (told.made_at, told.length_s) == (now, length_s(edited))
+    assert (told.expected_wait_s, told.p50_s, told.p90_s) == (offer.wait_s, offer.p50_s, offer.p90_s)
+
+
+def test_an_edit_is_told_no_range_while_too_few_have_started_to_tell(holder: Gpr, waiting: Gpr) -> None:
+    told = Forecast.objects.get()
+    Promise.objects.filter(gpr=waiting).update(p50_at=told.made_at, p90_at=told.made_at)
+
+    edit(waiting, db_now(), duration_s=1_200)
+
+    assert range_of(waiting) == (None, None)
+
+
+def test_a_new_name_changes_nothing_of_what_was_foretold(holder: Gpr, waiting: Gpr) -> None:
+    learned_from(Forecast.objects.get())
+    edit(waiting, db_now(), duration_s=1_200)
+    before = range_of(waiting), Forecast.objects.filter(gpr=waiting, started_at=None).values().get()
+
+    edit(waiting, db_now() + timedelta(seconds=100), name="another", requeue_on_failure=False)
+
+    assert (range_of(waiting), Forecast.objects.filter(gpr=waiting, started_at=None).values().get()) == before
+
+
+def test_who_can_start_at_once_by_his_edit_is_foretold_nothing_any_more(holder: Gpr) -> None:
+    """As one that asks for that anew."""
+    other = factories.cluster("borealis", nodes=1)
+    slice_ = factories.make_slice(holder.slice.clusters.get(), other, owner=holder.owner)
+    waiting = factories.gpr(slice_, holder.owner, nodes=1, clusters=(holder.slice.clusters.get(),))
+    learned_from(Forecast.objects.get())
+
+    edit(waiting, db_now(), clusters=(other,))
+
+    assert range_of(waiting) == (None, None)
+    assert not Forecast.objects.filter(gpr=waiting, started_at=None).exists()
+
+
+def test_the_start_of_who_was_edited_is_held_against_what_was_foretold_then(holder: Gpr, waiting: Gpr) -> None:
+    """What he was told before the edit teaches nothing: it was of another request."""
+    edited_at = db_now() + timedelta(seconds=5)
+    edit(waiting, edited_at, duration_s=1_200)
+    now = edited_at + timedelta(seconds=50)
+    gpr_release(gpr=holder, actor=holder.owner, now=now)
+    for row in factories.held(holder):
+        agent_says(row, Phase.RELEASED, now=now)
+
+    tick(now=now)
+
+    outcome, told = PromiseOutcome.objects.get(gpr=waiting), Forecast.objects.get(gpr=waiting)
+    assert (outcome.forecast, outcome.wait_s) == (told, 50)
+    assert (told.made_at, told.started_at) == (edited_at, now)
