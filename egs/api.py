@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, JsonResponse
 from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework.routers import SimpleRouter
 
 from accounts.api import TokenViewSet
@@ -51,6 +52,7 @@ router.register("events", EventViewSet, basename="event")
 router.register("tokens", TokenViewSet, basename="token")
 
 
+@csrf_exempt  # else a POST would be told that its page is too old
 def nothing_here(request: HttpRequest, rest: str) -> JsonResponse:
     """Instead of a redirect to the address with a slash, which would lose the body of a POST."""
     detail = "There is nothing at this address. All addresses end with a slash; /api/schema/ lists them."

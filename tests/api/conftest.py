@@ -37,7 +37,7 @@ class Caller:
     """A client that speaks as somebody, below /api/v1/."""
 
     def __init__(self, secret: str | None = None) -> None:
-        self.client = APIClient(raise_request_exception=True)
+        self.client = APIClient(raise_request_exception=True, enforce_csrf_checks=True)  # as the server does
         if secret is not None:
             self.client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
 
