@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import warnings
 from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
@@ -19,6 +20,8 @@ from django.http import HttpResponse
 from django.urls import Resolver404, resolve
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "egs.settings")
+# Files of the pages are small: Django reads each whole, in a thread, and would warn of it at every first one.
+warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 django_application = get_asgi_application()
 
 # Only now are the apps loaded, which the protocol's views need.
