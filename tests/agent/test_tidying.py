@@ -52,6 +52,7 @@ class Cluster:
         self.deleted: list[str] = []
         self.fault: ClusterError | None = None
         self.refusing: set[str] = set()  # namespaces
+        self.refusal: ClusterError = Forbidden("403")
         self.pods: list[Pod] = []
         self.states: dict[str, ClaimState] | None = {}
         self.bound = {"red", "blue"}
@@ -69,7 +70,7 @@ class Cluster:
         if self.fault is not None:
             raise self.fault
         if path.split("/")[5] in self.refusing:
-            raise Forbidden("403")
+            raise self.refusal
         self.deleted.append(name)
 
     def look(self, *requests: Custom) -> Sequence[str]:
@@ -186,6 +187,16 @@ def test_a_namespace_in_which_it_is_refused_keeps_no_other_full(cluster: Cluster
 
     assert looks[2] == ["old"]
     assert cluster.notes == ["requests_not_deleted", "requests_deleted"]
+
+
+def test_nor_does_one_in_which_it_cannot_be_done(cluster: Cluster) -> None:
+    """As where the webhook does not answer: for the API server that is trouble of its own."""
+    cluster.refusing, cluster.refusal = {"blue"}, Unavailable("500 failed calling webhook")
+    there = [request("b", namespace="blue"), request("old")]
+
+    looks = [cluster.look(*there) for _ in range(2)]
+
+    assert looks[1] == ["old"]
 
 
 def test_namespaces_take_turns(cluster: Cluster) -> None:

@@ -41,7 +41,7 @@ class Tidying:
     pods: Callable[[], Iterable[Pod]]
     note: Note
     _not_before_mono: float = float("-inf")
-    _refused: set[str] = field(default_factory=set)  # namespaces; "": the API server had trouble
+    _refused: set[str] = field(default_factory=set)  # namespaces, at their last turn
 
     def look(
         self,
@@ -59,10 +59,10 @@ class Tidying:
         goes_on = {uid for uid, state in states.items() if not state.is_ended}
         mine = [gpr for gpr in requests if gpr.is_auto and gpr.metadata.uid not in goes_on and is_bound(gpr.metadata.namespace)]
         due = due_of(mine, now)
-        self._refused &= {"", *(gpr.metadata.namespace for gpr in due)}
+        self._refused &= {gpr.metadata.namespace for gpr in due}
         if due:
             waits_since = _first_made(self.pods())
-            # A namespace that refused the last time comes last: it keeps no other waiting.
+            # A namespace in which it was refused comes last: it keeps no other waiting.
             due.sort(key=lambda gpr: gpr.metadata.namespace in self._refused)
             self._delete(gpr for gpr in due if not _holds_back(gpr, waits_since))
 
@@ -75,16 +75,13 @@ class Tidying:
                 self.api.delete(path_of(REQUESTS, meta.namespace, meta.name), uid=meta.uid)
             except Conflict:
                 continue  # gone already, or another of its name
-            except (Throttled, Unavailable) as error:
-                self._note_refusal("", error)
-                break
             except ClusterError as error:
                 self._note_refusal(meta.namespace, error)
                 refusing.add(meta.namespace)
-                if len(refusing) == REFUSALS_MOST:
+                if isinstance(error, Throttled | Unavailable) or len(refusing) == REFUSALS_MOST:
                     break
             else:
-                self._refused -= {"", meta.namespace}
+                self._refused.discard(meta.namespace)
                 counts[meta.namespace] += 1
         for namespace, count in counts.items():
             self.note("requests_deleted", {"namespace": namespace, "count": count})
