@@ -312,7 +312,7 @@ class Core:
             self._told = Told(state.hub_id, state.generation, state.digest, tuple(self._observed()), state.credential)
             self._outbox.add_steps(state.events)
         # After they were handed on: of one pass there may be more than the document keeps.
-        self._outbox.drop(self._memory.drop_oldest())
+        self._outbox.drop(self._memory.drop_surplus())
         return is_durable
 
     def _observed(self) -> Iterator[Observed]:

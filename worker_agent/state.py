@@ -118,7 +118,7 @@ class Memory:
         self.is_durable = body == self._body or self._write(body)
         return self.is_durable
 
-    def drop_oldest(self) -> list[StepEvent]:
+    def drop_surplus(self) -> list[StepEvent]:
         """Of the events, where more wait for the hub than may be held. Returns those."""
         state = self.state
         kept, dropped = _fitting(state.events, EVENTS_HELD, RESULTS_HELD)

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import F, Prefetch
 
 from egs.readable import made_of, readable
+from egs.words import plural
 from inventory import claims, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
@@ -235,8 +236,8 @@ def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> No
 def _tell_lost(cluster: Cluster, step_count: int, now: datetime) -> None:
     """Likewise. Nobody shall take the steps of its nodes for all that there were."""
     message = (
-        f"What came of up to {step_count} steps on nodes of {cluster.name} is not known: its agent could not keep more while it had no "
-        "word from the hub. How far each box is it did tell."
+        f"What came of up to {plural(step_count, 'step')} on nodes of {cluster.name} is not known: its agent could not keep more while "
+        "it had no word from the hub. How far each box is it did tell."
     )
     if step_count and message not in _said_just_now(cluster, STEPS_LOST, now):
         event_record(kind=STEPS_LOST, message=message, at=now, severity=Severity.WARNING, cluster_id=cluster.pk, data={"count": step_count})

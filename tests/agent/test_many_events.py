@@ -50,11 +50,11 @@ def test_while_the_hub_is_away_the_oldest_make_room(results: int, kept: int) -> 
     one = event(0, results)
     memory.state.events = [msgspec.structs.replace(one, attempt=number) for number in range(kept + 7)]
 
-    dropped = memory.drop_oldest()
+    dropped = memory.drop_surplus()
 
     assert [each.attempt for each in dropped] == list(range(7))
     assert [each.attempt for each in memory.state.events] == list(range(7, kept + 7))
-    assert memory.drop_oldest() == []
+    assert memory.drop_surplus() == []
 
 
 def test_of_what_was_dropped_nothing_is_told_but_what_the_hub_may_know_by_its_number() -> None:
@@ -133,7 +133,7 @@ def test_what_counts_against_a_node_is_dropped_last_of_all() -> None:
     drain = msgspec.structs.replace(event(200, 0), step="drain", outcome=Outcome.FAILED)  # of which there may be any number
     memory.state.events = [*failed, drain, *passed]
 
-    dropped = memory.drop_oldest()
+    dropped = memory.drop_surplus()
     assert memory.state.events == [*failed, *passed[13:]]
     assert dropped == [drain, *passed[:13]]
 

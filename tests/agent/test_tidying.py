@@ -15,7 +15,7 @@ from worker_agent.kube import names
 from worker_agent.kube.client import Forbidden, Missing
 from worker_agent.kube.custom import GIVEN_BACK, Custom
 from worker_agent.kube.objects import Pod
-from worker_agent.kube.tidying import AT_ONCE, EVERY_S, KEPT_MOST, KEPT_S, Tidying
+from worker_agent.kube.tidying import AT_ONCE, EVERY_S, KEPT_MOST, KEPT_S, REFUSALS_MOST, Tidying
 from worker_agent.protocol import ClaimState
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
@@ -51,6 +51,8 @@ class Cluster:
     def __init__(self) -> None:
         self.deleted: list[str] = []
         self.fault: ClusterError | None = None
+        self.refusing: set[str] = set()  # namespaces
+        self.refusal: ClusterError = Forbidden("403")
         self.pods: list[Pod] = []
         self.states: dict[str, ClaimState] | None = {}
         self.bound = {"red", "blue"}
@@ -67,6 +69,8 @@ class Cluster:
         assert options == {"uid": f"uid-{name}"}  # of this very object
         if self.fault is not None:
             raise self.fault
+        if path.split("/")[5] in self.refusing:
+            raise self.refusal
         self.deleted.append(name)
 
     def look(self, *requests: Custom) -> Sequence[str]:
@@ -171,3 +175,31 @@ def test_one_that_somebody_else_deleted_holds_up_no_other(cluster: Cluster) -> N
     cluster.look(request("a"))
 
     assert cluster.notes == []
+
+
+def test_a_namespace_in_which_it_is_refused_keeps_no_other_full(cluster: Cluster) -> None:
+    """As by a webhook of somebody's, that holds there alone."""
+    strict = [f"strict{number}" for number in range(2 * REFUSALS_MOST)]
+    cluster.bound, cluster.refusing = {"red", *strict}, set(strict)
+    there = [*(request(f"{namespace}-{number}", namespace=namespace) for namespace in strict for number in range(2)), request("old")]
+
+    looks = [cluster.look(*there) for _ in range(3)]
+
+    assert looks[2] == ["old"]
+    assert cluster.notes == ["requests_not_deleted", "requests_deleted"]
+
+
+def test_nor_does_one_in_which_it_cannot_be_done(cluster: Cluster) -> None:
+    """As where the webhook does not answer: for the API server that is trouble of its own."""
+    cluster.refusing, cluster.refusal = {"blue"}, Unavailable("500 failed calling webhook")
+    there = [request("b", namespace="blue"), request("old")]
+
+    looks = [cluster.look(*there) for _ in range(2)]
+
+    assert looks[1] == ["old"]
+
+
+def test_namespaces_take_turns(cluster: Cluster) -> None:
+    many = [request(f"r{number}", ended_s=2 * LONG_S) for number in range(2 * AT_ONCE)]
+
+    assert "b" in cluster.look(*many, request("b", namespace="blue"))

@@ -39,6 +39,13 @@ def test_administrators_read_how_many_steps_are_missing(agent: Agent, cluster: C
     assert (event.severity, event.cluster_id, event.data) == (Severity.WARNING, cluster.pk, {"count": 12})
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "up to 1 step on"), (12_000, "up to 12,000 steps on")])
+def test_the_number_is_written_as_on_the_pages(agent: Agent, count: int, words: str) -> None:
+    agent.sync(steps_lost=count)
+
+    assert words in told()[0].message
+
+
 def test_an_agent_that_lost_the_answer_and_says_it_again_is_heard_once(agent: Agent) -> None:
     agent.sync(steps_lost=12)
     agent.sync(steps_lost=12, at=NOW + timedelta(seconds=10))

@@ -403,6 +403,28 @@ def test_some_time_after_its_end_it_is_deleted_and_the_hub_told_nothing_but_one_
     assert len(requests(counter)) == 1
 
 
+def test_where_a_finalizer_holds_one_that_was_deleted_pods_that_come_again_get_another_all_the_same(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is taken until the finalizer goes."""
+    monkeypatch.setattr(tidying, "EVERY_S", 0.5)
+    monkeypatch.setattr(tidying, "KEPT_S", 0.0)
+    monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
+    monkeypatch.setattr(autogpr, "AGAIN_S", 1.0)
+    counter.make(template(**AUTO), deployment(replicas=1))
+    first = the_request(counter)["metadata"]["name"]
+    counter.kubectl("patch", "gpr", first, "--type=merge", "--patch", json.dumps({"metadata": {"finalizers": ["example.org/backup"]}}))
+    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+    counter.until("that it is deleted", lambda: counter.found(first)["metadata"].get("deletionTimestamp"))
+
+    counter.kubectl("scale", "deployment", "serve", "--replicas=1")
+
+    try:
+        assert the_request(counter, 2)["metadata"]["name"] == f"{first}-2"
+    finally:
+        counter.kubectl("patch", "gpr", first, "--type=merge", "--patch", json.dumps({"metadata": {"finalizers": None}}))
+
+
 def test_pods_whose_owner_is_none_do_not_make_it_work_all_the_time(counter: Counter) -> None:
     """People may write any owner; the cluster clears a request away whose owner is none."""
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "none", "uid": "no-such-uid", "controller": True}

@@ -394,6 +394,10 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     ),
     "a request in a namespace of no workspace": (post(f"{EGS}/namespaces/loose/gpuprovisioningrequests", REQUEST), "egs-agent"),
     "to delete a request that people made": (delete(f"{RED_REQUESTS}/filed"), "egs-agent"),
+    "to mark a request that people made as one that it may delete": (
+        patch(f"{RED_REQUESTS}/filed", {"metadata": {"annotations": {names.AUTO: "true"}}}),
+        "egs-agent",
+    ),
     "a role for itself": (
         post(BINDINGS, {"metadata": {"name": "egs-try"}, "subjects": [ITSELF], **BINDING}),
         "egs-agent",

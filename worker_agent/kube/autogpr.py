@@ -48,7 +48,7 @@ class Auto:
 @dataclass(slots=True)
 class Scene:
     """One look. `slice_of`: the workspace of a namespace, "" where it is bound to none. `autos`: by namespace that is bound, the hub's
-    template for its workspace.
+    template for its workspace. `going`: requests that are deleted and still there, by a finalizer of somebody's: their names are taken.
     """
 
     now_mono: float
@@ -56,6 +56,7 @@ class Scene:
     templates: Iterable[Custom]
     slice_of: Callable[[str], str]
     autos: Mapping[str, Auto] = field(default_factory=dict)
+    going: Sequence[Custom] = ()
 
 
 @dataclass(slots=True)
@@ -104,7 +105,7 @@ class AutoGpr:
         self._give_back(idle, workloads, scene.now_mono)
         made_for: dict[Key, list[Custom]] = defaultdict(list)
         for gpr in made:
-            made_for[gpr.metadata.namespace, gpr.metadata.labels.workload].append(gpr)
+            made_for[_workload_of(gpr)].append(gpr)
         waiting = [workload for workload in workloads.values() if workload.waiting]
         waits_for: dict[str, str] = {}
         for workload in waiting:
@@ -164,7 +165,8 @@ class AutoGpr:
             return ""
         if scene.now_mono < self._not_before_mono.get(workload.key, float("-inf")):
             return ""
-        return self._make(workload, template, own, scene.now_mono)
+        going = [gpr for gpr in scene.going if _workload_of(gpr) == workload.key]
+        return self._make(workload, template, name_for(workload, [*own, *going]), scene.now_mono)
 
     def _by_hand(self, workload: Workload, scene: Scene) -> str:
         """A request that people made in one of the workspace's namespaces, and that each of its pods can be let into."""
@@ -205,11 +207,11 @@ class AutoGpr:
         stamps = (pod.metadata.creationTimestamp for pod in workload.waiting)
         return not last or any(stamp is not None and stamp.strftime("%Y-%m-%dT%H:%M:%SZ") > last for stamp in stamps)
 
-    def _make(self, workload: Workload, template: Auto, own: Sequence[Custom], now_mono: float) -> str:
+    def _make(self, workload: Workload, template: Auto, name: str, now_mono: float) -> str:
         spec = spec_for(workload, template.fields, self.nodes)
         if spec is None:
             return ""
-        owner, name = workload.owner, name_for(workload, own)
+        owner = workload.owner
         body: dict[str, Any] = {
             "apiVersion": API,
             "kind": "GPUProvisioningRequest",
@@ -240,9 +242,7 @@ class AutoGpr:
         idle = {
             gpr.metadata.uid: gpr
             for gpr in is_open
-            if gpr.metadata.labels.workload
-            and (gpr.metadata.namespace, gpr.metadata.labels.workload) not in workloads
-            and not gpr.fields.get("earlyRelease")
+            if gpr.metadata.labels.workload and _workload_of(gpr) not in workloads and not gpr.fields.get("earlyRelease")
         }
         self._idle_mono = {uid: self._idle_mono.get(uid, now_mono) for uid in idle}
         for uid, gpr in idle.items():
@@ -298,6 +298,10 @@ def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[
     if "nodes" in spec:
         return spec
     return {**spec, "nodes": size.nodes, **({"gpusPerNode": size.gpus_per_node} if size.gpus_per_node else {})}
+
+
+def _workload_of(gpr: Custom) -> Key:
+    return gpr.metadata.namespace, gpr.metadata.labels.workload
 
 
 def name_for(workload: Workload, own: Iterable[Custom]) -> str:

@@ -163,14 +163,16 @@ class KubernetesRequests:
             if binding.desired == Desired.PRESENT
         }
         look = Look(heard, time.monotonic(), wanted, self._templates.objects())
-        there = {gpr.metadata.uid: gpr for gpr in self._requests.objects().values() if not gpr.is_going}
+        seen = self._requests.objects().values()
+        there = {gpr.metadata.uid: gpr for gpr in seen if not gpr.is_going}
         for gpr in there.values():
             self._look_at(gpr, look)
         self._write_all(look)
         if heard.workspaces is not None:
             slice_of: Bound = lambda namespace: look.slices.get(namespace, "") if self._is_bound(namespace, look) else ""  # noqa: E731
             autos = {name: auto_of(heard.autos[id_]) for name, id_ in wanted.items() if id_ in heard.autos and slice_of(name)}
-            self._auto.look(Scene(look.now_mono, tuple(there.values()), tuple(look.templates.values()), slice_of, autos))
+            going = tuple(gpr for gpr in seen if gpr.is_going)
+            self._auto.look(Scene(look.now_mono, tuple(there.values()), tuple(look.templates.values()), slice_of, autos, going))
         self._tidying.look(
             there.values(),
             heard.states,

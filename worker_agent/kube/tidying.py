@@ -10,13 +10,14 @@ Needs, beside other rights: delete of gpuprovisioningrequests.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
-from worker_agent.cluster.base import ClusterError, Conflict, Note
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.autogpr import has_ended_by_itself
 from worker_agent.kube.client import Api
 from worker_agent.kube.custom import FINISHED, GIVEN_BACK, REQUESTS, Custom, path_of
@@ -29,6 +30,7 @@ KEPT_S: Final = 24 * 3600.0
 KEPT_MOST: Final = 300  # of a namespace, so that there is room for those that people make
 EVERY_S: Final = 10.0
 AT_ONCE: Final = 50  # in one look
+REFUSALS_MOST: Final = 5  # in one look, of a namespace each
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class Tidying:
     pods: Callable[[], Iterable[Pod]]
     note: Note
     _not_before_mono: float = float("-inf")
-    _has_noted: bool = False
+    _refused: set[str] = field(default_factory=set)  # namespaces, at their last turn
 
     def look(
         self,
@@ -56,41 +58,56 @@ class Tidying:
         self._not_before_mono = now_mono + EVERY_S
         goes_on = {uid for uid, state in states.items() if not state.is_ended}
         mine = [gpr for gpr in requests if gpr.is_auto and gpr.metadata.uid not in goes_on and is_bound(gpr.metadata.namespace)]
-        due = list(due_of(mine, now))
+        due = due_of(mine, now)
+        self._refused &= {gpr.metadata.namespace for gpr in due}
         if due:
             waits_since = _first_made(self.pods())
-            self._delete(islice((gpr for gpr in due if not _holds_back(gpr, waits_since)), AT_ONCE))
+            # A namespace in which it was refused comes last: it keeps no other waiting.
+            due.sort(key=lambda gpr: gpr.metadata.namespace in self._refused)
+            self._delete(gpr for gpr in due if not _holds_back(gpr, waits_since))
 
     def _delete(self, requests: Iterable[Custom]) -> None:
         counts: Counter[str] = Counter()
-        for gpr in requests:
+        refusing: set[str] = set()
+        for gpr in islice((each for each in requests if each.metadata.namespace not in refusing), AT_ONCE):
             meta = gpr.metadata
             try:
                 self.api.delete(path_of(REQUESTS, meta.namespace, meta.name), uid=meta.uid)
             except Conflict:
                 continue  # gone already, or another of its name
             except ClusterError as error:
-                if not self._has_noted:
-                    self.note("requests_not_deleted", {"why": str(error)})
-                self._has_noted = True
-                break
-            self._has_noted = False
-            counts[meta.namespace] += 1
+                self._note_refusal(meta.namespace, error)
+                refusing.add(meta.namespace)
+                if isinstance(error, Throttled | Unavailable) or len(refusing) == REFUSALS_MOST:
+                    break
+            else:
+                self._refused.discard(meta.namespace)
+                counts[meta.namespace] += 1
         for namespace, count in counts.items():
             self.note("requests_deleted", {"namespace": namespace, "count": count})
 
+    def _note_refusal(self, namespace: str, error: ClusterError) -> None:
+        if not self._refused:
+            self.note("requests_not_deleted", {"why": str(error)})
+        self._refused.add(namespace)
 
-def due_of(requests: Iterable[Custom], now: datetime) -> Iterator[Custom]:
-    """Of each namespace those that are over for so long, and the oldest where they are too many. `requests`: automatic ones."""
+
+def due_of(requests: Iterable[Custom], now: datetime) -> list[Custom]:
+    """Of each namespace those that are over for so long, and the oldest where they are too many; the namespaces in turns.
+
+    `requests`: automatic ones.
+    """
     before = (now - timedelta(seconds=KEPT_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
     over: dict[str, list[tuple[str, Custom]]] = defaultdict(list)
     for gpr in requests:
         if since := over_since(gpr):
             over[gpr.metadata.namespace].append((since, gpr))
+    due: list[tuple[int, Custom]] = []
     for there in over.values():
-        there.sort(key=lambda each: each[0])
+        there.sort(key=itemgetter(0))
         too_many = len(there) - KEPT_MOST
-        yield from (gpr for place, (since, gpr) in enumerate(there) if place < too_many or since < before)
+        due += [(place, gpr) for place, (since, gpr) in enumerate(there) if place < too_many or since < before]
+    return [gpr for _, gpr in sorted(due, key=itemgetter(0))]
 
 
 def over_since(gpr: Custom) -> str:
