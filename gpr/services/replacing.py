@@ -175,7 +175,8 @@ def _troubled(now: datetime) -> QuerySet[Reservation]:
     rows = rows.filter(Q(failing_at__isnull=False) | fails & Q(state=ReservationState.HELD))
     rows = rows.exclude(Exists(Reservation.objects.filter(replaces=OuterRef("pk"), joined_at__isnull=False)))
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
-    return rows.select_related("gpr", "node").prefetch_related(gpus, "spares").order_by("failing_at", "pk")
+    rows = rows.select_related("gpr", "node").defer("node__seen_at", "node__cordoned_at")
+    return rows.prefetch_related(gpus, "spares").order_by("failing_at", "pk")
 
 
 def _trouble(row: Reservation, now: datetime) -> str:
