@@ -20,8 +20,9 @@ from inventory.services.sync import desired_set
 from journal.models import Event, Severity
 from slices.models import Slice
 from tests.builders import SHAPE, make_cluster, make_slice, node_view, nodes_of
-from tests.inventory.agent import Agent
-from tests.lifecycle.stage import EXIT, Stage, fresh
+from tests.inventory.agent import Agent, seen
+from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
+from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 
@@ -332,3 +333,24 @@ def test_a_spare_enters_a_box_of_which_another_node_cannot_be_read(column: str) 
         stage.tick()
 
     assert Reservation.objects.get(gpr=runs, replaces__node=sick).node_id not in {sick.pk, other.pk}
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at", "cordoned_at", "seen_at"])
+def test_a_spare_takes_the_place_of_a_node_that_cannot_be_read_any_more(column: str) -> None:
+    stage = Stage(nodes=2)
+    runs = stage.active()
+    (sick,) = (row.node for row in stage.held(runs))
+    with override_settings(EGS_SPARE_GRACE_S=0):
+        stage.agent.inventory(*(node_view(node.name, broken=node == sick) for node in nodes_of(stage.cluster)), at=stage.now)
+        stage.tick()
+    spare = Reservation.objects.get(gpr=runs, replaces__node=sick)
+    stage.after(30)
+    for phase in ENTRY:
+        opened = {"active_s": fresh(runs).active_at.timestamp()} if phase == Phase.ACTIVE else {}  # type: ignore[union-attr]
+        stage.agent.sync(seen(spare, phase, **opened), at=stage.now)
+    spoil(Node, column, pk=sick.pk)
+
+    stage.tick()
+
+    assert Reservation.objects.get(pk=spare.pk).joined_at == stage.now
+    assert Node.objects.get(pk=spare.node_id).cordoned_at is None
