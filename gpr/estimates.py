@@ -74,12 +74,11 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
 
 
 def _offers(asked: Candidate, desk: Desk) -> tuple[Offer, ...]:
-    """First what it has if it stays as it stands; to take any other is to ask for something else."""
+    """First what it has if it stays as it stands, if anything; to take any other is to ask for something else."""
     if asked.stands is None:
         return desk.offers(asked.request)
     request, snapshot = asked.stands
-    best = Desk(snapshot).best(request)
-    return () if best is None else (best, *desk.elsewhere(asked.request, best))
+    return desk.beside(Desk(snapshot).best(request), asked.request)
 
 
 def _range(spec: GprSpec, offer: Offer, bands: Bands) -> Range:

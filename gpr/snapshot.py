@@ -50,7 +50,7 @@ from gpr.rows import (
     held_of,
     shades_standing,
 )
-from gpr.sound import CLUSTER, MAINTENANCE, NODE, SUPPLY, Spoiled, Unreadable, Waiting, waiting_load
+from gpr.sound import CLUSTER, MAINTENANCE, NODE, SUPPLY, Spoiled, Unreadable, Waiting, waiting_load, why_unreadable
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
@@ -140,7 +140,7 @@ class Loaded:
     def waiting(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request | None:
         """One that is in the queue, as it would be there if it asked for this. None: it is not promised anything, or cannot be read."""
         queued = self.queued(gpr)
-        if queued is None or queued.promise_s is None:
+        if queued is None or queued.promise_s is None or why_unreadable(Ask.of(gpr)):
             return None
         return replace(self._request(gpr, clusters, queued.rank, self.promises.get(queued.id)), slot=queued.slot)
 

@@ -54,7 +54,7 @@ def waiting_load() -> Waiting:
     promises, lost_promises = promises_standing()
     spoiled = [Spoiled(pk, REQUEST, NOTHING_OF_ITS_KIND) for pk in lost_asks]
     spoiled += [Spoiled(pk, PROMISE, NOTHING_OF_ITS_KIND) for pk in lost_promises]
-    spoiled += [Spoiled(ask.pk, REQUEST, why) for ask in asks if (why := _why_not(ask))]
+    spoiled += [Spoiled(ask.pk, REQUEST, why) for ask in asks if (why := why_unreadable(ask))]
     left_out = {row.gpr_id for row in spoiled}
     for id_, stood in promises.items():
         if not are_ids(stood.slot_nodes):
@@ -63,7 +63,8 @@ def waiting_load() -> Waiting:
     return Waiting([ask for ask in asks if ask.pk not in left_out], promises, tuple(spoiled))
 
 
-def _why_not(ask: Ask) -> str:
+def why_unreadable(ask: Ask) -> str:
+    """As a sentence; "" where a plan can be made with it."""
     if ask.allowed_shapes is not None and not _are_texts(ask.allowed_shapes):
         return "The shapes that it may have are no list of names."
     if ask.nodes > NODES_MAX or (ask.gpus_per_node or 0) > GPUS_PER_NODE_MAX:

@@ -67,8 +67,7 @@ class Desk:
         once for all. Of what is edited the first is what it gets with all its pools, and the others what it gets in each cluster and shape.
         """
         if self._left is not None:
-            best = self.best(candidate)
-            return () if best is None else (best, *self.elsewhere(candidate, best))
+            return self.beside(self.best(candidate), candidate)
         found = (self._offer(alone) for alone in _in_each_pool(self._snapshot, candidate))
         return _soonest_first(candidate, found)
 
@@ -78,11 +77,14 @@ class Desk:
         return self._offer(candidate)
 
     @no_collection()
-    def elsewhere(self, candidate: Request, best: Offer) -> tuple[Offer, ...]:
-        """What it gets in each cluster and shape but those of its best offer, soonest first. Only of what is edited."""
-        places = _places(self._snapshot, candidate)
-        others = (alike for place, alike in places.items() if place != (best.cluster, best.shape))
-        return _soonest_first(candidate, (self._offer(_only_in(candidate, alike)) for alike in others))
+    def beside(self, best: Offer | None, candidate: Request) -> tuple[Offer, ...]:
+        """The best offer, if there is one, then what the candidate gets in each other cluster and shape, soonest first. Only of what is
+        edited.
+        """
+        there = None if best is None else (best.cluster, best.shape)
+        others = (alike for place, alike in _places(self._snapshot, candidate).items() if place != there)
+        found = _soonest_first(candidate, (self._offer(_only_in(candidate, alike)) for alike in others))
+        return found if best is None else (best, *found)
 
     def most_by(self, by_s: int, sizes: Sequence[int], sized: Callable[[int], Request]) -> int | None:
         """The largest of these sizes whose request has a place by then beside all slots; None if none has. What it gets `offers` knows.

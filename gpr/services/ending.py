@@ -20,7 +20,7 @@ from gpr.planner.plan import Harm, harm_of
 from gpr.services.requests import no_place, promises_drop
 from gpr.snapshot import books_end, snapshot_load, with_running_end
 from gpr.witness import box_ended, witness_lock
-from inventory.models import ReservationState
+from inventory.models import Node, ReservationState
 from inventory.selectors import maintenance_over
 from inventory.services.reservations import Window, reservations_set_windows, reservations_want_absent
 from journal.hints import TICK, hint
@@ -166,8 +166,8 @@ def goes_back(gpr: Gpr) -> bool:
 
 def refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
     """Its nodes are locked. Raises Conflict."""
-    nodes = [row.node for row in gpr.reservations.filter(state=ReservationState.HELD).select_related("node")]
-    window = maintenance_over(nodes, starts_at=now, ends_at=ends_at).first()
+    held = gpr.reservations.filter(state=ReservationState.HELD)
+    window = maintenance_over(Node.objects.filter(reservations__in=held).only("cluster"), starts_at=now, ends_at=ends_at).first()
     if window is not None:
         raise Conflict(f"A node of it is closed for maintenance from {utc(window.starts_at)} on. Extend it by less, or file a new request.")
 

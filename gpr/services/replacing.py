@@ -175,7 +175,8 @@ def _troubled(now: datetime) -> QuerySet[Reservation]:
     rows = rows.filter(Q(failing_at__isnull=False) | fails & Q(state=ReservationState.HELD))
     rows = rows.exclude(Exists(Reservation.objects.filter(replaces=OuterRef("pk"), joined_at__isnull=False)))
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
-    return rows.select_related("gpr", "node").prefetch_related(gpus, "spares").order_by("failing_at", "pk")
+    rows = rows.select_related("gpr", "node").defer("node__seen_at", "node__cordoned_at")
+    return rows.prefetch_related(gpus, "spares").order_by("failing_at", "pk")
 
 
 def _trouble(row: Reservation, now: datetime) -> str:
@@ -324,7 +325,7 @@ def _spec(gpr: Gpr, row: Reservation, node_id: UUID, ends_at: datetime, namespac
 def _join(gpr: Gpr, spare: Reservation, now: datetime) -> None:
     """It is open, so the other may leave: set aside, closed, drained. Raises StaleState when the box is on its way out by now."""
     _lock_active(gpr)
-    replaced = Reservation.objects.select_related("node").get(spares=spare)
+    replaced = _replaced_by(spare)
     spare_join(spare=spare, ends_at=books_end(now), now=now)
     if replaced.node.gone_at is None:
         node_set_aside(node=replaced.node, why=f"Replaced in {gpr.name}. {replaced.failing_why}"[:WHY_MAX_CHARS], now=now)
@@ -337,11 +338,17 @@ def _join(gpr: Gpr, spare: Reservation, now: datetime) -> None:
 def _drop(gpr: Gpr, spare: Reservation, why: str, now: datetime) -> None:
     """It failed on the way in; the next is looked for at once. Raises StaleState when the box is on its way out by now."""
     _lock_active(gpr)
-    replaced = Reservation.objects.select_related("node").get(spares=spare)
+    replaced = _replaced_by(spare)
     reservation_want_absent(reservation=spare, ends_at=books_end(now))
     text = f"Spare {spare.node.name} did not take the place of {replaced.node.name} in {gpr.name}: {why}"
     _tell(spare, "gpr.replacement_failed", text, now, severity=Severity.WARNING)
     hint(TICK)
+
+
+def _replaced_by(spare: Reservation) -> Reservation:
+    """With its node, of which no more need be readable than is used here."""
+    rows = Reservation.objects.select_related("node").only("failing_why", "node__cluster", "node__name", "node__gone_at")
+    return rows.get(spares=spare)
 
 
 def _lock_active(gpr: Gpr) -> None:

@@ -235,7 +235,7 @@ def reservation_force_release(*, reservation: Reservation, actor: User, why: str
     Raises Conflict when it is not held. The epoch rises, so that the agent, should it come back, cannot act on the old one; it is told
     to let go until it says that it has.
     """
-    node = Node.objects.select_for_update().get(pk=reservation.node_id)
+    node = Node.objects.select_for_update().only("cluster", "name", "epoch").get(pk=reservation.node_id)  # it may be spoiled otherwise
     row = Reservation.objects.select_for_update().get(pk=reservation.pk)
     if row.state != ReservationState.HELD:
         raise Conflict("This reservation is not held any more.")
@@ -288,7 +288,8 @@ def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
         if spec.replaces_id is not None:
             of_box = Q(gpr=spec.gpr_id, state=ReservationState.HELD) | Q(pk=spec.replaces_id)
             wanted |= Q(pk__in=Reservation.objects.filter(of_box).values("node"))
-    nodes = Node.objects.select_for_update().defer("seen_at").filter(wanted)  # it decides nothing, and need not be readable
+    # These times decide nothing, and need not be readable.
+    nodes = Node.objects.select_for_update().defer("seen_at", "broken_at", "sick_gpus_at").filter(wanted)
     return {node.pk: node for node in nodes.order_by("pk")}
 
 

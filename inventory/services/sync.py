@@ -48,6 +48,10 @@ UNTOLD_TIMES: Final = (
     "failing_at",
     "spare_sought_at",
     "node__seen_at",
+    "node__gone_at",
+    "node__broken_at",
+    "node__sick_gpus_at",
+    "node__cordoned_at",
 )
 DRIFT, DRIFT_AGAIN = "cluster.drift", timedelta(seconds=AGAIN_S / 2)
 STEPS_LOST = "cluster.steps_lost"

@@ -20,12 +20,12 @@ from gpr.services.ending import gpr_extend
 from gpr.services.moving import MoveTo, gpr_move
 from gpr.services.requests import gpr_edit, spec_of
 from gpr.spec import GprSpec
-from inventory.models import Cluster
+from inventory.models import Cluster, Node
 from inventory.services.inventory import inventory_store
 from slices.quotas import quota_create, quota_delete
 from slices.services import SlicePolicy, slice_set_clusters, slice_set_policy
 from tests import factories
-from tests.builders import make_cluster, node_view, spec
+from tests.builders import SHAPE, make_cluster, node_view, spec
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 
 pytestmark = pytest.mark.django_db
@@ -260,6 +260,25 @@ def test_who_was_moved_is_offered_another_cluster_as_what_an_edit_makes_of_him()
     assert got_by(stage, moved, replace(asked, clusters=(other,))) == (there.start_at, there.promised_start_at)
     for sooner in here.alternatives:
         assert got_by(stage, moved, replace(asked, duration_s=sooner.duration_s))[0] == sooner.start_at
+
+
+def test_who_cannot_start_any_more_as_he_stands_is_offered_what_the_policy_of_now_lets_him_ask_for() -> None:
+    stage = Stage(nodes=1)
+    factories.add_nodes(stage.cluster, 1, gpus=4, shape="A100-80GB")
+    slice_ = factories.make_slice(stage.cluster, owner=stage.owner)
+    slice_.shapes = [SHAPE]
+    slice_.save()
+    stage.active(shape=SHAPE)
+    waits = stage.submit(slice_, shape="", min_gpu_memory_gib=40)
+    Node.objects.filter(shape=SHAPE).update(gone_at=stage.now)
+    slice_.shapes = [SHAPE, "A100-80GB"]
+    slice_.save()
+
+    (there,) = offered(stage, waits, spec_of(fresh(waits)))
+
+    assert (there.shape, there.start_at) == ("A100-80GB", stage.now)
+    chosen = replace(spec_of(fresh(waits)), shape=there.shape)
+    assert got_by(stage, waits, chosen) == (there.start_at, there.promised_start_at)
 
 
 def got_by(stage: Stage, gpr: Gpr, asked: GprSpec) -> tuple[Any, Any]:

@@ -8,16 +8,21 @@ from datetime import UTC, datetime
 import pytest
 from django.db import connection
 from django.db.models import Model
+from django.test import override_settings
 
 from gpr.allocator import tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, Witness
+from gpr.services.ending import gpr_extend, gpr_release
 from inventory.models import AgentSession, Cluster, Node, Reservation, Supply, SupplyKind, SupplyOrder
+from inventory.services.reservations import reservation_force_release
 from inventory.services.supplies import supply_create
+from inventory.services.sync import desired_set
 from journal.models import Event, Severity
 from slices.models import Slice
 from tests.builders import SHAPE, make_cluster, make_slice, node_view, nodes_of
-from tests.inventory.agent import Agent
-from tests.lifecycle.stage import Stage, fresh
+from tests.inventory.agent import Agent, seen
+from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
+from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 
@@ -288,3 +293,64 @@ def test_a_request_for_more_than_there_could_be_is_left_out_and_the_others_start
     assert (fresh(spoiled).state, fresh(waits).state) == (S.QUEUED, S.QUEUED)
     told = Event.objects.filter(kind="gpr.spoiled").values_list("gpr_id", flat=True)
     assert list(told) == [spoiled.pk]
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at", "cordoned_at", "seen_at"])
+def test_a_box_on_a_node_that_cannot_be_read_is_told_to_its_agent_and_ends(column: str) -> None:
+    """Nothing but its end frees the node; no time of it but that at which it went says anything of the box."""
+    stage = Stage(nodes=1)
+    runs = stage.active()
+    spoil(Node, column, pk=stage.held(runs)[0].node_id)
+
+    gpr_extend(gpr=fresh(runs), extra_s=60, actor=stage.owner, now=stage.now)
+    gpr_release(gpr=fresh(runs), actor=stage.owner, now=stage.now)
+    assert [told.desired for told in desired_set(cluster_id=stage.cluster.pk)] == ["ABSENT"]
+    stage.say(runs, *EXIT)
+    stage.tick()
+
+    assert fresh(runs).state == S.RELEASED
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at", "cordoned_at", "seen_at", "gone_at"])
+def test_an_administrator_frees_a_node_that_cannot_be_read_by_force(column: str) -> None:
+    stage = Stage(nodes=1)
+    (held,) = stage.held(stage.active())
+    spoil(Node, column, pk=held.node_id)
+
+    reservation_force_release(reservation=held, actor=stage.admin, why="Its hardware is gone.", now=stage.now)
+
+    assert stage.held() == []
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at"])
+def test_a_spare_enters_a_box_of_which_another_node_cannot_be_read(column: str) -> None:
+    stage = Stage(nodes=3)
+    runs = stage.active(nodes=2)
+    sick, other = (row.node for row in stage.held(runs))
+    with override_settings(EGS_SPARE_GRACE_S=0):
+        stage.agent.inventory(*(node_view(node.name, broken=node == sick) for node in nodes_of(stage.cluster)), at=stage.now)
+        spoil(Node, column, pk=other.pk)
+        stage.tick()
+
+    assert Reservation.objects.get(gpr=runs, replaces__node=sick).node_id not in {sick.pk, other.pk}
+
+
+@pytest.mark.parametrize("column", ["broken_at", "sick_gpus_at", "cordoned_at", "seen_at"])
+def test_a_spare_takes_the_place_of_a_node_that_cannot_be_read_any_more(column: str) -> None:
+    stage = Stage(nodes=2)
+    runs = stage.active()
+    (sick,) = (row.node for row in stage.held(runs))
+    with override_settings(EGS_SPARE_GRACE_S=0):
+        stage.agent.inventory(*(node_view(node.name, broken=node == sick) for node in nodes_of(stage.cluster)), at=stage.now)
+        stage.tick()
+    spare = Reservation.objects.get(gpr=runs, replaces__node=sick)
+    stage.after(30)
+    for phase in ENTRY:
+        opened = {"active_s": fresh(runs).active_at.timestamp()} if phase == Phase.ACTIVE else {}  # type: ignore[union-attr]
+        stage.agent.sync(seen(spare, phase, **opened), at=stage.now)
+    spoil(Node, column, pk=sick.pk)
+
+    stage.tick()
+
+    assert Reservation.objects.get(pk=spare.pk).joined_at == stage.now
+    assert Node.objects.get(pk=spare.node_id).cordoned_at is None

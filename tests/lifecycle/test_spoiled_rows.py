@@ -19,6 +19,7 @@ from django.utils import timezone
 
 import egs.readable
 from accounts.models import Scope
+from egs.errors import Conflict
 from egs.readable import SPOILED, readable_first
 from egs.rest.pagination import CursorPage, page_behind
 from gpr.allocator import tick
@@ -42,6 +43,7 @@ from gpr.planner.plan import Cause, Reason
 from gpr.rows import arrivals_since, asks_waiting
 from gpr.selectors import QUEUE_ORDER
 from gpr.services.moving import MoveTo, gpr_move
+from gpr.services.requests import gpr_edit, spec_of
 from gpr.witness import replan
 from inventory.agent_hub import HubAtFault
 from inventory.models import Node, Reservation
@@ -235,6 +237,33 @@ def test_a_row_that_cannot_be_read_is_found_among_many_in_a_few_reads() -> None:
     assert lost == [made[70].pk, made[180].pk]
     assert [ask.pk for ask in asks] == [gpr.pk for gpr in (one, *made) if gpr.pk not in lost]
     assert len(queries) < 40
+
+
+def test_who_edits_a_request_whose_promise_cannot_be_read_is_told_so_and_nothing_is_changed() -> None:
+    stage = Stage(nodes=1)
+    stage.active(duration_s=7200)
+    waits = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="waits", duration_s=7200)
+    no_time("gpr_promise", "promised_start_at", "gpr_id")(waits)
+
+    with pytest.raises(Conflict, match="cannot be read, by a fault of EGS"):
+        gpr_edit(gpr=fresh(waits), actor=stage.owner, spec=spec_of(fresh(waits), duration_s=600), now=stage.now)
+
+    assert fresh(waits).duration_s == 7200
+
+
+def test_an_edit_mends_a_request_whose_shapes_cannot_be_read_and_its_promise_stands() -> None:
+    """It gets the policy of its workspace of now."""
+    stage = Stage(nodes=1)
+    stage.active(duration_s=7200)
+    waits = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="waits", duration_s=7200)
+    promised_at = Promise.objects.get(gpr=waits).promised_start_at
+    gpr(allowed_shapes=5)(waits)
+    stage.tick()
+
+    edited = gpr_edit(gpr=fresh(waits), actor=stage.owner, spec=spec_of(fresh(waits), duration_s=600), now=stage.now)
+
+    assert (edited.explanation["reason"], Promise.objects.get(gpr=waits).promised_start_at) == (Reason.WAITS_FOR_GPUS, promised_at)
+    assert PromiseMove.objects.count() == 0
 
 
 def test_where_that_is_too_late_its_owner_is_told_that_it_was_nobodys_edit() -> None:
