@@ -191,8 +191,9 @@ class MortalApi(Api):
             self.is_dead = is_hit and not self._is_after
             self._must_live()
         answer = super()._call(method, path, **how)
-        self.is_dead |= is_hit
-        self._must_live()
+        with self._lock:  # else a thread that has just seen it alive would bring it back to life
+            self.is_dead |= is_hit
+            self._must_live()
         return answer
 
     def _must_live(self) -> None:
