@@ -53,8 +53,8 @@ UNTOLD_TIMES: Final = (
     "node__sick_gpus_at",
     "node__cordoned_at",
 )
-DRIFT, DRIFT_AGAIN = "cluster.drift", timedelta(seconds=AGAIN_S / 2)
-STEPS_LOST = "cluster.steps_lost"
+DRIFT, STEPS_LOST = "cluster.drift", "cluster.steps_lost"
+AGAIN = timedelta(seconds=AGAIN_S / 2)
 
 
 @transaction.atomic
@@ -248,7 +248,7 @@ def _tell_lost(cluster: Cluster, step_count: int, now: datetime) -> None:
 
 
 def _said_just_now(cluster: Cluster, kind: str, now: datetime) -> set[str]:
-    told = Event.objects.filter(cluster_id=cluster.pk, kind=kind, at__gt=now - DRIFT_AGAIN)
+    told = Event.objects.filter(cluster_id=cluster.pk, kind=kind, at__gt=now - AGAIN)
     return set(told.values_list("message", flat=True))
 
 

@@ -18,16 +18,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return make_cluster("c1", nodes=1, is_heard=False)
-
-
-@pytest.fixture
-def agent(cluster: Cluster) -> Agent:
-    return Agent.joined(cluster)
-
-
-@pytest.fixture
 def node(cluster: Cluster) -> Node:
     return nodes_of(cluster)[0]
 

@@ -28,11 +28,6 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def agent(cluster: Cluster) -> Agent:
-    return Agent.joined(cluster)
-
-
-@pytest.fixture
 def row(cluster: Cluster) -> Reservation:
     (row,) = hold(make_gpr(make_slice(cluster)), nodes_of(cluster)[0])
     return row

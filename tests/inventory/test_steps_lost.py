@@ -8,20 +8,10 @@ import pytest
 
 from inventory.models import Cluster
 from journal.models import Event, Severity
-from tests.builders import NOW, make_cluster
+from tests.builders import NOW
 from tests.inventory.agent import Agent
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    return make_cluster("c1", nodes=1, is_heard=False)
-
-
-@pytest.fixture
-def agent(cluster: Cluster) -> Agent:
-    return Agent.joined(cluster)
 
 
 def told() -> list[Event]:

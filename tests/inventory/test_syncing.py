@@ -31,11 +31,6 @@ def cluster() -> Cluster:
     return make_cluster("c1", nodes=2, is_heard=False)
 
 
-@pytest.fixture
-def agent(cluster: Cluster) -> Agent:
-    return Agent.joined(cluster)
-
-
 def held(cluster: Cluster, index: int = 0) -> Reservation:
     (row,) = hold(make_gpr(make_slice(cluster)), nodes_of(cluster)[index])
     return row

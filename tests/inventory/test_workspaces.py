@@ -30,11 +30,6 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def agent(cluster: Cluster) -> Agent:
-    return Agent.joined(cluster)
-
-
-@pytest.fixture
 def owner() -> User:
     return make_user("ada")
 

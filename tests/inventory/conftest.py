@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from inventory.models import Cluster
+from tests.builders import make_cluster
+from tests.inventory.agent import Agent
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Of one node, and not heard of yet."""
+    return make_cluster("c1", nodes=1, is_heard=False)
+
+
+@pytest.fixture
+def agent(cluster: Cluster) -> Agent:
+    return Agent.joined(cluster)
