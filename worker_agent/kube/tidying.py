@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from operator import itemgetter
 from typing import Final
@@ -22,7 +22,7 @@ from worker_agent.kube.autogpr import has_ended_by_itself
 from worker_agent.kube.client import Api
 from worker_agent.kube.custom import FINISHED, GIVEN_BACK, REQUESTS, Custom, path_of
 from worker_agent.kube.objects import Pod
-from worker_agent.kube.standing import ACCEPTED
+from worker_agent.kube.standing import ACCEPTED, stamp
 from worker_agent.kube.workloads import is_waiting
 from worker_agent.protocol import ClaimState
 
@@ -97,7 +97,7 @@ def due_of(requests: Iterable[Custom], now: datetime) -> list[Custom]:
 
     `requests`: automatic ones.
     """
-    before = (now - timedelta(seconds=KEPT_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    before = stamp(now.timestamp() - KEPT_S)
     over: dict[str, list[tuple[str, Custom]]] = defaultdict(list)
     for gpr in requests:
         if since := over_since(gpr):
@@ -127,7 +127,7 @@ def _first_made(pods: Iterable[Pod]) -> Mapping[str, str]:
     for pod in pods:
         namespace, made_at = pod.metadata.namespace, pod.metadata.creationTimestamp
         if made_at is not None and is_waiting(pod):
-            at = made_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            at = stamp(made_at.timestamp())
             first[namespace] = min(at, first.get(namespace, at))
     return first
 
