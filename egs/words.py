@@ -9,6 +9,8 @@ import re
 from datetime import UTC, datetime
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+# Longer than any box may be, and short enough that no sum of it leaves the calendar.
+DURATION_S_MAX = 10_000 * DAY_S
 
 UTC_FORMAT = "%Y-%m-%d %H:%M:%S UTC"
 UTC_TEXT = re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", re.ASCII)
@@ -32,6 +34,36 @@ def duration_exact(span_s: float) -> str:
         if count:
             parts.append(f"{count:02d} {unit}" if parts and unit in {"min", "s"} else f"{count} {unit}")
     return " ".join(parts) or "0 s"
+
+
+_UNITS = {
+    "d": r"(\d{1,9})\s*(?:d|days?)",
+    "h": r"(\d{1,9})\s*(?:h|hrs?|hours?)",
+    "m": r"(\d{1,9})\s*(?:m|min|mins|minutes?)",
+    "s": r"(\d{1,9})\s*(?:s|sec|secs|seconds?)",
+}
+_SPOKEN = re.compile(r"\s*".join(f"(?:{unit})?" for unit in _UNITS.values()), re.ASCII)
+_NARROW = re.compile(r"(\d{1,9})h(\d\d)", re.ASCII)
+_ISO = re.compile(r"p(?:(\d{1,9})d)?(?:t(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?)?", re.ASCII)
+
+
+def duration_parse(text: str) -> int:
+    """Seconds of `90 min`, `1h30m`, `PT90M`, `2 d 4 h`, `3h05`. A number alone has no unit and is refused. Raises ValueError."""
+    text = text.strip().lower()
+    narrow = _NARROW.fullmatch(text)
+    if narrow:
+        return _within(int(narrow[1]) * HOUR_S + int(narrow[2]) * MINUTE_S)
+    match = _SPOKEN.fullmatch(text) or _ISO.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise ValueError(f"no duration: {text!r}")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return _within(days * DAY_S + hours * HOUR_S + minutes * MINUTE_S + seconds)
+
+
+def _within(span_s: int) -> int:
+    if span_s > DURATION_S_MAX:
+        raise ValueError(f"no duration: longer than {duration_exact(DURATION_S_MAX)}")
+    return span_s
 
 
 def number(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field
@@ -11,7 +10,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import Max, QuerySet
-from django.utils.dateparse import parse_duration
 
 from egs.errors import InvalidInput, OverPolicy
 from egs.words import duration_exact, number, plural
@@ -29,7 +27,6 @@ MODEL_MAX_CHARS = 16_384
 EARLIEST_START_MAX = timedelta(days=366)
 CLOCK_SLACK = timedelta(minutes=1)
 BOOKING_AHEAD = timedelta(minutes=5)
-SHORT_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,24 +66,6 @@ DEFAULTS: dict[str, Any] = {
     "model": {},
     **{name: each.default for name, each in GprSpec.__dataclass_fields__.items() if name in PLAIN_FIELDS and each.default is not MISSING},
 }
-
-
-def duration_parse(text: str) -> int:
-    """Seconds of `1h30m`, `2d`, `PT1H30M`, `P2D` or `5400`. Raises ValueError."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return int(text[:12])
-    match = SHORT_DURATION.fullmatch(text)
-    if match and any(match.groups()):
-        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    try:
-        parsed = parse_duration(text) if text[:1] == "P" and len(text) < 40 else None
-    except OverflowError:
-        parsed = None
-    if parsed is None or parsed.microseconds:
-        raise ValueError(text)
-    return int(parsed.total_seconds())
 
 
 def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None = None) -> None:

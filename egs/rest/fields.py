@@ -5,6 +5,7 @@ DRF's own are lenient, which suits HTML forms: there a typo would be stored as s
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,14 @@ from egs.names import MUST, PATTERN, name_fault
 # What every JSON reader holds exactly.
 NUMBER_MAX = 2**53 - 1
 ECHO_MAX_CHARS = 60
+_DIGITS = re.compile(r"-?[0-9]{1,40}\Z", re.ASCII)
+
+
+def whole_number(text: str) -> int:
+    """A whole number in a header, a query or a text: read to its last digit. Raises ValueError."""
+    if not _DIGITS.match(text) or abs(number := int(text)) > NUMBER_MAX:
+        raise ValueError(text[:ECHO_MAX_CHARS])
+    return number
 
 
 class StrictSerializer(serializers.Serializer[Any]):

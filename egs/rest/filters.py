@@ -16,8 +16,22 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from egs.rest.pagination import CURSOR, PAGE_SIZE
+from egs.rest.fields import whole_number
+from egs.rest.pagination import CURSOR, CURSOR_MAX_CHARS, PAGE_SIZE
 from egs.rest.references import is_object
+
+PARAMETER_MAX_CHARS = 500  # of all values that a parameter is given in one address
+
+
+def check_parameters(request: Request) -> None:
+    """Raises ValidationError for a parameter of the address that is longer than any database should search for."""
+    faults = {}
+    for name, values in request.query_params.lists():
+        most = CURSOR_MAX_CHARS if name == CURSOR else PARAMETER_MAX_CHARS
+        if sum(map(len, values)) > most:
+            faults[name[:60]] = [f"Must have {most} characters at most."]
+    if faults:
+        raise ValidationError(faults)
 
 
 class StrictFilterBackend(filters.DjangoFilterBackend):
@@ -63,10 +77,20 @@ class ReferenceFilter(filters.CharFilter):
         return rows.filter(self._only, is_object(value, path=self.field_name)) if value else rows
 
 
+class _WholeField(forms.IntegerField):
+    def to_python(self, value: Any) -> int | None:
+        if value in self.empty_values:
+            return None
+        try:
+            return whole_number(str(value))
+        except ValueError:
+            raise forms.ValidationError("Must be a whole number.") from None
+
+
 class Whole(filters.NumberFilter):
     """A whole number from `least` to `most`."""
 
-    field_class = forms.IntegerField
+    field_class = _WholeField
 
     def __init__(self, *args: Any, least: int, most: int, **kwargs: Any) -> None:
         super().__init__(*args, min_value=least, max_value=most, **kwargs)

@@ -29,6 +29,7 @@ from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
 from egs.readable import readable_first
+from egs.rest.fields import whole_number
 
 PAGE_SIZE_MAX = 500
 CURSOR_MAX_CHARS = 2000
@@ -156,9 +157,12 @@ def _decode(rows: Any, ordering: Sequence[str], text: str | None) -> Cursor | No
 def _page_size(text: str | None) -> int:
     if text is None:
         return int(api_settings.PAGE_SIZE or 50)
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= PAGE_SIZE_MAX):
-        raise ValidationError({PAGE_SIZE: [f"Must be from 1 to {PAGE_SIZE_MAX}."]})
-    return int(text)
+    try:
+        if 1 <= (size := whole_number(text)) <= PAGE_SIZE_MAX:
+            return size
+    except ValueError:
+        pass
+    raise ValidationError({PAGE_SIZE: [f"Must be from 1 to {PAGE_SIZE_MAX}."]})
 
 
 def _turned(ordering: Sequence[str]) -> list[str]:

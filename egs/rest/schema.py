@@ -10,6 +10,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
+from egs.rest.filters import PARAMETER_MAX_CHARS
+
 Problem = inline_serializer(
     name="Problem",
     fields={
@@ -35,6 +37,23 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 
 class ApiSchema(AutoSchema):
     """Paths take an id or a name, except where names repeat (`pk`, shown as `id`); every error is a problem document."""
+
+    def get_description(self) -> str:  # type: ignore[override]  # drf-spectacular's own signature; the stubs are of DRF
+        """A list says how it is sorted, since nobody can choose that."""
+        text: str = super().get_description() or ""
+        ordering = getattr(getattr(self.view, "pagination_class", None), "ordering", None)
+        if not ordering or not self._is_list_view():
+            return text
+        names = ", ".join(f"{name.lstrip('-')}{' (descending)' if name.startswith('-') else ''}".replace("__", ".") for name in ordering)
+        return f"{text}\n\nSorted by {names}.".strip()
+
+    def _get_parameters(self) -> list[dict[str, Any]]:
+        """Every text in a query has a bound, as `check_parameters` enforces it."""
+        parameters: list[dict[str, Any]] = super()._get_parameters()
+        for parameter in parameters:
+            if parameter["in"] == "query" and parameter["schema"].get("type") == "string":
+                parameter["schema"].setdefault("maxLength", PARAMETER_MAX_CHARS)
+        return parameters
 
     def _resolve_path_parameters(self, variables: list[str]) -> list[dict[str, Any]]:
         return [self._path_parameter(variable) for variable in variables]

@@ -11,7 +11,7 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 
 from egs.clock import db_now
-from egs.rest.filters import StrictFilterBackend
+from egs.rest.filters import StrictFilterBackend, check_parameters
 from egs.rest.parsers import StrictJsonParser
 from egs.rest.schema import ApiSchema
 
@@ -45,6 +45,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        check_parameters(request)
         # One request, one moment: what "now" means does not change between the rows of an answer.
         self.now = db_now()
 

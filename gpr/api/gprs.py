@@ -19,7 +19,7 @@ from accounts.idempotency import file_by_request
 from accounts.permissions import IsAdmin
 from accounts.services import Remember
 from egs.errors import InvalidInput
-from egs.rest.fields import StrictSerializer
+from egs.rest.fields import StrictSerializer, whole_number
 from egs.rest.pagination import CreatedPagination
 from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
@@ -184,9 +184,10 @@ class GprViewSet(ApiViewSet[Gpr]):
 
 
 def version_of(text: str | None, *, where: str = "version") -> int | None:
-    if text is not None and not (text.isascii() and text.isdigit() and len(text) < 17):
-        raise InvalidInput({where: ["Must be a whole number."]})
-    return None if text is None else int(text)
+    try:
+        return None if text is None else whole_number(text)
+    except ValueError:
+        raise InvalidInput({where: ["Must be a whole number."]}) from None
 
 
 class StepPagination(CreatedPagination):

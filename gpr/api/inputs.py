@@ -9,11 +9,12 @@ from rest_framework import serializers
 
 from accounts.models import User
 from egs.errors import InvalidInput
-from egs.rest.fields import NUMBER_MAX, Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber
+from egs.rest.fields import Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber, whole_number
+from egs.words import duration_parse
 from gpr.models import GprTemplate, Nearness
 from gpr.selectors import template_for
 from gpr.services.moving import MoveTo
-from gpr.spec import GprSpec, duration_parse
+from gpr.spec import GprSpec
 from gpr.templates import filled
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
@@ -26,18 +27,15 @@ REPLACEMENT_WHY_MAX_CHARS = 150  # it stands in the reason why the node is set a
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
 class Duration(serializers.Field[int, Any, int, Any]):
-    """Whole seconds, or text as `1h30m`, `2d`, `PT1H30M`."""
+    """Whole seconds, as a number or as digits, or text with units as `1h30m`, `2d`, `PT1H30M`."""
 
     def to_internal_value(self, data: Any) -> int:
         if not isinstance(data, str):
             return int(WholeNumber().run_validation(data))
         try:
-            seconds = duration_parse(data)
+            return whole_number(data) if data.isdecimal() else duration_parse(data)
         except ValueError:
             raise serializers.ValidationError("Must be whole seconds, or text as 1h30m, 2d or PT1H30M.") from None
-        if seconds > NUMBER_MAX:
-            raise serializers.ValidationError("That is too long.")
-        return seconds
 
     def to_representation(self, value: int) -> int:
         return value

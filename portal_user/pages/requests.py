@@ -65,7 +65,7 @@ class Listing:
             state=state if state in TABS else "",
             q=request.GET.get("q", "").replace("\x00", "").strip()[:QUERY_MAX_CHARS],
             cursor=request.GET.get("cursor", ""),
-            span_s=int(span) if span.isascii() and span.isdigit() and int(span[:9]) in {int(each.total_seconds()) for each in SPANS} else 0,
+            span_s=next((known for each in SPANS if str(known := int(each.total_seconds())) == span), 0),
         )
 
     def tally(self) -> Tally:

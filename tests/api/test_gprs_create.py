@@ -82,7 +82,17 @@ def test_without_a_shape_the_memory_decides(owner: Caller, ask: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [(5400, 5400), (60.0, 60), ("5400", 5400), ("1h30m", 5400), ("PT1H30M", 5400), ("2d", 172_800), ("P1D", 86_400)]
+    ("text", "seconds"),
+    [
+        (5400, 5400),
+        (60.0, 60),
+        ("000000000003600", 3600),
+        ("1h30m", 5400),
+        ("1 h 30 min", 5400),
+        ("PT1H30M", 5400),
+        ("2d", 172_800),
+        ("P1D", 86_400),
+    ],
 )
 def test_a_duration_is_seconds_or_text(text: Any, seconds: int, owner: Caller, ask: dict[str, Any]) -> None:
     assert owner.post("gprs/", {**ask, "duration_s": text}).json()["duration_s"] == seconds

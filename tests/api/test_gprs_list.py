@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from egs.clock import db_now
 from gpr.models import GprState
@@ -137,3 +138,27 @@ def test_only_those_that_hold_nodes_show_nodes(owner: Caller, gprs: dict[str, st
     assert node["phase"] == "ACTIVE"
     assert node["gpus"] == [f"GPU-aurora-0-{n}" for n in range(8)]
     assert rows["running"]["state"] == GprState.ACTIVE
+
+
+def test_a_text_too_long_to_search_for_is_refused_by_its_name(owner: Caller, admin: Caller, world: World) -> None:
+    for path in (
+        "gprs/?name",
+        "gprs/?owner",
+        "nodes/?name",
+        "templates/?name",
+        "events/?kind",
+        "gprs/?priority_min",
+        "schedule/?cluster",
+        "insights/?days",
+    ):
+        refused = assert_problem(admin.get(f"{path}={'a' * 50_000}"), 400, "invalid_input")
+        assert "characters at most" in str(refused["errors"][path.partition("?")[2]]), path
+    assert_problem(owner.get("gprs/?" + "&".join(["state=QUEUED"] * 900)), 400, "invalid_input")
+
+
+def test_a_list_says_in_openapi_how_it_is_sorted_and_how_long_a_filter_may_be(owner: Caller) -> None:
+    gprs = yaml.safe_load(owner.client.get("/api/schema/").content)["paths"]["/api/v1/gprs/"]["get"]
+
+    assert "Sorted by created_at (descending), id." in gprs["description"]
+    assert {each["name"]: each["schema"].get("maxLength") for each in gprs["parameters"]}["name"] == 500
+    assert "ordering" in assert_problem(owner.get("gprs/?ordering=name"), 400, "invalid_input")["errors"]
