@@ -5,6 +5,7 @@ Stored in the transaction that stores the plan, for the beneficiary's slot rests
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -18,6 +19,7 @@ from gpr.planner.plan import Eviction as Planned
 from gpr.planner.plan import Victim
 from gpr.rows import gprs_by_id
 from gpr.snapshot import at, end_by_books
+from inventory.models import ReservationState, ReservedGpu
 from inventory.services.reservations import Window, reservations_set_windows
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -27,6 +29,7 @@ WHY = {
     VictimKind.RECLAIM: "its GPUs are borrowed, and whom they are guaranteed to wants them back",
     VictimKind.PRIORITY: "a request of higher priority that may evict needs its GPUs",
     VictimKind.DEFRAGMENT: "an administrator moves it: it holds a part of what is to be free as whole nodes, and others have room for it",
+    VictimKind.ADMIN: "an administrator takes its nodes back",
 }
 
 
@@ -44,7 +47,7 @@ def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
             windows += _notice(made, victim, now)
         event_record(
             kind="gpr.eviction_planned",
-            message=f"Others end early for {beneficiary.name}: it can start at {utc(made.start_at)}{_without(made)}.",
+            message=f"Others end early for {beneficiary.name}: it can start at {utc(at(one.start_s))}{_without(beneficiary, one)}.",
             at=now,
             gpr_id=beneficiary.pk,
             slice_id=beneficiary.slice_id,
@@ -54,9 +57,26 @@ def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
         reservations_set_windows(windows)  # at once: their nodes are locked in order, and their cluster after all of them
 
 
-def _without(made: Eviction) -> str:
+def eviction_by_administrator(gpr: Gpr, *, now: datetime) -> None:
+    """Record that an administrator evicts this box now. The caller begins the exit. A notice that the box has is overtaken."""
+    EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=VictimOutcome.SOONER, outcome_at=now)
+    ran_s = max((now - gpr.provisioning_at).total_seconds(), 0.0) if gpr.provisioning_at else 0.0
+    gpu_count = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__state=ReservationState.HELD).count()
+    EvictionVictim.objects.create(
+        eviction=Eviction.objects.create(made_at=now),
+        gpr=gpr,
+        kind=VictimKind.ADMIN,
+        priority=gpr.priority,
+        ends_at=now,
+        lost_gpu_s=math.floor(gpu_count * ran_s),
+        outcome=VictimOutcome.EVICTED,
+        outcome_at=now,
+    )
+
+
+def _without(beneficiary: Gpr, planned: Planned) -> str:
     """A booking starts at its time or not at all."""
-    return ", as it is booked" if made.gpr.is_booking else f" instead of {utc(made.instead_at)}"
+    return ", as it is booked" if beneficiary.is_booking else f" instead of {utc(at(planned.instead_s))}"
 
 
 def notice_of(gpr: Gpr) -> EvictionVictim | None:

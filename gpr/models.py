@@ -337,27 +337,40 @@ class PromiseMove(models.Model):
 
 
 class Eviction(models.Model):
-    """Boxes that were told to end early, so that this GPR could start sooner (gpr/planner/claims.py): for whom, whose, and why."""
+    """Boxes that end early: for a GPR that starts sooner by it (gpr/planner/claims.py), or because an administrator evicts one.
+
+    An administrator's eviction has no beneficiary and no times of one.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="evictions", help_text="The beneficiary.")
+    gpr = models.ForeignKey(
+        Gpr, null=True, blank=True, on_delete=models.CASCADE, related_name="evictions", help_text="The beneficiary; null: there is none."
+    )
     made_at = models.DateTimeField(db_index=True)
-    start_at = models.DateTimeField(help_text="When the beneficiary can start by it.")
-    instead_at = models.DateTimeField(help_text="When it could have started without.")
+    start_at = models.DateTimeField(null=True, blank=True, help_text="When the beneficiary can start by it.")
+    instead_at = models.DateTimeField(null=True, blank=True, help_text="When it could have started without.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-made_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(gpr=None, start_at=None, instead_at=None)
+                | Q(gpr__isnull=False, start_at__isnull=False, instead_at__isnull=False),
+                name="eviction_has_times_of_its_beneficiary",
+            ),
+        ]
 
     def __str__(self) -> str:
-        return f"for {self.gpr_id}"
+        return f"for {self.gpr_id or 'nobody'}"
 
 
 class VictimKind(models.TextChoices):
-    """By what right; the planner's EvictionKind."""
+    """By what right: the planner's EvictionKind, or an administrator's word."""
 
     RECLAIM = "reclaim", "Its GPUs were borrowed, and are wanted by whom they are guaranteed to"
     PRIORITY = "priority", "It may be evicted, and a request of higher priority may evict"
     DEFRAGMENT = "defrag", "It stands on parts of nodes, and an administrator moves it to free whole ones"
+    ADMIN = "admin", "An administrator evicts it"
 
 
 class VictimOutcome(models.TextChoices):

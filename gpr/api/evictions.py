@@ -1,4 +1,7 @@
-"""`evictions/`: boxes that were ended early so that another could start, newest first. Strangers among them are counted, not named."""
+"""`evictions/`: boxes that were ended early, so that another could start or by an administrator, newest first.
+
+Strangers among them are counted, not named.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class VictimSerializer(serializers.ModelSerializer[EvictionVictim]):
 class EvictionSerializer(serializers.ModelSerializer[Eviction]):
     """Of whom it is for, a reader who may not know of it learns nothing; of victims, only those of his own."""
 
-    gpr_id = serializers.SerializerMethodField(help_text="Whom it is for.")
+    gpr_id = serializers.SerializerMethodField(help_text="Whom it is for. Null also where an administrator evicted, for nobody.")
     gpr = serializers.SerializerMethodField()
     start_at = serializers.SerializerMethodField(help_text="When that can start by it.")
     instead_at = serializers.SerializerMethodField(help_text="When it could have started without; a booking: for when it would have fit.")
@@ -49,7 +52,7 @@ class EvictionSerializer(serializers.ModelSerializer[Eviction]):
         return row.gpr_id if row.is_known else None
 
     def get_gpr(self, row: Any) -> str | None:
-        return row.gpr.name if row.is_known else None
+        return row.gpr.name if row.is_known and row.gpr is not None else None
 
     def get_start_at(self, row: Any) -> datetime | None:
         return row.start_at if row.is_known else None
@@ -60,7 +63,8 @@ class EvictionSerializer(serializers.ModelSerializer[Eviction]):
     def get_victim_count(self, row: Any) -> int | None:
         """How many others run is not for strangers to count."""
         victims = row.victims.all()
-        return len(victims) if row.is_known and all(victim.is_known for victim in victims) else None
+        knows_whom_for = row.is_known or row.gpr_id is None
+        return len(victims) if knows_whom_for and all(victim.is_known for victim in victims) else None
 
     @extend_schema_field(VictimSerializer(many=True))
     def get_victims(self, row: Any) -> Any:

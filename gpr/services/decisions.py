@@ -8,6 +8,7 @@ from django.db import transaction
 
 from accounts.models import User
 from egs.errors import IllegalTransition, InvalidInput
+from gpr.evictions import eviction_by_administrator
 from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.services.ending import exit_begin
@@ -46,9 +47,13 @@ def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
 
 @transaction.atomic
 def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool | None = None) -> None:
-    """Take its nodes back now. `requeue`: it waits again for the time that is left, at its old age; None: as its owner wished."""
+    """Take its nodes back now. `requeue`: it waits again for the time that is left, at its old age; None: as its owner wished.
+
+    Raises IllegalTransition or StaleState.
+    """
     if requeue is not None:
         gpr_update(gpr, {"requeue_on_failure": requeue})
+    eviction_by_administrator(gpr, now=now)
     exit_begin(gpr=gpr, reason=EndReason.EVICTED, actor=actor, now=now, why=why)
 
 

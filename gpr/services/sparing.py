@@ -59,7 +59,8 @@ def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
     promise = _awaited(victim)
     if promise is None:
         return False
-    is_later = promise.slot_start_at > victim.eviction.start_at + timedelta(seconds=settings.EGS_EVICTION_GAIN_S)
+    start_at = victim.eviction.start_at
+    is_later = start_at is not None and promise.slot_start_at > start_at + timedelta(seconds=settings.EGS_EVICTION_GAIN_S)
     # A slot that cannot be read is found anew by the next plan.
     return not is_later and (not are_ids(promise.slot_nodes) or not nodes.isdisjoint(promise.slot_nodes))
 
@@ -67,7 +68,7 @@ def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
 def _awaited(victim: EvictionVictim) -> Promise | None:
     """Of the beneficiary, while it waits."""
     beneficiary = victim.eviction.gpr
-    return getattr(beneficiary, "promise", None) if beneficiary.state == GprState.QUEUED else None
+    return getattr(beneficiary, "promise", None) if beneficiary is not None and beneficiary.state == GprState.QUEUED else None
 
 
 @transaction.atomic

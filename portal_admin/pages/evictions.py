@@ -1,4 +1,4 @@
-"""Boxes that ended early so that others could start: for whom, whose, what it cost and what it won."""
+"""Boxes that ended early, so that others could start or by an administrator: for whom, whose, what it cost and what it won."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ KINDS = {
     VictimKind.RECLAIM: "borrowed its GPUs",
     VictimKind.PRIORITY: "of lower priority",
     VictimKind.DEFRAGMENT: "moved to free whole nodes",
+    VictimKind.ADMIN: "by an administrator",
 }
 OUTCOMES = {
     VictimOutcome.NOTICED: "will be evicted",
@@ -65,12 +66,12 @@ class VictimLine:
 
 @dataclass(frozen=True, slots=True)
 class EvictionLine:
-    """`lost`: GPU-hours that those who were, or will be, evicted had run."""
+    """`lost`: GPU-hours that those who were, or will be, evicted had run. `party`: whom it is for; None: an administrator evicted."""
 
     id: UUID
     made_at: datetime
-    party: Party
-    start_at: datetime
+    party: Party | None
+    start_at: datetime | None
     won_s: float
     victims: tuple[VictimLine, ...]
     lost: str
@@ -83,9 +84,9 @@ class EvictionLine:
         return cls(
             id=row.pk,
             made_at=row.made_at,
-            party=Party.of(row.gpr),
+            party=Party.of(row.gpr) if row.gpr is not None else None,
             start_at=row.start_at,
-            won_s=(row.instead_at - row.start_at).total_seconds(),
+            won_s=(row.instead_at - row.start_at).total_seconds() if row.start_at is not None else 0,
             victims=tuple(VictimLine.of(victim) for victim in victims),
             lost=gpu_hours(lost_gpu_s),
         )

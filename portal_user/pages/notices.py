@@ -22,6 +22,7 @@ WAS = {
     VictimKind.RECLAIM: "its GPUs were borrowed, and whom they are guaranteed to wanted them back",
     VictimKind.PRIORITY: "a request of higher priority that may evict needed its GPUs",
     VictimKind.DEFRAGMENT: "an administrator moved it: it held a part of what was to be free as whole nodes, and others had room for it",
+    VictimKind.ADMIN: "an administrator took its nodes back",
 }
 
 

@@ -146,3 +146,26 @@ def test_filters_narrow_them(owner: Caller, outsider: Caller, admin: Caller, sid
     ]:
         assert len(rows(caller, query)) == count, query
     assert_problem(admin.get("evictions/?slice=vision"), 400, "invalid_input")
+
+
+def test_what_an_administrator_evicts_is_an_eviction_for_nobody_that_its_members_and_administrators_read(
+    admin: Caller, owner: Caller, outsider: Caller, world: World
+) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="taken")
+    assert admin.post(f"gprs/{gpr.pk}/evict/", {"why": "Maintenance."}).status_code == 200
+
+    for caller in (admin, owner):
+        (row,) = rows(caller, f"?gpr={gpr.pk}")
+        assert [row[name] for name in ("gpr_id", "gpr", "start_at", "instead_at", "victim_count")] == [None, None, None, None, 1]
+        (victim,) = row["victims"]
+        assert (victim["gpr"], victim["kind"], victim["outcome"]) == ("taken", "admin", "EVICTED")
+        assert victim["outcome_at"] == victim["ends_at"]
+    assert rows(outsider) == []
+
+
+def test_an_administrator_who_evicts_one_with_notice_overtakes_the_notice(admin: Caller, sides: tuple[Gpr, Gpr]) -> None:
+    victim, _ = sides
+    admin.post(f"gprs/{victim.pk}/evict/", {"why": "At once."})
+
+    told = [(each["kind"], each["outcome"]) for row in rows(admin) for each in row["victims"]]
+    assert told == [("admin", "EVICTED"), ("priority", "SOONER")]

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from egs.clock import db_now
 from egs.pages.paging import PAGE_ROWS
 from gpr.models import Eviction, EvictionVictim, Gpr, VictimOutcome
+from gpr.services.decisions import gpr_evict
 from gpr.services.requests import gpr_cancel
 from gpr.services.sparing import notices_review
 from tests import factories
@@ -89,3 +90,12 @@ def test_a_page_of_them_costs_what_one_of_them_costs(admin: Client, world: World
     )
     assert cost() == one
     assert 'rel="next"' in text(admin.get(EVICTIONS))
+
+
+def test_what_an_administrator_evicted_stands_there_for_nobody(admin: Client, world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="taken")
+    gpr_evict(gpr=gpr, actor=world.people.admin, why="Maintenance.", now=db_now())
+
+    markup = text(admin.get(EVICTIONS))
+    for told in ("nobody: an administrator evicted", ">taken<", "by an administrator,", "evicted "):
+        assert told in markup, told

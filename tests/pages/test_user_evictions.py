@@ -118,7 +118,7 @@ def test_while_and_after_its_nodes_are_taken_back_the_page_says_how_much_of_its_
         assert victim.exiting_at == victim.ends_at
 
 
-def test_one_that_an_administrator_evicted_has_no_right_named_for_it(world: World, owner: Client) -> None:
+def test_one_that_an_administrator_evicted_says_so_and_names_no_right(world: World, owner: Client) -> None:
     gpr = factories.active(world.slice, world.people.owner)
     gpr_evict(gpr=gpr, actor=world.people.admin, why="Repair.", now=db_now())
     evicted(gpr)
@@ -126,4 +126,4 @@ def test_one_that_an_administrator_evicted_has_no_right_named_for_it(world: Worl
     markup = text(owner.get(f"/gprs/{gpr.pk}/?part=why"))
 
     assert "It waits again since " in markup
-    assert not [why for why in WAS.values() if why in markup]
+    assert [kind for kind, why in WAS.items() if why in markup] == [VictimKind.ADMIN]
