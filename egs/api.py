@@ -21,8 +21,9 @@ from gpr.api.supplies import SupplyOrderViewSet, SupplyViewSet
 from gpr.api.templates import TemplateViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from inventory.check_api import CheckPolicyViewSet
-from slices.api import MemberViewSet, MeViewSet, NamespaceViewSet, ProjectViewSet, SliceViewSet
+from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.kubeconfig_api import KubeconfigViewSet
+from slices.namespace_api import NamespaceViewSet
 
 router = SimpleRouter()
 router.register("gprs", GprViewSet, basename="gpr")

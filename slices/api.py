@@ -1,4 +1,4 @@
-"""`projects/`, `slices/` with `members/` and `namespaces/`, and `me/`."""
+"""`projects/`, `slices/` with `members/`, and `me/`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from django.db import transaction
 from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -26,17 +25,14 @@ from egs.rest.pagination import CreatedPagination, NamePagination
 from egs.rest.references import by_reference, one_by_reference
 from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
-from inventory.api import Nothing
 from inventory.selectors import cluster_for
-from slices.models import BINDING_STATES, KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Membership, Namespace, Project, Role, Slice
+from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Membership, Project, Role, Slice
+from slices.naming import PATTERN, PATTERN_MUST
 from slices.selectors import projects_visible_to, slice_for, slices_visible_to
 from slices.services import (
     SlicePolicy,
     member_remove,
     member_set,
-    namespace_adopt,
-    namespace_bind,
-    namespace_unbind,
     project_create,
     slice_create,
     slice_set_clusters,
@@ -46,8 +42,8 @@ from slices.services import (
 
 POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval", "may_evict"]
 POLICY_FIELDS += ["may_order", "shapes", "burst_gain_s", "pods_max", "may_reach_out", "kubeconfig_max_s"]
+POLICY_FIELDS += ["namespace_patterns", "namespaces_max"]
 COUNT_MAX = 2**31 - 1
-DNS_LABEL = r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z"
 
 
 # Projects.
@@ -142,6 +138,16 @@ class SlicePolicyChange(StrictSerializer):
     pods_max = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False, help_text="Pods at once in each of its namespaces.")
     may_reach_out = Flag(required=False, help_text="Whether its pods may open connections beyond the workspace, the internet included.")
     kubeconfig_max_s = WholeNumber(min_value=KUBECONFIG_MIN_S, max_value=settings.EGS_DURATION_MAX_S, required=False)
+    namespace_patterns = serializers.ListField(
+        child=Word(PATTERN, must=PATTERN_MUST),
+        allow_empty=True,
+        max_length=50,
+        required=False,
+        help_text="Names of namespaces that its owners may bind, as `vision-*`; every other name waits for an administrator.",
+    )
+    namespaces_max = WholeNumber(
+        min_value=0, max_value=COUNT_MAX, required=False, help_text="Namespaces that it has or asks for, in all clusters together."
+    )
     clusters = serializers.ListField(child=Reference(), allow_empty=True, max_length=100, required=False, help_text="All of them.")
     home = Reference(required=False, allow_null=True, help_text="One of its clusters, which it prefers; null: none.")
 
@@ -246,65 +252,6 @@ class MemberViewSet(mixins.ListModelMixin, OfSlice):
             raise NotFound("member")
         member_remove(slice_=slice_, user=member, actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-# Namespaces.
-
-
-class NamespaceSerializer(serializers.ModelSerializer[Namespace]):
-    cluster = serializers.CharField(source="cluster.name")
-    cluster_id = serializers.UUIDField()
-    state = serializers.ChoiceField(choices=BINDING_STATES, help_text="As the cluster's agent finds it.")
-
-    class Meta:
-        model = Namespace
-        fields = ["id", "name", "cluster", "cluster_id", "created_at", "state", "detail", "may_adopt"]
-        read_only_fields = fields
-
-
-class NamespaceBind(StrictSerializer):
-    name = Word(DNS_LABEL, must="Must be the name of a Kubernetes namespace.")
-    cluster = Reference()
-    may_adopt = Flag(default=False, help_text="For administrators: take it over, with what is in it, if it was there before.")
-
-
-class NamespaceViewSet(mixins.ListModelMixin, OfSlice):
-    queryset = Namespace.objects.none()
-    serializer_class = NamespaceSerializer
-    pagination_class = NamePagination
-    lookup_url_kwarg = "namespace"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action == "adopt" else super().get_permissions()
-
-    def get_queryset(self) -> QuerySet[Namespace]:
-        return self.slice().namespaces.select_related("slice", "cluster")
-
-    @extend_schema(request=NamespaceBind, responses={201: NamespaceSerializer})
-    def create(self, request: Request, slice: str) -> Response:
-        """Bind a namespace: its pods may use the slice's nodes, and no other slice may bind it."""
-        slice_, data, actor = self.slice(Role.OWNER), self.body(NamespaceBind), actor_of(request)
-        cluster = cluster_for(actor, data["cluster"])
-        namespace = namespace_bind(
-            slice_=slice_, cluster=cluster, name=data["name"], actor=actor, now=self.now, may_adopt=data["may_adopt"]
-        )
-        return Response(NamespaceSerializer(namespace).data, status=status.HTTP_201_CREATED)
-
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, slice: str, namespace: str) -> Response:
-        self.slice(Role.OWNER)
-        bound = one_by_reference(self.get_queryset(), namespace, what="namespace")
-        namespace_unbind(namespace=bound, actor=actor_of(request), now=self.now)
-        return Response(status=status.HTTP_204_NO_CONTENT)
-
-    @extend_schema(request=Nothing)
-    @action(detail=True, methods=["post"])
-    def adopt(self, request: Request, slice: str, namespace: str) -> Response:
-        """Let the workspace take it over, with what is in it, though it was there before."""
-        self.body(Nothing)
-        bound = one_by_reference(self.get_queryset(), namespace, what="namespace")
-        namespace_adopt(namespace=bound, actor=actor_of(request), now=self.now)
-        return Response(NamespaceSerializer(self.get_queryset().get(pk=bound.pk)).data)
 
 
 # The caller.

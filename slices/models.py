@@ -62,6 +62,8 @@ class Slice(models.Model):
     pods_max = models.PositiveIntegerField(default=1000, help_text="Pods at once in each of its namespaces.")
     may_reach_out = models.BooleanField(default=False, help_text="Its pods may open connections beyond it, the internet included.")
     kubeconfig_max_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="No kubeconfig of it lives longer.")
+    namespace_patterns = models.JSONField(default=list, help_text="Names of namespaces that its owners may bind; others wait for approval.")
+    namespaces_max = models.PositiveIntegerField(default=20, help_text="Namespaces that it has or asks for, in all clusters together.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
@@ -138,14 +140,21 @@ class Membership(models.Model):
         return f"{self.user_id} is {self.role} of {self.slice_id}"
 
 
-BINDING_STATES = [(state.value, state.value.capitalize()) for state in BindingState]
+PENDING = "PENDING"  # a namespace that an administrator has to approve: it is bound to nobody, and no agent knows of it
+NAMESPACE_STATES = [(PENDING, "Pending approval"), *((state.value, state.value.capitalize()) for state in BindingState)]
 LIVE_STATES = ("asked", "made", "given")  # of a kubeconfig: its account is there, or shall be
+
+
+class BoundNamespaces(models.Manager["Namespace"]):
+    def get_queryset(self) -> models.QuerySet[Namespace]:
+        return super().get_queryset().exclude(state=PENDING)
 
 
 class Namespace(models.Model):
     """A Kubernetes namespace bound to a slice: its pods may use the slice's nodes, and no other slice may bind it.
 
-    `state`, `detail` and `waiting` are its agent's words.
+    `state`, `detail` and `waiting` are its agent's words, unless it is PENDING. A PENDING one grants nothing and holds no name, so
+    `objects` leaves it out.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -154,14 +163,18 @@ class Namespace(models.Model):
     name = models.CharField(max_length=63)
     created_at = models.DateTimeField()
     may_adopt = models.BooleanField(default=False, help_text="An administrator lets the agent take over a namespace that was there before.")
-    state = models.CharField(max_length=8, choices=BINDING_STATES, default=BindingState.WAITING.value)
+    state = models.CharField(max_length=8, choices=NAMESPACE_STATES, default=BindingState.WAITING.value)
     detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="Why it is not ready, as a sentence.")
     waiting = models.JSONField(null=True, blank=True, help_text="Its GPU pods that wait (a PodsWaiting), as last told; null: none.")
+
+    objects = BoundNamespaces()
+    with_pending: ClassVar[models.Manager[Namespace]] = models.Manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["cluster__name", "name"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["cluster", "name"], name="namespace_bound_once"),
+            models.UniqueConstraint(fields=["cluster", "name"], condition=~Q(state=PENDING), name="namespace_bound_once"),
+            models.UniqueConstraint(fields=["slice", "cluster", "name"], name="namespace_asked_once"),
         ]
 
     def __str__(self) -> str:

@@ -7,17 +7,21 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, InvalidInput, NotAllowed
+from egs.errors import Conflict, InvalidInput, NotAllowed, OverPolicy
+from egs.words import plural
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.selectors import shapes_known
 from inventory.services.clusters import desired_set_changed
 from inventory.services.reservations import reservations_set_namespaces
 from journal.hints import TICK, hint, user_topic
+from journal.models import Severity
 from journal.services import event_record
 from slices.kubeconfigs import kubeconfigs_revoke
-from slices.models import LIVE_STATES, Kubeconfig, Membership, Namespace, Project, Role, Slice, Unbinding
+from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, Role, Slice, Unbinding
+from slices.naming import is_covered, is_reserved, patterns_of
 from worker_agent.protocol import BindingState
 
 
@@ -36,6 +40,8 @@ class SlicePolicy:
     pods_max: int | None = None
     may_reach_out: bool | None = None
     kubeconfig_max_s: int | None = None
+    namespace_patterns: list[str] | None = None
+    namespaces_max: int | None = None
     shapes: list[str] | None = None
 
 
@@ -55,7 +61,8 @@ def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], ac
     try:
         with transaction.atomic():
             number = Slice.objects.count()
-            slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number)
+            patterns = patterns_of(name)
+            slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number, namespace_patterns=patterns)
     except IntegrityError:
         raise Conflict(f"There is already a slice named {name}. Choose another name.") from None
     slice_.clusters.set(clusters)
@@ -136,7 +143,11 @@ def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: Use
 
 @transaction.atomic
 def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now: datetime) -> Membership:
+    """Takes him in, or gives him another role; nothing happens where he has it already. Raises Conflict: see _keep_an_owner."""
     _lock(slice_)
+    had = Membership.objects.filter(slice=slice_, user=user).first()
+    if had is not None and had.role == role:
+        return had
     membership, _ = Membership.objects.update_or_create(slice=slice_, user=user, defaults={"role": role})
     _keep_an_owner(slice_)
     hint(user_topic(user.pk))
@@ -172,33 +183,60 @@ def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> N
 
 @transaction.atomic
 def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | None, now: datetime, may_adopt: bool = False) -> Namespace:
-    """Raises Conflict when the namespace is bound already; by whom is not said. InvalidInput for those of the cluster itself.
+    """Binds it, or leaves it PENDING where an owner chose a name that he may not choose alone.
 
-    `may_adopt` is for administrators to say, see namespace_adopt; raises NotAllowed.
+    Raises InvalidInput for names of the cluster itself, OverPolicy beyond the number that the workspace may have, and Conflict for a name
+    that is taken; by whom is not said. `may_adopt` is for administrators to say, see namespace_adopt; raises NotAllowed.
     """
     if may_adopt:
         _refuse_to_adopt(actor)
-    if name == "default" or name.startswith(("kube-", "egs-")):
+    if is_reserved(name):
         raise InvalidInput({"name": ["This namespace belongs to the cluster itself. Choose one of your own."]})
-    if not slice_.clusters.filter(pk=cluster.pk).exists():
-        raise InvalidInput({"cluster": [f"Workspace {slice_.name} may not use it. Add the cluster to the workspace first."]})
     _lock(slice_)
+    _refuse_other_clusters(slice_, cluster)
+    _refuse_beyond_count(slice_)
+    is_pending = actor is not None and not actor.is_admin and not is_covered(name, slice_.namespace_patterns)
+    namespace = Namespace(slice=slice_, cluster=cluster, name=name, created_at=now, may_adopt=may_adopt)
+    namespace.state = PENDING if is_pending else BindingState.WAITING.value
     try:
         with transaction.atomic():
-            namespace = Namespace.objects.create(slice=slice_, cluster=cluster, name=name, created_at=now, may_adopt=may_adopt)
+            namespace.save(force_insert=True)
     except IntegrityError:
-        raise Conflict(f"Namespace {name} of this cluster is bound to a workspace already.") from None
-    Unbinding.objects.filter(slice=slice_, cluster=cluster, name=name).delete()
-    _namespaces_changed(slice_, cluster)
-    event_record(
-        kind="slice.namespace_bound",
-        message=f"Namespace {name} of cluster {cluster.name} was bound to workspace {slice_.name}.",
-        at=now,
-        actor=actor,
-        slice_id=slice_.pk,
-        cluster_id=cluster.pk,
-    )
+        raise _taken(name) from None
+    if is_pending:
+        text = f"Workspace {slice_.name} asks for namespace {name} of cluster {cluster.name}. An administrator has to approve this name."
+        _namespace_event(namespace, "namespace_asked", text, actor, now)
+    else:
+        text = f"Namespace {name} of cluster {cluster.name} was bound to workspace {slice_.name}."
+        _bound(namespace, "namespace_bound", text, actor, now)
     return namespace
+
+
+@transaction.atomic
+def namespace_approve(*, namespace: Namespace, actor: User, now: datetime) -> None:
+    """Binds a PENDING one. Raises NotAllowed, InvalidInput when the workspace lost the cluster, Conflict when the name is taken."""
+    _refuse_to_decide(actor)
+    _lock(namespace.slice)
+    _refuse_other_clusters(namespace.slice, namespace.cluster)
+    try:
+        with transaction.atomic():
+            changed = _pending(namespace).update(state=BindingState.WAITING)
+    except IntegrityError:
+        raise _taken(namespace.name) from None
+    if not changed:
+        raise Conflict(f"Namespace {namespace.name} waits for no approval.")
+    text = f"Namespace {namespace.name} of cluster {namespace.cluster.name} was approved and bound to workspace {namespace.slice.name}."
+    _bound(namespace, "namespace_approved", text, actor, now)
+
+
+@transaction.atomic
+def namespace_refuse(*, namespace: Namespace, actor: User, why: str, now: datetime) -> None:
+    """The workspace does not get it. Raises NotAllowed, or Conflict when it waits for no approval."""
+    _refuse_to_decide(actor)
+    if not _pending(namespace).delete()[0]:
+        raise Conflict(f"Namespace {namespace.name} waits for no approval.")
+    text = f"Workspace {namespace.slice.name} does not get namespace {namespace.name} of cluster {namespace.cluster.name}: {why}"
+    _namespace_event(namespace, "namespace_refused", text, actor, now, severity=Severity.WARNING)
 
 
 @transaction.atomic
@@ -207,14 +245,8 @@ def namespace_adopt(*, namespace: Namespace, actor: User, now: datetime) -> None
     _refuse_to_adopt(actor)
     if not Namespace.objects.filter(pk=namespace.pk).exclude(state=BindingState.READY).update(may_adopt=True):
         raise Conflict(f"Namespace {namespace.name} is the workspace's already.")
-    event_record(
-        kind="slice.namespace_adopted",
-        message=f"Workspace {namespace.slice.name} may adopt namespace {namespace.name} of cluster {namespace.cluster.name}.",
-        at=now,
-        actor=actor,
-        slice_id=namespace.slice_id,
-        cluster_id=namespace.cluster_id,
-    )
+    text = f"Workspace {namespace.slice.name} may adopt namespace {namespace.name} of cluster {namespace.cluster.name}."
+    _namespace_event(namespace, "namespace_adopted", text, actor, now)
     desired_set_changed([namespace.cluster_id])
 
 
@@ -226,6 +258,10 @@ def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> Non
     """
     slice_, cluster = namespace.slice, namespace.cluster
     _lock(slice_)
+    if _pending(namespace).delete()[0]:
+        text = f"Workspace {slice_.name} does not ask for namespace {namespace.name} of cluster {cluster.name} any more."
+        _namespace_event(namespace, "namespace_withdrawn", text, actor, now)
+        return
     if Reservation.objects.filter(slice=slice_, cluster=cluster, state=ReservationState.HELD).exists():
         raise Conflict(f"Workspace {slice_.name} holds nodes in cluster {cluster.name}. Unbind it when its GPR has ended.")
     namespace.delete()
@@ -233,14 +269,8 @@ def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> Non
     own = Kubeconfig.objects.filter(slice=slice_, cluster=cluster, namespace=namespace.name)
     kubeconfigs_revoke(own, why=f"Namespace {namespace.name}, where its account was, was unbound.", actor=actor, now=now)
     _namespaces_changed(slice_, cluster)
-    event_record(
-        kind="slice.namespace_unbound",
-        message=f"Namespace {namespace.name} of cluster {cluster.name} was unbound from workspace {slice_.name}.",
-        at=now,
-        actor=actor,
-        slice_id=slice_.pk,
-        cluster_id=cluster.pk,
-    )
+    text = f"Namespace {namespace.name} of cluster {cluster.name} was unbound from workspace {slice_.name}."
+    _namespace_event(namespace, "namespace_unbound", text, actor, now)
 
 
 def _refuse_if_used(slice_: Slice, cluster: Cluster) -> None:
@@ -253,6 +283,52 @@ def _refuse_if_used(slice_: Slice, cluster: Cluster) -> None:
 def _lock(slice_: Slice) -> None:
     """Two owners who step down at once must not each count on the other; a start must not miss a namespace of its slice."""
     Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
+
+
+def _refuse_other_clusters(slice_: Slice, cluster: Cluster) -> None:
+    if not slice_.clusters.filter(pk=cluster.pk).exists():
+        raise InvalidInput({"cluster": [f"Workspace {slice_.name} may not use it. Add the cluster to the workspace first."]})
+
+
+def _refuse_beyond_count(slice_: Slice) -> None:
+    most = slice_.namespaces_max
+    if Namespace.with_pending.filter(slice=slice_).count() >= most:
+        text = f"Workspace {slice_.name} may have {plural(most, 'namespace')}, those included that wait for approval. Give one up first."
+        raise OverPolicy(text, limit="namespaces_max", most=most)
+
+
+def _refuse_to_decide(actor: User) -> None:
+    if not actor.is_admin:
+        raise NotAllowed("Only an administrator decides on the names of namespaces.")
+
+
+def _taken(name: str) -> Conflict:
+    """One answer for a name of this workspace and of any other."""
+    return Conflict(f"The name {name} is taken in this cluster. Choose another one.")
+
+
+def _pending(namespace: Namespace) -> QuerySet[Namespace]:
+    return Namespace.with_pending.filter(pk=namespace.pk, state=PENDING)
+
+
+def _bound(namespace: Namespace, what: str, text: str, actor: User | None, now: datetime) -> None:
+    Unbinding.objects.filter(slice=namespace.slice, cluster=namespace.cluster, name=namespace.name).delete()
+    _namespaces_changed(namespace.slice, namespace.cluster)
+    _namespace_event(namespace, what, text, actor, now)
+
+
+def _namespace_event(
+    namespace: Namespace, what: str, text: str, actor: User | None, now: datetime, *, severity: Severity = Severity.INFO
+) -> None:
+    event_record(
+        kind=f"slice.{what}",
+        message=text,
+        at=now,
+        actor=actor,
+        severity=severity,
+        slice_id=namespace.slice_id,
+        cluster_id=namespace.cluster_id,
+    )
 
 
 def _namespaces_changed(slice_: Slice, cluster: Cluster) -> None:

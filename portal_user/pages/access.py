@@ -16,7 +16,7 @@ from egs.pages.shell import Shell, WorkspaceMark
 from portal_user.forms import KubeconfigForm, ServiceForm
 from portal_user.pages.question import Question
 from portal_user.pages.requests import may_create
-from slices.models import LIVE_STATES, Kubeconfig, KubeconfigState, Membership, Namespace, Role, Slice
+from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Role, Slice
 from slices.selectors import has_role
 from worker_agent.protocol import BindingState
 
@@ -26,6 +26,7 @@ STATE_WORDS = {BindingState.READY: "Ready", BindingState.WAITING: "Waiting", Bin
 # Words of egs.css.
 STATE_CSS = {BindingState.READY: "good", BindingState.CONFLICT: "late"}
 NOT_HEARD = "The cluster's agent has not said anything of it yet."
+NEEDS_APPROVAL = "An administrator has to approve this name. Until then nothing is bound."
 NEEDS_MEMBER = "Only members get a kubeconfig. Ask an owner to take you in."
 BEING_REVOKED = "The agent of its cluster has not said yet that it opens nothing any more."
 NEEDS_READY = "A kubeconfig needs a namespace that is ready."
@@ -42,6 +43,8 @@ class NamespaceRow:
 
     @classmethod
     def of(cls, row: Namespace, *, may_adopt: bool) -> NamespaceRow:
+        if row.state == PENDING:
+            return cls(row.name, row.cluster.name, "Waits for approval", "soft", NEEDS_APPROVAL)
         state = BindingState(row.state)
         can_be_adopted = may_adopt and state is BindingState.CONFLICT and not row.may_adopt
         return cls(
@@ -206,7 +209,7 @@ def _why_not(request: PageRequest, slice_: Slice) -> str:
 
 def _namespaces(request: PageRequest, slice_: Slice) -> Iterator[NamespaceRow]:
     may_adopt = request.may_write and request.user.is_admin
-    for row in slice_.namespaces.select_related("slice", "cluster")[:ROWS_MAX]:
+    for row in Namespace.with_pending.filter(slice=slice_).select_related("slice", "cluster")[:ROWS_MAX]:
         yield NamespaceRow.of(row, may_adopt=may_adopt)
 
 

@@ -124,6 +124,8 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "slices/<slice>/namespaces/"): Row(change(201), {"name": "new", "cluster": "aurora"}),
     ("DELETE", "slices/<slice>/namespaces/<namespace>/"): Row(change(204)),
     ("POST", "slices/<slice>/namespaces/<namespace>/adopt/"): Row(for_admin(409)),  # it is ready
+    ("POST", "slices/<slice>/namespaces/<namespace>/approve/"): Row(for_admin(409)),  # it is bound
+    ("POST", "slices/<slice>/namespaces/<namespace>/refuse/"): Row(for_admin(409), {"why": "No."}),
     ("GET", "slices/<slice>/kubeconfig/"): Row(SEE),
     # Each member for himself, whatever his role; an administrator is none.
     ("POST", "slices/<slice>/kubeconfig/"): Row(Codes(401, 201, 201, 404, 403, 403, 404), {"cluster": "aurora"}),

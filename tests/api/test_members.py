@@ -34,6 +34,10 @@ def test_taking_a_member_in_again_gives_him_the_new_role(owner: Caller, world: W
     owner.post("slices/vision/members/", {"user": "teammate", "role": "editor"})
 
     assert Membership.objects.get(slice=world.slice, user=world.people.teammate).role == "editor"
+    recorded = Event.objects.filter(kind="slice.member_set")
+    told_count = recorded.count()
+    assert owner.post("slices/vision/members/", {"user": "teammate", "role": "editor"}).json()["role"] == "editor"
+    assert recorded.count() == told_count  # he has it already
 
 
 def test_who_is_removed_sees_nothing_any_more(owner: Caller, teammate: Caller, world: World) -> None:

@@ -4,36 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from egs.errors import Conflict, InvalidInput
+from egs.errors import Conflict
 from slices.models import Membership, Namespace, Role
 from slices.services import member_remove, member_set, namespace_bind, namespace_unbind
 from tests.builders import NOW, agent_says, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public", "egs-system"])
-def test_no_workspace_binds_a_namespace_of_the_cluster_itself(name: str) -> None:
-    cluster = make_cluster()
-    slice_ = make_slice(cluster)
-
-    with pytest.raises(InvalidInput):
-        namespace_bind(slice_=slice_, cluster=cluster, name=name, actor=None, now=NOW)
-
-    assert not Namespace.objects.exists()
-
-
-def test_a_namespace_is_bound_once_and_it_is_not_said_by_whom() -> None:
-    cluster = make_cluster()
-    first, second = make_slice(cluster), make_slice(cluster)
-    namespace_bind(slice_=first, cluster=cluster, name="team", actor=None, now=NOW)
-
-    with pytest.raises(Conflict) as refusal:
-        namespace_bind(slice_=second, cluster=cluster, name="team", actor=None, now=NOW)
-
-    assert first.name not in refusal.value.detail
-    assert Namespace.objects.get().slice == first
 
 
 def test_the_last_owner_stays_while_there_are_other_members() -> None:
