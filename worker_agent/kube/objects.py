@@ -7,7 +7,7 @@ as they may be, would not fit into its memory.
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -21,6 +21,7 @@ FINALIZERS_MAX: Final = 20
 GATES_MAX: Final = 50  # before ours
 CONTAINERS_MAX: Final = 100  # of a pod that is let into a box
 RESOURCES_MAX: Final = 50  # of a container
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # of what tells no time
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
