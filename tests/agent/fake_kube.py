@@ -147,7 +147,7 @@ def _about(name: str, namespace: str, labels: dict[str, str]) -> Object:
 
 
 def _container() -> Object:
-    return {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {"resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "1", "memory": "1Gi"}}}
 
 
 def made(

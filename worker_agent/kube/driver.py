@@ -301,8 +301,9 @@ class KubernetesCluster:
         """No pod into two boxes."""
         chosen = self._hoist.spoken_for()
         for box in (box for box in boxes if not self._hoist.is_busy(_box(box[0]))):
-            gpr_id, waiting = box[0].gpr_id, self._hoist.in_turn(
-                [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]
+            gpr_id, waiting = (
+                box[0].gpr_id,
+                self._hoist.in_turn([pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]),
             )
             listed = [each for each in box if self._is_listed(each)] if waiting else []
             inside = [pod for pod in self.lifted(gpr_id) if is_of(box[0], pod)] if listed else []

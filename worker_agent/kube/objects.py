@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from worker_agent.kube import names
+from worker_agent.kube import devices, names
 
 POD_LABELS: Final = frozenset({names.POD_GPR, names.CHECK_OF, names.JOB_OF_POD, names.INDEX_OF_POD})
 POD_ANNOTATIONS: Final = frozenset({names.ENDS_AT})
@@ -143,7 +143,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_gpus(self) -> bool:
-        return any(key.startswith(names.GPU_PREFIXES) for key in (*self.limits, *self.requests))
+        return any(map(devices.here().is_gpu, (*self.limits, *self.requests)))
 
     @property
     def cut(self) -> Resources:
@@ -151,7 +151,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _first(amounts: dict[str, str | int]) -> dict[str, str | int]:
-    keys = sorted(amounts, key=lambda key: not key.startswith(names.GPU_PREFIXES))[: RESOURCES_MAX // 2]
+    is_gpu = devices.here().is_gpu
+    keys = sorted(amounts, key=lambda key: not is_gpu(key))[: RESOURCES_MAX // 2]
     return {key: amounts[key] for key in keys}
 
 
