@@ -42,7 +42,7 @@ def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", *
 def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10, **others: int) -> Room:
     """`cpu`: of its share of a node, None where it has the node to itself."""
     has = {"cpu": quantity(cpu or "128"), "memory": quantity("64Gi"), "pods": Decimal(pods), names.GPU: Decimal(gpus)}
-    has |= {key if "/" in key else key.replace("_", "/"): Decimal(count) for key, count in others.items()}
+    has |= {key.replace("_", "/"): Decimal(count) for key, count in others.items()}
     return Room(node=name, uid=f"uid-{name}", taint="shared" if cpu else "gpr.1", has=has, is_shared=cpu is not None)
 
 
@@ -269,7 +269,8 @@ def test_network_cards_of_vendors_of_gpus_are_devices_and_an_installation_says_w
     card = pod(0, **{"nvidia.com/hostdev": "1"})
     both = pod(8, name="both", **{"nvidia.com/hostdev_rdma": "1"})
     odd = pod(8, name="odd", **{"nvidia.com/resibp24s0": "1"})
-    whole, part = room("n1", 8, **{"nvidia.com/hostdev_rdma": 8, "nvidia.com/resibp24s0": 8}), room("n2", 8, cpu="32")
+    whole, part = room("n1", 8), room("n2", 8, cpu="32")
+    whole = replace(whole, has={**whole.has, "nvidia.com/hostdev_rdma": Decimal(8)})
     assert not asks_for_gpus(card)
     assert why_never(both) == ""
     assert [lift.room and lift.room.node for lift in lifts([part, whole], [both], [])] == ["n1"]

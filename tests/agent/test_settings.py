@@ -15,14 +15,18 @@ from worker_agent.protocol import AccessRole
 HARD = "/api/v1/namespaces/red/resourcequotas/egs-slice"
 
 
+def fails(event: str, fields: dict[str, object]) -> None:
+    pytest.fail(f"{event}: {fields}")
+
+
 def test_lists_and_limits_are_taken_over_and_the_rest_is_as_without() -> None:
     said = {"gpus": "nvidia.com/ acme.com/gpu", "no-gpus": "nvidia.com/ib0", "in-parts": "rdma/hca", "quota": "services.nodeports=5\n\n"}
 
-    found = settings_of(said, note=pytest.fail)
+    found = settings_of(said, note=fails)
 
     assert found.devices == Devices(gpus=("nvidia.com/", "acme.com/gpu"), no_gpus=("nvidia.com/ib0",), in_parts=("rdma/hca",))
     assert found.quota == {**QUOTA, "services.nodeports": "5"}
-    assert settings_of({}, note=pytest.fail) == settings_of({"gpus": " "}, note=pytest.fail) == Settings()
+    assert settings_of({}, note=fails) == settings_of({"gpus": " "}, note=fails) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +51,7 @@ def test_what_would_open_something_or_cannot_be_read_is_told_and_not_taken(said:
 
 def test_without_settings_or_the_right_to_read_them_all_is_as_by_default() -> None:
     api = TenancyApi()
-    assert read_settings(api, note=pytest.fail) == Settings()  # type: ignore[arg-type]
+    assert read_settings(api, note=fails) == Settings()  # type: ignore[arg-type]
 
     api.faults[settings.PATH] = Forbidden("403")
     told: list[str] = []
