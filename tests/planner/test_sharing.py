@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpr.planner.board import Board
 from gpr.planner.engine import plan, settle
-from gpr.planner.ground import Ground, choose, copy_ground, earliest, limits_allow
+from gpr.planner.ground import Ground, choose, copy_ground, earliest, limits_allow, which_pool
 from gpr.planner.lines import NEVER_S, next_step_s
 from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Node, Pool, Quota, Request, Running, Slot, Snapshot, Window, Within
@@ -104,8 +104,13 @@ def _starts(ground: Ground, table: Table, j: int, at_s: int) -> bool:
     if table.state[j] != WAITING or table.earliest_s[j] > at_s:
         return False
     kind, old = kind_of(table, j), places_of(table, j).copy()
+    own = which_pool(ground, kind, old)
+    own_counts = int(table.slot_s[j] + kind.handicaps_s[own]), own
     put(ground, table, j, -1)
     for i, number in enumerate(kind.pools):
+        # Its own slot may lie on a node with fewer GPUs than its pool's largest, where a limit leaves room that `earliest` does not see.
+        if own_counts < (at_s + int(kind.handicaps_s[i]), i):
+            continue
         nodes = choose(ground, number, kind, at_s) if limits_allow(ground, kind, i, at_s, NEVER_S) else old[:0]
         if len(nodes) == kind.nodes and earliest(ground, kind, at_s, at_s + kind.handicaps_s[i] + 1)[1] == number:
             places_of(table, j)[:], table.slot_s[j], table.state[j] = nodes, at_s, STARTED
