@@ -4,7 +4,7 @@ ARGS ?=
 PY := .venv/bin/python
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-.PHONY: setup vendor demo test lint bench screenshots lock services-up services-down kube-up kube-down schema clean
+.PHONY: setup vendor demo test soak lint bench screenshots lock services-up services-down kube-up kube-down schema clean
 
 KERNELS := gpr/planner/__pycache__/compiled
 setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor $(KERNELS)
@@ -15,6 +15,8 @@ vendor: ; $(PY) deploy/front-end
 demo: setup ; $(PY) manage.py demo --port $(PORT)
 # One test: make test ARGS="-k drain"
 test: setup ; deploy/run-tests $(ARGS)
+# All seeds, races and examples, everything on both databases, every version of Kubernetes: hours
+soak: setup ; deploy/run-tests --soak $(ARGS)
 bench: setup ; $(PY) -m bench
 # Every page in both themes, at the desk and on a phone, into var/screenshots
 screenshots: setup ; $(PY) -m tests.browser.screenshots

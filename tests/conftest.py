@@ -13,15 +13,14 @@ from django.conf import settings
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from gpr.planner.compile import compile_all
+from tests.effort import IS_SOAK
 
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 # How long an example takes on a machine that does other things as well says nothing of it.
 hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("untimed")
-OTHER = {"sqlite": "postgres_only", "postgres": "sqlite_only"}[PROFILE]
 
-
-# These touch no database: once, beside SQLite, is enough.
+# These touch no database, so no run repeats them on PostgreSQL.
 WITHOUT_DATABASE = (
     "tests/agent/",
     "tests/kube/",
@@ -33,18 +32,26 @@ WITHOUT_DATABASE = (
 )
 
 
-def _is_foreign(item: pytest.Item) -> bool:
-    return item.get_closest_marker(OTHER) is not None or (PROFILE == "postgres" and item.nodeid.startswith(WITHOUT_DATABASE))
+def _belongs(item: pytest.Item) -> bool:
+    """Whether this run has this test: its database, and its effort."""
+    marks = {mark.name for mark in item.iter_markers()}
+    if "soak" in marks and not IS_SOAK:
+        return False
+    if PROFILE == "sqlite":
+        return "postgres_only" not in marks
+    if "sqlite_only" in marks or item.nodeid.startswith(WITHOUT_DATABASE):
+        return False
+    return IS_SOAK or bool(marks & {"postgres_only", "both_databases"})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test of the other profile is not skipped here: it does not belong here, and `make test` runs it there.
+    """Deselect the tests of other runs. They are not skipped here: they do not belong here.
 
-    Those that need a control plane come last: it runs on until the last test has ended, and would be in the way of all that come after.
+    A test on SQLite runs once. One that is marked `both_databases` runs on PostgreSQL as well, and in a soak all of them do.
     """
-    foreign = [item for item in items if _is_foreign(item)]
-    config.hook.pytest_deselected(items=foreign)
-    items[:] = sorted((item for item in items if item not in foreign), key=lambda item: item.nodeid.startswith("tests/kube/"))
+    kept = [item for item in items if _belongs(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.effort import examples
 from worker_agent.kube.objects import Meta
 from worker_agent.kube.replica import Replica, Rewound
 
@@ -92,7 +93,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(examples(200), stateful_step_count=40)
 
 
 def test_what_was_read_never_changes_and_the_serial_says_whether_a_new_look_is_worth_it() -> None:

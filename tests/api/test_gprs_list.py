@@ -13,6 +13,8 @@ from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def gprs(world: World) -> dict[str, str]:

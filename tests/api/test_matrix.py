@@ -23,6 +23,8 @@ from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
 from tests.slices import kubeconfigs
 
+pytestmark = pytest.mark.both_databases
+
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 PERSONAS = ("anonymous", "owner", "teammate", "outsider", "admin", "reader", "half_admin")
 

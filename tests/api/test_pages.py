@@ -7,9 +7,13 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from slices.models import Project
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
+
+pytestmark = pytest.mark.both_databases
 
 
 def packed(value: Any) -> str:

@@ -21,6 +21,8 @@ from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
 from worker_agent.protocol import Outcome
 
+pytestmark = pytest.mark.both_databases
+
 
 def gprs(world: World, count: int) -> None:
     """Half of them wait, for another and for a stranger; the others hold a node each."""

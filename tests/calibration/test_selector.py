@@ -19,7 +19,7 @@ from tests.calibration.outcomes import moved, settled, waited
 from tests.factories import People
 from tests.pages.user_world import World, make_world
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 MINUTE = 60
 
 

@@ -17,7 +17,7 @@ from tests.conftest import PROFILE
 from tests.databases import db_threads_let_go
 from tests.e2e.processes import free_port
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 READY = {"database": "ok", "migrations": "ok", **({"redis": "ok"} if PROFILE == "postgres" else {})}
 

@@ -24,6 +24,8 @@ from tests import factories
 from tests.egs.conftest import Connect
 from worker_agent.protocol import SYNC_PATH
 
+pytestmark = pytest.mark.both_databases
+
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
 

@@ -21,7 +21,7 @@ from tests.api.conftest import Caller
 from tests.builders import NOW, SHAPE, make_project, make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 HOUR_S, DAY_S = 3600, 86_400
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -17,6 +17,7 @@ from inventory.models import Cluster, Gpu, Node
 from inventory.services.inventory import inventory_store
 from journal.models import Event
 from tests.builders import NOW, make_cluster, node_view
+from tests.effort import examples
 from worker_agent.protocol import GpuView, NodeView
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +79,7 @@ def as_reported(views: list[NodeView], at: datetime) -> tuple[dict[str, tuple[An
     return nodes, gpus
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.lists(reports(), min_size=1, max_size=5))
 def test_after_each_report_the_hub_has_what_was_reported_and_nothing_else_as_live(told: list[list[NodeView]]) -> None:
     cluster, other = make_cluster(), make_cluster(nodes=2)

@@ -21,7 +21,7 @@ from tests.builders import HOUR, NOW, generation_of, hold, make_cluster, make_gp
 from tests.inventory.agent import Agent, seen
 from worker_agent.protocol import LEASE_TTL_S, Code, Phase, SyncRequest, set_digest
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 SECOND = timedelta(seconds=1)
 

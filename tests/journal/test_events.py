@@ -11,6 +11,8 @@ from slices.services import project_create
 from tests.builders import NOW, make_user
 from tests.promises.books import is_refused, raw
 
+pytestmark = pytest.mark.both_databases
+
 
 def an_event() -> Event:
     return event_record(kind="test", message="It happened.", at=NOW)

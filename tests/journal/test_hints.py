@@ -22,7 +22,7 @@ from tests.inventory.agent import Agent
 from tests.journal.redis_server import OwnRedis
 from tests.promises.processes import child_environment, script
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.lifecycle.machine import Life
 
+pytestmark = pytest.mark.both_databases
+
 SETTINGS = settings(
     max_examples=8,
     stateful_step_count=16,

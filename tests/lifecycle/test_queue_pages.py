@@ -25,7 +25,7 @@ from gpr.services.moving import MoveTo, spot_for
 from slices.models import Slice
 from tests import factories
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 PAGE = 7
 
 

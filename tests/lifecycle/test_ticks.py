@@ -28,7 +28,7 @@ from tests.inventory.agent import Agent, seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
 from worker_agent.protocol import Observed, Phase
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 S = GprState
 

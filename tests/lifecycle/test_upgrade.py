@@ -12,7 +12,7 @@ from django.db import connection
 from gpr.models import Gpr
 from tests.lifecycle.stage import Stage, fresh
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 
 def filled() -> None:

@@ -23,7 +23,7 @@ from tests.pages.admin_world import HTMX, House, make_house, signed_in
 from tests.pages.user_world import form
 from tests.slices import kubeconfigs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 PAGES: list[URLPattern] = [*user_urls, *admin_urls]
 NAMES = [str(page.name) for page in PAGES]

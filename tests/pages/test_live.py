@@ -30,7 +30,7 @@ from tests import factories
 from tests.databases import db_threads_let_go
 from tests.pages.socket import Socket
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 HOST = "testserver"
 QUIET_S = 0.6

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
@@ -14,6 +14,7 @@ from gpr.planner.limits import most_that_fits
 from gpr.planner.offering import offers
 from gpr.planner.plan import Reason
 from gpr.planner.snapshot import Memory, Policy, Request, Running, Shadow, Slot, Snapshot, Window
+from tests.effort import examples
 from tests.planner.build import EITHER, GUARDED, moves, placements, pool, request, running, settled, slots, stand, starts, stored, waiting
 from tests.planner.draw import snapshots
 from tests.planner.oracle import problems
@@ -59,7 +60,7 @@ def test_what_can_never_start_is_said_so_and_stops_nobody(never: Request, policy
     assert offers(without, never) == ()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(), st.sampled_from(NEVER))
 def test_one_that_never_fits_changes_no_plan(snapshot: Snapshot, never: Request) -> None:
     assume(not most_that_fits(snapshot.pools, never).fits)

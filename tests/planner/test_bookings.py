@@ -6,7 +6,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpr.planner import bookings
@@ -15,6 +15,7 @@ from gpr.planner.engine import plan
 from gpr.planner.offering import offers
 from gpr.planner.plan import Cause, PromiseMove, Reason, victims_of
 from gpr.planner.snapshot import Policy, Quota, Request, Snapshot, Window
+from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, run, running, settled, slots, stand, starts, stored, waiting
 from tests.planner.draw import NOW_S, requests, snapshots
 from tests.planner.oracle import problems
@@ -85,7 +86,7 @@ def test_the_nearest_times_lie_on_whole_minutes_around_what_is_taken() -> None:
     assert nearest(snapshot, booking, since_s=5341).before_s is None
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(snapshots(), requests("booked", 9), st.integers(0, 15))
 def test_it_starts_exactly_then_or_not_at_all_and_nobodys_promise_moves_by_it(snapshot: Snapshot, drawn: object, ahead_s: int) -> None:
     assert isinstance(drawn, type(snapshot.queue[0]))
@@ -104,7 +105,7 @@ def test_it_starts_exactly_then_or_not_at_all_and_nobodys_promise_moves_by_it(sn
     assert nearest(asked, booking, since_s=NOW_S).fits == (own.start_s is not None)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(), requests("booked", 9), st.integers(0, 15))
 def test_what_is_called_nearest_would_fit(snapshot: Snapshot, drawn: object, ahead_s: int) -> None:
     assert isinstance(drawn, type(snapshot.queue[0]))
@@ -148,7 +149,7 @@ def guaranteed(draw: st.DrawFn) -> tuple[Snapshot, Request]:
     return replace(snapshot, running=(*running, *begun), queue=left), booked
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(guaranteed())
 def test_what_fits_by_right_is_told_before_and_no_promise_moves_but_of_those_who_would_borrow(drawn: tuple[Snapshot, Request]) -> None:
     before, booking = drawn
@@ -169,7 +170,7 @@ def test_what_fits_by_right_is_told_before_and_no_promise_moves_but_of_those_who
             assert placements(plan(again))["booked"].start_s == start_s
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(guaranteed())
 def test_whoever_would_win_its_time_by_right_is_never_left_out_by_the_quick_look(drawn: tuple[Snapshot, Request]) -> None:
     snapshot, booking = drawn

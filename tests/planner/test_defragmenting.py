@@ -8,13 +8,14 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpr.planner import defragment
 from gpr.planner.defragment import Proposal, proposals, room_for
 from gpr.planner.engine import plan
 from gpr.planner.snapshot import Policy, Quota, Request, Running, Slack, Snapshot, Window
+from tests.effort import examples
 from tests.planner.build import pool, request, running, settled, starts, stored, waiting
 from tests.planner.build import run as begun
 from tests.planner.oracle import Oracle, of_slot
@@ -287,7 +288,7 @@ def instead_of(snapshot: Snapshot, asks: Request) -> int:
     return min(expected_s, slot.start_s)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(worlds())
 def test_no_other_moves_are_better_for_anybody(snapshot: Snapshot) -> None:
     made = {proposal.id: proposal for proposal in proposals(snapshot)}
@@ -302,7 +303,7 @@ def test_no_other_moves_are_better_for_anybody(snapshot: Snapshot) -> None:
             assert (own.cost_gpu_s, own.value_gpu_s, own.start_s, own.instead_s) == (best.cost, best.value, best.start_s, instead_s)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(worlds(), st.integers(3, 20), st.integers(1, 8), st.integers(1, 2))
 def test_no_other_moves_are_better_for_a_wanted_booking(snapshot: Snapshot, ahead_s: int, length_s: int, count: int) -> None:
     wanted = replace(request("wanted", count=count, length=length_s, earliest=T_S + ahead_s), is_fixed=True)
@@ -320,7 +321,7 @@ def test_no_other_moves_are_better_for_a_wanted_booking(snapshot: Snapshot, ahea
             assert (answer.proposal.cost_gpu_s, answer.proposal.start_s) == (best.cost, wanted.earliest_start_s)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(worlds(), st.booleans())
 def test_done_and_played_forward_it_gives_the_start_that_it_says_and_moves_nobody_s_slot(snapshot: Snapshot, is_exact: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -367,7 +368,7 @@ def done(snapshot: Snapshot, proposal: Proposal) -> Snapshot:
     return replace(snapshot, running=boxes, queue=tuple(queue))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(worlds())
 def test_where_not_all_sets_are_tried_a_proposal_is_never_better_than_the_best(snapshot: Snapshot) -> None:
     best = {proposal.id: proposal for proposal in proposals(snapshot)}
@@ -379,7 +380,7 @@ def test_where_not_all_sets_are_tried_a_proposal_is_never_better_than_the_best(s
         assert proposal.value_gpu_s - proposal.cost_gpu_s <= best[proposal.id].value_gpu_s - best[proposal.id].cost_gpu_s
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(worlds(), st.randoms(use_true_random=False))
 def test_the_same_world_has_the_same_proposals_in_whatever_order_it_is_told(snapshot: Snapshot, dice: Any) -> None:
     boxes, queue = list(snapshot.running), list(snapshot.queue)

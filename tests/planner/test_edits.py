@@ -7,13 +7,14 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
 from gpr.planner.offering import offers
 from gpr.planner.plan import Placement
 from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Within
+from tests.effort import examples
 from tests.planner.build import EITHER, placements, pool, running, settled, waiting
 from tests.planner.draw import GUARDED, POLICIES
 from tests.planner.tenants import DEEDS, Tenants
@@ -73,7 +74,7 @@ def told(placement: Placement) -> tuple[int | None, int | None]:
     return placement.start_s, placement.promise_s
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEEDS, OF_ANY, OF_MISHAPS, OF_DEEDS, st.sampled_from(LESS + MORE))
 def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: Policy, mishaps: set[str], deeds: set[str], change: str) -> None:
     """First with all its pools, and then in each place alone."""
@@ -97,7 +98,7 @@ def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: Policy, mis
         assert told(there[new.id]) == (offer.start_s, offer.promise_s)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEEDS, OF_ANY, OF_MISHAPS, OF_DEEDS, st.sampled_from(LESS + MORE))
 def test_an_edit_moves_nobody_else(seed: int, policy: Policy, mishaps: set[str], deeds: set[str], change: str) -> None:
     """Whatever else happens at the same moment does so as without it."""
@@ -114,7 +115,7 @@ def test_an_edit_moves_nobody_else(seed: int, policy: Policy, mishaps: set[str],
     }
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEEDS, OF_ANY, OF_MISHAPS, st.sampled_from(LESS))
 def test_who_asks_for_less_is_promised_no_later_start(seed: int, policy: Policy, mishaps: set[str], change: str) -> None:
     drawn = worlds_edit(seed, policy, change, mishaps=mishaps)
@@ -131,7 +132,7 @@ def test_who_asks_for_less_is_promised_no_later_start(seed: int, policy: Policy,
         assert now.promise_s <= was.promise_s
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEEDS, st.sampled_from(GUARDED), st.sampled_from(LESS + MORE))
 def test_an_edit_is_promised_no_later_a_start_than_a_newcomer_in_its_place(seed: int, policy: Policy, change: str) -> None:
     """But for one who likes one pool better, and stands there."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
 from gpr.planner.plan import Plan
 from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
+from tests.effort import examples
 
 NOTICE_S, LEAST_RUN_S = 2, 3
 POLICY = Policy(notice_s=NOTICE_S, least_run_s=LEAST_RUN_S, claim_gain_s=1, slack=Slack(of_length=0.0))
@@ -115,7 +116,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(Pool("p", "c", "s", nodes), quotas, arrivals)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(worlds())
 def test_evictions_never_go_in_a_circle_and_everybody_has_its_time(world: World) -> None:
     work_s = sum(request.length_s for requests in world.arrivals.values() for request in requests)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from gpr.planner.engine import plan
 from gpr.planner.explain import sentence
 from gpr.planner.plan import Blocker, Explanation, Reason
 from gpr.planner.snapshot import Request, Running, Snapshot, Window
+from tests.effort import examples
 from tests.planner.build import placements, pool, request, running, settled, starts, waiting
 from tests.planner.draw import snapshots
 
@@ -112,7 +113,7 @@ def test_an_overdue_box_is_named_as_such() -> None:
     assert why("a", request("a"), busy=(running("r", "p0", end=990),)).blockers == (replace(holds("r", 1050), is_overdue=True),)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(snapshots())
 def test_without_its_blockers_a_request_would_start_sooner(snapshot: Snapshot) -> None:
     """For one who waits for running boxes alone, not for closed nodes or its slice too: take them away and it is sooner."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.blank import ground_of
@@ -25,12 +25,13 @@ from gpr.planner.ground import (
 )
 from gpr.planner.lines import NEVER_S, NONE, Ints, least_free, with_lines, with_spare
 from gpr.planner.snapshot import Node, Pool
+from tests.effort import examples
 
 # All that is drawn is over by then.
 END_S = 40
 FAR_S = 80
 LIMITS = (1, 6)
-MANY = settings(max_examples=300, deadline=None)
+MANY = examples(300)
 
 
 @dataclass

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
 from gpr.planner.snapshot import Arrival, Memory, Policy, PolicyName, Request, Running, Slack, Snapshot, Window
+from tests.effort import examples
 from tests.planner.build import (
     GENEROUS,
     GUARDED,
@@ -78,7 +79,7 @@ def late_in(snapshot: Snapshot, slacks: Iterable[int]) -> Snapshot:
     return made
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(snapshots(policies=DRAWN), st.lists(st.sampled_from([0, 0, 2, 5, 11]), min_size=5, max_size=5))
 def test_who_starts_now_and_where_is_what_the_rule_says(snapshot: Snapshot, slacks: list[int]) -> None:
     before = late_in(snapshot, slacks[: len(snapshot.queue)])
@@ -91,7 +92,7 @@ def test_who_starts_now_and_where_is_what_the_rule_says(snapshot: Snapshot, slac
     }
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     snapshots(policies=DRAWN),
     st.lists(st.sampled_from([0, 0, 2, 5, 11]), min_size=5, max_size=5),
@@ -111,7 +112,7 @@ def test_no_lower_one_takes_what_a_higher_one_could_use_and_whoever_starts_befor
     assert {one.id: placements(made)[one.id].slot for one in above} == {one.id: one.slot for one in above}
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(snapshots(policies=DRAWN), st.lists(st.sampled_from([0, 0, 2, 5, 11]), min_size=5, max_size=5))
 def test_what_is_expected_is_what_the_rule_then_does_second_by_second(snapshot: Snapshot, slacks: list[int]) -> None:
     before = late_in(
@@ -265,7 +266,7 @@ def test_who_asks_for_a_later_start_does_not_make_the_patient_queue_forget_the_p
     assert {shadow.id: shadow.patient.start_s for shadow in made.remembered.shadows} == {"a1": 1300, "b2": 1400, "c3": 1500}
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(snapshots(policies=DRAWN, most=7))
 def test_what_is_remembered_stands_in_nobodys_way(snapshot: Snapshot) -> None:
     """Each kind of shadows is a feasible plan of its own, without limits, beside all of whom there is no shadow."""
@@ -288,7 +289,7 @@ def test_what_is_remembered_stands_in_nobodys_way(snapshot: Snapshot) -> None:
     assert strict == sorted(strict)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(policies=(ROOMY,)), st.lists(st.integers(0, 3), min_size=3, max_size=3))
 def test_a_slot_never_lies_before_a_promise_nor_behind_it_when_all_is_well(snapshot: Snapshot, gaps: list[int]) -> None:
     before = settled(replace(snapshot, running=()))
@@ -301,7 +302,7 @@ def test_a_slot_never_lies_before_a_promise_nor_behind_it_when_all_is_well(snaps
         assert all(w.slot is None or w.slot.start_s == w.promise_s for w in before.queue)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(snapshots(policies=DRAWN), st.data())
 def test_the_memory_is_about_newcomers_only(snapshot: Snapshot, data: st.DataObject) -> None:
     before = settled(snapshot)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from unittest.mock import patch
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpr.planner import bookings
@@ -15,6 +15,7 @@ from gpr.planner.engine import plan
 from gpr.planner.offering import offers
 from gpr.planner.plan import Eviction, victims_of
 from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
+from tests.effort import examples
 from tests.planner.build import GENEROUS, request
 from tests.planner.draw import NOW_S
 from tests.planner.oracle import Oracle
@@ -124,7 +125,7 @@ def least_harm(snapshot: Snapshot, own: Request) -> tuple[tuple[int, int, int], 
     return next(harm(ended) for ended in in_order if start_s(snapshot, own, ended) < until_s), until_s
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(crowded())
 def test_of_all_choices_of_whom_to_evict_the_one_that_harms_least_is_made(snapshot: Snapshot) -> None:
     (own,) = snapshot.queue
@@ -139,7 +140,7 @@ def test_of_all_choices_of_whom_to_evict_the_one_that_harms_least_is_made(snapsh
         assert made[0].start_s < least[1]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(crowded(), st.integers(1, 20))
 def test_a_booking_has_its_time_wherever_others_can_be_told_to_go_before_it_and_they_end_for_it_and_no_sooner(
     snapshot: Snapshot, ahead_s: int
@@ -160,7 +161,7 @@ def test_a_booking_has_its_time_wherever_others_can_be_told_to_go_before_it_and_
         assert {victim.id: victim.frees_s for victim in victims_of(made.evictions)} == {box.id: max(frees_s(box), at_s) for box in ended}
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(crowded(), st.integers(1, 20))
 def test_the_nearest_times_of_a_booking_are_those_it_would_get_by_right(snapshot: Snapshot, ahead_s: int) -> None:
     (own,) = (replace(each, is_fixed=True, earliest_start_s=NOW_S + ahead_s) for each in snapshot.queue)
@@ -204,7 +205,7 @@ def evicted(boxes: Boxes, own: Request) -> set[str]:
     return {victim.id for victim in eviction.victims}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(crowded(counts=(14, 20)))
 def test_however_many_could_be_evicted_the_highest_priority_that_pays_is_the_lowest_and_nobody_pays_in_vain(snapshot: Snapshot) -> None:
     (own,), made = snapshot.queue, plan(snapshot).evictions

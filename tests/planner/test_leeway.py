@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from gpr.planner import shift
 from gpr.planner.engine import plan
 from gpr.planner.offering import offers
 from gpr.planner.plan import Cause, PromiseMove
 from gpr.planner.snapshot import Failed, Memory, Policy, Quota, Request, Slack, Slot, Snapshot, Window
+from tests.effort import examples
 from tests.planner.build import CONSERVATIVE, GENEROUS, GUARDED, moves, placements, pool, request, running, slots, waiting
 from tests.planner.draw import GUARDED as DRAWN
 from tests.planner.draw import NOW_S, snapshots
@@ -67,7 +68,7 @@ def test_an_offer_promises_what_the_request_is_then_promised() -> None:
     assert offer.forecast.promised_wait_s == 1300
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(policies=DRAWN))
 def test_failures_that_were_seen_move_promises_alone(snapshot: Snapshot) -> None:
     failed = tuple(Failed(pool.cluster, NOW_S - 1, 3) for pool in snapshot.pools)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.lines import (
@@ -31,11 +31,12 @@ from gpr.planner.lines import (
     with_lines,
     with_spare,
 )
+from tests.effort import examples
 
 ROOM = 4
 # All boxes are over by then.
 END_S = 60
-MANY = settings(max_examples=300, deadline=None)
+MANY = examples(300)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause
 from gpr.planner.snapshot import Moved, Place, Policy, Slack, Snapshot
+from tests.effort import examples
 from tests.planner.build import moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import snapshots
 
@@ -64,7 +65,7 @@ def test_one_that_was_moved_down_starts_no_earlier_than_whom_it_stands_behind() 
     assert moves(snapshot)["short"].cause == Cause.ADMIN
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(snapshots(), st.data())
 def test_a_move_moves_promises_only_of_those_behind_and_each_with_its_cause(snapshot: Snapshot, data: st.DataObject) -> None:
     first = settled(snapshot)

@@ -6,13 +6,14 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
 from gpr.planner.offering import Desk, offers
 from gpr.planner.plan import Reason
 from gpr.planner.snapshot import Policy, Request, Snapshot
+from tests.effort import examples
 from tests.planner.build import EITHER, placements, pool, request, running, settled, stand
 from tests.planner.draw import CONSERVATIVE, POLICIES, TIGHT, requests, snapshots
 from tests.planner.world import MISHAPS, World
@@ -20,7 +21,7 @@ from tests.planner.world import MISHAPS, World
 SIZES = ("node_count", "gpus_per_node", "length_s")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(snapshots(), st.data())
 def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitted(snapshot: Snapshot, data: st.DataObject) -> None:
     """To the second and the node, also while others are still to be placed, or boxes are overdue or ended early."""
@@ -39,7 +40,7 @@ def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitte
         assert offer.slot.start_s == offer.start_s <= offer.promise_s
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(snapshots(), st.data())
 def test_a_desk_answers_alike_whatever_it_was_asked_before(snapshot: Snapshot, data: st.DataObject) -> None:
     before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=(), has_freed=True)]))
@@ -49,7 +50,7 @@ def test_a_desk_answers_alike_whatever_it_was_asked_before(snapshot: Snapshot, d
     assert [desk.offers(candidate) for candidate in candidates] == [offers(before, candidate) for candidate in candidates]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     snapshots(policies=(CONSERVATIVE, TIGHT)), st.integers(0, 12), st.sampled_from(["node_count", "gpus_per_node", "length_s"]), st.data()
 )
@@ -70,7 +71,7 @@ def test_the_most_that_has_a_place_by_some_time_is_the_most_that_would_be_promis
     assert desk.most_by(by_s, range(1, 5), sized) == max(able, default=None)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(policies=(CONSERVATIVE, TIGHT)), st.data())
 def test_the_soonest_promise_is_what_the_candidate_gets_when_it_may_use_all_its_pools(snapshot: Snapshot, data: st.DataObject) -> None:
     candidate = data.draw(requests("new", 99))
@@ -84,7 +85,7 @@ def test_the_soonest_promise_is_what_the_candidate_gets_when_it_may_use_all_its_
         assert (found[0].slot, found[0].explanation.ahead_count) == (got.slot, got.explanation.ahead_count)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS))))
 def test_each_offer_is_kept_when_it_is_taken_and_time_plays_forward(seed: int, policy: Policy, mishaps: set[str]) -> None:
     world = World(seed, policy, frozenset(mishaps))

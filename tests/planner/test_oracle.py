@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from gpr.planner.engine import plan
 from gpr.planner.plan import Reason
 from gpr.planner.snapshot import PolicyName, Snapshot
+from tests.effort import examples
 from tests.planner.build import placements
 from tests.planner.draw import CONSERVATIVE, TIGHT, snapshots
 from tests.planner.oracle import Oracle, of_slot, problems
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(snapshots(policies=(CONSERVATIVE, TIGHT)))
 def test_each_newcomer_gets_the_first_second_and_the_nodes_that_brute_force_finds(snapshot: Snapshot) -> None:
     """Without slack; guarded, whoever can start now leaves that slot."""
@@ -31,7 +32,7 @@ def test_each_newcomer_gets_the_first_second_and_the_nodes_that_brute_force_find
             oracle.boxes.append(of_slot(request, slot))
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(snapshots(most=7))
 def test_a_plan_is_feasible_and_complete(snapshot: Snapshot) -> None:
     made = plan(snapshot)

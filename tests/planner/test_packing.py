@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Placement, Policy, demand_of
 from gpr.planner.packing.packer import Packer
 from gpr.planner.packing.worths import worths_of
+from tests.effort import examples
 
 DATA = Path(__file__).parent / "data"
 
@@ -76,7 +77,7 @@ class Book:
 
 
 @pytest.mark.parametrize("policy", list(Policy))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(nodes=st.lists(NODES, min_size=1, max_size=4), requests=st.lists(REQUESTS, max_size=15), draw=st.integers(0, 10**6))
 def test_nothing_is_given_twice_and_nothing_refused_that_fits(
     policy: Policy, nodes: list[PackNode], requests: list[PackRequest], draw: int
@@ -99,7 +100,7 @@ def test_nothing_is_given_twice_and_nothing_refused_that_fits(
         assert packer.free_gpu_milli == sum(left for gpus in book.gpus.values() for left in gpus)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(nodes=st.lists(NODES, min_size=1, max_size=3), requests=st.lists(REQUESTS, min_size=1, max_size=8), placed=st.integers(0, 8))
 def test_fragmentation_is_what_the_average_request_cannot_use(nodes: list[PackNode], requests: list[PackRequest], placed: int) -> None:
     nodes, demand = named(nodes), demand_of(requests)

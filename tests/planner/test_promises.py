@@ -7,12 +7,13 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, Plan
 from gpr.planner.snapshot import Node, Policy, Request, Slot, Snapshot
+from tests.effort import examples
 from tests.planner.build import placements, settled, slots, starts, stored
 from tests.planner.draw import CONSERVATIVE, GUARDED, POLICIES, requests, snapshots
 from tests.planner.oracle import problems
@@ -24,7 +25,7 @@ OF_GUARDED = st.sampled_from(GUARDED)
 ASKS = st.sampled_from([MIXED, GANGS, SINGLES])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(sorted(MISHAPS))))
 def test_no_start_is_later_than_its_promise_unless_a_recorded_cause_moved_it(
     seed: int, policy: Policy, asks: Asks, mishaps: set[str]
@@ -43,7 +44,7 @@ def test_no_start_is_later_than_its_promise_unless_a_recorded_cause_moved_it(
         assert chain == sorted(set(chain))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(["cancel", "early"])))
 def test_without_failures_no_promise_ever_moves_and_all_are_kept(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
     world = World(seed, policy, frozenset(mishaps), asks)
@@ -58,7 +59,7 @@ def test_without_failures_no_promise_ever_moves_and_all_are_kept(seed: int, poli
 LONG_AFTER_S = 10_000
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(["cancel", "early"])))
 def test_a_clock_that_is_set_back_moves_no_promise_and_evicts_nobody(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
     world = World(seed, policy, frozenset({*mishaps, BACK}), asks, now_s=LONG_AFTER_S)
@@ -70,7 +71,7 @@ def test_a_clock_that_is_set_back_moves_no_promise_and_evicts_nobody(seed: int, 
     assert all(start_s <= world.first_promise_s[id_] for id_, start_s in world.started_s.items())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEEDS, OF_ANY, st.sampled_from(["overrun", "late", "close", "lose", "reseat", "edit"]))
 def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, policy: Policy, mishap: str) -> None:
     """Who comes later than it was due is named as such, and nobody calls a failure what is none."""
@@ -94,7 +95,7 @@ def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, poli
         assert world.moves.keys() <= set(world.edited)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SEEDS, OF_ANY, st.sets(st.sampled_from(sorted(MISHAPS))))
 def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(seed: int, policy: Policy, mishaps: set[str]) -> None:
     """Tick by tick to the end, and no tick on the way shows anything else."""
@@ -115,7 +116,7 @@ def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(see
     assert {id_: world.started_s[id_] for id_ in shown} == shown
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEEDS, OF_ANY, st.sets(st.sampled_from(sorted(MISHAPS))))
 def test_a_tick_with_nothing_to_do_changes_nothing(seed: int, policy: Policy, mishaps: set[str]) -> None:
     """Until something is due: neither a slot, nor a promise, nor what is shown, nor its reason, nor what is remembered."""
@@ -137,7 +138,7 @@ def test_a_tick_with_nothing_to_do_changes_nothing(seed: int, policy: Policy, mi
     assert world.memory == memory
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(snapshots(), st.data())
 def test_a_newcomer_breaks_no_promise_whatever_its_priority(snapshot: Snapshot, data: st.DataObject) -> None:
     before = settled(snapshot)
@@ -152,7 +153,7 @@ def test_a_newcomer_breaks_no_promise_whatever_its_priority(snapshot: Snapshot, 
         assert placement.slot is None or placement.slot.start_s <= (one.promise_s or 0)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(policies=(CONSERVATIVE,)), st.data())
 def test_conservative_a_newcomer_delays_nobody_who_was_there(snapshot: Snapshot, data: st.DataObject) -> None:
     before = settled(snapshot)
@@ -161,7 +162,7 @@ def test_conservative_a_newcomer_delays_nobody_who_was_there(snapshot: Snapshot,
     assert without("new", plan(after)) == starts(plan(before))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(policies=(CONSERVATIVE,)), st.data())
 def test_conservative_whoever_comes_delays_nobody_before_it_in_turn(snapshot: Snapshot, data: st.DataObject) -> None:
     """Also among those who are all new."""
@@ -174,7 +175,7 @@ def test_conservative_whoever_comes_delays_nobody_before_it_in_turn(snapshot: Sn
     assert {id_: starts(with_it)[id_] for id_ in before} == {id_: starts(alone)[id_] for id_ in before}
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(policies=GUARDED), st.data())
 def test_guarded_a_newcomer_of_no_higher_turn_moves_no_slot(snapshot: Snapshot, data: st.DataObject) -> None:
     """Slots of those who wait stay as they are, whoever comes; only those who start leave them."""
@@ -186,7 +187,7 @@ def test_guarded_a_newcomer_of_no_higher_turn_moves_no_slot(snapshot: Snapshot, 
     assert all(p.starts_now or p.slot == was[p.id] for p in made.placements if p.id in was)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(snapshots(), st.data())
 def test_whoever_is_canceled_breaks_nobodys_promise(snapshot: Snapshot, data: st.DataObject) -> None:
     before = settled(snapshot)
@@ -201,7 +202,7 @@ def test_whoever_is_canceled_breaks_nobodys_promise(snapshot: Snapshot, data: st
     assert all((slot_s or 0) <= (was[id_] or 0) or snapshot.policy != CONSERVATIVE for id_, slot_s in slots(made).items())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEEDS, OF_GUARDED)
 def test_guarded_whoever_has_a_slot_keeps_it_until_it_starts(seed: int, policy: Policy) -> None:
     """Nobody who comes or goes moves a slot: it is where its promise is."""
@@ -214,7 +215,7 @@ def test_guarded_whoever_has_a_slot_keeps_it_until_it_starts(seed: int, policy: 
 
 
 @example(2143, GUARDED[0], GANGS)  # one of higher priority is canceled in the step in which a gang moves up
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEEDS, OF_GUARDED, ASKS)
 def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(seed: int, policy: Policy, asks: Asks) -> None:
     world = World(seed, policy, frozenset({"cancel", "early"}), asks)
@@ -222,7 +223,7 @@ def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(see
         moved_up(world)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SEEDS, OF_GUARDED, ASKS, st.sets(st.sampled_from(["close", "lose", "cancel"])))
 def test_guarded_a_failure_moves_slots_on_other_nodes_only_where_that_breaks_fewer_promises(
     seed: int, policy: Policy, asks: Asks, mishaps: set[str]
@@ -306,7 +307,7 @@ def without(id_: str, made: Plan) -> dict[str, int | None]:
     return {other: start_s for other, start_s in starts(made).items() if other != id_}
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(most=7))
 def test_a_plan_that_is_stored_and_made_again_is_the_same(snapshot: Snapshot) -> None:
     made = plan(snapshot)
@@ -315,7 +316,7 @@ def test_a_plan_that_is_stored_and_made_again_is_the_same(snapshot: Snapshot) ->
     assert again == replace(made, remembered=None, forecasts=())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(snapshots(most=7), st.randoms(use_true_random=False))
 def test_the_order_in_which_a_snapshot_lists_things_does_not_matter(snapshot: Snapshot, dice: random.Random) -> None:
     pools, running, queue = list(snapshot.pools), list(snapshot.running), list(snapshot.queue)

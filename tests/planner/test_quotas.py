@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
@@ -16,6 +16,7 @@ from gpr.planner.plan import Cause, EvictionKind, Plan, Reason
 from gpr.planner.repair import board_of
 from gpr.planner.rights import Rank, Rights
 from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot
+from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import NOW_S, POLICIES, snapshots
 
@@ -331,7 +332,7 @@ def use_over(boxes: Iterable[tuple[str, str, int, int, int]], owner: str) -> int
     return max((sum(gpus for s, e, gpus in own if s <= at < e) for at, _, _ in own), default=0)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(limited())
 def test_no_ceiling_is_exceeded_at_any_moment_by_anything_that_is_planned(snapshot: Snapshot) -> None:
     made = plan(snapshot)
@@ -353,7 +354,7 @@ def test_no_ceiling_is_exceeded_at_any_moment_by_anything_that_is_planned(snapsh
             assert use_over([*now, *planned], quota.owner) <= max(quota.most, use_over(now, quota.owner))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(limited())
 def test_below_ceilings_too_everybody_starts_when_expected(snapshot: Snapshot) -> None:
     """Second by second, with nobody coming, nobody evicting, and every box taking its whole length."""
@@ -371,7 +372,7 @@ def test_below_ceilings_too_everybody_starts_when_expected(snapshot: Snapshot) -
     assert {id_: start_s for id_, start_s in expected.items() if start_s is not None} == happened
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(limited())
 def test_whoever_is_evicted_had_notice_and_its_time_and_whoever_gains_starts_sooner(snapshot: Snapshot) -> None:
     made = plan(snapshot)
@@ -397,7 +398,7 @@ def test_whoever_is_evicted_had_notice_and_its_time_and_whoever_gains_starts_soo
                 assert snapshot.quotas
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(limited())
 def test_no_box_ends_in_vain(snapshot: Snapshot) -> None:
     """Were any one of them spared, the one that it ends for could not start then."""
@@ -445,7 +446,7 @@ def test_a_box_that_is_to_end_for_one_later_ends_sooner_for_another() -> None:
 
 
 def test_without_quotas_and_may_evict_nothing_is_ever_ended() -> None:
-    @settings(max_examples=100, deadline=None)
+    @examples(100)
     @given(snapshots())
     def check(snapshot: Snapshot) -> None:
         assert plan(snapshot).evictions == ()
@@ -527,7 +528,7 @@ def within_by_the_book(snapshot: Snapshot, project: str) -> dict[str, Rank]:
     return ranks
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(limited(), st.data())
 def test_the_order_within_a_project_is_that_by_the_book(drawn: Snapshot, data: st.DataObject) -> None:
     # A slice runs one at a time.
@@ -549,7 +550,7 @@ def test_where_nothing_is_guaranteed_nobody_borrows_and_what_never_starts_does_n
     assert not any(placement.borrows for placement in made.placements)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(limited())
 def test_whoever_files_what_it_was_offered_borrows_as_the_offer_said(snapshot: Snapshot) -> None:
     """In one pool; with all of its pools it is in one of them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.board import Board
@@ -17,6 +17,7 @@ from gpr.planner.lines import NEVER_S, next_step_s
 from gpr.planner.repair import board_of
 from gpr.planner.snapshot import Node, Pool, Quota, Request, Running, Slot, Snapshot, Window, Within
 from gpr.planner.table import STARTED, WAITING, Table, kind_of, places_of, put
+from tests.effort import examples
 from tests.planner.build import GENEROUS, GUARDED, pool, request, running, settled, stand, starts
 from tests.planner.draw import GUARDED as EITHER_SLACK
 from tests.planner.oracle import problems
@@ -70,7 +71,7 @@ def _one_of(dice: random.Random, number: int, slice_count: int, gang_chance: flo
     return replace(asked, handicaps=handicaps, within=dice.choice([Within.ANY, Within.ANY, Within.RACK]) if is_gang else Within.ANY)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEEDS)
 def test_what_is_expected_is_what_trying_everybody_whenever_anything_changes_comes_to(seed: int) -> None:
     snapshot = crowd(seed)
@@ -119,7 +120,7 @@ def _starts(ground: Ground, table: Table, j: int, at_s: int) -> bool:
     return bool(table.state[j] == STARTED)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEEDS)
 def test_the_start_that_is_shown_is_the_start_that_happens_where_limits_decide_it(seed: int) -> None:
     snapshot = crowd(seed, sizes=(10, 20, SHORT, LONG))

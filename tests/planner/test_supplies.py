@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
@@ -13,6 +13,7 @@ from gpr.planner.offering import Desk, offers
 from gpr.planner.plan import Cause, Plan, Reason
 from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
 from gpr.planner.supplies import DRAWS_MOST
+from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, stand, starts
 from tests.planner.draw import POLICIES
 from tests.planner.oracle import problems
@@ -219,7 +220,7 @@ class GrowingWorld(World):
         return replace(grows, nodes=tuple(replace(n, closed=comes) if n.id in supply.unordered else n for n in grows.nodes))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(["cancel", "early"])))
 def test_no_promise_moves_for_an_order_and_what_gains_too_little_is_never_ordered(seed: int, policy: Policy, mishaps: set[str]) -> None:
     world = GrowingWorld(seed, policy, frozenset(mishaps))

@@ -6,11 +6,12 @@ import gc
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.engine import plan
 from gpr.planner.snapshot import Policy, Snapshot
+from tests.effort import examples
 from tests.planner.build import placements, settled
 from tests.planner.draw import POLICIES, requests, snapshots
 from tests.planner.world import MISHAPS, World
@@ -42,7 +43,7 @@ def test_a_plan_leaves_the_search_for_cycles_as_its_process_had_it(is_on: bool) 
         (gc.enable if was_on else gc.disable)()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(snapshots(), st.data())
 def test_newcomers_are_told_what_they_would_be_told_beside_all_others(snapshot: Snapshot, data: st.DataObject) -> None:
     before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=())]))
@@ -51,7 +52,7 @@ def test_newcomers_are_told_what_they_would_be_told_beside_all_others(snapshot: 
     same(replace(before, queue=(*before.queue, newcomer)), frozenset({"new"}))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS))), st.data())
 def test_so_are_those_that_wait_whatever_has_happened(seed: int, policy: Policy, mishaps: set[str], data: st.DataObject) -> None:
     world = World(seed, policy, frozenset(mishaps))

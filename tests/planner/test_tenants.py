@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpr.planner.plan import Cause
 from gpr.planner.snapshot import Policy
+from tests.effort import examples
 from tests.planner.draw import ROOMY, TIGHT
 from tests.planner.tenants import DEEDS, Tenants
 from tests.planner.world import MISHAPS
@@ -29,7 +30,7 @@ CAUSES = {
 }
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(SEEDS, POLICIES, st.sets(st.sampled_from(sorted(DEEDS))))
 def test_a_promise_is_moved_by_a_right_or_an_administrator_and_never_by_anybody_elses_wish(
     seed: int, policy: Policy, deeds: set[str]
@@ -43,7 +44,7 @@ def test_a_promise_is_moved_by_a_right_or_an_administrator_and_never_by_anybody_
     assert causes <= set[Cause]().union(*(CAUSES[deed] for deed in deeds))
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(SEEDS, POLICIES, st.sets(st.sampled_from(sorted(DEEDS))), st.sets(st.sampled_from(sorted(MISHAPS - {"overrun"}))))
 def test_whatever_happens_beside_that_no_plan_breaks_a_rule_and_no_box_is_cut_again_and_again(
     seed: int, policy: Policy, deeds: set[str], mishaps: set[str]

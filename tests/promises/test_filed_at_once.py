@@ -25,7 +25,7 @@ from slices.models import Slice
 from tests.builders import NOW, make_cluster, make_slice, make_user, spec
 from tests.e2e.processes import START_S, wait_for
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests import factories
 from tests.builders import agent_says
 from worker_agent.protocol import Phase
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from django.db import connection
 from tests.promises import guards
 from tests.promises.processes import run_script
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 BACK_AND_FORTH = """
 from django.core.management import call_command

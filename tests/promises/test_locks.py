@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from egs.locks import gate_pass, gate_shut, single_runner
 from tests.promises.processes import script
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 HOLD = """
 import sys

@@ -15,7 +15,7 @@ from inventory.services.inventory import inventory_store
 from tests.builders import NOW, make_cluster, make_slice, make_user, spec
 from worker_agent.protocol import GpuView, NodeView
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 
 def test_alike_arrivals_count_together_from_the_first_on_and_old_ones_not_at_all() -> None:

@@ -16,7 +16,7 @@ from journal.models import Event
 from tests.builders import HOUR, NOW, make_cluster, make_gpr, make_slice
 from tests.promises.books import is_refused, raw
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 S = GprState
 FIRST = {S.PENDING_APPROVAL, S.QUEUED}

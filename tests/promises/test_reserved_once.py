@@ -14,10 +14,11 @@ from egs.errors import Conflict
 from gpr.models import Gpr
 from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
 from tests.builders import HOUR, NOW, agent_says, hold, make_cluster, make_gpr, make_slice, nodes_of
+from tests.effort import examples
 from tests.promises.books import book, is_refused, moment, undone
 from worker_agent.protocol import Phase
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 PLANNED, HELD, RELEASED = ReservationState.PLANNED, ReservationState.HELD, ReservationState.RELEASED
 LIVE = {PLANNED, HELD}
@@ -146,7 +147,7 @@ steps = st.one_of(
 
 
 @given(plan=st.lists(steps, min_size=2, max_size=14))
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(examples(120), derandomize=True)
 def test_the_database_refuses_exactly_what_a_naive_book_keeper_would(
     plan: list[tuple[str, int, tuple[int, int], ReservationState | None]],
 ) -> None:

@@ -22,7 +22,7 @@ from tests.builders import HOUR, NOW, agent_says, generation_of, hold, make_clus
 from tests.promises.books import is_refused, raw
 from worker_agent.protocol import Phase, set_digest
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 
 @pytest.mark.parametrize(("old", "new", "refused"), [(5, 4, True), (5, 0, True), (5, -1, True), (5, 5, False), (5, 6, False)])

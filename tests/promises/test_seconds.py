@@ -13,7 +13,7 @@ from gpr.snapshot import memory_load, snapshot_load
 from inventory.models import Reservation
 from tests.builders import HOUR, NOW, hold, make_cluster, make_gpr, make_slice, nodes_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 
 @pytest.mark.parametrize("microseconds", [0, 1, 499_600, 999_999])

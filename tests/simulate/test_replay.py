@@ -19,6 +19,7 @@ from gpr.planner.plan import Eviction
 from gpr.planner.replay import POLICIES, Replay, replay
 from gpr.planner.report import report, schedule_csv
 from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
+from tests.effort import examples
 from tests.planner.build import ended, remembered, run, stored
 from tests.simulate.checker import check
 from tests.simulate.lists import random_jobs, write_jobs, write_nodes
@@ -26,7 +27,7 @@ from tests.simulate.lists import random_jobs, write_jobs, write_nodes
 OURS_OF = {"egs": PolicyName.GUARDED, "conservative": PolicyName.CONSERVATIVE}
 OURS = pytest.mark.parametrize("ours", sorted(OURS_OF))
 MODES = pytest.mark.parametrize("early", [False, True], ids=["exact", "early"])
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(examples(64), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Stored:

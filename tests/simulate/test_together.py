@@ -16,6 +16,7 @@ from gpr.planner.failures import DAY_S, Failure, draw_failures
 from gpr.planner.joblist import Job, read_jobs, read_nodes, read_quotas
 from gpr.planner.replay import POLICIES, Replay, Run, replay
 from gpr.planner.snapshot import Pool, Quota
+from tests.effort import examples
 from tests.simulate.lists import JOB_HEADER, NODE_HEADER, write
 from tests.simulate.test_failures import most_used, stands_on
 from tests.simulate.test_quotas import HOUR_S, QUOTA_HEADER, held
@@ -61,7 +62,7 @@ def overlapping(runs: Iterable[Run]) -> list[tuple[Run, Run]]:
 
 
 @OURS
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6))
 def test_whatever_meets_everybody_has_its_time_within_all_rules_and_is_late_for_a_reason_only(seed: int, ours: str, tmp_path: Path) -> None:
     done, jobs, failures = play(ours, seed, tmp_path)

@@ -7,11 +7,13 @@ from collections import Counter
 import pytest
 from django.db import transaction
 
+from tests.effort import IS_SOAK, seeds_of_today
 from tests.simulation.faults import Kind
 from tests.simulation.run import Report, run_seed
 
-SEED_COUNT, CHUNK = 500, 25
-ANY_PROFILE_SEEDS = range(10_001, 10_021)
+CHUNK = 20
+SEEDS = seeds_of_today(40, 500)
+SEEDS_WITH_COMMITS = range(10_001, 10_021 if IS_SOAK else 10_004)
 
 # What each chunk of seeds must have met. Besides, every kind of fault.
 STATES = {
@@ -36,11 +38,11 @@ def run_and_undo(seed: int) -> Report:
 
 @pytest.mark.sqlite_only
 @pytest.mark.django_db
-@pytest.mark.parametrize("first", range(1, SEED_COUNT + 1, CHUNK))
-def test_whatever_goes_wrong_no_promise_is_broken_and_all_comes_to_rest(first: int) -> None:
+@pytest.mark.parametrize("chunk", range(len(SEEDS) // CHUNK))
+def test_whatever_goes_wrong_no_promise_is_broken_and_all_comes_to_rest(chunk: int) -> None:
     faults: Counter[Kind] = Counter()
     states: Counter[str] = Counter()
-    for seed in range(first, first + CHUNK):
+    for seed in SEEDS[chunk * CHUNK : (chunk + 1) * CHUNK]:
         report = run_and_undo(seed)
         faults.update(report.faults)
         states.update(report.sometimes)
@@ -48,8 +50,9 @@ def test_whatever_goes_wrong_no_promise_is_broken_and_all_comes_to_rest(first: i
     assert set(states) >= STATES, "an interesting state was never reached"
 
 
+@pytest.mark.both_databases
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("seed", ANY_PROFILE_SEEDS)
+@pytest.mark.parametrize("seed", SEEDS_WITH_COMMITS)
 def test_no_promise_is_broken_with_real_commits_either(seed: int) -> None:
     run_seed(seed, can_restore=False)
 

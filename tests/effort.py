@@ -1,0 +1,28 @@
+"""How much a run of the suite tries: `make test` a little of everything, `make soak` all of it."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, date, datetime
+from typing import Final
+
+from hypothesis import settings
+
+IS_SOAK: Final = os.environ.get("EGS_TEST_SOAK") == "1"
+# deploy/run-tests sets it, so that all processes of a run agree at midnight; the same day again repeats a run.
+DAY: Final = date.fromisoformat(os.environ.get("EGS_TEST_DAY") or f"{datetime.now(UTC):%Y-%m-%d}")
+QUICK_SHARE: Final = 8
+QUICK_LEAST: Final = 8
+
+
+def examples(count: int) -> settings:
+    """Hypothesis settings for `count` examples in a soak, and an eighth of them otherwise."""
+    return settings(max_examples=count if IS_SOAK else max(QUICK_LEAST, count // QUICK_SHARE))
+
+
+def seeds_of_today(quick_count: int, soak_count: int) -> range:
+    """Seeds for a simulation: each day takes the next `quick_count` of them; a soak always takes 1 to `soak_count`."""
+    if IS_SOAK:
+        return range(1, soak_count + 1)
+    first = 1 + DAY.toordinal() * quick_count % 1_000_000
+    return range(first, first + quick_count)
