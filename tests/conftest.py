@@ -14,6 +14,7 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from gpr.planner.compile import compile_all
 from tests.effort import IS_SOAK
+from tests.migrated import copy_to_file, postgres_copy
 
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 # How long an example takes on a machine that does other things as well says nothing of it.
@@ -55,11 +56,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """SQLite tests run on a file, as the embedded profile does, so that threads and processes share it."""
+def django_db_keepdb() -> bool:
+    """True: pytest-django takes the database that `django_db_modify_db_settings` has put there."""
+    return True
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Put a migrated database in place for this process. On SQLite it is a file, so that threads and processes share it."""
+    default: dict[str, Any] = settings.DATABASES["default"]
     if PROFILE == "sqlite":
-        default: dict[str, Any] = settings.DATABASES["default"]
-        default.setdefault("TEST", {})["NAME"] = str(tmp_path_factory.mktemp("database") / "egs.sqlite3")
+        path = tmp_path_factory.mktemp("database") / "egs.sqlite3"
+        default.setdefault("TEST", {})["NAME"] = str(path)
+        copy_to_file(path)
+        yield
+    else:
+        name = default.get("TEST", {}).get("NAME") or f"test_{default['NAME']}"
+        with postgres_copy(name, os.environ["EGS_DATABASE_URL"]):
+            yield
 
 
 @pytest.fixture(autouse=True, scope="session")
