@@ -37,7 +37,7 @@ SIGNED_OUT, FOREIGN, STOPPING, BROKEN, NO_HINTS = 4401, 4403, 1001, 1011, 1013
 
 # What a hint means to a page: the names of the fragments' triggers.
 PAGE_TOPICS: dict[str, tuple[str, ...]] = {
-    SLICE: ("gpr", "queue", "schedule"),
+    SLICE: ("gpr", "plan", "queue", "schedule"),
     PLAN: ("plan", "queue"),
     INVENTORY: ("gpus", "schedule"),
 }
@@ -54,13 +54,13 @@ class Listener:
 
 
 def listener_of(session_key: str) -> Listener | None:
-    """None when nobody is signed in by this session."""
+    """None when nobody is signed in by this session. A member hears of his own workspaces alone: he could count what all others do."""
     token = session_token(session_load(session_key), now=db_now())
     if token is None:
         return None
-    topics = {user_topic(token.user_id), PLAN, INVENTORY, LOST}
+    topics = {user_topic(token.user_id), LOST}
     if token.user.is_admin:
-        topics.add(SLICE)
+        topics |= {SLICE, PLAN, INVENTORY}
     else:
         members = Membership.objects.filter(user=token.user_id).values_list("slice", flat=True)
         topics |= {slice_topic(slice_id) for slice_id in members}

@@ -1,7 +1,8 @@
 """Paging by cursor: a page begins behind a row, so a row that comes or goes shifts nobody's page.
 
 A cursor holds the last row's values of all fields of the order (DRF's holds one and counts rows that share it, up to a limit: the
-nodes of one gang all start at the same moment). It says nothing that the row did not; it is read with suspicion all the same.
+nodes of one gang all start at the same moment). It says nothing that the row did not, numbers are sealed; it is read with suspicion all
+the same.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rest_framework.views import APIView
 
 from egs.readable import readable_first
 from egs.rest.fields import whole_number
+from egs.rest.sealed import seal, unseal
 
 PAGE_SIZE_MAX = 500
 CURSOR_MAX_CHARS = 2000
@@ -223,6 +225,8 @@ def _field(rows: Any, path: str) -> models.Field[Any, Any]:
 def _packed(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(seal(value))
     return str(value) if isinstance(value, UUID) else value
 
 
@@ -234,9 +238,7 @@ def _unpacked(field: models.Field[Any, Any], value: Any) -> Any:
             raise ValueError("not a time")
         return moment.astimezone(UTC)
     if isinstance(field, models.IntegerField):
-        if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
-            raise ValueError("not a number")
-        return value
+        return unseal(UUID(str(value)))
     if not isinstance(value, str) or "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueError("not a text")
     return field.to_python(value)

@@ -7,6 +7,7 @@ from rest_framework import mixins, serializers
 
 from accounts.authentication import actor_of
 from egs.rest.pagination import EventPagination
+from egs.rest.sealed import SealedId
 from egs.rest.views import ApiViewSet
 from gpr.api.filters import EventFilter
 from gpr.selectors import events_visible_to
@@ -14,6 +15,7 @@ from journal.models import Event
 
 
 class EventSerializer(serializers.ModelSerializer[Event]):
+    id = SealedId()
     name = serializers.CharField(source="kind")
     actor = serializers.CharField(source="actor.name", default=None, allow_null=True, help_text="Null: EGS itself.")
 

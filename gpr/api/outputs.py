@@ -12,6 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
+from egs.rest.sealed import SealedId
 from gpr.borrowing import borrowers_among
 from gpr.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.evictions import WHY, notices_of
@@ -256,6 +257,7 @@ def _own_orders(gpr: Gpr, ids: Sequence[str]) -> set[str]:
 
 
 class StepSerializer(serializers.ModelSerializer[StepResult]):
+    id = SealedId()
     name = serializers.CharField(source="step")
     node_id = serializers.UUIDField(source="reservation.node_id")
     node = serializers.CharField(source="reservation.node.name")

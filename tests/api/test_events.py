@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode
 from datetime import timedelta
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
+from uuid import UUID
 
 import pytest
 
 from egs.clock import db_now
+from egs.rest.sealed import seal, unseal
 from gpr.models import Gpr
 from inventory.services.nodes import node_cordon
+from journal.models import Event
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 
@@ -88,8 +93,8 @@ def test_a_filter_that_means_nothing_is_an_error(owner: Caller, world: World) ->
 def test_all_pages_together_are_all_events_once(admin: Caller, gpr: Gpr) -> None:
     everything = [row["id"] for row in admin.get("events/?page_size=500").json()["results"]]
 
-    def walk(page: dict[str, Any], way: str) -> list[int]:
-        seen: list[int] = []
+    def walk(page: dict[str, Any], way: str) -> list[str]:
+        seen: list[str] = []
         while True:
             ids = [row["id"] for row in page["results"]]
             seen = seen + ids if way == "next" else ids + seen
@@ -102,3 +107,15 @@ def test_all_pages_together_are_all_events_once(admin: Caller, gpr: Gpr) -> None
     assert walk(admin.get("events/?page_size=3").json(), "next") == everything
     end = admin.get(last[-1]["next"]).json()
     assert walk(end, "previous") == everything
+
+
+def test_neither_ids_nor_cursors_tell_how_much_happened_elsewhere(owner: Caller, world: World, gpr: Gpr) -> None:
+    """Ids of a sequence would count the acts of all tenants."""
+    page = owner.get("events/?page_size=1").json()
+    (cursor,) = parse_qs(urlsplit(page["next"]).query)["cursor"]
+    newest = Event.objects.filter(slice_id=world.slice.pk).latest("pk").pk
+
+    assert UUID(page["results"][0]["id"]) == seal(newest)
+    assert str(newest) not in page["results"][0]["id"].split("-")
+    assert json.loads(urlsafe_b64decode(cursor)) == [False, [str(seal(newest))]]
+    assert [unseal(seal(number)) for number in (0, 1, -1, 2**63 - 1, -(2**63))] == [0, 1, -1, 2**63 - 1, -(2**63)]

@@ -22,7 +22,7 @@ from egs.pages import live
 from egs.pages.live import BROKEN, FOREIGN, NO_HINTS, SIGNED_OUT, STOPPING
 from egs.pages.shell import LIVE_URL
 from journal import hints
-from journal.hints import LOST, PLAN, hint, slice_topic
+from journal.hints import INVENTORY, LOST, PLAN, hint, slice_topic
 from journal.wakeups import Wakeups
 from slices.models import Role, Slice
 from slices.services import member_remove, member_set
@@ -94,13 +94,15 @@ async def test_a_member_hears_of_his_workspace_and_nothing_but_topics(ada: User,
     async with listening(ada) as page:
         await in_thread(hint, slice_topic(vision.pk))
 
-        assert await page.heard() == {"topics": ["gpr"]}
+        assert await page.heard() == {"topics": ["gpr", "plan"]}
 
 
 async def test_a_stranger_hears_nothing_of_it(ada: User, vision: Slice) -> None:
+    """Nor of the plan and the nodes of all: he could count by it what others do."""
     other = await in_thread(factories.user, "other")
     async with listening(other) as page:
-        await in_thread(hint, slice_topic(vision.pk))
+        for topic in (slice_topic(vision.pk), PLAN, INVENTORY):
+            await in_thread(hint, topic)
 
         assert await page.is_quiet(QUIET_S)
 
@@ -126,7 +128,6 @@ async def test_a_burst_of_changes_is_one_message_for_each_gap(ada: User, vision:
         began_s = time.monotonic()
         for _ in range(50):
             await in_thread(hint, slice_topic(vision.pk))
-        await in_thread(hint, PLAN)
         took_s = time.monotonic() - began_s
         heard: list[str] = []
         while not await page.is_quiet(QUIET_S):
@@ -253,7 +254,7 @@ async def test_what_happened_between_making_the_page_and_its_joining_is_not_miss
     await quiet.open()
     assert await quiet.is_quiet(QUIET_S)
     await quiet.leave()
-    await in_thread(lambda: member_set(slice_=vision, user=ada, role=Role.OWNER, actor=None, now=db_now()))
+    await in_thread(lambda: member_set(slice_=vision, user=factories.user("bob"), role=Role.OWNER, actor=None, now=db_now()))
 
     late = socket(cookie, since_s=made_at.timestamp())
     await late.open()
