@@ -14,12 +14,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.models import ApiToken, Scope
 from accounts.services import token_issue, token_revoke
 from egs.rest.fields import StrictSerializer, Text, WholeNumber
 from egs.rest.references import one_by_reference
-from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 
 LIFE_MAX_S = int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())
@@ -65,21 +63,17 @@ class TokenViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     def get_object(self) -> ApiToken:
         return one_by_reference(self.get_queryset(), self.kwargs["ref"], what="token")
 
-    @extend_schema(request=TokenCreate, responses={201: NewTokenSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=TokenCreate, responses={201: NewTokenSerializer})
     def create(self, request: Request) -> Response:
         data = self.body(TokenCreate)
-        plain: str | None = None
+        issued = token_issue(user=actor_of(request), name=data["name"], scopes=data["scopes"], life=_life(data), now=self.now)
+        return self._answer(issued.token, plain=issued.plain)
 
-        def issue() -> UUID:
-            nonlocal plain
-            issued = token_issue(user=actor_of(request), name=data["name"], scopes=data["scopes"], life=_life(data), now=self.now)
-            plain = issued.plain
-            return issued.token.pk
+    def replay(self, object_id: UUID) -> Response:
+        return self._answer(one_by_reference(self.get_queryset(), object_id, what="token"), plain=None)
 
-        made = create_by_request(request, route="tokens", now=self.now, create=issue)
-        token = self.get_queryset().get(pk=made.object_id)
-        answer = NewTokenSerializer(token, context={"plain": None if made.is_replay else plain}).data
-        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+    def _answer(self, token: ApiToken, *, plain: str | None) -> Response:
+        return Response(NewTokenSerializer(token, context={"plain": plain}).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:

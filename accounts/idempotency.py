@@ -1,53 +1,78 @@
-"""Creation by REST with an `Idempotency-Key`: a client that lost the answer asks again and gets the same object."""
+"""POST with an `Idempotency-Key`: a client that lost the answer asks again, and what it asked for is done once.
+
+Every POST of the API goes through `post_once`, but for those that a viewset names in `keyless_actions`. The key is remembered in the
+transaction of the act: both are there, or neither.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+from django.http import Http404
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.services import Remember, create_once, in_one
-from egs.errors import InvalidInput
+from accounts.services import Remember, create_once
+from egs.errors import Gone, InvalidInput, NotFound
+from egs.rest.views import ApiViewSet, Handler
 
 HEADER = "Idempotency-Key"
 KEY_MAX_CHARS = 255
+GONE = "What this Idempotency-Key asked for was done, but the object has been deleted since, or you may not see it any more."
 
 
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """The object to answer with, and whether an earlier request made it."""
+def post_once(view: ApiViewSet[Any], handler: Handler, request: Request, *args: Any, **kwargs: Any) -> Response:
+    """Run the view's handler, unless this key has done so: then the object as it is now is the answer.
 
-    object_id: UUID
-    is_replay: bool
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Idempotency-Replayed": "true"} if self.is_replay else {}
-
-
-def create_by_request(request: Request, *, route: str, now: datetime, create: Callable[[], UUID]) -> Creation:
-    """Run `create`, once if the request names a key. Raises InvalidInput for a bad key, Conflict for one with another body."""
-    return file_by_request(request, route=route, now=now, create=in_one(create))
-
-
-def file_by_request(request: Request, *, route: str, now: datetime, create: Callable[[Remember], UUID]) -> Creation:
-    """The same where `create` has transactions of its own: see `create_once`."""
+    Raises InvalidInput for a bad key, Conflict for one of another request, Gone for an object that is not there any more.
+    """
     key = request.headers.get(HEADER)
     if key is None:
-        return Creation(create(lambda _: None), False)
+        return handler(request, *args, **kwargs)
     if not 0 < len(key) <= KEY_MAX_CHARS or not key.isascii() or not key.isprintable():
         raise InvalidInput({HEADER: [f"Must be 1 to {KEY_MAX_CHARS} printable ASCII characters."]})
-    digest = digest_of(request.data)
-    return Creation(*create_once(user=actor_of(request), route=route, key=key, digest=digest, now=now, create=create))
+    answers: list[Response] = []
+
+    def act(remember: Remember) -> UUID | None:
+        if view.action in view.own_transactions:
+            view.remember = remember
+            answers.append(handler(request, *args, **kwargs))
+            return _id_of(answers[-1])
+        with transaction.atomic():
+            answers.append(handler(request, *args, **kwargs))
+            remember(_id_of(answers[-1]))
+        return _id_of(answers[-1])
+
+    route, digest = _route(request), digest_of(request.data)
+    object_id, is_replay = create_once(user=actor_of(request), route=route, key=key, digest=digest, now=view.now, create=act)
+    return _again(view, object_id) if is_replay else answers[-1]
 
 
 def digest_of(body: Any) -> str:
     """By which the same request is known again, whether it came by REST or by a page."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _again(view: ApiViewSet[Any], object_id: UUID | None) -> Response:
+    try:
+        answer = Response(status=204) if object_id is None else view.replay(object_id)
+    except (NotFound, Http404):
+        raise Gone(GONE) from None
+    answer.headers["Idempotency-Replayed"] = "true"
+    return answer
+
+
+def _route(request: Request) -> str:
+    """`gprs`, `gprs/<id>/extend`: the address below the API's root."""
+    return request.path.partition("/v1/")[2].strip("/")
+
+
+def _id_of(answer: Response) -> UUID | None:
+    """Of the object that the act made or changed; None where the answer names none."""
+    id_ = answer.data.get("id") if isinstance(answer.data, dict) else None
+    return UUID(str(id_)) if id_ is not None else None

@@ -65,13 +65,13 @@ class ApiToken(models.Model):
 
 
 class IdempotentCreation(models.Model):
-    """That a user's key made an object: the same key answers with the same object instead of making another."""
+    """That a user's key made or changed an object: the same key answers with the same object instead of doing it again."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
-    route = models.CharField(max_length=63)
+    route = models.CharField(max_length=400, help_text="The address below the API's root.")
     key = models.CharField(max_length=255)
     digest = models.CharField(max_length=64, help_text="SHA-256 of the request's body.")
-    object_id = models.UUIDField()
+    object_id = models.UUIDField(null=True, help_text="Null: the act left none, as a refusal.")
     created_at = models.DateTimeField()
 
     class Meta:

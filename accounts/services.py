@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.conf import settings
@@ -13,7 +14,7 @@ from django.db import IntegrityError, transaction
 from accounts.audit import Change, tell
 from accounts.models import ApiToken, IdempotentCreation, Scope, User
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
-from egs.errors import Conflict, InvalidInput, NotAllowed
+from egs.errors import Conflict, EgsError, InvalidInput, NotAllowed
 
 LAST_USED_RESOLUTION = timedelta(minutes=1)
 
@@ -84,31 +85,33 @@ def token_authenticate(*, plain: str, now: datetime) -> ApiToken | None:
     return token
 
 
-Remember = Callable[[UUID], None]
+Remember = Callable[[UUID | None], None]
+MaybeId = TypeVar("MaybeId", UUID, UUID | None)
 
 
-def create_once(*, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[Remember], UUID]) -> tuple[UUID, bool]:
-    """Run `create` unless this key has already done so; the object's id, and whether it is an old one.
+def create_once(
+    *, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[Remember], MaybeId]
+) -> tuple[MaybeId, bool]:
+    """Run `create` unless this key has already done so; the id of what it made or changed, and whether that was done before.
 
-    `create` calls what it is given with the id, in the transaction that makes the object (`in_one` does).
+    `create` calls what it is given with the id, in the transaction that makes the change (`in_one` does).
     Raises Conflict when the key was used with another body. Two at once: the unique constraint lets one through, the other reads it.
     """
-    old = _creation(user, route, key, digest)
-    if old is not None:
-        return old, True
+    if (old := _creation(user, route, key, digest)) is not None:
+        stored: Any = old.object_id
+        return stored, True
 
-    def remember(object_id: UUID) -> None:
+    def remember(object_id: UUID | None) -> None:
         IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
 
     try:
-        object_id = create(remember)
-    except (IntegrityError, Conflict):
-        # A Conflict too: the other one may have taken the name that ours was to have.
-        old = _creation(user, route, key, digest)
-        if old is None:
+        return create(remember), False
+    except (IntegrityError, EgsError):
+        # The other one may have taken the name that ours was to have, or have changed the state that ours was to change.
+        if (old := _creation(user, route, key, digest)) is None:
             raise
-        return old, True
-    return object_id, False
+        stored = old.object_id
+        return stored, True
 
 
 def in_one(create: Callable[[], UUID]) -> Callable[[Remember], UUID]:
@@ -123,10 +126,8 @@ def in_one(create: Callable[[], UUID]) -> Callable[[Remember], UUID]:
     return create_and_remember
 
 
-def _creation(user: User, route: str, key: str, digest: str) -> UUID | None:
+def _creation(user: User, route: str, key: str, digest: str) -> IdempotentCreation | None:
     row = IdempotentCreation.objects.filter(user=user, route=route, key=key).first()
-    if row is None:
-        return None
-    if row.digest != digest:
+    if row is not None and row.digest != digest:
         raise Conflict("This Idempotency-Key was used for another request. Take a new key for a new request.")
-    return row.object_id
+    return row

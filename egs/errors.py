@@ -82,3 +82,9 @@ class Conflict(EgsError):
     status = 409
     code = "conflict"
     title = "Something else came first"
+
+
+class Gone(EgsError):
+    status = 410
+    code = "gone"
+    title = "It is not there any more"

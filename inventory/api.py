@@ -15,12 +15,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.permissions import IsAdmin
-from egs.rest.fields import Id, NewName, StrictSerializer, Text, Word
+from egs.rest.fields import Flag, Id, NewName, StrictSerializer, Text, Word
 from egs.rest.filters import Moment, ReferenceFilter, Words
 from egs.rest.pagination import CreatedPagination, NamePagination
-from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 from inventory.models import PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import (
@@ -118,15 +116,13 @@ class ClusterChange(StrictSerializer):
         max_length=253,
         help_text="Where users reach its API server, for their kubeconfigs; empty: where its agent does.",
     )
-    repairs_drift = serializers.BooleanField(
-        required=False, help_text="Put right what somebody else changes of EGS in the cluster, or only tell."
-    )
+    repairs_drift = Flag(required=False, help_text="Put right what somebody else changes of EGS in the cluster, or only tell.")
 
 
 class JoinTokenSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField(help_text="The cluster that it is for.")
-    token = serializers.CharField(help_text="Good for one join; this answer is the only one with it.")
+    token = serializers.CharField(allow_null=True, help_text="Good for one join; this answer is the only one with it. Null in a replay.")
     expires_at = serializers.DateTimeField()
 
 
@@ -145,16 +141,11 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     def get_object(self) -> Cluster:
         return cluster_for(actor_of(self.request), self.kwargs["ref"])
 
-    @extend_schema(request=ClusterCreate, responses={201: ClusterSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=ClusterCreate, responses={201: ClusterSerializer})
     def create(self, request: Request) -> Response:
         data = self.body(ClusterCreate)
-
-        def create() -> UUID:
-            return cluster_create(name=data["name"], actor=actor_of(request), now=self.now).pk
-
-        made = create_by_request(request, route="clusters", now=self.now, create=create)
-        answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
-        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+        made = cluster_create(name=data["name"], actor=actor_of(request), now=self.now)
+        return Response(self.get_serializer(self.get_queryset().get(pk=made.pk)).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ClusterChange)
     def partial_update(self, request: Request, ref: str) -> Response:
@@ -194,6 +185,13 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     def disable(self, request: Request, ref: str) -> Response:
         """Nothing new starts there; what runs, runs to its end."""
         return self._set_enabled(False)
+
+    def replay(self, object_id: UUID) -> Response:
+        token = self.get_object().join_tokens.filter(pk=object_id).first() if self.action == "join_token" else None
+        if token is None:
+            return super().replay(object_id)
+        answer = {"id": token.pk, "name": token.cluster.name, "token": None, "expires_at": token.expires_at}
+        return Response(JoinTokenSerializer(answer).data, status=status.HTTP_201_CREATED)
 
     def _set_enabled(self, is_enabled: bool) -> Response:
         self.body(Nothing)

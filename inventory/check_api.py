@@ -13,11 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.permissions import IsAdmin
 from egs.rest.fields import Reference, StrictSerializer, Text
 from egs.rest.pagination import CreatedPagination
-from egs.rest.schema import IDEMPOTENCY_KEY
+from egs.rest.sealed import SealedId
 from egs.rest.views import ApiViewSet
 from inventory.filters import CheckPolicyFilter
 from inventory.models import VERDICTS, CheckPolicy, CheckResult
@@ -39,6 +38,7 @@ CHANGEABLE = ("limits", "images", "skipped_steps", "storage_class", "rdma_subnet
 class CheckResultSerializer(serializers.ModelSerializer[CheckResult]):
     """One thing that a step measured. When and for how long: see the step."""
 
+    id = SealedId()
     check = serializers.CharField(source="what", help_text="What was measured.")
     name = serializers.SerializerMethodField(help_text="The same for people.")
     gpu_uuid = serializers.CharField(help_text="Empty: the whole node.")
@@ -113,17 +113,13 @@ class CheckPolicyViewSet(mixins.ListModelMixin, ApiViewSet[CheckPolicy]):
     def retrieve(self, request: Request, pk: str) -> Response:
         return self._answer(pk)
 
-    @extend_schema(request=CheckPolicyCreate, responses={201: CheckPolicySerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=CheckPolicyCreate, responses={201: CheckPolicySerializer})
     def create(self, request: Request) -> Response:
         """It holds for each check that begins from now on."""
         data, actor = self.body(CheckPolicyCreate), actor_of(request)
-
-        def create() -> UUID:
-            policy = CheckPolicy(**{**data, "cluster": cluster_for(actor, data["cluster"])})
-            return check_policy_create(policy=policy, actor=actor, now=self.now).pk
-
-        made = create_by_request(request, route="check-policies", now=self.now, create=create)
-        return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
+        policy = CheckPolicy(**{**data, "cluster": cluster_for(actor, data["cluster"])})
+        made = check_policy_create(policy=policy, actor=actor, now=self.now)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=CheckPolicyPatch)
     def partial_update(self, request: Request, pk: str) -> Response:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -16,14 +15,12 @@ from rest_framework.response import Response
 
 from accounts.api import TokenSerializer
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.models import User
 from accounts.permissions import IsAdmin
 from egs.errors import NotFound
 from egs.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
 from egs.rest.pagination import CreatedPagination, NamePagination
-from egs.rest.references import by_reference, one_by_reference
-from egs.rest.schema import IDEMPOTENCY_KEY
+from egs.rest.references import by_reference, is_object, one_by_reference
 from egs.rest.views import ApiViewSet
 from inventory.selectors import cluster_for
 from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Membership, Project, Role, Slice
@@ -75,16 +72,11 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     def get_object(self) -> Project:
         return one_by_reference(self.get_queryset(), self.kwargs["ref"], what="project")
 
-    @extend_schema(request=ProjectCreate, responses={201: ProjectSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=ProjectCreate, responses={201: ProjectSerializer})
     def create(self, request: Request) -> Response:
         data = self.body(ProjectCreate)
-
-        def create() -> UUID:
-            return project_create(name=data["name"], actor=actor_of(request), now=self.now).pk
-
-        made = create_by_request(request, route="projects", now=self.now, create=create)
-        answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
-        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+        made = project_create(name=data["name"], actor=actor_of(request), now=self.now)
+        return Response(self.get_serializer(self.get_queryset().get(pk=made.pk)).data, status=status.HTTP_201_CREATED)
 
 
 # Slices.
@@ -168,18 +160,13 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     def get_object(self) -> Slice:
         return one_by_reference(self.get_queryset(), self.kwargs["ref"], what="slice")
 
-    @extend_schema(request=SliceCreate, responses={201: SliceSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=SliceCreate, responses={201: SliceSerializer})
     def create(self, request: Request) -> Response:
         data, actor = self.body(SliceCreate), actor_of(request)
-
-        def create() -> UUID:
-            project = one_by_reference(projects_visible_to(actor), data["project"], what="project")
-            clusters = [cluster_for(actor, reference) for reference in data.get("clusters", [])]
-            return slice_create(name=data["name"], project=project, clusters=clusters, actor=actor, now=self.now).pk
-
-        made = create_by_request(request, route="slices", now=self.now, create=create)
-        answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
-        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+        project = one_by_reference(projects_visible_to(actor), data["project"], what="project")
+        clusters = [cluster_for(actor, reference) for reference in data.get("clusters", [])]
+        made = slice_create(name=data["name"], project=project, clusters=clusters, actor=actor, now=self.now)
+        return Response(self.get_serializer(self.get_queryset().get(pk=made.pk)).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=SlicePolicyChange)
     def partial_update(self, request: Request, ref: str) -> Response:
@@ -225,7 +212,7 @@ class MemberPagination(CreatedPagination):
     ordering = ("user__name", "id")
 
 
-class MemberViewSet(mixins.ListModelMixin, OfSlice):
+class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
     queryset = Membership.objects.none()
     serializer_class = MemberSerializer
     pagination_class = MemberPagination
@@ -233,6 +220,12 @@ class MemberViewSet(mixins.ListModelMixin, OfSlice):
 
     def get_queryset(self) -> QuerySet[Membership]:
         return self.slice().memberships.select_related("user")
+
+    def get_object(self) -> Membership:
+        membership = self.get_queryset().filter(is_object(self.kwargs["user"], path="user")).first()
+        if membership is None:
+            raise NotFound("member")
+        return membership
 
     @extend_schema(request=MemberChange, responses={201: MemberSerializer})
     def create(self, request: Request, slice: str) -> Response:
@@ -247,10 +240,7 @@ class MemberViewSet(mixins.ListModelMixin, OfSlice):
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, user: str) -> Response:
         slice_ = self.slice(Role.OWNER)
-        member = by_reference(User.objects.filter(memberships__slice=slice_), user)
-        if member is None:
-            raise NotFound("member")
-        member_remove(slice_=slice_, user=member, actor=actor_of(request), now=self.now)
+        member_remove(slice_=slice_, user=self.get_object().user, actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -14,10 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from egs.rest.fields import Reference, StrictSerializer, WholeNumber
 from egs.rest.pagination import CreatedPagination
-from egs.rest.schema import IDEMPOTENCY_KEY
 from inventory.api import Nothing
 from inventory.selectors import cluster_for
 from slices.api import OfSlice
@@ -67,6 +64,7 @@ class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlic
     queryset = Kubeconfig.objects.none()
     serializer_class = KubeconfigSerializer
     pagination_class = KubeconfigPagination
+    keyless_actions = ("read",)  # it is given once, whoever asks again
     lookup_url_kwarg = "kubeconfig"
 
     def get_queryset(self) -> QuerySet[Kubeconfig]:
@@ -75,19 +73,13 @@ class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlic
     def get_object(self) -> Kubeconfig:
         return kubeconfig_for(actor_of(self.request), self.slice(), self.kwargs["kubeconfig"])
 
-    @extend_schema(request=KubeconfigAsk, responses={201: KubeconfigSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=KubeconfigAsk, responses={201: KubeconfigSerializer})
     def create(self, request: Request, slice: str) -> Response:
         """Ask for one. The agent of the cluster makes it within seconds; then `read/` gives it, once."""
         slice_, data, actor = self.slice(), self.body(KubeconfigAsk), actor_of(request)
-
-        def create() -> UUID:
-            cluster = cluster_for(actor, data["cluster"])
-            row = kubeconfig_ask(slice_=slice_, cluster=cluster, duration_s=data.get("duration_s"), actor=actor, now=self.now)
-            return row.pk
-
-        made = create_by_request(request, route=f"slices/{slice_.pk}/kubeconfig", now=self.now, create=create)
-        answer = self.get_serializer(self.get_queryset().get(pk=made.object_id)).data
-        return Response(answer, status=status.HTTP_201_CREATED, headers=made.headers)
+        cluster = cluster_for(actor, data["cluster"])
+        made = kubeconfig_ask(slice_=slice_, cluster=cluster, duration_s=data.get("duration_s"), actor=actor, now=self.now)
+        return Response(self.get_serializer(self.get_queryset().get(pk=made.pk)).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=Nothing, responses=KubeconfigTextSerializer)
     @action(detail=True, methods=["post"])

@@ -44,7 +44,7 @@ class NamespaceBind(StrictSerializer):
     may_adopt = Flag(default=False, help_text="For administrators: take it over, with what is in it, if it was there before.")
 
 
-class NamespaceViewSet(mixins.ListModelMixin, OfSlice):
+class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
     queryset = Namespace.objects.none()
     serializer_class = NamespaceSerializer
     pagination_class = NamePagination

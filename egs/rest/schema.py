@@ -31,8 +31,14 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="The same key with the same body answers with the same object, and the header `Idempotency-Replayed: true`.",
+    description="The same key with the same body is done once. Again it answers with the object as it is then and the header "
+    "`Idempotency-Replayed: true`, or with 410 where the object is not there any more.",
 )
+
+
+def takes_key(view: Any) -> bool:
+    """Whether a POST to this action heeds an Idempotency-Key."""
+    return view.action is not None and view.action not in {*view.read_actions, *view.keyless_actions}
 
 
 class ApiSchema(AutoSchema):
@@ -46,6 +52,10 @@ class ApiSchema(AutoSchema):
             return text
         names = ", ".join(f"{name.lstrip('-')}{' (descending)' if name.startswith('-') else ''}".replace("__", ".") for name in ordering)
         return f"{text}\n\nSorted by {names}.".strip()
+
+    def get_override_parameters(self) -> list[Any]:
+        parameters: list[Any] = super().get_override_parameters()
+        return [*parameters, IDEMPOTENCY_KEY] if self.method == "POST" and takes_key(self.view) else parameters
 
     def _get_parameters(self) -> list[dict[str, Any]]:
         """Every text in a query has a bound, as `check_parameters` enforces it."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Protocol, TypeVar
+from uuid import UUID
 
 from django.db.models import Model
 from django.http import HttpRequest
 from rest_framework import serializers, viewsets
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from egs.clock import db_now
 from egs.rest.filters import StrictFilterBackend, check_parameters
 from egs.rest.parsers import StrictJsonParser
-from egs.rest.schema import ApiSchema
+from egs.rest.schema import ApiSchema, takes_key
 
 Row = TypeVar("Row", bound=Model)
 
@@ -29,6 +33,16 @@ class JsonOnly(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
+class Handler(Protocol):
+    """A method of a viewset that answers a request."""
+
+    def __call__(self, request: Request, *args: Any, **kwargs: Any) -> Response: ...
+
+
+class PostOnce(Protocol):
+    def __call__(self, view: ApiViewSet[Any], handler: Handler, request: Request, *args: Any, **kwargs: Any) -> Response: ...
+
+
 class ApiViewSet(viewsets.GenericViewSet[Row]):
     parser_classes = [StrictJsonParser]
     filter_backends = [StrictFilterBackend]
@@ -36,6 +50,14 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     metadata_class = None  # the schema describes the API; OPTIONS would do it again, by other rules
     schema = ApiSchema()
     lookup_value_regex = "[^/]+"
+
+    # POSTs that change nothing: they need the scope read alone.
+    read_actions: ClassVar[tuple[str, ...]] = ()
+    # POSTs that take no Idempotency-Key, besides read_actions: whatever is done twice is refused or changes nothing.
+    keyless_actions: ClassVar[tuple[str, ...]] = ()
+    # POSTs that cannot run in a transaction of the caller: they call `remember` in their own.
+    own_transactions: ClassVar[tuple[str, ...]] = ()
+    post_once: ClassVar[PostOnce]  # registered by who knows users: what runs every POST that takes a key
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
         if "Transfer-Encoding" in request.headers:
@@ -48,9 +70,21 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
         check_parameters(request)
         # One request, one moment: what "now" means does not change between the rows of an answer.
         self.now = db_now()
+        # That the Idempotency-Key of this request, if it has one, made this object: for `own_transactions`.
+        self.remember: Callable[[UUID | None], None] = lambda object_id: None
+        if request.method == "POST" and takes_key(self):
+            self.post = partial(type(self).post_once, self, self.post)  # type: ignore[has-type]
 
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "now": getattr(self, "now", None)}
+
+    def replay(self, object_id: UUID) -> Response:
+        """What answers a POST that was done before: the object as it is now. Raises NotFound, or Http404."""
+        self.kwargs[self.lookup_url_kwarg or self.lookup_field] = str(object_id)
+        answer: Response = self.retrieve(self.request, **self.kwargs)  # type: ignore[attr-defined]
+        if self.action == "create":
+            answer.status_code = 201
+        return answer
 
     def body(self, kind: type[serializers.BaseSerializer[Any]]) -> dict[str, Any]:
         """The request's body as this serializer takes it. Raises what becomes a 400."""

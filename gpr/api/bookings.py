@@ -12,16 +12,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.models import User
 from egs.rest.fields import Text, WholeNumber
-from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 from gpr.api.filters import BookingSeriesFilter
 from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.models import BookingOccurrence, BookingSeries, GprState, RepeatRule
 from gpr.selectors import series_for, series_visible_to
-from gpr.services.bookings import SERIES_ROUTE, SeriesAsk, series_cancel, series_create
+from gpr.services.bookings import SeriesAsk, series_cancel, series_create
 
 TIMING = ("first_start_at", "rule", "zone", "until_at", "count")
 
@@ -89,16 +87,12 @@ class BookingSeriesViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
     def retrieve(self, request: Request, ref: str) -> Response:
         return self._answer(ref)
 
-    @extend_schema(request=BookingSeriesCreate, responses={201: BookingSeriesDetailSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=BookingSeriesCreate, responses={201: BookingSeriesDetailSerializer})
     def create(self, request: Request) -> Response:
         """Book its first four weeks. What does not fit is told, with the nearest times, and the others stand."""
         data, actor = self.body(BookingSeriesCreate), actor_of(request)
-
-        def create() -> UUID:
-            return series_create(actor=actor, ask=_ask_of(data, actor=actor), now=self.now).pk
-
-        made = create_by_request(request, route=SERIES_ROUTE, now=self.now, create=create)
-        return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
+        made = series_create(actor=actor, ask=_ask_of(data, actor=actor), now=self.now)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -14,6 +15,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from egs.rest.fields import Reference, StrictSerializer, Text, WholeNumber
+from egs.rest.references import one_by_id
 from egs.rest.views import ApiViewSet
 from gpr.api.evictions import EvictionSerializer
 from gpr.api.inputs import WHY_MAX_CHARS, Duration
@@ -114,3 +116,6 @@ class DefragmentationViewSet(ApiViewSet[Eviction]):
         data, gpr = self.body(Agreement), gpr_for(actor, pk, write=True)
         made = gpr_make_room(gpr=gpr, actor=actor, now=self.now, **data)
         return Response(EvictionSerializer(evictions_visible_to(actor).get(pk=made.pk)).data)
+
+    def replay(self, object_id: UUID) -> Response:
+        return Response(EvictionSerializer(one_by_id(evictions_visible_to(actor_of(self.request)), object_id, what="eviction")).data)

@@ -15,13 +15,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import file_by_request
 from accounts.permissions import IsAdmin
-from accounts.services import Remember
 from egs.errors import InvalidInput
 from egs.rest.fields import StrictSerializer, whole_number
 from egs.rest.pagination import CreatedPagination
-from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 from gpr.api.filters import GprFilter
 from gpr.api.inputs import (
@@ -47,7 +44,7 @@ from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_p
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.moving import gpr_move
 from gpr.services.replacing import node_replace
-from gpr.services.requests import CREATION_ROUTE, gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
 from gpr.spec import approval_reasons
 from inventory.models import StepResult
 from inventory.selectors import node_for
@@ -61,6 +58,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     serializer_class = GprDetailSerializer
     filterset_class = GprFilter
     read_actions = ("estimate",)
+    own_transactions = ("create",)  # those who file at once share one
 
     def get_permissions(self) -> Sequence[Any]:
         return [IsAdmin()] if self.action in ADMIN_ACTIONS else super().get_permissions()
@@ -75,16 +73,12 @@ class GprViewSet(ApiViewSet[Gpr]):
     def retrieve(self, request: Request, pk: str) -> Response:
         return self._answer(pk)
 
-    @extend_schema(request=GprCreate, responses={201: GprDetailSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=GprCreate, responses={201: GprDetailSerializer})
     def create(self, request: Request) -> Response:
         """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds."""
         data, actor = self.body(GprCreate), actor_of(request)
-
-        def submit(remember: Remember) -> UUID:
-            return gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now, also=remember).pk
-
-        made = file_by_request(request, route=CREATION_ROUTE, now=self.now, create=submit)
-        return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
+        made = gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now, also=self.remember)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=GprAsk, responses={200: OffersSerializer})
     @action(detail=False, methods=["post"])

@@ -15,13 +15,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.models import User
 from accounts.permissions import IsAdmin
 from egs.errors import InvalidInput
 from egs.rest.fields import Reference, StrictSerializer, Text
 from egs.rest.pagination import CreatedPagination
-from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 from gpr.api.filters import MaintenanceFilter
 from gpr.models import PromiseMove
@@ -117,6 +115,8 @@ class MaintenanceViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
     pagination_class = MaintenancePagination
     lookup_url_kwarg = "ref"
 
+    read_actions = ("preview",)
+
     def get_permissions(self) -> Sequence[Any]:
         return super().get_permissions() if self.action in {"list", "retrieve", None} else [IsAdmin()]
 
@@ -127,18 +127,13 @@ class MaintenanceViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
     def retrieve(self, request: Request, ref: str) -> Response:
         return self._answer(ref)
 
-    @extend_schema(request=MaintenanceCreate, responses={201: MaintenanceDetailSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=MaintenanceCreate, responses={201: MaintenanceDetailSerializer})
     def create(self, request: Request) -> Response:
         """Announce it. Boxes that reach into it run to their end; promises that it meets move, with this cause, within a second."""
         data, actor = self.body(MaintenanceCreate), actor_of(request)
-
-        def announce() -> UUID:
-            window = _draft(data, actor=actor, now=self.now)
-            window_announce(window=window, actor=actor, now=self.now)
-            return window.pk
-
-        made = create_by_request(request, route="maintenance", now=self.now, create=announce)
-        return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
+        window = _draft(data, actor=actor, now=self.now)
+        window_announce(window=window, actor=actor, now=self.now)
+        return self._answer(window.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=MaintenanceCreate, responses={200: MaintenanceEffectsSerializer})
     @action(detail=False, methods=["post"])

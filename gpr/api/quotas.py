@@ -13,14 +13,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.models import User
 from accounts.permissions import IsAdmin
 from egs.errors import InvalidInput
 from egs.rest.fields import Reference, StrictSerializer, Text, WholeNumber
 from egs.rest.pagination import CreatedPagination
 from egs.rest.references import one_by_reference
-from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 from gpr.api.filters import QuotaFilter
 from gpr.api.inputs import WHY_MAX_CHARS
@@ -88,17 +86,13 @@ class QuotaViewSet(ApiViewSet[Any]):
     def retrieve(self, request: Request, pk: str) -> Response:
         return self._answer(pk)
 
-    @extend_schema(request=QuotaCreate, responses={201: QuotaSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=QuotaCreate, responses={201: QuotaSerializer})
     def create(self, request: Request) -> Response:
         """For a project, or for a slice out of its project's."""
         data, actor = self.body(QuotaCreate), actor_of(request)
-
-        def create() -> UUID:
-            change, why = _change_of(data)
-            return quota_create(owner=_owner_of(data, actor), shape=data["shape"], change=change, actor=actor, now=self.now, why=why).pk
-
-        made = create_by_request(request, route="quotas", now=self.now, create=create)
-        return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
+        change, why = _change_of(data)
+        made = quota_create(owner=_owner_of(data, actor), shape=data["shape"], change=change, actor=actor, now=self.now, why=why)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=QuotaTerms)
     def partial_update(self, request: Request, pk: str) -> Response:

@@ -18,11 +18,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.permissions import IsAdmin
 from egs.rest.fields import Flag, Reference, StrictSerializer, Text, WholeNumber
 from egs.rest.pagination import CreatedPagination
-from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 from gpr.api.filters import SupplyFilter, SupplyOrderFilter
 from gpr.api.inputs import WHY_MAX_CHARS, Duration
@@ -141,17 +139,13 @@ class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
     def retrieve(self, request: Request, ref: str) -> Response:
         return self._answer(ref)
 
-    @extend_schema(request=SupplyCreate, responses={201: SupplySerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=SupplyCreate, responses={201: SupplySerializer})
     def create(self, request: Request) -> Response:
         """Who waits and may order is served from it within a second, where that gains enough."""
         data, actor = self.body(SupplyCreate), actor_of(request)
-
-        def create() -> UUID:
-            supply = Supply(**{**data, "cluster": cluster_for(actor, data["cluster"])})
-            return supply_create(supply=supply, actor=actor, now=self.now).pk
-
-        made = create_by_request(request, route="supplies", now=self.now, create=create)
-        return self._answer(made.object_id, status=status.HTTP_201_CREATED, headers=made.headers)
+        supply = Supply(**{**data, "cluster": cluster_for(actor, data["cluster"])})
+        made = supply_create(supply=supply, actor=actor, now=self.now)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=SupplyTerms)
     def partial_update(self, request: Request, ref: str) -> Response:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from typing import Any
-from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -13,11 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.idempotency import create_by_request
 from accounts.models import User
 from egs.rest.fields import Flag, NewName, Reference, StrictSerializer
 from egs.rest.pagination import NamePagination
-from egs.rest.schema import IDEMPOTENCY_KEY
 from egs.rest.views import ApiViewSet
 from gpr.api.filters import TemplateFilter
 from gpr.api.inputs import GprChange
@@ -94,17 +91,13 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
     def retrieve(self, request: Request, ref: str) -> Response:
         return self._answer(template_for(actor_of(request), ref))
 
-    @extend_schema(request=TemplateCreate, responses={201: TemplateSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=TemplateCreate, responses={201: TemplateSerializer})
     def create(self, request: Request) -> Response:
         """For owners of the slice."""
         data, actor = self.body(TemplateCreate), actor_of(request)
-
-        def create() -> UUID:
-            slice_ = slice_for(actor, data["slice"], role=Role.OWNER)
-            return template_create(slice_=slice_, change=_change_of(data, actor), actor=actor, now=self.now).pk
-
-        made = create_by_request(request, route="templates", now=self.now, create=create)
-        return self._answer(template_for(actor, made.object_id), status=status.HTTP_201_CREATED, headers=made.headers)
+        slice_ = slice_for(actor, data["slice"], role=Role.OWNER)
+        made = template_create(slice_=slice_, change=_change_of(data, actor), actor=actor, now=self.now)
+        return self._answer(template_for(actor, made.pk), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=TemplatePatch)
     def partial_update(self, request: Request, ref: str) -> Response:

@@ -265,11 +265,15 @@ def test_a_key_that_is_none_is_refused(key: str, owner: Caller, ask: dict[str, A
     assert not Gpr.objects.exists()
 
 
-def test_a_replay_after_the_slice_was_left_says_nothing_of_it(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+def test_a_replay_whose_object_is_not_there_any_more_says_so(owner: Caller, world: World, ask: dict[str, Any]) -> None:
     owner.post("gprs/", ask, key="k")
-    world.slice.memberships.all().delete()
+    template = {"name": "half-node", "slice": "vision"}
+    owner.post("templates/", template, key="k")
+    owner.delete("templates/half-node/")
 
-    assert_problem(owner.post("gprs/", ask, key="k"), 404, "not_found")
+    assert "deleted" in assert_problem(owner.post("templates/", template, key="k"), 410, "gone")["detail"]
+    world.slice.memberships.all().delete()
+    assert_problem(owner.post("gprs/", ask, key="k"), 410, "gone")
 
 
 def test_nodes_that_must_be_of_one_rack_are_and_what_no_rack_holds_is_refused_at_once(

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from egs.clock import db_now
+from egs.rest.sealed import seal
 from gpr.models import Gpr
 from inventory.models import CheckResult, StepResult
 from tests import factories
@@ -101,7 +102,9 @@ def test_each_measurement_is_told_with_its_threshold_and_verdict(owner: Caller, 
         "text": "",
     }
     of_node = admin.get(f"nodes/{step.reservation.node.name}/steps/").json()["results"]
-    assert [row["results"] for row in of_node if row["id"] == step.pk] == [[told | {"id": CheckResult.objects.get().pk}]]
+    assert [row["results"] for row in of_node if row["id"] == str(seal(step.pk))] == [
+        [told | {"id": str(seal(CheckResult.objects.get().pk))}]
+    ]
 
 
 def test_a_step_that_measured_nothing_says_why_beside_its_outcome(gpr: Gpr, owner: Caller) -> None:
@@ -114,4 +117,4 @@ def test_a_step_that_measured_nothing_says_why_beside_its_outcome(gpr: Gpr, owne
 
     told = {row["id"]: row["skipped_why"] for row in owner.get(f"gprs/{gpr.pk}/steps/").json()["results"]}
 
-    assert (told[nothing.pk], told[something.pk]) == (why, "")
+    assert (told[str(seal(nothing.pk))], told[str(seal(something.pk))]) == (why, "")

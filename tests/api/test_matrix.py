@@ -121,9 +121,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("PATCH", "slices/<ref>/"): Row(for_admin(200), {"nodes_approval": 5}),
     ("GET", "slices/<slice>/members/"): Row(SEE),
     ("POST", "slices/<slice>/members/"): Row(change(201), {"user": "outsider", "role": "viewer"}),
+    ("GET", "slices/<slice>/members/<user>/"): Row(SEE),
     ("DELETE", "slices/<slice>/members/<user>/"): Row(change(204)),
     ("GET", "slices/<slice>/namespaces/"): Row(SEE),
     ("POST", "slices/<slice>/namespaces/"): Row(change(201), {"name": "new", "cluster": "aurora"}),
+    ("GET", "slices/<slice>/namespaces/<namespace>/"): Row(SEE),
     ("DELETE", "slices/<slice>/namespaces/<namespace>/"): Row(change(204)),
     ("POST", "slices/<slice>/namespaces/<namespace>/adopt/"): Row(for_admin(409)),  # it is ready
     ("POST", "slices/<slice>/namespaces/<namespace>/approve/"): Row(for_admin(409)),  # it is bound

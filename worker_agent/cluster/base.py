@@ -102,9 +102,7 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterError(Exception):
-    """The cluster did not do it. `words`: what it said itself, for people; "" where it said nothing."""
-
-    words: str = ""
+    """The cluster did not do it."""
 
 
 class Conflict(ClusterError):
