@@ -61,11 +61,13 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     """On Kubernetes: first it watches, so that it can begin at once when it is this replica's turn."""
     # Here, since what a simulated cluster does not need should not be loaded for it.
+    from worker_agent.kube import devices
     from worker_agent.kube.checks import Checks
     from worker_agent.kube.client import Api, access_by_kubeconfig, access_in_cluster
     from worker_agent.kube.driver import KubernetesCluster
     from worker_agent.kube.lease import Leadership
     from worker_agent.kube.requests import KubernetesRequests
+    from worker_agent.kube.settings import read_settings
     from worker_agent.kube.tenancy import KubernetesTenancy
 
     clock = SystemClock()
@@ -81,7 +83,9 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
         if not leadership.acquire(stop):
             return EXIT_OK
         threading.Thread(target=_keep, args=(leadership, stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
-        tenancy = KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log)
+        settings = read_settings(api, note=log)
+        devices.use(settings.devices)
+        tenancy = KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log, limits=settings.quota)
         requests = KubernetesRequests(
             api=api,
             bound=lambda name: tenancy.bound_to(name, cluster.namespace_uid(name)),

@@ -34,6 +34,7 @@ class FakeApi:
         self.objects: dict[str, Object] = {}
         self.pods: Callable[[str], list[Object]] = lambda gpr_id: []
         self.calls: list[tuple[str, str]] = []
+        self.made: list[Object] = []  # by create
         self.hook: Callable[[str, str], None] = free_calls
         self.after: Callable[[str, str], None] = free_calls
         self._version, self._lock = VERSION, threading.Lock()
@@ -48,6 +49,7 @@ class FakeApi:
 
     def create(self, path: str, body: Any, type_: Any, **params: Any) -> Any:
         self._called("POST", path)
+        self.made.append(body)
         return msgspec.Raw(b"{}")
 
     def delete(self, path: str, **params: Any) -> None:
@@ -145,7 +147,7 @@ def _about(name: str, namespace: str, labels: dict[str, str]) -> Object:
 
 
 def _container() -> Object:
-    return {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {"resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "1", "memory": "1Gi"}}}
 
 
 def made(

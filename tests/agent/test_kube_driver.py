@@ -144,6 +144,39 @@ def test_a_pod_that_is_always_refused_leaves_its_box_to_the_next_and_is_tried_ag
     assert soon(lambda: served(driver, box) == [])
 
 
+def test_any_number_of_refused_pods_keep_no_younger_one_out_and_are_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hoist, "AGAIN_S", 0.05)
+    box = assignment("a", "n1", "GPU-0")
+    pods = [waiting_pod(f"p{number:02}") for number in range(21)]
+    api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=pods)
+    denied = Conflict("PATCH /api/v1/...: 422 denied")
+    denied.words = "webhook says: no team label"
+    tries: list[str] = []
+
+    def refuses(verb: str, path: str) -> None:
+        if verb == "PATCH" and not path.endswith("/p20"):
+            tries.append(path)
+            raise denied
+
+    api.hook = refuses
+    is_let_in = soon(lambda: len(served(driver, box)) == 20)
+    assert is_let_in
+
+    left = {key: pod for key, pod in driver._pods.objects().items() if key[1] == "p00"}
+    driver._pods._replica.replace(left, VERSION + 1)
+    tries.clear()
+    until_mono = time.monotonic() + 1
+    while time.monotonic() < until_mono:
+        served(driver, box)
+    assert 2 <= len(tries) <= 5  # 0.1, 0.2, 0.4 s later
+
+    (refused,) = left.values()
+    assert "no team label" in driver.why_it_waits(refused)
+    assert "422" not in driver.why_it_waits(refused)
+    driver.tend(repairs=True)
+    assert soon(lambda: any(event["reason"] == "LiftRefused" and event["type"] == "Warning" for event in api.made))
+
+
 def test_a_pod_whose_lift_was_not_answered_holds_its_gpus_until_it_was_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was applied, and the watch is late."""
     monkeypatch.setattr(hoist, "TIMEOUT_S", 0.1)

@@ -10,13 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker_agent.kube import lifting, names
-from worker_agent.kube.lifting import Amounts, Lift, Room, lift_ops, lifts, needs_of, quantity, share_of, whole_of, why_never, why_nowhere
+from worker_agent.kube import devices, lifting, names
+from worker_agent.kube.lifting import (
+    Amounts,
+    Lift,
+    Room,
+    asks_for_gpus,
+    lift_ops,
+    lifts,
+    needs_of,
+    quantity,
+    share_of,
+    whole_of,
+    why_never,
+    why_nowhere,
+)
 from worker_agent.kube.objects import Container, Gate, Meta, Node, NodeSpec, NodeStatus, Pod, PodSpec, Resources, Toleration
 
 
 def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", **more: str) -> Pod:
-    limits = {"nvidia.com/gpu": str(gpus), "cpu": cpu, **more}
+    limits = {"nvidia.com/gpu": str(gpus), "cpu": cpu, "memory": "1Mi", **more}
     selector = {names.NODE_UID: node_uid} if node_uid else None
     spec = PodSpec(
         containers=(Container(resources=Resources(limits={key: value for key, value in limits.items() if value != "0"})),),
@@ -26,10 +39,10 @@ def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", *
     return Pod(metadata=Meta(name=name, namespace="a", uid=f"uid-{name}"), spec=spec)
 
 
-def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10, **devices: int) -> Room:
+def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10, **others: int) -> Room:
     """`cpu`: of its share of a node, None where it has the node to itself."""
     has = {"cpu": quantity(cpu or "128"), "memory": quantity("64Gi"), "pods": Decimal(pods), names.GPU: Decimal(gpus)}
-    has |= {key.replace("_", "/"): Decimal(count) for key, count in devices.items()}
+    has |= {key.replace("_", "/"): Decimal(count) for key, count in others.items()}
     return Room(node=name, uid=f"uid-{name}", taint="shared" if cpu else "gpr.1", has=has, is_shared=cpu is not None)
 
 
@@ -241,6 +254,52 @@ def test_no_more_gpus_are_let_in_than_the_box_has_anywhere(asked: list[int], siz
     assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen) <= sum(sizes)
     for each in rooms if is_shared else []:
         assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen if lift.room == each) <= each.has[names.GPU]
+
+
+def test_a_pod_that_asks_for_no_gpus_in_number_is_no_gpu_pod() -> None:
+    zero = pod(1, name="zero", **{"nvidia.com/gpu": "0"})
+
+    assert not asks_for_gpus(zero)
+    assert names.GPU not in needs_of(zero)
+    assert asks_for_gpus(pod(0, **{"nvidia.com/mig-1g.10gb": "1"}))
+    assert asks_for_gpus(pod(0, **{"nvidia.com/gpu": "lots"}))
+
+
+def test_network_cards_of_vendors_of_gpus_are_devices_and_an_installation_says_which_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = pod(0, **{"nvidia.com/hostdev": "1"})
+    both = pod(8, name="both", **{"nvidia.com/hostdev_rdma": "1"})
+    odd = pod(8, name="odd", **{"nvidia.com/resibp24s0": "1"})
+    whole, part = room("n1", 8), room("n2", 8, cpu="32")
+    whole = replace(whole, has={**whole.has, "nvidia.com/hostdev_rdma": Decimal(8)})
+    assert not asks_for_gpus(card)
+    assert why_never(both) == ""
+    assert [lift.room and lift.room.node for lift in lifts([part, whole], [both], [])] == ["n1"]
+    assert "resibp24s0" in why_never(odd)
+
+    monkeypatch.setattr(devices._Here, "rules", devices.Devices(no_gpus=("nvidia.com/resibp24s0",), in_parts=("nvidia.com/resibp24s0",)))
+    node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"nvidia.com/resibp24s0": "9", "nvidia.com/hostdev": "8"}))
+    assert why_never(odd) == ""
+    assert share_of(node, 4, 8, []) == {"cpu": 0, "memory": 0, "pods": 0, "nvidia.com/resibp24s0": 4, names.GPU: 4}
+    beside = replace(part, has={**part.has, "nvidia.com/resibp24s0": Decimal(4)})
+    assert names_of(list(lifts([beside], [odd, pod(8, name="odder", **{"nvidia.com/resibp24s0": "1"})], []))) == ["odd"]
+
+
+def test_where_a_node_is_shared_local_disk_and_huge_pages_count_and_a_pod_says_what_it_needs() -> None:
+    offers = {"cpu": "100", "memory": "1000Gi", "pods": "110", "ephemeral-storage": "800Gi", "hugepages-2Mi": "8Gi"}
+    share = share_of(Node(metadata=Meta(name="n"), status=NodeStatus(allocatable=offers)), 4, 8, [pod(0, **{"ephemeral-storage": "100Gi"})])
+    assert (share["ephemeral-storage"], share["hugepages-2Mi"]) == (quantity("350Gi"), quantity("4Gi"))
+    shared = replace(room("n1", 4, cpu="32"), has=share)
+    greedy, fair = pod(1, name="greedy", **{"ephemeral-storage": "351Gi"}), pod(1, name="fair", **{"hugepages-2Mi": "4Gi"})
+
+    assert names_of(list(lifts([shared], [greedy, fair], []))) == ["fair"]
+    assert "351Gi ephemeral-storage, and no node there has more than 350Gi" in why_nowhere([shared], needs_of(greedy))
+
+    silent = pod(1, cpu="0", memory="0")
+    assert list(lifts([shared], [silent], [])) == []
+    assert why_nowhere([shared], needs_of(silent)).startswith(
+        "it asks for no cpu and no memory, and on a node that is shared each pod has to"
+    )
+    assert names_of(list(lifts([shared, room("n2", 8)], [silent], []))) == ["p"]
 
 
 def test_init_containers_count_by_their_peak_and_sidecars_with_the_rest() -> None:

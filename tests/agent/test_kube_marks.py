@@ -159,10 +159,11 @@ def test_a_node_whose_gpus_cannot_be_named_is_nobodys_alone() -> None:
     assert marks_of("uid-1", {gpu: record() for gpu in GPUS[:4]}, ()).taint == "shared"
 
 
-def test_a_closed_box_leaves_no_mark_while_its_pods_are_drained() -> None:
+def test_a_closed_box_leaves_no_mark_but_that_its_pods_are_drained() -> None:
     marks = marks_of("uid-1", {gpu: record(phase=GpuPhase.CLOSED) for gpu in GPUS}, GPUS)
 
-    assert marks.taint == "free"
+    assert marks.taint == "draining"
+    assert marks_of("uid-1", {gpu: record(phase=GpuPhase.FREE) for gpu in GPUS}, GPUS).taint == "free"
     assert marks.labels == {names.NODE_UID: "uid-1"}
 
 

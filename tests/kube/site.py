@@ -220,7 +220,8 @@ class Site:
             "name": "main",
             "image": "none",
             "resources": {
-                "limits": {"nvidia.com/gpu": str(gpus), "cpu": cpu} | {f"egs.test/{key}": count for key, count in devices.items()}
+                "limits": {"nvidia.com/gpu": str(gpus), "cpu": cpu, "memory": "1Gi"}
+                | {f"egs.test/{key}": count for key, count in devices.items()}
             },
         }
         pod = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}
@@ -229,7 +230,8 @@ class Site:
         self.cluster.apply(written(self.cluster, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": spec}))
 
     def run_pod(self, slice_: str, name: str, *, gpus: int, labels: dict[str, str] | None = None) -> None:
-        container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+        limits = {"nvidia.com/gpu": str(gpus), "cpu": "1", "memory": "1Gi"}
+        container = {"name": "main", "image": "none", "resources": {"limits": limits}}
         spec = {"restartPolicy": "Never", "containers": [container]}
         about = {"name": name, "namespace": slice_, "labels": labels or {}}
         self.cluster.apply(written(self.cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}))

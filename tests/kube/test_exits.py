@@ -183,7 +183,7 @@ def test_what_not_even_force_removes_is_told_by_name_with_what_holds_it(site: Si
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE", "DELETE"], "resources": ["pods"], "resourceNames": ["held"]}
 
     site.tell(*ended(box))
-    site.until("closed", lambda: site.box_taint() == ["free"])
+    site.until("closed", lambda: site.box_taint() == ["draining"])
 
     with refusing(admin, rule, namespace=red, message="not before the audit"):
         clock.advance(210.0)
@@ -248,7 +248,7 @@ def test_the_exit_of_a_node_that_does_not_answer_says_so_and_frees_nothing(site:
 
     assert "does not answer" in event.log
     assert not site.is_in(Phase.RELEASED, box)
-    assert site.box_taint() == ["free"]  # closed all the same
+    assert site.box_taint() == ["draining"]  # closed all the same
     assert not site.states[box.node].view.ready
 
     site.mend_node()

@@ -13,8 +13,9 @@ from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import DONE, MERGE, WANTS_GATE
 from tests.kube.cluster import SOON_S
 from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without
-from tests.kube.world import NODE_RED, World, install, is_gated, pod, pods_path
+from tests.kube.world import NODE_RED, World, container, install, is_gated, pod, pods_path
 from worker_agent.kube import names
+from worker_agent.kube.devices import NO_GPUS
 
 STATE = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/deployments/egs-agent"
@@ -199,8 +200,35 @@ def test_what_the_pods_of_checks_need_is_given_to_the_agent_and_by_default_they_
     assert templates[0]["metadata"]["annotations"] != templates[1]["metadata"]["annotations"]
 
 
+def is_held(world: World, gpus: int, resource: str) -> bool:
+    """A pod that asks for it waits at the gate, or is refused for want of the gate."""
+    answer = world.people["o"].ask("POST", pods_path("red"), pod("try", containers=[container(gpus, resource=resource)]))
+    return answer.message.endswith(WANTS_GATE) or is_gated(answer.body)
+
+
+def test_what_is_a_gpu_is_said_once_for_the_policies_and_the_agent_and_nothing_opens_by_it(world: World) -> None:
+    settings = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps"
+    assert not is_held(world, 1, "nvidia.com/hostdev")
+    assert not is_held(world, 0, names.GPU)
+    assert is_held(world, 1, "nvidia.com/ib0")
+
+    about = {"name": "egs-settings"}
+    world.admin.make(settings, {"metadata": about, "data": {"no-gpus": "nvidia.com/ib0", "gpus": "nvidia.com/\nacme.com/gpu"}})
+    try:
+        install(world.cluster, "--no-agent")
+        assert not is_held(world, 1, "nvidia.com/ib0")
+        assert all(is_held(world, 1, resource) for resource in ("nvidia.com/hostdev", "acme.com/gpu", names.GPU))
+
+        world.admin.patch(f"{settings}/egs-settings", {"data": {"no-gpus": names.GPU}}, kind=MERGE)
+        with pytest.raises(AssertionError, match="would be no GPU"):
+            install(world.cluster, "--no-agent")
+    finally:
+        world.admin.call("DELETE", f"{settings}/egs-settings", is_dry=False)
+        install(world.cluster, "--no-agent")
+
+
 def test_gate_and_policy_ask_for_the_same_gpus_as_the_agent() -> None:
-    """The prefixes stand in two manifests and in the agent's code."""
+    """The lists stand in two manifests and in the agent's code."""
     gate, pod_policy = (
         next(each for each in yaml.safe_load((ROOT / "deploy/agent" / file).read_text())["items"] if each["metadata"]["name"] == name)
         for file, name in (("mutating.yaml", "egs-gate"), ("policies.yaml", "egs-pod"))
@@ -209,5 +237,5 @@ def test_gate_and_policy_ask_for_the_same_gpus_as_the_agent() -> None:
     refused = [each["expression"] for each in pod_policy["spec"]["variables"] if each["name"] == "gpu"]
 
     assert asked == refused
-    assert asked[0].count(str(list(names.GPU_PREFIXES))) == 2
+    assert asked[0].count(str(list(names.GPU_PREFIXES))) == asked[0].count(str(list(NO_GPUS))) == 1
     assert gate["spec"]["matchConstraints"]["namespaceSelector"] == pod_policy["spec"]["matchConstraints"]["namespaceSelector"]

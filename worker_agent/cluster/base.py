@@ -102,7 +102,9 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterError(Exception):
-    """The cluster did not do it."""
+    """The cluster did not do it. `words`: what it said itself, for people; "" where it said nothing."""
+
+    words: str = ""
 
 
 class Conflict(ClusterError):

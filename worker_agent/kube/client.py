@@ -28,6 +28,7 @@ TIMEOUT_S: Final = 5.0  # told to the server as well, so that it gives up before
 CONNECT_S: Final = 3.0
 JSON: Final = "application/json"
 PATH_SHOWN: Final = 200
+WEBHOOK_AWAY: Final = "failed calling webhook"  # as the API server says it, before anything is stored
 TOKEN_KEPT_S: Final = 60.0  # a projected token is renewed long before it ends
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -42,6 +43,10 @@ class Forbidden(ClusterError):
 
 class Gone(ClusterError):
     """410: the server knows no longer what happened since that version. Read all anew."""
+
+
+class WebhookAway(Unavailable):
+    """500: an admission webhook of the cluster did not answer, and has to. Nothing was changed."""
 
 
 class DisruptionBudget(Throttled):
@@ -249,6 +254,12 @@ def _refusal(answer: httpx.Response) -> ClusterError:
         status = msgspec.json.decode(answer.content, type=Status)
     except msgspec.DecodeError:
         status = Status(message=answer.text[:200])
+    error = _error_of(answer, status)
+    error.words = status.message
+    return error
+
+
+def _error_of(answer: httpx.Response, status: Status) -> ClusterError:
     details = status.details or Status.Details()
     text = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {status.reason} {status.message}".strip()
     match answer.status_code:
@@ -266,4 +277,4 @@ def _refusal(answer: httpx.Response) -> ClusterError:
         case code if code < 500:
             return ClusterError(text)  # our own mistake; nothing was changed
         case _:
-            return Unavailable(text)
+            return WebhookAway(text) if WEBHOOK_AWAY in status.message else Unavailable(text)

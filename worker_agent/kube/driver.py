@@ -301,7 +301,10 @@ class KubernetesCluster:
         """No pod into two boxes."""
         chosen = self._hoist.spoken_for()
         for box in (box for box in boxes if not self._hoist.is_busy(_box(box[0]))):
-            gpr_id, waiting = box[0].gpr_id, [pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]
+            gpr_id, waiting = (
+                box[0].gpr_id,
+                self._hoist.in_turn([pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]),
+            )
             listed = [each for each in box if self._is_listed(each)] if waiting else []
             inside = [pod for pod in self.lifted(gpr_id) if is_of(box[0], pod)] if listed else []
             stranded = self._stranded.among(inside)
@@ -400,7 +403,8 @@ class KubernetesCluster:
         found = self._tending.tend(repairs=repairs)
         if found is not None:
             waiting = list(self._sight.all_waiting())
-            self._telling.tell_waiting(waiting, self.why_it_waits)
+            self._hoist.forget_all_but({pod.metadata.uid for pod in waiting})
+            self._telling.tell_waiting(waiting, self.why_it_waits, is_refused=lambda pod: bool(self._hoist.why_refused(pod)))
             lifted = [pod for pods in self._sight.pods.lifted.values() for pod in pods]
             self._judgements.keep([*waiting, *lifted])
             self._stranded.keep(lifted)
@@ -413,6 +417,8 @@ class KubernetesCluster:
         judgement = self._judgements.of(pod)
         if judgement.why_never:
             return f"This pod will not start: {judgement.why_never}."
+        if refusal := self._hoist.why_refused(pod):
+            return f"The cluster refuses to let this pod into its box, and is asked again, less and less often: {refusal}"
         name, misfit = self.waited_for(pod), self._misfits.of(pod.metadata.uid)
         if misfit and name in ("", misfit.gpr_name):
             return f"This pod will not start in the box of the request {misfit.gpr_name}: {misfit.why}."

@@ -1,25 +1,28 @@
 """Lifts on their way: several at once, and answered while the passes go on, since each waits for the API server.
 
 A lift that was not answered may have been applied, now or until the server gives up: its box takes no other pod before the pod was read
-again. Not for several threads at once. Must not live here: which pod goes into which box (lifting.py).
+again. A pod that the API server refuses, as a webhook may, lines up anew behind all that wait then, and is tried less and less often: so
+any number of such pods keep no other out. Not for several threads at once. Must not live here: which pod goes into which box (lifting.py).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
-from worker_agent.cluster.base import ClusterError, Conflict, Note, Unavailable
-from worker_agent.kube.client import TIMEOUT_S, Api, Missing
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.kube.client import TIMEOUT_S, Api, Missing, WebhookAway
 from worker_agent.kube.lifting import Lift, lift_ops
-from worker_agent.kube.objects import Pod, Pods
+from worker_agent.kube.objects import LONG_AGO, Pod, Pods
 
 LIFTS_AT_ONCE: Final = 128  # waiting for an answer or for their turn
 LIFTS_OF_BOX: Final = 32  # of these, so that one whose pods do not go leaves room for others
-AGAIN_S: Final = 2.0  # after one that failed
+AGAIN_S: Final = 2.0  # after one that failed, and twice as long after each more
+AGAIN_MOST_S: Final = 300.0
 
 
 Box = tuple[str, int]  # of a GPR the id, and the number of its run
@@ -27,19 +30,30 @@ Box = tuple[str, int]  # of a GPR the id, and the number of its run
 
 @dataclass(slots=True)
 class _Going:
-    """`pod`: as it was before. `call`: the lift, or a look at what came of it; None until it is time to look."""
+    """`pod`: as it was before. `call`: the lift, or a look at what came of it; None until it is time to look. `error`: of the lift."""
 
     pod: Pod
     call: Future[Pod] | None
     is_look: bool = False
     look_mono: float = 0.0
+    error: ClusterError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """`why`: in the cluster's words, "" where nothing is known that the pod's owner could mend."""
+
+    times: int
+    until_mono: float
+    at: datetime
+    why: str
 
 
 class Hoist:
     def __init__(self, api: Api, pool: Executor, note: Note) -> None:
         self._api, self._pool, self._note = api, pool, note
         self._going: dict[Box, list[_Going]] = {}
-        self._failed: dict[str, float] = {}  # by pod UID: when
+        self._refused: dict[str, _Refused] = {}  # by pod UID
 
     @property
     def room_count(self) -> int:
@@ -55,8 +69,29 @@ class Hoist:
         return box in self._going
 
     def spoken_for(self) -> set[str]:
-        """UIDs of pods that are on their way, or of which a lift failed a moment ago."""
-        return {each.pod.metadata.uid for going in self._going.values() for each in going} | self._failed.keys()
+        """UIDs of pods that are on their way, or were refused and are not tried again yet."""
+        now = time.monotonic()
+        refused = {uid for uid, each in self._refused.items() if now < each.until_mono}
+        return {each.pod.metadata.uid for going in self._going.values() for each in going} | refused
+
+    def in_turn(self, waiting: Sequence[Pod]) -> Sequence[Pod]:
+        """`waiting`, the oldest first, with those that were refused behind all that were there by then."""
+        if not self._refused:
+            return waiting
+        return sorted(waiting, key=self._in_line_since)
+
+    def _in_line_since(self, pod: Pod) -> datetime:
+        born, refused = pod.metadata.creationTimestamp or LONG_AGO, self._refused.get(pod.metadata.uid)
+        return max(born, refused.at) if refused else born
+
+    def why_refused(self, pod: Pod) -> str:
+        """In the cluster's words; "" of one that was not. As any thread may ask."""
+        refused = self._refused.get(pod.metadata.uid)
+        return refused.why if refused else ""
+
+    def forget_all_but(self, waiting: Collection[str]) -> None:
+        """UIDs of the pods that wait."""
+        self._refused = {uid: each for uid, each in self._refused.items() if uid in waiting}
 
     def send(self, lift: Lift, box: Box, *, ends_at: str) -> None:
         call = self._pool.submit(self._api.patch, lift.pod.path, lift_ops(lift, *box, ends_at=ends_at), Pod)
@@ -64,8 +99,6 @@ class Hoist:
 
     def take(self) -> list[Pod]:
         """As they are now: those of which is known what came of it, since the last time."""
-        now = time.monotonic()
-        self._failed = {uid: mono for uid, mono in self._failed.items() if now - mono < AGAIN_S}
         known: list[Pod] = []
         for box, going in tuple(self._going.items()):
             left = [each for each in going if self._goes_on(each, known)]
@@ -86,7 +119,9 @@ class Hoist:
             return self._goes_on_after(error, going)
         pod = going.call.result()
         if going.is_look and pod.metadata.resourceVersion == going.pod.metadata.resourceVersion:
-            self._hold_back(pod, "it was refused, or lost on its way")
+            self._hold_back(pod, going.error or Unavailable("it was lost on its way"))
+        else:
+            self._refused.pop(pod.metadata.uid, None)
         known.append(pod)
         return False
 
@@ -94,11 +129,13 @@ class Hoist:
         """Unless the pod is certainly in no box."""
         if isinstance(error, Missing):
             return False
+        if isinstance(error, ClusterError) and not going.is_look:
+            going.error = error
         if isinstance(error, Conflict):
             self._look(going)  # changed; or let in before, by a lift that was not answered
             return True
-        if isinstance(error, ClusterError) and not isinstance(error, Unavailable) and not going.is_look:
-            self._hold_back(going.pod, str(error))
+        if isinstance(error, ClusterError) and not going.is_look and (isinstance(error, WebhookAway) or not isinstance(error, Unavailable)):
+            self._hold_back(going.pod, error)
             return False
         self._note("lift_unanswered", {"pod": going.pod.label, "error": str(error)})
         going.call, going.look_mono = None, time.monotonic() + (AGAIN_S if going.is_look else TIMEOUT_S)
@@ -115,9 +152,13 @@ class Hoist:
             raise Missing(f"there is no pod {pod.label}")
         return found[0]
 
-    def _hold_back(self, pod: Pod, why: str) -> None:
-        self._failed[pod.metadata.uid] = time.monotonic()
-        self._note("lift_failed", {"pod": pod.label, "error": why})
+    def _hold_back(self, pod: Pod, error: ClusterError) -> None:
+        before = self._refused.get(pod.metadata.uid)
+        times = before.times + 1 if before else 1
+        wait_s = min(AGAIN_S * 2 ** min(times - 1, 30), AGAIN_MOST_S)
+        why = error.words if isinstance(error, WebhookAway) or not isinstance(error, Throttled | Unavailable) else ""
+        self._refused[pod.metadata.uid] = _Refused(times, time.monotonic() + wait_s, datetime.now(UTC), why)
+        self._note("lift_failed", {"pod": pod.label, "error": str(error), "times": times, "again_s": wait_s})
 
     def keep(self, boxes: Collection[Box]) -> None:
         """No more of all others."""

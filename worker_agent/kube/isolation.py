@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,11 +12,34 @@ from worker_agent.protocol import Account, Desired, Workspace
 
 Object = dict[str, Any]
 
+# In each namespace, where an installation says nothing else (settings.py). What is another cluster's worth, as a port of all nodes or an
+# address of the cloud, is nobody's before an administrator gives some.
+QUOTA: Final[Mapping[str, str]] = {
+    "services": "200",
+    "services.nodeports": "0",
+    "services.loadbalancers": "0",
+    "configmaps": "1000",
+    "secrets": "1000",
+    "persistentvolumeclaims": "200",
+    "replicationcontrollers": "200",
+    "count/jobs.batch": "2000",
+    "count/cronjobs.batch": "200",
+    "count/deployments.apps": "500",
+    "count/replicasets.apps": "5000",
+    "count/statefulsets.apps": "500",
+    "count/daemonsets.apps": "50",
+    "count/poddisruptionbudgets.policy": "500",
+    "count/horizontalpodautoscalers.autoscaling": "500",
+    "count/resourceclaims.resource.k8s.io": "2000",
+    "count/resourceclaimtemplates.resource.k8s.io": "500",
+}
 # In each namespace: the agent reads all of them to find those of people whose access ended.
 ACCOUNTS: Final = {"count/serviceaccounts": "1000", "count/rolebindings.rbac.authorization.k8s.io": "1000"}
 # Likewise: the agent keeps all of them in its memory.
 REQUESTS_MAX: Final = 1_000
 TEMPLATES_MAX: Final = 100
+KINDS: Final = {f"count/{REQUESTS}.egs.io": str(REQUESTS_MAX), f"count/{TEMPLATES}.egs.io": str(TEMPLATES_MAX)}
+QUOTA_KEPT: Final = frozenset({"pods", *ACCOUNTS, *KINDS})  # not an installation's to say
 # So old a kind has to be before it is counted: of one that Kubernetes' own controller has not found yet the API server would refuse each.
 KINDS_COUNTED_S: Final = 120.0
 DNS_PORTS: Final = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
@@ -60,10 +84,9 @@ def network_policy(workspace: Workspace, namespace: str) -> Object:
     return {**_named("networking.k8s.io/v1", "NetworkPolicy", ISOLATION, namespace, workspace), "spec": spec}
 
 
-def pod_quota(workspace: Workspace, namespace: str, *, counts_kinds: bool = False) -> Object:
+def quota_of(workspace: Workspace, namespace: str, *, limits: Mapping[str, str] = QUOTA, counts_kinds: bool = False) -> Object:
     """Of objects alone: a quota of GPUs would refuse what shall wait. `counts_kinds`: also those of our kinds, see KINDS_COUNTED_S."""
-    kinds = {f"count/{REQUESTS}.egs.io": str(REQUESTS_MAX), f"count/{TEMPLATES}.egs.io": str(TEMPLATES_MAX)}
-    spec = {"hard": {"pods": str(workspace.pods_max), **ACCOUNTS, **(kinds if counts_kinds else {})}}
+    spec = {"hard": {**limits, "pods": str(workspace.pods_max), **ACCOUNTS, **(KINDS if counts_kinds else {})}}
     return {**_named("v1", "ResourceQuota", ISOLATION, namespace, workspace), "spec": spec}
 
 

@@ -2,7 +2,7 @@
 
 Pure. A pod is let in where some node of the box has all that it asks for left. In a box of whole nodes the scheduler places it, and
 another node may be chosen than the one that was counted; on a node that several boxes share each pod is given its node here, and what it
-asks for is counted against the box's share.
+asks for is counted against the box's share: there a pod asks for CPU and memory, or it could take those of its neighbors.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from worker_agent.kube import names
+from worker_agent.kube import devices, names
 from worker_agent.kube.client import Op
-from worker_agent.kube.names import pointer
+from worker_agent.kube.names import GPU, pointer
 from worker_agent.kube.objects import CONTAINERS_MAX, GATES_MAX, RESOURCES_MAX, Meta, Node, Pod, Resources
 
-_COUNTED = ("cpu", "memory", "pods", names.GPU)
-_FREELY = ("ephemeral-storage", "hugepages-")  # neither devices nor scarce
+_FREELY = ("ephemeral-storage", "hugepages-")  # of which not each node tells how much it has
+_BESIDE_OTHERS = ("cpu", "memory")  # what a pod asks for where a node is shared
 _UNITS = {
     **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
     **{unit: Decimal(1000) ** power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
@@ -37,14 +37,19 @@ def quantity(text: str | int) -> Decimal:
         raise ValueError(f"{text!r} is no quantity") from error
 
 
-def is_gpu(resource: str) -> bool:
-    return resource.startswith(names.GPU_PREFIXES)
-
-
 def asks_for_gpus(pod: Pod) -> bool:
-    containers = (*pod.spec.containers, *pod.spec.initContainers)
-    asked = {key for each in containers for key in (*each.resources.limits, *each.resources.requests)}
-    return bool(pod.spec.resourceClaims) or any(is_gpu(key) for key in asked)
+    """In whatever number but 0."""
+    resources = [each.resources for each in (*pod.spec.containers, *pod.spec.initContainers)]
+    asked = [pair for each in resources for amounts in (each.limits, each.requests) for pair in amounts.items()]
+    is_gpu = devices.here().is_gpu
+    return bool(pod.spec.resourceClaims) or any(is_gpu(key) and not _is_none(value) for key, value in asked)
+
+
+def _is_none(amount: str | int) -> bool:
+    try:
+        return quantity(amount) == 0
+    except ValueError:
+        return False
 
 
 def needs_of(pod: Pod) -> dict[str, Decimal]:
@@ -77,15 +82,20 @@ def why_never(pod: Pod) -> str:
         needs = needs_of(pod)
     except ValueError as error:
         return f"what it asks for cannot be read: {error}"
-    strange = sorted(key for key in needs if is_gpu(key) and key != names.GPU)
+    strange = sorted(key for key in needs if devices.here().is_gpu(key) and key != GPU)
     if strange:
         return f"it asks for {', '.join(strange)}, which is not counted"
-    return "" if needs.get(names.GPU) else f"it asks for no {names.GPU}"
+    return "" if needs.get(GPU) else f"it asks for no {GPU}"
 
 
 def devices_of(amounts: Iterable[str]) -> list[str]:
-    """Other devices than GPUs, as of RDMA: of boxes that share a node nobody counts how many are whose, so whole nodes alone have room."""
-    return sorted(key for key in amounts if key not in _COUNTED and not key.startswith(_FREELY))
+    """Others than GPUs that come with whole nodes alone: of boxes that share a node nobody counts how many of them are whose."""
+    return sorted(filter(devices.here().is_whole, amounts))
+
+
+def lacks_beside_others(needs: Amounts) -> list[str]:
+    """What a pod has to ask for where a node is shared, and does not."""
+    return [key for key in _BESIDE_OTHERS if not needs.get(key)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +112,24 @@ class Room:
 def whole_of(node: Node, gpu_count: int, others: Iterable[Pod]) -> Amounts:
     """Of a node that a box has to itself. It may have fewer GPUs by now than the `gpu_count` of the box. `others`: as in `share_of`."""
     left = _less({key: quantity(value) for key, value in node.status.allocatable.items()}, _taken_by(others))
-    return {**left, names.GPU: min(Decimal(gpu_count), left.get(names.GPU, Decimal(0)))}
+    return {**left, GPU: min(Decimal(gpu_count), left.get(GPU, Decimal(0)))}
 
 
 def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[Pod]) -> Amounts:
     """The part of a shared node that goes with `gpu_count` of its GPUs. `others`: pods there that are no slice's."""
     taken = _taken_by(others)
     part = Decimal(gpu_count) / Decimal(max(1, node_gpu_count))
-    there = {key: quantity(node.status.allocatable.get(key, "0")) for key in ("cpu", "memory", "pods")}
+    there = {key: quantity(value) for key, value in {**_NOTHING, **node.status.allocatable}.items() if _is_shared_out(key)}
     shares = {key: max(Decimal(0), value - taken.get(key, Decimal(0))) * part for key, value in there.items()}
-    return {**shares, "pods": Decimal(int(shares["pods"])), names.GPU: Decimal(gpu_count)}
+    whole = {key: Decimal(int(value)) for key, value in shares.items() if key == "pods" or key in devices.here().in_parts}
+    return {**shares, **whole, GPU: Decimal(gpu_count)}
+
+
+_NOTHING = {"cpu": "0", "memory": "0", "pods": "0"}  # of a node that does not tell
+
+
+def _is_shared_out(key: str) -> bool:
+    return key == "pods" or devices.here().comes_in_parts(key)
 
 
 def _taken_by(pods: Iterable[Pod]) -> Amounts:
@@ -123,8 +141,11 @@ def _taken_by(pods: Iterable[Pod]) -> Amounts:
 
 def why_nowhere(rooms: Sequence[Room], needs: Amounts) -> str:
     """Why a pod would fit into none of these rooms if all were empty, as a sentence, or ""."""
-    if any(_fits(needs, room.has) for room in rooms):
+    if any(_may_enter(needs, room) and _fits(needs, room.has) for room in rooms):
         return ""
+    if not any(_may_enter(needs, room) for room in rooms):
+        lacking = " and no ".join(lacks_beside_others(needs))
+        return f"it asks for no {lacking}, and on a node that is shared each pod has to: give its containers requests, or take whole nodes"
     counted = [key for key in sorted(needs) if not key.startswith(_FREELY) or any(key in room.has for room in rooms)]
     most = {key: max((room.has.get(key, Decimal(0)) for room in rooms), default=Decimal(0)) for key in counted}
     scarce = [key for key in counted if needs[key] > most[key]]
@@ -166,9 +187,9 @@ def lifts(
 
 def _counted(rooms: Sequence[Room], inside: Sequence[Pod], stranded: Collection[str], needs: Callable[[Pod], Amounts]) -> Iterator[Pod]:
     """All but as many of the stranded as fill the box once: else, while nothing can be placed there, all that waits would be let in."""
-    free = sum((room.has.get(names.GPU, Decimal(0)) for room in rooms), Decimal(0))
+    free = sum((room.has.get(GPU, Decimal(0)) for room in rooms), Decimal(0))
     for pod in inside:
-        gpus = needs(pod).get(names.GPU, Decimal(0))
+        gpus = needs(pod).get(GPU, Decimal(0))
         if pod.spec.nodeName or pod.metadata.uid not in stranded or gpus > free:
             yield pod
         else:
@@ -180,10 +201,10 @@ def _anywhere(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Po
     left, taints = _Left(rooms), tuple(sorted({room.taint for room in rooms}))
     left.take([pod for pod in inside if pod.spec.nodeName or _pinned_to(pod)], needs)
     anywhere = [pod for pod in inside if not (pod.spec.nodeName or _pinned_to(pod))]
-    owed = sum(needs(pod).get(names.GPU, Decimal(0)) for pod in anywhere if left.put(needs(pod)) is None)
+    owed = sum(needs(pod).get(GPU, Decimal(0)) for pod in anywhere if left.put(needs(pod)) is None)
     free = left.gpu_count - owed
     for pod in waiting:
-        gpus = needs(pod).get(names.GPU, Decimal(0))
+        gpus = needs(pod).get(GPU, Decimal(0))
         if gpus <= free and left.put(needs(pod)) is not None:
             free -= gpus
             yield Lift(pod, taints, None)
@@ -207,7 +228,7 @@ class _Left:
 
     @property
     def gpu_count(self) -> Decimal:
-        return sum((max(Decimal(0), left.get(names.GPU, Decimal(0))) for left in self._left), Decimal(0))
+        return sum((max(Decimal(0), left.get(GPU, Decimal(0))) for left in self._left), Decimal(0))
 
     def take(self, pods: Iterable[Pod], needs: Callable[[Pod], Amounts]) -> None:
         """Out of each room in which a pod may be: of one without a node that was let in anywhere, these are all."""
@@ -221,7 +242,7 @@ class _Left:
         """Into the first room that has enough, if any has."""
         key = frozenset(needs.items())
         place = self._first.get(key, 0)
-        while place < len(self._rooms) and not _fits(needs, self._left[place]):
+        while place < len(self._rooms) and not (_fits(needs, self._left[place]) and _may_enter(needs, self._rooms[place])):
             place += 1
         self._first[key] = place
         if place == len(self._rooms):
@@ -281,8 +302,9 @@ def _add_all(parent: str, name: str, there: Mapping[str, str] | None, new: Mappi
 
 
 def _asked(resources: Resources) -> dict[str, Decimal]:
-    """Extended resources may be given as limits alone; as requests they are the same."""
-    return {key: quantity(value) for key, value in {**resources.limits, **resources.requests}.items()}
+    """Extended resources may be given as limits alone; as requests they are the same. What is asked for in no amount is not asked for."""
+    asked = {key: quantity(value) for key, value in {**resources.limits, **resources.requests}.items()}
+    return {key: value for key, value in asked.items() if value}
 
 
 def _sum(one: Amounts, other: Amounts) -> dict[str, Decimal]:
@@ -297,17 +319,21 @@ def _most(one: Amounts, other: Amounts) -> dict[str, Decimal]:
     return {key: max(one.get(key, Decimal(0)), other.get(key, Decimal(0))) for key in one.keys() | other.keys()}
 
 
+def _may_enter(needs: Amounts, room: Room) -> bool:
+    return not room.is_shared or not lacks_beside_others(needs)
+
+
 def _fits(needs: Amounts, left: Amounts) -> bool:
     """What is counted nowhere (`_FREELY`) is no hindrance where the node does not tell of it; of all else it has none then."""
-    if needs.get(names.GPU, 0) > left.get(names.GPU, 0):
+    if needs.get(GPU, 0) > left.get(GPU, 0):
         return False  # mostly: this first
     return all(value <= max(left.get(key, 0), 0) for key, value in needs.items() if key in left or not key.startswith(_FREELY))
 
 
 def _pairs(keys: Iterable[str], needs: Amounts, most: Amounts) -> Iterator[tuple[str, str]]:
-    """As `1000 cpu`, `512Gi memory`; of memory that differs by less than that shows, `65536Mi memory`, or in bytes."""
+    """As `1000 cpu`, `512Gi memory`; of bytes that differ by less than that shows, `65536Mi memory`, or in bytes."""
     for key in keys:
-        units = ((2**30, "Gi"), (2**20, "Mi"), (1, "")) if key == "memory" else ((1, ""),)
+        units = ((2**30, "Gi"), (2**20, "Mi"), (1, "")) if key == "memory" or key.startswith(_FREELY) else ((1, ""),)
         told = ((_told(needs[key], *unit, key), _told(max(most[key], Decimal(0)), *unit, key)) for unit in units)
         yield next(pair for pair in told if pair[0] != pair[1])
 

@@ -63,7 +63,8 @@ def marks_of(uid: str, records: Records, gpus: Iterable[str]) -> Marks:
     labels = {names.box_label(gpr_id): str(run) for gpr_id, run in boxes}
     labels[names.NODE_UID] = uid
     if not boxes:
-        return Marks(names.FREE, labels)
+        is_draining = any(record.phase is GpuPhase.CLOSED for record in records.values())
+        return Marks(names.DRAINING if is_draining else names.FREE, labels)
     named = set(gpus)
     if len(boxes) > 1 or not named or not named <= set(held):
         return Marks(names.SHARED, labels)

@@ -7,12 +7,12 @@ as they may be, would not fit into its memory.
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from worker_agent.kube import names
+from worker_agent.kube import devices, names
 
 POD_LABELS: Final = frozenset({names.POD_GPR, names.CHECK_OF, names.JOB_OF_POD, names.INDEX_OF_POD})
 POD_ANNOTATIONS: Final = frozenset({names.ENDS_AT})
@@ -21,6 +21,7 @@ FINALIZERS_MAX: Final = 20
 GATES_MAX: Final = 50  # before ours
 CONTAINERS_MAX: Final = 100  # of a pod that is let into a box
 RESOURCES_MAX: Final = 50  # of a container
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # of what tells no time
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -142,7 +143,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_gpus(self) -> bool:
-        return any(key.startswith(names.GPU_PREFIXES) for key in (*self.limits, *self.requests))
+        return any(map(devices.here().is_gpu, (*self.limits, *self.requests)))
 
     @property
     def cut(self) -> Resources:
@@ -150,7 +151,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _first(amounts: dict[str, str | int]) -> dict[str, str | int]:
-    keys = sorted(amounts, key=lambda key: not key.startswith(names.GPU_PREFIXES))[: RESOURCES_MAX // 2]
+    is_gpu = devices.here().is_gpu
+    keys = sorted(amounts, key=lambda key: not is_gpu(key))[: RESOURCES_MAX // 2]
     return {key: amounts[key] for key in keys}
 
 

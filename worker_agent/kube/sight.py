@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -17,12 +16,11 @@ from worker_agent.kube import names
 from worker_agent.kube.lifting import asks_for_gpus
 from worker_agent.kube.marks import UnreadableRecords, read_records
 from worker_agent.kube.mirror import Mirror
-from worker_agent.kube.objects import Meta, Namespace, Node, Pod
+from worker_agent.kube.objects import LONG_AGO, Meta, Namespace, Node, Pod
 from worker_agent.kube.view import Unseen, view_of, why_unready
 from worker_agent.protocol import NodeView
 
 Key = tuple[str, str]
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class Telling:
         name = hashlib.sha256(f"{key}/{about.uid}".encode()).hexdigest()[:16]
         return self._pool.submit(self._create, kind, about, _body(kind, about, news, name=name, at=at))
 
-    def tell_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str]) -> None:
+    def tell_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str], *, is_refused: Callable[[Pod], bool]) -> None:
         """Each pod once, and again where the reason changes."""
         told: dict[str, str] = {}
         new = 0
@@ -57,7 +57,8 @@ class Telling:
             elif new < NEW_AT_ONCE:
                 new += 1
                 told[about.uid] = message
-                self.tell("Pod", about, "WaitsForGpus", message)
+                reason, is_bad = ("LiftRefused", True) if is_refused(pod) else ("WaitsForGpus", False)
+                self.tell("Pod", about, reason, message, is_bad=is_bad)
         self._said = told
 
     def _write(self, kind: Kind, about: Meta, news: News) -> None:

@@ -1,7 +1,7 @@
 """Workspaces on Kubernetes: their namespaces bound, shut off, and opened to those whom the hub names.
 
 Lives here: one pass of look, compare, mend. What is wanted of a namespace: the label of its slice and Pod Security `restricted`; a
-NetworkPolicy that shuts it off but for its slice and DNS; a quota of pods; an object that says what it is; for each account a
+NetworkPolicy that shuts it off but for its slice and DNS; a quota of objects; an object that says what it is; for each account a
 ServiceAccount in its home namespace and a RoleBinding in all. Must not live here: nodes and pods (the driver's).
 
 A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Unbinding
@@ -22,7 +22,7 @@ serviceaccounts/token; bind of the roles.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -35,11 +35,12 @@ from worker_agent.kube.custom import REQUEST_KIND, Definition
 from worker_agent.kube.installed import Installed
 from worker_agent.kube.isolation import (
     KINDS_COUNTED_S,
+    QUOTA,
     about_status,
     about_workspace,
     namespace_labels,
     network_policy,
-    pod_quota,
+    quota_of,
     role_binding,
     service_account,
 )
@@ -65,10 +66,10 @@ class Refused(Exception):
 
 
 class KubernetesTenancy:
-    """One thread. `server` and `ca` (PEM) go into kubeconfigs: where users reach the API server."""
+    """One thread. `server` and `ca` (PEM) go into kubeconfigs: where users reach the API server. `limits`: of objects in a namespace."""
 
-    def __init__(self, *, api: Api, server: str, ca: str, note: Note) -> None:
-        self._api, self._server, self._ca, self._note = api, server, ca, note
+    def __init__(self, *, api: Api, server: str, ca: str, note: Note, limits: Mapping[str, str] = QUOTA) -> None:
+        self._api, self._server, self._ca, self._note, self._limits = api, server, ca, note, limits
         self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
         self._written: dict[Place, Written] = {}
         self._were_counted = False
@@ -228,9 +229,12 @@ class KubernetesTenancy:
         self._take(workspace, binding, scene)
         self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), scene)
         scene.fenced[name] = workspace
-        self._keep(("resourcequotas", name, ISOLATION), pod_quota(workspace, name, counts_kinds=scene.counts_kinds), scene)
+        self._keep(("resourcequotas", name, ISOLATION), self._quota(workspace, name, scene), scene)
         for account in workspace.accounts:
             self._admit(workspace, account, name, scene)
+
+    def _quota(self, workspace: Workspace, name: str, scene: Scene) -> dict[str, Any]:
+        return quota_of(workspace, name, limits=self._limits, counts_kinds=scene.counts_kinds)
 
     def _take(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
         """Label the namespace; make it where there is none. Raises Refused where it is not ours."""

@@ -9,7 +9,7 @@ import msgspec
 
 from worker_agent.cluster.base import GpuPhase, StepCall
 from worker_agent.kube import readings
-from worker_agent.kube.names import FREE, NODE_SLICE, TAINT, box_label, box_of
+from worker_agent.kube.names import DRAINING, FREE, NODE_SLICE, TAINT, box_label, box_of
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.limits import expect, judge, skipped
 from worker_agent.protocol import CheckPolicy, CheckResult, Verdict
@@ -297,5 +297,5 @@ def marks_left(node: Node, call: StepCall) -> list[str]:
     box, own = box_of(assignment.gpr_id, assignment.run), box_label(assignment.gpr_id)
     left = [own] if labels.get(own) == str(assignment.run) else []
     left += [f"{TAINT}={box}"] if box in taints else []
-    left += [NODE_SLICE] if taints == [FREE] and NODE_SLICE in labels else []
+    left += [NODE_SLICE] if taints in ([FREE], [DRAINING]) and NODE_SLICE in labels else []
     return left if taints else [*left, f"no taint {TAINT}"]

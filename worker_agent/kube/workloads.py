@@ -20,7 +20,8 @@ from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.custom import Fields
-from worker_agent.kube.lifting import asks_for_gpus, devices_of, needs_of, quantity, why_never
+from worker_agent.kube.devices import here
+from worker_agent.kube.lifting import asks_for_gpus, devices_of, lacks_beside_others, needs_of, quantity, why_never
 from worker_agent.kube.objects import Meta, Node, Owner, Pod
 from worker_agent.kube.view import Unseen, view_of
 from worker_agent.protocol import NodeView
@@ -229,7 +230,9 @@ def _suits(fields: Fields, view: NodeView) -> bool:
 
 
 def needs_whole_nodes(pod: Pod) -> bool:
-    return bool(devices_of(needs_of(pod)))
+    """For its devices, or since it does not ask for what a pod beside others has to."""
+    needs = needs_of(pod)
+    return bool(devices_of(needs) or lacks_beside_others(needs))
 
 
 def largest(pods: Iterable[Pod]) -> int:
@@ -249,14 +252,14 @@ def _bins(sizes: Sequence[int], room: int) -> int:
 
 
 def _part(pods: Sequence[Pod], node: Node, whole: int) -> int:
-    """GPUs of a node with which as much of its CPU and memory goes as the pods ask for."""
+    """GPUs of a node with which as much goes of its CPU, memory and all else that it is shared out by as the pods ask for."""
     asked = [needs_of(pod) for pod in pods]
     shares = []
-    for key in ("cpu", "memory"):
+    for key in sorted({key for needs in asked for key in needs if here().comes_in_parts(key)}):
         there = quantity(node.status.allocatable.get(key, "0"))
         wanted = sum((needs.get(key, Decimal(0)) for needs in asked), Decimal(0))
         shares.append(wanted / there if there else Decimal(0))
-    return math.ceil(max(shares) * whole)
+    return math.ceil(max(shares, default=0) * whole)
 
 
 def _gpus(pod: Pod) -> int:

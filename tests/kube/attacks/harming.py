@@ -51,7 +51,7 @@ GPU_ATTACKS = [
             "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
         )
     ),
-    Attack("none of a GPU", creating(gpus="0"), {ALL: "gated"}, reads=gated),
+    Attack("none of a GPU, which is no GPU pod", creating(gpus="0"), {ALL: DONE}),
     Attack("GPUs in requests alone", creating(containers=[container(resources={"requests": {names.GPU: "1"}})]), {ALL: "422"}),
     Attack(
         "GPUs for the pod as a whole", creating(resources={"limits": {names.GPU: "1"}}), {ALL: "422"}, without=(POD_RESOURCES, {ALL: DONE})
