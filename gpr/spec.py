@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +11,7 @@ from django.conf import settings
 from django.db.models import Max, QuerySet
 
 from egs.errors import InvalidInput, OverPolicy
+from egs.names import text_fault
 from egs.words import duration_exact, number, plural
 from gpr.models import GprTemplate
 from inventory.models import Cluster, Node, Supply
@@ -168,9 +168,7 @@ def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> lis
 def _name_faults(name: str) -> list[str]:
     if not name.strip() or len(name) > NAME_MAX_CHARS:
         return [f"Give it a name of 1 to {NAME_MAX_CHARS} characters."]
-    if any(unicodedata.category(character)[0] == "C" for character in name):
-        return ["Must not hold control or invisible characters."]
-    return []
+    return [fault] if (fault := text_fault(name)) else []
 
 
 def _shape_faults(spec: GprSpec) -> list[tuple[str, str]]:

@@ -115,7 +115,7 @@ class GprForm(ServiceForm):
     )
     is_booking = forms.BooleanField(label="Book this time: start exactly then, or be refused", required=False)
     clusters = forms.MultipleChoiceField(label="Clusters", required=False)
-    node_type = forms.CharField(label="Node type", max_length=63, required=False)
+    node_type = PlainTextField(label="Node type", max_length=63, required=False)
     rdma = forms.BooleanField(label="Only nodes with RDMA", required=False)
     within = forms.ChoiceField(label="All nodes in", choices=Nearness.choices, required=False)
     run_checks = forms.BooleanField(label="Run all entry checks", required=False, initial=True)

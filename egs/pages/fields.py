@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from rest_framework.exceptions import APIException
 
+from egs.names import text_fault
 from egs.pages import words
-from egs.rest.fields import Text
 
 DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
 
@@ -18,10 +17,9 @@ class PlainTextField(forms.CharField):
 
     def clean(self, value: Any) -> str:
         text = str(super().clean(value))
-        try:
-            return str(Text(allow_blank=True).run_validation(text))
-        except APIException:
-            raise forms.ValidationError("Must not hold control or invisible characters.") from None
+        if fault := text_fault(text):
+            raise forms.ValidationError(fault)
+        return text
 
 
 class SpanField(forms.CharField):

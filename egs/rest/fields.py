@@ -6,7 +6,6 @@ DRF's own are lenient, which suits HTML forms: there a typo would be stored as s
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -15,7 +14,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from egs.names import MUST, PATTERN, name_fault
+from egs.names import MUST, PATTERN, name_fault, text_fault
 
 # What every JSON reader holds exactly.
 NUMBER_MAX = 2**53 - 1
@@ -75,8 +74,8 @@ class Text(serializers.CharField):
         if not isinstance(data, str):
             raise serializers.ValidationError("Must be text.")
         text = super().to_internal_value(data)
-        if any(unicodedata.category(character)[0] == "C" for character in text):
-            raise serializers.ValidationError("Must not hold control or invisible characters.")
+        if fault := text_fault(text):
+            raise serializers.ValidationError(fault)
         return text
 
 

@@ -101,6 +101,7 @@ def test_a_duration_is_seconds_or_text(text: Any, seconds: int, owner: Caller, a
 BAD_NUMBERS: list[Any] = [0, -1, 1.5, "2", "two", True, False, [], [2], {}, 100_001, NUMBER_MAX, 2**53, 10**30, -(10**30), 1e300]
 BAD_DURATIONS: list[Any] = [0, -5, 0.5, "", "soon", "1h-5m", "-PT1H", "PT-1H", "P99999999999D", "9" * 40, "1h " * 50, "\u0663", True, []]
 BAD_DURATIONS += [2**53, 10**30, {"h": 1}, "1\u0000h", "PT", "P", "PT0.5S", "PT1.5S"]
+UNSEEN = ["a\u2028b", "\u3164", "a\u2003b", "a\ufe0f"]  # a line break, a filler, a space like another, a variation selector
 BAD_FLAGS: list[Any] = ["true", "false", 1, 0, None, "yes", []]
 BAD_MOMENTS = ["2001-01-01T00:00:00Z", "2026-13-01T00:00:00Z", "2199-01-01T00:00:00Z"]
 BAD_MOMENTS += ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"]
@@ -111,7 +112,23 @@ BAD: dict[str, list[Any]] = {
     "min_gpu_memory_gib": BAD_NUMBERS,
     "duration_s": [*BAD_DURATIONS, None],
     "idle_timeout_s": BAD_DURATIONS,
-    "name": ["", " ", "a\u0000b", "a\u0007b", "\u200b", "x" * 64, 5, True, None, ["a"], "\u202e"],
+    "name": [
+        "",
+        " ",
+        "a\u0000b",
+        "a\u0007b",
+        "\u200b",
+        "x" * 64,
+        5,
+        True,
+        None,
+        ["a"],
+        "\u202e",
+        "a\u2028b",
+        "\u3164",
+        "a\u2003b",
+        "a\ufe0f",
+    ],
     "shape": [5, None, "H200", "x" * 1000, "H100-80GB\u0000"],
     "slice": [5, None, "", ["vision"], {}, "x" * 300, "vision\u0000"],
     "clusters": ["aurora", 5, None, [5], [None], [[]], {"a": 1}, ["a"] * 101],
