@@ -69,8 +69,8 @@ class TokenViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
         issued = token_issue(user=actor_of(request), name=data["name"], scopes=data["scopes"], life=_life(data), now=self.now)
         return self._answer(issued.token, plain=issued.plain)
 
-    def replay(self, object_id: UUID) -> Response:
-        return self._answer(one_by_reference(self.get_queryset(), object_id, what="token"), plain=None)
+    def replay(self, object_id: UUID | None) -> Response:
+        return self._answer(one_by_reference(self.get_queryset(), str(object_id), what="token"), plain=None)
 
     def _answer(self, token: ApiToken, *, plain: str | None) -> Response:
         return Response(NewTokenSerializer(token, context={"plain": plain}).data, status=status.HTTP_201_CREATED)

@@ -60,7 +60,7 @@ def digest_of(body: Any) -> str:
 
 def _again(view: ApiViewSet[Any], object_id: UUID | None) -> Response:
     try:
-        answer = Response(status=204) if object_id is None else view.replay(object_id)
+        answer = view.replay(object_id)
     except (NotFound, Http404):
         raise Gone(GONE) from None
     answer.headers["Idempotency-Replayed"] = "true"

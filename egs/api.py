@@ -22,6 +22,7 @@ from gpr.api.templates import TemplateViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from inventory.check_api import CheckPolicyViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
+from slices.invitation_api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfig_api import KubeconfigViewSet
 from slices.namespace_api import NamespaceViewSet
 
@@ -33,6 +34,8 @@ router.register("templates", TemplateViewSet, basename="template")
 router.register("projects", ProjectViewSet, basename="project")
 router.register("slices", SliceViewSet, basename="slice")
 router.register("slices/(?P<slice>[^/]+)/members", MemberViewSet, basename="slice-member")
+router.register("slices/(?P<slice>[^/]+)/invitations", SliceInvitationViewSet, basename="slice-invitation")
+router.register("invitations", InvitationViewSet, basename="invitation")
 router.register("slices/(?P<slice>[^/]+)/namespaces", NamespaceViewSet, basename="slice-namespace")
 router.register("slices/(?P<slice>[^/]+)/kubeconfig", KubeconfigViewSet, basename="slice-kubeconfig")
 router.register("quotas", QuotaViewSet, basename="quota")

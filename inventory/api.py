@@ -19,6 +19,7 @@ from accounts.permissions import IsAdmin
 from egs.rest.fields import Flag, Id, NewName, StrictSerializer, Text, Word
 from egs.rest.filters import Moment, ReferenceFilter, Words
 from egs.rest.pagination import CreatedPagination, NamePagination
+from egs.rest.references import one_by_id
 from egs.rest.views import ApiViewSet
 from inventory.models import PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import (
@@ -186,10 +187,10 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         """Nothing new starts there; what runs, runs to its end."""
         return self._set_enabled(False)
 
-    def replay(self, object_id: UUID) -> Response:
-        token = self.get_object().join_tokens.filter(pk=object_id).first() if self.action == "join_token" else None
-        if token is None:
+    def replay(self, object_id: UUID | None) -> Response:
+        if self.action != "join_token" or object_id is None:
             return super().replay(object_id)
+        token = one_by_id(self.get_object().join_tokens.all(), object_id, what="join token")
         answer = {"id": token.pk, "name": token.cluster.name, "token": None, "expires_at": token.expires_at}
         return Response(JoinTokenSerializer(answer).data, status=status.HTTP_201_CREATED)
 

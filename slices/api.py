@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -20,16 +21,16 @@ from accounts.permissions import IsAdmin
 from egs.errors import NotFound
 from egs.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
 from egs.rest.pagination import CreatedPagination, NamePagination
-from egs.rest.references import by_reference, is_object, one_by_reference
+from egs.rest.references import is_object, one_by_reference
 from egs.rest.views import ApiViewSet
 from inventory.selectors import cluster_for
+from slices.invitations import member_add
 from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Membership, Project, Role, Slice
 from slices.naming import PATTERN, PATTERN_MUST
 from slices.selectors import projects_visible_to, slice_for, slices_visible_to
 from slices.services import (
     SlicePolicy,
     member_remove,
-    member_set,
     project_create,
     slice_create,
     slice_set_clusters,
@@ -194,7 +195,7 @@ class OfSlice(ApiViewSet[Any]):
 
 
 class MemberSerializer(serializers.ModelSerializer[Membership]):
-    id = serializers.UUIDField(source="user_id")
+    id = serializers.UUIDField(source="user_id", allow_null=True, help_text="Null: he has not accepted yet.")
     name = serializers.CharField(source="user.name")
 
     class Meta:
@@ -204,7 +205,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
 
 
 class MemberChange(StrictSerializer):
-    user = Reference()
+    user = Reference(max_length=63)
     role = serializers.ChoiceField(choices=Role.choices)
 
 
@@ -229,13 +230,22 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
 
     @extend_schema(request=MemberChange, responses={201: MemberSerializer})
     def create(self, request: Request, slice: str) -> Response:
-        """Take somebody in, or give a member another role."""
-        slice_, data = self.slice(Role.OWNER), self.body(MemberChange)
-        user = by_reference(User.objects.filter(is_active=True), data["user"])
-        if user is None:
-            raise NotFound("user")
-        membership = member_set(slice_=slice_, user=user, role=data["role"], actor=actor_of(request), now=self.now)
-        return Response(MemberSerializer(membership).data, status=status.HTTP_201_CREATED)
+        """Take somebody in, or give a member another role.
+
+        An owner takes in members of his own workspaces. Everybody else is invited by name or id, and the answer is the same, with a null
+        `id`, whether there is such a user: see `invitations/`.
+        """
+        slice_, data, actor = self.slice(Role.OWNER), self.body(MemberChange), actor_of(request)
+        made = member_add(slice_=slice_, reference=data["user"], role=data["role"], actor=actor, now=self.now)
+        if isinstance(made, Membership):
+            return Response(MemberSerializer(made).data, status=status.HTTP_201_CREATED)
+        return Response({"id": None, "name": made.name, "role": made.role}, status=status.HTTP_201_CREATED)
+
+    def replay(self, object_id: UUID | None) -> Response:
+        if object_id is not None:
+            return super().replay(object_id)
+        data = self.body(MemberChange)
+        return Response({"id": None, "name": data["user"], "role": data["role"]}, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, user: str) -> Response:

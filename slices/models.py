@@ -140,6 +140,26 @@ class Membership(models.Model):
         return f"{self.user_id} is {self.role} of {self.slice_id}"
 
 
+class Invitation(models.Model):
+    """That whoever goes by this name may become a member. It is stored alike whether there is such a user or not."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="invitations")
+    name = models.CharField(max_length=63, help_text="The name or the id of a user, as it was given.")
+    role = models.CharField(max_length=6, choices=Role.choices)
+    invited_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["slice", "name"], name="invited_once_per_slice"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}, invited to {self.slice_id}"
+
+
 PENDING = "PENDING"  # a namespace that an administrator has to approve: it is bound to nobody, and no agent knows of it
 NAMESPACE_STATES = [(PENDING, "Pending approval"), *((state.value, state.value.capitalize()) for state in BindingState)]
 LIVE_STATES = ("asked", "made", "given")  # of a kubeconfig: its account is there, or shall be

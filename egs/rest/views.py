@@ -78,8 +78,10 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "now": getattr(self, "now", None)}
 
-    def replay(self, object_id: UUID) -> Response:
-        """What answers a POST that was done before: the object as it is now. Raises NotFound, or Http404."""
+    def replay(self, object_id: UUID | None) -> Response:
+        """What answers a POST that was done before: the object as it is now, or nothing. Raises NotFound, or Http404."""
+        if object_id is None:
+            return Response(status=204)
         self.kwargs[self.lookup_url_kwarg or self.lookup_field] = str(object_id)
         answer: Response = self.retrieve(self.request, **self.kwargs)  # type: ignore[attr-defined]
         if self.action == "create":

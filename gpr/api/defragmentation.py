@@ -117,5 +117,5 @@ class DefragmentationViewSet(ApiViewSet[Eviction]):
         made = gpr_make_room(gpr=gpr, actor=actor, now=self.now, **data)
         return Response(EvictionSerializer(evictions_visible_to(actor).get(pk=made.pk)).data)
 
-    def replay(self, object_id: UUID) -> Response:
-        return Response(EvictionSerializer(one_by_id(evictions_visible_to(actor_of(self.request)), object_id, what="eviction")).data)
+    def replay(self, object_id: UUID | None) -> Response:
+        return Response(EvictionSerializer(one_by_id(evictions_visible_to(actor_of(self.request)), str(object_id), what="eviction")).data)

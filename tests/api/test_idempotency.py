@@ -13,6 +13,7 @@ from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 
 KEYLESS = {"gprs/estimate", "defragmentation/question", "maintenance/preview", "slices/{slice}/kubeconfig/{kubeconfig}/read"}
+KEYLESS |= {"invitations/{id}/accept", "invitations/{id}/decline"}
 
 
 def test_an_extension_that_is_sent_twice_extends_once(owner: Caller, world: World) -> None:
@@ -39,6 +40,8 @@ def test_a_key_of_an_act_that_was_refused_is_free_again(owner: Caller, world: Wo
 
 def test_what_has_no_object_of_its_own_and_what_tells_a_secret_is_done_once_too(owner: Caller, admin: Caller, world: World) -> None:
     owner.post("slices/vision/namespaces/", {"name": "monitoring", "cluster": "aurora"})
+    invited = [owner.post("slices/vision/members/", {"user": "nobody", "role": "viewer"}, key="k").json() for _ in range(2)]
+    assert invited[0] == invited[1]
     acts: list[tuple[str, dict[str, Any]]] = [
         ("slices/vision/members/", {"user": "outsider", "role": "viewer"}),
         ("slices/vision/namespaces/monitoring/refuse/", {"why": "No."}),

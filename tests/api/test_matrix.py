@@ -17,7 +17,7 @@ from egs.clock import db_now
 from gpr.models import Gpr, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
-from slices.models import Quota
+from slices.models import Invitation, Quota, Role
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
@@ -123,6 +123,13 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "slices/<slice>/members/"): Row(change(201), {"user": "outsider", "role": "viewer"}),
     ("GET", "slices/<slice>/members/<user>/"): Row(SEE),
     ("DELETE", "slices/<slice>/members/<user>/"): Row(change(204)),
+    ("GET", "slices/<slice>/invitations/"): Row(Codes(401, 200, 403, 404, 200, 200, 404)),
+    ("DELETE", "slices/<slice>/invitations/<invitation>/"): Row(change(204)),
+    ("GET", "invitations/"): Row(LIST),
+    # Nobody here is invited: who is, is in test_members.
+    ("GET", "invitations/<pk>/"): Row(Codes(401, 404, 404, 404, 404, 404, 404)),
+    ("POST", "invitations/<pk>/accept/"): Row(Codes(401, 404, 404, 404, 404, 403, 404)),
+    ("POST", "invitations/<pk>/decline/"): Row(Codes(401, 404, 404, 404, 404, 403, 404)),
     ("GET", "slices/<slice>/namespaces/"): Row(SEE),
     ("POST", "slices/<slice>/namespaces/"): Row(change(201), {"name": "new", "cluster": "aurora"}),
     ("GET", "slices/<slice>/namespaces/<namespace>/"): Row(SEE),
@@ -244,7 +251,10 @@ def place(world: World) -> dict[str, str]:
     supply = factories.supply(world.cluster)
     template = factories.template(world.slice, name="half-node")
     names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
-    names |= {"kubeconfig": str(kubeconfig.pk)}
+    invitation = Invitation.objects.create(
+        slice=world.slice, name="nobody", role=Role.VIEWER, invited_by=world.people.owner, created_at=db_now()
+    )
+    names |= {"kubeconfig": str(kubeconfig.pk), "invitation": invitation.name}
     names |= {"supplies": supply.name, "templates": template.name, "tokens": str(token.pk)}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 

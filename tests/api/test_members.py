@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from accounts.models import User
+from egs.clock import db_now
 from journal.models import Event
 from slices.models import Membership
+from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 
 
@@ -19,7 +21,8 @@ def test_members_see_each_other_by_name(owner: Caller, teammate: Caller, world: 
 
 
 @pytest.mark.parametrize("by", ["name", "pk"])
-def test_an_owner_takes_somebody_in_and_it_is_recorded(by: str, owner: Caller, outsider: Caller, world: World) -> None:
+def test_an_owner_takes_in_whom_he_knows_and_it_is_recorded(by: str, owner: Caller, outsider: Caller, world: World) -> None:
+    factories.make_slice(world.cluster, name="speech", owner=world.people.owner, viewers=[world.people.outsider])
     user = str(getattr(world.people.outsider, by))
 
     response = owner.post("slices/vision/members/", {"user": user, "role": "editor"})
@@ -28,6 +31,38 @@ def test_an_owner_takes_somebody_in_and_it_is_recorded(by: str, owner: Caller, o
     assert outsider.get("slices/vision/").json()["role"] == "editor"
     event = Event.objects.filter(kind="slice.member_set").latest("pk")
     assert event.actor == world.people.owner
+
+
+@pytest.mark.parametrize("by", ["name", "pk"])
+def test_whom_an_owner_does_not_know_he_invites_and_learns_nothing_by_it(by: str, owner: Caller, outsider: Caller, world: World) -> None:
+    User.objects.create(name="gone", is_active=False, created_at=db_now())
+    names = {"outsider": str(getattr(world.people.outsider, by)), "nobody": "nobody", "gone": "gone"}
+
+    answers = {name: owner.post("slices/vision/members/", {"user": given, "role": "editor"}) for name, given in names.items()}
+
+    for name, answer in answers.items():
+        assert (answer.status_code, answer.json()) == (201, {"id": None, "name": names[name], "role": "editor"})
+    assert {row["name"] for row in owner.get("slices/vision/invitations/").json()["results"]} == set(names.values())
+    assert world.slice.memberships.count() == 2
+    assert_problem(outsider.get("slices/vision/"), 404, "not_found")
+
+    (invitation,) = outsider.get("invitations/").json()["results"]
+    assert (invitation["slice"], invitation["role"], invitation["invited_by"]) == ("vision", "editor", "owner")
+    assert_problem(owner.post(f"invitations/{invitation['id']}/accept/"), 404, "not_found")
+    assert outsider.post(f"invitations/{invitation['id']}/accept/").json()["role"] == "editor"
+    assert outsider.get("slices/vision/").json()["role"] == "editor"
+    assert outsider.get("invitations/").json()["results"] == []
+    assert owner.delete("slices/vision/invitations/nobody/").status_code == 204
+
+
+def test_an_invitation_is_declined_without_a_word(owner: Caller, outsider: Caller, world: World) -> None:
+    owner.post("slices/vision/members/", {"user": "outsider", "role": "viewer"})
+    (invitation,) = outsider.get("invitations/").json()["results"]
+
+    assert outsider.post(f"invitations/{invitation['id']}/decline/").status_code == 204
+
+    assert owner.get("slices/vision/invitations/").json()["results"] == []
+    assert_problem(outsider.post(f"invitations/{invitation['id']}/accept/"), 404, "not_found")
 
 
 def test_taking_a_member_in_again_gives_him_the_new_role(owner: Caller, world: World) -> None:
@@ -79,11 +114,11 @@ def test_a_membership_that_means_nothing_is_refused(owner: Caller, world: World)
         assert world.slice.memberships.count() == 2
 
 
-def test_only_users_who_may_sign_in_can_be_taken_in(owner: Caller, world: World) -> None:
+def test_an_administrator_takes_in_users_who_may_sign_in_and_invites_nobody(admin: Caller, world: World) -> None:
     User.objects.filter(name="outsider").update(is_active=False)
 
     for name in ("outsider", "nobody"):
-        assert_problem(owner.post("slices/vision/members/", {"user": name, "role": "viewer"}), 404, "not_found")
+        assert_problem(admin.post("slices/vision/members/", {"user": name, "role": "viewer"}), 404, "not_found")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""Who is asked to join a workspace. An owner takes in at once whom he knows already, and invites all others by name: the answer is the
+same whether there is such a user, so that nobody finds out who uses EGS by trying names.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from egs.errors import Conflict, NotFound
+from egs.rest.references import by_reference, one_by_id
+from journal.hints import hint, user_topic
+from journal.services import event_record
+from slices.models import Invitation, Membership, Role, Slice
+from slices.selectors import slices_visible_to
+from slices.services import member_set
+
+OPEN_MAX: Final = 100  # of one workspace
+
+
+def users_known_to(actor: User) -> QuerySet[User]:
+    """Whom he may take in at once: the members of his own workspaces. An administrator knows everybody."""
+    rows = User.objects.filter(is_active=True)
+    if actor.is_admin:
+        return rows
+    return rows.filter(Q(pk=actor.pk) | Q(memberships__slice__in=slices_visible_to(actor))).distinct()
+
+
+def invitations_of(user: User) -> QuerySet[Invitation]:
+    """Those that he may accept."""
+    rows = Invitation.objects.filter(Q(name=user.name) | Q(name=str(user.pk)))
+    return rows.select_related("slice__project", "invited_by").exclude(slice__memberships__user=user)
+
+
+def invitation_for(user: User, invitation_id: str | UUID) -> Invitation:
+    return one_by_id(invitations_of(user), invitation_id, what="invitation")
+
+
+@transaction.atomic
+def member_add(*, slice_: Slice, reference: str, role: Role, actor: User, now: datetime) -> Membership | Invitation:
+    """Takes in whom the actor knows, and invites all others.
+
+    Raises NotFound for an administrator, who invites nobody, and Conflict beyond OPEN_MAX invitations: see also member_set.
+    """
+    user = by_reference(users_known_to(actor), reference)
+    if user is not None:
+        return member_set(slice_=slice_, user=user, role=role, actor=actor, now=now)
+    if actor.is_admin:
+        raise NotFound("user")
+    if slice_.invitations.exclude(name=reference).count() >= OPEN_MAX:
+        raise Conflict(f"Workspace {slice_.name} has {OPEN_MAX} invitations open. Withdraw some of them first.")
+    if (had := slice_.invitations.filter(name=reference, role=role).first()) is not None:
+        return had
+    made, _ = Invitation.objects.update_or_create(
+        slice=slice_, name=reference, defaults={"role": role, "invited_by": actor, "created_at": now}
+    )
+    _tell(made, "member_invited", f"{reference} was invited to workspace {slice_.name} as {Role(role).label.lower()}.", actor, now)
+    if (invited := by_reference(User.objects.all(), reference)) is not None:
+        hint(user_topic(invited.pk))
+    return made
+
+
+@transaction.atomic
+def invitation_accept(*, invitation: Invitation, actor: User, now: datetime) -> None:
+    """He becomes a member. Raises Conflict for an invitation that was withdrawn meanwhile."""
+    if not Invitation.objects.filter(pk=invitation.pk).delete()[0]:
+        raise Conflict("This invitation was withdrawn.")
+    member_set(slice_=invitation.slice, user=actor, role=Role(invitation.role), actor=actor, now=now)
+
+
+@transaction.atomic
+def invitation_decline(*, invitation: Invitation) -> None:
+    """Without a word to the workspace: from its list an invitation that is withdrawn and one that is declined are gone alike."""
+    Invitation.objects.filter(pk=invitation.pk).delete()
+
+
+@transaction.atomic
+def invitation_withdraw(*, invitation: Invitation, actor: User, now: datetime) -> None:
+    Invitation.objects.filter(pk=invitation.pk).delete()
+    text = f"The invitation of {invitation.name} to workspace {invitation.slice.name} was withdrawn."
+    _tell(invitation, "invitation_withdrawn", text, actor, now)
+
+
+def _tell(invitation: Invitation, what: str, text: str, actor: User, now: datetime) -> None:
+    event_record(kind=f"slice.{what}", message=text, at=now, actor=actor, slice_id=invitation.slice_id)
