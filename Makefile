@@ -6,10 +6,10 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .PHONY: setup vendor demo test soak lint bench screenshots lock services-up services-down kube-up kube-down schema clean
 
-KERNELS := gpr/planner/__pycache__/compiled
+KERNELS := gpr/planner/__pycache__/all-compiled
 setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor $(KERNELS)
-# The planner's compiled functions: else the first request would wait for them. Those of other sources are of no use.
-$(KERNELS): $(wildcard gpr/planner/*.py) ; rm -rf gpr/planner/__pycache__/kernels-* && $(PY) -m gpr.planner.compile && touch $@
+# The planner's kernels, or requests would wait for them: a minute and a half from nothing, seconds where no kernel has changed.
+$(KERNELS): $(wildcard gpr/planner/*.py) ; $(PY) -m gpr.planner.compile && touch $@
 # Libraries, fonts and icons of the pages, into static/vendor
 vendor: ; $(PY) deploy/front-end
 demo: setup ; $(PY) manage.py demo --port $(PORT)

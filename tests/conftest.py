@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from django.conf import settings
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
-from gpr.planner.compile import compile_all
+from gpr.planner.compile import compile_all, is_compiled
+from gpr.planner.kernels import compiled_here
 from tests.effort import IS_SOAK
 from tests.migrated import copy_to_file, postgres_copy
 
@@ -100,8 +102,18 @@ def _flush_append_only_tables() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _planner_is_compiled() -> None:
-    """Loading its functions takes a second or two, compiling them much longer: not within a test that waits for something."""
-    compile_all()
+    """`make setup` did it; this is for whoever changed a kernel since."""
+    if not is_compiled():
+        compile_all()
+
+
+@pytest.fixture(autouse=True)
+def _no_kernel_is_compiled_late() -> Iterator[None]:
+    """In production somebody would wait for it, and all others for the planner's lock."""
+    before = Counter(compiled_here())
+    yield
+    late = sorted(Counter(compiled_here()) - before)
+    assert not late, f"compiled by this test instead of beforehand, as its arguments are not of the types of its annotations: {late}"
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpr.planner.lines import AFTER, FREE, NEVER_S, NONE, Ints, Lines, compiled, end_of, lean
+from gpr.planner.kernels import compiled, lean
+from gpr.planner.lines import AFTER, FREE, NEVER_S, NONE, Ints, Lines, end_of
 from gpr.planner.table import Table, used
 
 

@@ -11,22 +11,21 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from gpr.planner.kernels import compiled, lean, spliced
 from gpr.planner.lines import (
     NEVER_S,
     NONE,
     Bools,
+    IntGrid,
     Ints,
     Lines,
     change,
-    compiled,
     copy_lines,
     first_fit,
     forget_before,
     free_until,
     last_fit,
-    lean,
     least_free,
-    spliced,
     stays_free,
 )
 
@@ -47,7 +46,7 @@ class Ground(NamedTuple):
     members: Ints
     first: Ints
     pool_of: Ints
-    part_of: Ints
+    part_of: IntGrid
     part_counts: Ints
 
 
@@ -65,8 +64,8 @@ class Kind(NamedTuple):
     level: int
     pools: Ints
     handicaps_s: Ints
-    limits: Ints
-    amounts: Ints
+    limits: IntGrid
+    amounts: IntGrid
 
 
 class Boxes(NamedTuple):
@@ -77,8 +76,8 @@ class Boxes(NamedTuple):
     gpus: Ints
     start_s: Ints
     end_s: Ints
-    limits: Ints
-    amounts: Ints
+    limits: IntGrid
+    amounts: IntGrid
 
 
 NO_INTS: Ints = np.empty(0, np.int64)

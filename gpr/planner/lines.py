@@ -3,66 +3,31 @@
 A *line* is the GPUs of a node, or the room of a limit (a slice, a quota). All lines of a kind share flat arrays, in which each line is
 a linked list of steps, so that a box is put in or taken out in place and a whole plan is copied by copying three arrays.
 
-Compiled, because a tick looks at every node for every box: in plain Python the goals for speed are missed by far (bench/README.md).
-To a reader the functions are ordinary Python, and with NUMBA_DISABLE_JIT=1 they run as such.
+Compiled, because a tick looks at every node for every box.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from hashlib import sha256
-from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from gpr.planner.kernels import compiled, lean
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Function = TypeVar("Function", bound=Callable[..., Any])
+# Of two and of three dimensions.
+IntGrid = Annotated[NDArray[np.int64], 2]
+IntCube = Annotated[NDArray[np.int64], 3]
+BoolGrid = Annotated[NDArray[np.bool_], 2]
 
 # Nothing that is known lasts longer: a box or a window beyond is cut here, so that every line is free in the end.
 FOREVER_S: Final = 1 << 60
 # The answer of a search that found nothing. Later than any box that begins by FOREVER_S.
 NEVER_S: Final = 1 << 62
 NONE: Final = -1
-KERNEL: Final = re.compile(rb"^@(compiled|lean|spliced)$", re.MULTILINE)
-
-
-def kernels_dir(base: str, folder: Path) -> str:
-    """Where the machine code of these very sources is kept, below `base` or beside them.
-
-    A function has those of other modules that it calls built in, and would be used as it was when one of them has changed: numba looks at
-    its own module alone.
-    """
-    texts = (path.read_bytes() for path in sorted(folder.glob("*.py")))
-    digest = sha256(b"".join(text for text in texts if KERNEL.search(text))).hexdigest()[:16]
-    return str(Path(base or folder / "__pycache__") / f"kernels-{digest}")
-
-
-numba.config.CACHE_DIR = kernels_dir(numba.config.CACHE_DIR, Path(__file__).parent)  # type: ignore[attr-defined]  # made as it loads
-
-
-def compiled(function: Function) -> Function:
-    """Compile on the first call; the machine code is kept on disk for the next process."""
-    return cast("Function", numba.njit(cache=True)(function))
-
-
-def lean(function: Function) -> Function:
-    """As `compiled`, without counting references to arrays, which took half the time of a plan: each call counts all that it is given.
-
-    So it may neither make arrays or lists, nor call what is `compiled` and answers with one; numbers alone are answered. It may make
-    views and call what is `spliced`. Else memory is lost, or freed too early: tests/planner/test_memory.py looks for that.
-    """
-    return cast("Function", numba.njit(cache=True, _nrt=False)(function))  # type: ignore[call-overload]  # of numba itself
-
-
-def spliced(function: Function) -> Function:
-    """Made part of each function that calls it, and as lean as that: for what answers with views."""
-    return cast("Function", numba.njit(cache=True, inline="always")(function))
-
 
 # The columns of a step. They lie side by side, as a walk along a line reads all three: that halves its time on large grounds.
 AT_S, FREE, AFTER = 0, 1, 2
@@ -78,7 +43,7 @@ class Lines(NamedTuple):
     """
 
     head: Ints
-    steps: Ints
+    steps: IntGrid
     unused: Ints
 
 

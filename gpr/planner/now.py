@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gpr.planner.ground import Ground, Kind, members_of, nearest, need_of
-from gpr.planner.lines import AFTER, AT_S, FREE, NEVER_S, NONE, Ints, compiled, end_of, lean, least_free
+from gpr.planner.kernels import compiled, lean
+from gpr.planner.lines import AFTER, AT_S, FREE, NEVER_S, NONE, IntGrid, Ints, end_of, least_free
 from gpr.planner.table import used
 
 # To sort one node costs about as much as to look at so many.
@@ -28,14 +29,14 @@ class Now(NamedTuple):
     first: Ints
     gpus: Ints
     seen_s: Ints
-    until_s: Ints
-    ranked_s: Ints
-    ranked: Ints
+    until_s: IntGrid
+    ranked_s: IntGrid
+    ranked: IntGrid
     fill: Ints
     better_s: Ints
-    levels: Ints
+    levels: IntGrid
     nodes: Ints
-    reach_s: Ints
+    reach_s: IntGrid
 
 
 def new_now(first: Ints, gpus: Ints, levels: Ints, nodes: Ints, *, node_count: int) -> Now:

@@ -9,7 +9,8 @@ import numpy as np
 
 from gpr.planner.gates import are_open
 from gpr.planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow
-from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, compiled, forget_before, lean, next_step_s, rises
+from gpr.planner.kernels import compiled, lean
+from gpr.planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, next_step_s, rises
 from gpr.planner.now import Now, choose_now, look, look_again, reach
 from gpr.planner.table import STARTED, WAITING, Table, kind_of, places_of, put, used
 from gpr.planner.watch import (

@@ -15,7 +15,8 @@ import numpy as np
 
 from gpr.planner.board import Board, Started
 from gpr.planner.ground import Ground, copy_ground, is_near, which_pool
-from gpr.planner.lines import FOREVER_S, NEVER_S, NONE, Ints, compiled, least_free
+from gpr.planner.kernels import compiled
+from gpr.planner.lines import FOREVER_S, NEVER_S, NONE, Ints, least_free
 from gpr.planner.plan import Fault, Flaw, Placement, Stand
 from gpr.planner.snapshot import Slot
 from gpr.planner.table import WAITING, Table, kind_of, places_of, put, used

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gpr.planner.ground import Ground, Kind, room_at, take
-from gpr.planner.lines import NONE, Ints, compiled, lean, spliced
+from gpr.planner.kernels import compiled, lean, spliced
+from gpr.planner.lines import NONE, IntCube, IntGrid, Ints
 
 # What a row of the table is.
 EMPTY: Final = 0
@@ -31,12 +32,12 @@ class Table(NamedTuple):
     level: Ints
     earliest_s: Ints
     slot_s: Ints
-    pools: Ints
-    handicaps_s: Ints
+    pools: IntGrid
+    handicaps_s: IntGrid
     group: Ints
-    limits: Ints
-    amounts: Ints
-    lines: Ints
+    limits: IntCube
+    amounts: IntCube
+    lines: IntGrid
     first_place: Ints
     places: Ints
 

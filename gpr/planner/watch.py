@@ -8,7 +8,8 @@ import numpy as np
 
 from gpr.planner.gates import Gates, are_open, gates_of, leaves_any, look_at_gate
 from gpr.planner.ground import Ground, which_pool
-from gpr.planner.lines import NONE, Bools, Ints, compiled, lean
+from gpr.planner.kernels import compiled, lean
+from gpr.planner.lines import NONE, BoolGrid, Bools, IntGrid, Ints
 from gpr.planner.now import Now, reach
 from gpr.planner.table import WAITING, Table, kind_of, places_of, used
 
@@ -42,8 +43,8 @@ class Watch(NamedTuple):
     row_at: Ints
     run: Ints
     place: Ints
-    is_ready: Bools
-    ready_count: Ints
+    is_ready: BoolGrid
+    ready_count: IntGrid
     turn: Ints
     touched: Ints
     is_touched: Bools

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,13 @@ def command_parses(command: list[str]) -> None:
         case ["celery", "-A", app, name, *arguments]:
             assert app == "egs.celery"
             celery_command.get_command(None, name).make_context(name, list(arguments), resilient_parsing=True)
+        case ["python", "-m", module]:
+            assert find_spec(module)
         case _:
             raise AssertionError(f"what is {command}?")
 
 
-@pytest.mark.parametrize("name", ["web1", "web2", "worker", "beat", "migrate"])
+@pytest.mark.parametrize("name", ["web1", "web2", "worker", "beat", "migrate", "compile"])
 def test_each_command_of_the_hub_is_one_that_there_is_with_options_that_it_takes(name: str) -> None:
     command_parses(SERVICES[name]["command"])
 
@@ -108,8 +111,19 @@ def test_whoever_is_waited_for_exists_and_can_become_what_is_waited_for() -> Non
                     assert SERVICES[other]["restart"] == "no", f"{name} waits for {other}"
 
 
-def test_what_uses_the_database_waits_for_the_migration() -> None:
-    assert {name for name, service in SERVICES.items() if "migrate" in service.get("depends_on", {})} == {"web1", "web2", "worker", "beat"}
+def test_what_uses_the_database_waits_for_the_migration_and_for_the_compiled_planner() -> None:
+    for first in ("migrate", "compile"):
+        assert {name for name, service in SERVICES.items() if first in service.get("depends_on", {})} == {"web1", "web2", "worker", "beat"}
+
+
+def test_the_planner_is_compiled_in_the_image_and_kept_in_a_volume() -> None:
+    """The hub's containers cannot write elsewhere, and another kind of CPU compiles anew: once, not in each process and request."""
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    (folder,) = re.findall(r"NUMBA_CACHE_DIR=(\S+)", dockerfile)
+
+    assert f"RUN {' '.join(SERVICES['compile']['command'])}\n" in dockerfile
+    for name in ("compile", "web1", "web2", "worker", "beat"):
+        assert SERVICES[name]["volumes"] == [f"kernels:{folder}"], name
 
 
 def test_health_is_asked_of_addresses_that_there_are() -> None:

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from gpr.planner.lines import kernels_dir
+from numba.core.dispatcher import Dispatcher
+
+from gpr.planner.compile import compile_all, signature_of
+from gpr.planner.kernels import KERNELS, kernels_dir
 
 KERNEL = "@lean\ndef double(number: int) -> int:\n    return {}\n"
+
+
+def test_all_kernels_are_compiled_beforehand() -> None:
+    """And tests/conftest.py fails each test that compiles one later, for other types."""
+    compile_all()
+
+    assert [kernel.py_func.__name__ for kernel in KERNELS if signature_of(kernel.py_func) not in kernel.overloads] == []
+
+
+def test_no_kernel_is_declared_in_another_way() -> None:
+    compile_all()
+    modules = [module for name, module in sys.modules.items() if name.startswith("gpr.")]
+    found = {value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
+
+    assert found <= set(KERNELS)
 
 
 def test_a_change_of_any_compiled_function_is_one_of_all_for_each_has_those_that_it_calls_built_in(tmp_path: Path) -> None:

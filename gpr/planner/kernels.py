@@ -1,0 +1,71 @@
+"""Declares the planner's kernels: functions that numba compiles, since plain Python misses the goals for speed by far (bench/README.md).
+
+Lives here: the decorators, the list of all kernels, and the folder in which their machine code is kept for the next process.
+Must not live here: numba elsewhere. What one of these decorators declares is on the list, so that gpr.planner.compile compiles it
+beforehand: a kernel that is first compiled when somebody waits for it takes seconds, while the planner's lock is held.
+
+To a reader kernels are ordinary Python, and with NUMBA_DISABLE_JIT=1 they run as such. The annotations of their arguments are the types
+that they are compiled for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Every kernel of every module that was imported, in the order of their definitions.
+KERNELS: Final[list[Any]] = []
+_DECLARED: Final = re.compile(rb"^@(compiled|lean|spliced)$", re.MULTILINE)
+
+
+def kernels_dir(base: str, folder: Path) -> str:
+    """Where the machine code of these very sources is kept, below `base` or beside them.
+
+    A kernel has those of other modules that it calls built in, and would be used as it was when one of them has changed: numba looks at
+    its own module alone.
+    """
+    texts = (path.read_bytes() for path in sorted(folder.glob("*.py")))
+    digest = sha256(b"".join(text for text in texts if _DECLARED.search(text))).hexdigest()[:16]
+    return str(Path(base or folder / "__pycache__") / f"kernels-{digest}")
+
+
+KERNELS_DIR: Final = Path(kernels_dir(numba.config.CACHE_DIR, Path(__file__).parent))  # type: ignore[attr-defined]  # made as it loads
+numba.config.CACHE_DIR = str(KERNELS_DIR)  # type: ignore[attr-defined]
+
+
+def compiled(function: Function) -> Function:
+    """Loads the machine code from disk on the first call, or compiles it and keeps it there."""
+    return _kernel(function)
+
+
+def lean(function: Function) -> Function:
+    """As `compiled`, without counting references to arrays, which took half the time of a plan: each call counts all that it is given.
+
+    So it may neither make arrays or lists, nor call what is `compiled` and answers with one; numbers alone are answered. It may make
+    views and call what is `spliced`. Else memory is lost, or freed too early: tests/planner/test_memory.py looks for that.
+    """
+    return _kernel(function, _nrt=False)
+
+
+def spliced(function: Function) -> Function:
+    """Made part of each kernel that calls it, and as lean as that: for what answers with views."""
+    return _kernel(function, inline="always")
+
+
+def _kernel(function: Function, **options: Any) -> Function:
+    kernel = numba.njit(cache=True, **options)(function)
+    if kernel is not function:  # it is, with NUMBA_DISABLE_JIT
+        KERNELS.append(kernel)
+    return cast("Function", kernel)
+
+
+def compiled_here() -> list[str]:
+    """The kernels that this process has compiled, instead of loading them."""
+    return [kernel.py_func.__name__ for kernel in KERNELS for _ in kernel.stats.cache_misses]
