@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -105,9 +105,15 @@ def agents_start(processes: Sequence[Process]) -> None:
         threading.Thread(target=process.run, name="egs-agent", daemon=True).start()
 
 
-def quotas_seed_when_joined() -> None:
-    """In the background: what nobody has yet cannot be guaranteed to anybody."""
-    threading.Thread(target=_quotas_seed_when_joined, name="egs-demo-quotas", daemon=True).start()
+def when_joined(then: Callable[[], None], *, since: datetime) -> None:
+    """In the background: once the fleet has joined, give the quotas, for what nobody has yet cannot be guaranteed; then call `then`."""
+    threading.Thread(target=_when_joined, args=(then, since), name="egs-demo-joining", daemon=True).start()
+
+
+def has_joined(*, since: datetime) -> bool:
+    """Has every agent synced since then, and told of its nodes? Before that nobody can make requests."""
+    heard = Cluster.objects.filter(name__in=FLEETS, agent__last_sync_at__gte=since)
+    return heard.filter(nodes__gone_at=None, nodes__isnull=False).distinct().count() == len(FLEETS)
 
 
 @transaction.atomic
@@ -123,19 +129,25 @@ def quotas_seed(*, now: datetime) -> bool:
     return True
 
 
+def demo_json() -> Path:
+    """Where scripts find the address and the tokens while the demo is ready."""
+    return Path(settings.EGS_VAR_DIR) / "demo.json"
+
+
 def announce(*, url: str, tokens: DemoTokens) -> Path:
-    """Write `demo.json` for scripts, readable by its owner only."""
-    path: Path = settings.EGS_VAR_DIR / "demo.json"
+    """Write `demo.json`, readable by its owner only."""
+    path = demo_json()
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(json.dumps({"url": url, "admin_token": tokens.admin, "user_token": tokens.user}, indent=2) + "\n")
     return path
 
 
-def _quotas_seed_when_joined() -> None:
+def _when_joined(then: Callable[[], None], since: datetime) -> None:
     try:
-        while not quotas_seed(now=db_now()):
+        while not (has_joined(since=since) and quotas_seed(now=db_now())):
             time.sleep(JOIN_LOOK_S)
+        then()
     finally:
         connections.close_all()
 

@@ -125,7 +125,6 @@ def _demo() -> Iterator[dict[str, str]]:
 
 def _work(api: Api) -> dict[str, str]:
     """GPRs in every state that a page can show, and the ids that the addresses need."""
-    wait_for("the fleet", lambda: len(api.get("/shapes/")["results"]) >= 3, within_s=START_S)
 
     def ask(name: str, slice_: str, **changes: object) -> str:
         body = {"name": name, "slice": slice_, "shape": "H100-80GB", "nodes": 1, "duration_s": HOUR, **changes}

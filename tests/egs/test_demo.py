@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from django.conf import settings
 from egs import demo
 from egs.clock import db_now
 from gpr.quotas import standings
-from inventory.models import Cluster, Supply, SupplyOrder
+from inventory.models import AgentSession, Cluster, Node, Supply, SupplyOrder
 from inventory.services.inventory import inventory_store
 from inventory.services.sync import order_told
 from slices.models import Quota, Slice
@@ -54,6 +54,28 @@ def test_what_can_be_ordered_is_what_the_fleet_can_deliver_in_time() -> None:
 
 def quotas() -> dict[str, Any]:
     return {str(quota): terms(quota) for quota in Quota.objects.all()}
+
+
+def sync(cluster: str, *, at: datetime) -> None:
+    row = Cluster.objects.get(name=cluster)
+    AgentSession.objects.update_or_create(cluster=row, defaults={"install_id": cluster, "joined_at": at, "last_sync_at": at})
+
+
+def test_it_is_ready_once_each_agent_of_this_start_has_told_of_its_nodes() -> None:
+    since = db_now()
+    demo.seed(now=since)
+    for cluster in demo.FLEETS:
+        join(cluster)
+        sync(cluster, at=since - timedelta(seconds=1))
+    assert not demo.has_joined(since=since), "an earlier start's"
+
+    sync("aurora", at=since)
+    assert not demo.has_joined(since=since)
+    sync("borealis", at=since)
+    assert demo.has_joined(since=since)
+
+    Node.objects.filter(cluster__name="aurora").update(gone_at=since)
+    assert not demo.has_joined(since=since)
 
 
 def test_quotas_are_given_once_the_gpus_have_joined() -> None:

@@ -39,13 +39,17 @@ class Command(BaseCommand):
         if is_fresh:
             _forget()
         call_command("migrate", verbosity=0)
-        url = f"http://127.0.0.1:{port}"
-        tokens = demo.seed(now=db_now())
-        processes = demo.agents(url=url, now=db_now())
+        url, started_at = f"http://127.0.0.1:{port}", db_now()
+        demo.demo_json().unlink(missing_ok=True)  # an earlier run's
+        tokens = demo.seed(now=started_at)
+        processes = demo.agents(url=url, now=started_at)
 
         def on_start() -> None:
             demo.agents_start(processes)
-            demo.quotas_seed_when_joined()
+            self.stdout.write("The simulated fleet joins …")
+            demo.when_joined(on_ready, since=started_at)
+
+        def on_ready() -> None:
             path = demo.announce(url=url, tokens=tokens)
             self.stdout.write(
                 f"\nEGS is ready: {url}\n\n"
