@@ -21,17 +21,12 @@ class OwnPostgres:
         given = {name: text for name, text in os.environ.items() if name != "EGS_TEST_POSTGRES_URL"}
         # A Redis is given, so that none is started.
         self._env = {**given, "EGS_SERVICES_DIR": str(self._folder), "EGS_TEST_REDIS_URL": "redis://127.0.0.1:1/0"}
-        self._programs = Path()
+        self._env["EGS_SERVICES_DURABLE"] = "1"  # as deploy/production has it
         self.url = ""
 
     def create(self) -> None:
         self._services("up")
         self.url = self._services("env").split("EGS_TEST_POSTGRES_URL=")[1].split()[0]
-        self._programs = Path(os.readlink(f"/proc/{self._pid()}/exe")).parent
-        # Development's server may forget what it has just committed. Without fsync alone, only a power cut makes it forget.
-        with (self._folder / "postgres" / "postgresql.conf").open("a") as conf:
-            conf.write("synchronous_commit = on\n")
-        os.kill(self._pid(), signal.SIGHUP)
 
     def remove(self) -> None:
         self._services("down")
@@ -43,10 +38,8 @@ class OwnPostgres:
         wait_for("the end of PostgreSQL", lambda: not Path(f"/proc/{pid}").exists(), within_s=STOP_S)
 
     def start(self) -> None:
-        as_service = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
-        data = self._folder / "postgres"
-        arguments = [str(self._programs / "pg_ctl"), "start", "-s", "-w", "-D", str(data), "-l", str(data / "log")]
-        subprocess.run([*as_service, *arguments], cwd="/", check=True)
+        """With what was committed."""
+        self._services("up")
 
     def _pid(self) -> int:
         return int((self._folder / "postgres" / "postmaster.pid").read_text().split()[0])

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from journal.hints import CHANNEL
 from tests.e2e.jobs import ask_for, lived_its_whole_life_once, nothing_was_held_twice, state_of, wait_until
@@ -104,6 +106,17 @@ def test_while_redis_is_away_requests_are_taken_and_boxes_end_and_afterwards_all
         lived_its_whole_life_once(api, gpr_id)
     wait_for("the listeners' return", lambda: redis.listener_count(CHANNEL) == listener_count, within_s=START_S)
     assert is_ready(web)
+
+
+def test_the_database_that_production_starts_forgets_nothing_that_was_committed(platform: Platform) -> None:
+    """The platform's own is started as deploy/production starts one."""
+    names = ("fsync", "full_page_writes", "synchronous_commit")
+
+    with psycopg.connect(platform.postgres.url) as connection:
+        found = [connection.execute(SQL("SHOW {}").format(Identifier(name))).fetchone() for name in names]
+
+    assert found == [("on",), ("on",), ("on",)]
+    assert "EGS_SERVICES_DURABLE=1" in (ROOT / "deploy" / "production").read_text()
 
 
 def test_while_postgresql_is_away_the_api_says_so_and_afterwards_nothing_is_lost(platform: Platform) -> None:
