@@ -15,10 +15,10 @@ from pathlib import Path
 
 from bench.figures import Figure, NotRun
 from bench.openb import Mix, arrivals, mixes, published, read_nodes, read_requests
+from bench.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Policy, demand_of
+from bench.packing.packer import Packer
+from bench.packing.worths import Worths, worths_of
 from gpr.planner.board import Board
-from gpr.planner.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Policy, demand_of
-from gpr.planner.packing.packer import Packer
-from gpr.planner.packing.worths import Worths, worths_of
 from gpr.planner.snapshot import Node, Pool, Request
 from gpr.planner.snapshot import Policy as EnginePolicy
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpr.planner.packing.model import WHOLE_GPU, PackNode, PackRequest
+from bench.packing.model import WHOLE_GPU, PackNode, PackRequest
 
 # Demand that arrives, in GPUs of the cluster's.
 LOAD = 1.3

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpr.planner.packing import kernels
-from gpr.planner.packing.kernels import Floats, Ints
-from gpr.planner.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Placement, Policy, model_bits, model_mask
-from gpr.planner.packing.worths import CPU_PRICES, Worths, kind_rows, scarcity_of, worths_of
+from bench.packing import kernels
+from bench.packing.kernels import Floats, Ints
+from bench.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Placement, Policy, model_bits, model_mask
+from bench.packing.worths import CPU_PRICES, Worths, kind_rows, scarcity_of, worths_of
 
 CODES = {
     Policy.RANDOM: kernels.RANDOM,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Placement, Policy, demand_of
-from gpr.planner.packing.packer import Packer
-from gpr.planner.packing.worths import worths_of
+from bench.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Placement, Policy, demand_of
+from bench.packing.packer import Packer
+from bench.packing.worths import worths_of
 from tests.effort import examples
 
 DATA = Path(__file__).parent / "data"

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from gpr.planner.packing.kernels import CPU, GPUS, MILLI, MODELS, STEP, Bools, Floats, Ints, room
-from gpr.planner.packing.model import WHOLE_GPU, Kind, PackNode, model_bits, model_mask
+from bench.packing.kernels import CPU, GPUS, MILLI, MODELS, STEP, Bools, Floats, Ints, room
+from bench.packing.model import WHOLE_GPU, Kind, PackNode, model_bits, model_mask
 
 # Prices of a core to choose from, in thousandths of a GPU.
 CORE_PRICES = (0, 4, 8, 12, 16, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 80, 90, 100, 120, 150, 200, 300, 500)
