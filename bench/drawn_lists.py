@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gpr.planner.joblist import Job
 from gpr.planner.snapshot import Node, Pool
+from simulation.joblist import Job
 
 HOUR_S = 3600
 GPUS_PER_NODE = 8

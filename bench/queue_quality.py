@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, NotRun
-from gpr.planner.estimators import ESTIMATORS, Estimators
-from gpr.planner.joblist import Job, read_jobs, read_nodes
-from gpr.planner.replay import POLICIES, Replay, replay
-from gpr.planner.report import quantile, report
+from gpr.planner.bands import quantile
 from gpr.planner.snapshot import Pool
+from simulation.estimators import ESTIMATORS, Estimators
+from simulation.joblist import Job, read_jobs, read_nodes
+from simulation.replay import POLICIES, Replay, replay
+from simulation.report import report
 
 # Jobs, nodes, and the goal for our mean wait over the oracle's.
 CASES = (

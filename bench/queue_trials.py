@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from bench.drawn_lists import HOUR_S, draw, pool_of
 from bench.figures import Figure, NotRun
-from gpr.planner.failures import draw_failures
-from gpr.planner.joblist import Job, read_jobs, read_nodes
-from gpr.planner.replay import POLICIES, Replay, replay
-from gpr.planner.report import MINUTE_S, report
 from gpr.planner.snapshot import Pool
+from simulation.failures import draw_failures
+from simulation.joblist import Job, read_jobs, read_nodes
+from simulation.replay import POLICIES, Replay, replay
+from simulation.report import MINUTE_S, report
 
 WEEK: Final = "philly_week.csv"
 NODES: Final = ("nodes_80x8.csv", "nodes_64x8.csv")

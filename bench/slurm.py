@@ -17,13 +17,13 @@ from pathlib import Path
 from bench.figures import Figure, NotRun
 from bench.planner_speed import with_slots
 from bench.slurmctld import Ask, Listed, Slurm, slurmctld
+from gpr.planner.bands import quantile
 from gpr.planner.board import Board
 from gpr.planner.engine import admit, plan
-from gpr.planner.joblist import Job
 from gpr.planner.pace import Pace
-from gpr.planner.replay import POLICIES, replay
-from gpr.planner.report import quantile
 from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot
+from simulation.joblist import Job
+from simulation.replay import POLICIES, replay
 
 GPUS = 8
 NODES = 64

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from bench.figures import Figure, NotRun
-from gpr.planner.joblist import Job, read_jobs, read_nodes
-from gpr.planner.replay import POLICIES, Replay, Run, replay
-from gpr.planner.report import quantile
+from gpr.planner.bands import quantile
 from gpr.planner.snapshot import Policy, Pool, Quota
+from simulation.joblist import Job, read_jobs, read_nodes
+from simulation.replay import POLICIES, Replay, Run, replay
 
 CASES: Final = (("philly_week.csv", "nodes_80x8.csv"), ("philly_week.csv", "nodes_64x8.csv"))
 NOTICE_S: Final = Policy().notice_s

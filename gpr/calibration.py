@@ -22,8 +22,7 @@ from accounts.models import User
 from gpr.forecasts import whole_s
 from gpr.models import GprState, Promise, PromiseMove, PromiseOutcome
 from gpr.outcomes import is_kept
-from gpr.planner.bands import ENOUGH_COUNT
-from gpr.planner.report import MINUTE_S, quantile
+from gpr.planner.bands import ENOUGH_COUNT, quantile
 from gpr.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, box_length_s
 from slices.models import Slice
 from slices.selectors import slices_visible_to
@@ -33,6 +32,7 @@ DAYS: Final = (7, 30, 90)
 DAYS_DEFAULT: Final = 30
 DAYS_BY_DAY: Final = 30
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
+MINUTE_S: Final = 60
 # The newest of more are read: it is to be fast on the largest site, too.
 OUTCOMES_MAX: Final = 100_000
 LAST_SHOWN, WORST_SHOWN = 20, 10

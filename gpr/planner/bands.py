@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -116,7 +116,7 @@ class Bands:
         known = next((shares for shares in classes if len(shares) >= ENOUGH_COUNT), self._all)
         if len(known) < ENOUGH_COUNT or self._levels[i] >= CERTAIN:
             return asked.promised_wait_s
-        share = _quantile(sorted(known), min(max(self._levels[i], 0.0), 1.0))
+        share = _quantile_of(sorted(known), min(max(self._levels[i], 0.0), 1.0))
         return min(int(share * asked.promised_wait_s), asked.promised_wait_s)
 
     def _enter(self, told: Forecast) -> None:
@@ -143,8 +143,12 @@ def _factors_of_four(span_s: int) -> int:
     return int(math.log(max(span_s, SHORT_S) / SHORT_S, 4))
 
 
-def _quantile(ranked: list[float], level: float) -> float:
-    """Linear between the two nearest values."""
+def quantile(values: Sequence[float], level: float) -> float | None:
+    """Linear between the two nearest values; None where there is none."""
+    return _quantile_of(sorted(values), level) if values else None
+
+
+def _quantile_of(ranked: Sequence[float], level: float) -> float:
     place = level * (len(ranked) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ranked) - 1)

@@ -9,9 +9,9 @@ import pytest
 
 from bench.drawn_lists import draw, pool_of
 from bench.vc_quotas import NOTICE_S, entitled_runs, fairness, figures_of, guarantees, jain
-from gpr.planner.joblist import Job
-from gpr.planner.replay import POLICIES, Replay, Run, replay
 from gpr.planner.snapshot import Quota
+from simulation.joblist import Job
+from simulation.replay import POLICIES, Replay, Run, replay
 
 POOL = pool_of(2)
 SIZES = {node.id: node.gpu_count for node in POOL.nodes}

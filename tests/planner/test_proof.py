@@ -13,8 +13,8 @@ from gpr.planner.board import Board
 from gpr.planner.engine import plan
 from gpr.planner.plan import Cause, Fault, Flaw, Plan, PromiseMove
 from gpr.planner.proof import NotWholeError
-from gpr.planner.replay import Planner
 from gpr.planner.snapshot import PolicyName, Quota, Request, Snapshot, Window, Within
+from simulation.replay import Planner
 from tests.planner.build import GUARDED, pool, request, running, waiting
 
 Sabotage = Callable[[Board], None]
@@ -156,7 +156,7 @@ def test_a_simulation_ends_where_the_planner_is_wrong(start_s: int, node: str, f
     for id_ in ("a1", "a2"):
         scheduler.submit(request(id_), 0)
     scheduler.tick(0)
-    monkeypatch.setattr("gpr.planner.replay.bring_forward", put("a2", start_s, node))
+    monkeypatch.setattr("simulation.replay.bring_forward", put("a2", start_s, node))
     scheduler._has_freed = True
 
     with pytest.raises(NotWholeError, match=flaw):
@@ -169,7 +169,7 @@ def test_a_simulation_ends_where_a_box_starts_beyond_the_quota_of_its_second_poo
     scheduler.submit(request("a2"), 0)
     scheduler.submit(request("a3", pools=("p", "q")), 0)
     scheduler.tick(0)
-    monkeypatch.setattr("gpr.planner.replay.bring_forward", put("a3", 10, "q1"))
+    monkeypatch.setattr("simulation.replay.bring_forward", put("a3", 10, "q1"))
     scheduler._has_freed = True
 
     with pytest.raises(NotWholeError, match="a3 crowded"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from gpr.planner.replay import POLICIES
+from simulation.replay import POLICIES
 from tests.simulate.checker import check
 from tests.simulate.lists import JOB_HEADER, NODE_HEADER, random_jobs, write, write_jobs, write_nodes
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gpr.planner.estimators import ESTIMATORS, FADING_S, Estimators
-from gpr.planner.failures import Failure
-from gpr.planner.joblist import Job, request_of
-from gpr.planner.replay import POLICIES, Replay, replay
-from gpr.planner.report import report
 from gpr.planner.snapshot import Pool, Slot
+from simulation.estimators import ESTIMATORS, FADING_S, Estimators
+from simulation.failures import Failure
+from simulation.joblist import Job, request_of
+from simulation.replay import POLICIES, Replay, replay
+from simulation.report import report
 from tests.simulate.lists import random_jobs
 from tests.simulate.test_replay import lists
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.failures import DAY_S, Failure, draw_failures
-from gpr.planner.joblist import Job, read_nodes
-from gpr.planner.replay import POLICIES, Replay, Run, replay
-from gpr.planner.report import report
 from gpr.planner.snapshot import PolicyName, Pool
+from simulation.failures import DAY_S, Failure, draw_failures
+from simulation.joblist import Job, read_nodes
+from simulation.replay import POLICIES, Replay, Run, replay
+from simulation.report import report
 from tests.simulate.lists import random_jobs, write_nodes
 from tests.simulate.test_replay import MODES, SLOW, Stored, lists
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpr.planner.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
-from gpr.planner.replay import POLICIES, Replay, Run, replay
-from gpr.planner.report import report
 from gpr.planner.snapshot import Pool, Quota
+from simulation.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
+from simulation.replay import POLICIES, Replay, Run, replay
+from simulation.report import report
 from tests.simulate.lists import JOB_HEADER, write, write_nodes
 from tests.simulate.test_replay import OURS, OURS_OF, Stored
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from gpr.planner.board import Started
 from gpr.planner.engine import plan
-from gpr.planner.failures import Failure
-from gpr.planner.joblist import Job, read_jobs, read_nodes, request_of
 from gpr.planner.plan import Eviction
-from gpr.planner.replay import POLICIES, Replay, replay
-from gpr.planner.report import report, schedule_csv
 from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
+from simulation.failures import Failure
+from simulation.joblist import Job, read_jobs, read_nodes, request_of
+from simulation.replay import POLICIES, Replay, replay
+from simulation.report import report, schedule_csv
 from tests.effort import examples
 from tests.planner.build import ended, remembered, run, stored
 from tests.simulate.checker import check

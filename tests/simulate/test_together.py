@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.failures import DAY_S, Failure, draw_failures
-from gpr.planner.joblist import Job, read_jobs, read_nodes, read_quotas
-from gpr.planner.replay import POLICIES, Replay, Run, replay
 from gpr.planner.snapshot import Pool, Quota
+from simulation.failures import DAY_S, Failure, draw_failures
+from simulation.joblist import Job, read_jobs, read_nodes, read_quotas
+from simulation.replay import POLICIES, Replay, Run, replay
 from tests.effort import examples
 from tests.simulate.lists import JOB_HEADER, NODE_HEADER, write
 from tests.simulate.test_failures import most_used, stands_on

@@ -1,6 +1,6 @@
 """`simulate`: replay a job list through the real planner on a simulated clock.
 
-Lives here: options, and errors as a person reads them. The replay itself is gpr/planner/replay.py.
+Lives here: options, and errors as a person reads them. The replay itself is simulation/replay.py.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
-from gpr.planner.estimators import Estimators
-from gpr.planner.failures import Failure, draw_failures
-from gpr.planner.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
-from gpr.planner.replay import PLANNERS, POLICIES, STANDARD, Scheduler, replay
-from gpr.planner.report import report, schedule_csv, to_json, write_whole
 from gpr.planner.snapshot import Pool, Quota
+from simulation.estimators import Estimators
+from simulation.failures import Failure, draw_failures
+from simulation.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
+from simulation.replay import PLANNERS, POLICIES, STANDARD, Scheduler, replay
+from simulation.report import report, schedule_csv, to_json, write_whole
 
 POLICY_VALUES: Final = ("notice_s", "least_run_s", "claim_gain_s", "break_from", "gang_patience")
 

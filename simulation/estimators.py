@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpr.planner.board import Board
-from gpr.planner.failures import Failure
 from gpr.planner.snapshot import Policy, PolicyName, Pool, Request, Running, Slot
+from simulation.failures import Failure
 
 ESTIMATORS: Final = ("slurm", "depth_over_throughput", "last_wait", "head_wait")
 # Starts fade from the throughput with this time.

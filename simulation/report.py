@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gpr.planner.estimators import ESTIMATORS
-from gpr.planner.joblist import Job
+from gpr.planner.bands import quantile
 from gpr.planner.plan import victims_of
-from gpr.planner.replay import Replay, Run
 from gpr.planner.snapshot import Pool
+from simulation.estimators import ESTIMATORS
+from simulation.joblist import Job
+from simulation.replay import Replay, Run
 
 # A start by so much later than promised still counts as kept, and as within a minute.
 MINUTE_S: Final = 60
@@ -174,14 +175,3 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _share(claims: Iterable[bool]) -> float | None:
     return _mean([float(claim) for claim in claims])
-
-
-def quantile(values: Sequence[float], level: float) -> float | None:
-    """Linear between the two nearest values."""
-    if not values:
-        return None
-    ranked = sorted(values)
-    place = level * (len(ranked) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ranked) - 1)
-    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from gpr.planner.bands import Forecast
 from gpr.planner.board import Board, Started
-from gpr.planner.failures import Failure
 from gpr.planner.ground import Kind
 from gpr.planner.plan import Eviction
 from gpr.planner.snapshot import Policy, PolicyName, Pool, Request
 from gpr.planner.waiting import Turn, Waiting
+from simulation.failures import Failure
 
 
 @dataclass(frozen=True, slots=True)

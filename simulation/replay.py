@@ -14,12 +14,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from gpr.planner.bands import Bands, Forecast
-from gpr.planner.baselines import Easy, Fifo, LeastWork, Sjf
 from gpr.planner.board import Board, Started
 from gpr.planner.engine import admit, bring_forward, claim, forecast_of
-from gpr.planner.estimators import Estimators
-from gpr.planner.failures import Failure
-from gpr.planner.joblist import Job, request_of
 from gpr.planner.leeway import Leeway
 from gpr.planner.pace import Pace
 from gpr.planner.plan import Cause, Eviction, victims_of
@@ -27,6 +23,10 @@ from gpr.planner.proof import refuse_faults
 from gpr.planner.repair import mend
 from gpr.planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from gpr.planner.waiting import Waiting, turn_of
+from simulation.baselines import Easy, Fifo, LeastWork, Sjf
+from simulation.estimators import Estimators
+from simulation.failures import Failure
+from simulation.joblist import Job, request_of
 
 STANDARD: Final = Policy()
 
