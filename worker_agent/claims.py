@@ -11,7 +11,18 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from worker_agent.clock import Clock
-from worker_agent.protocol import CLAIMS_AT_ONCE, AutoTemplate, Claim, ClaimAnswer, ClaimState, PodsWaiting, SyncReply, Workspace
+from worker_agent.listings import CLAIMS, TEMPLATES, HeardList
+from worker_agent.protocol import (
+    CLAIMS_AT_ONCE,
+    AutoTemplate,
+    Claim,
+    ClaimAnswer,
+    ClaimState,
+    PodsWaiting,
+    SyncReply,
+    SyncRequest,
+    Workspace,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +78,19 @@ class Desk:
     """Nothing of it is written down: an agent that starts again asks for the list, and claims what the objects do not say was answered."""
 
     clock: Clock
-    digest: str = ""
-    templates_digest: str = ""
+    claims: HeardList[ClaimState] = field(default_factory=lambda: HeardList(CLAIMS))
+    templates: HeardList[AutoTemplate] = field(default_factory=lambda: HeardList(TEMPLATES))
     _to_tell: tuple[Claim, ...] = ()
     _answers: dict[str, Answered] = field(default_factory=dict)
-    _states: dict[str, ClaimState] | None = None
     _asked_mono: float = float("-inf")
-    _autos: dict[str, AutoTemplate] = field(default_factory=dict)
 
     # -- the thread of the objects -------------------------------------------------------------------------------------
 
     def collect(self, workspaces: Sequence[Workspace] | None) -> Heard:
         """Answers are handed over: what is lost of them is claimed once more."""
         answers, self._answers = tuple(self._answers.values()), {}
-        return Heard(workspaces, answers, self._states, self._asked_mono, self._autos)
+        states = None if self.claims.told is None else {state.id: state for state in self.claims.told}
+        return Heard(workspaces, answers, states, self._asked_mono, {each.id: each for each in self.templates.items})
 
     def put(self, claims: Sequence[Claim]) -> None:
         """All that is to be told now, but for what was answered in the meantime."""
@@ -110,13 +120,9 @@ class Desk:
         self.put(self._to_tell)
         return len(self._to_tell) < before
 
-    def take(self, reply: SyncReply, *, asked_mono: float) -> None:
+    def take(self, asked: SyncRequest, reply: SyncReply, *, asked_mono: float) -> None:
         """An answer to a sync that counts."""
-        if reply.claims is not None:
-            self._states, self.digest = {state.id: state for state in reply.claims}, reply.claims_digest
-        if not reply.templates_digest:
-            self._autos, self.templates_digest = {}, ""  # an older hub: those of a newer one before it count no more
-        elif reply.templates is not None:
-            self._autos, self.templates_digest = {each.id: each for each in reply.templates}, reply.templates_digest
-        if self._states is not None:
+        self.claims.hear(asked, reply)
+        self.templates.hear(asked, reply)
+        if self.claims.told is not None:
             self._asked_mono = max(self._asked_mono, asked_mono)

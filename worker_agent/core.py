@@ -89,11 +89,11 @@ class Core:
             clock_offset_s=self._time.offset_s,
             agent_version=VERSION,
             observed=told.observed,
-            have_workspaces=self.link.board.digest,
+            have_workspaces=self.link.board.workspaces.digest,
             accounts_left=self.link.board.accounts_left,
-            have_claims=self.link.desk.digest,
+            have_claims=self.link.desk.claims.digest,
             have_life=self.link.life_wanted(),
-            have_templates=self.link.desk.templates_digest,
+            have_templates=self.link.desk.templates.digest,
             bindings=self.link.board.bindings_untold,
             tokens=self.link.board.tokens_untold,
             drifts=self.link.drifts.untold,
@@ -211,7 +211,7 @@ class Core:
         with self._hands.apart("tend"):
             self._tend()
         with self._hands.apart("herald"):
-            self._hands.herald(self.link.life)
+            self._hands.herald(self.link.life.items)
         self._publish(self._memory.save())
         self._prune()
         views = tuple(node.view for _, node in sorted(self._hands.nodes.items()))

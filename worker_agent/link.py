@@ -15,12 +15,12 @@ from worker_agent.claims import Desk
 from worker_agent.clock import Clock, HubTime, Instant
 from worker_agent.cluster.base import Note
 from worker_agent.drift import DriftBook
+from worker_agent.listings import LIFE, HeardList
 from worker_agent.protocol import (
     CLOCK_OFFSET_REFUSE_S,
     CLOCK_OFFSET_WARN_S,
     Assignment,
     Desired,
-    LifeMark,
     NodeOrder,
     Observed,
     Phase,
@@ -53,8 +53,7 @@ class Link:
         self.is_rewound = False
         self.is_locked = False  # the hub saw two use our credential
         self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
-        self.life: tuple[LifeMark, ...] = ()  # likewise
-        self.life_digest = ""
+        self.life = HeardList(LIFE)
         self._life_wanted_mono = float("-inf")
         self.board = Board()
         self.drifts = DriftBook()
@@ -90,11 +89,11 @@ class Link:
         if self._clock.mono() - self._life_wanted_mono < LIFE_EVERY_S:
             return None
         self._life_wanted_mono = self._clock.mono()
-        return self.life_digest
+        return self.life.digest
 
     @property
     def waiting_untold(self) -> Waiting | None:
-        return self.waits.untold(self.session_epoch, self.board.digest)
+        return self.waits.untold(self.session_epoch, self.board.workspaces.digest)
 
     # -- sync ----------------------------------------------------------------------------------------------------------
 
@@ -149,10 +148,9 @@ class Link:
             self._note("hub_changed", {"known": self._state.hub_id, "got": reply.hub_id})
         self._renew_lease(sent, reply)
         self.orders = reply.orders
-        if reply.life is not None:
-            self.life, self.life_digest = reply.life, reply.life_digest
+        self.life.hear(sent.request, reply)
         self.board.take(sent.request, reply)
-        self.desk.take(reply, asked_mono=sent.at.mono)
+        self.desk.take(sent.request, reply, asked_mono=sent.at.mono)
         state = self._state
         state.hub_id, state.generation, state.digest = reply.hub_id, reply.generation, reply.digest
         if reply.assignments is not None:

@@ -128,11 +128,11 @@ class Process:
             return 0.0
         with self._lock:
             link = self._core.link
-            wanted, digest = link.board.wanted, link.desk.digest
+            wanted, digest = link.board.wanted, link.desk.claims.digest
             self._dialog.on_answer(lane, call, status, body, retry_after_s)
             if link.board.wanted is not wanted:
                 self._wake_tenancy.set()
-            if link.desk.has_answers or link.desk.digest != digest:
+            if link.desk.has_answers or link.desk.claims.digest != digest:
                 self._wake_requests.set()
         self._wake_main.set()
         return 0.0

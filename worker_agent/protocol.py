@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -641,7 +641,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def set_digest(listed: Sequence[Assignment | Workspace | ClaimState | LifeMark | AutoTemplate]) -> str:
+class Listed(Protocol):
+    """An item of a list that is told by its digest."""
+
+    @property
+    def id(self) -> str: ...
+
+
+def set_digest(listed: Sequence[Listed]) -> str:
     """SHA-256 over the set in order of id, so that both sides can compare what they hold."""
     ordered = sorted(listed, key=lambda item: item.id)
     return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()

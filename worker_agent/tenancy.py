@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from worker_agent.listings import WORKSPACES, HeardList
 from worker_agent.protocol import (
     BINDINGS_MAX,
     Account,
@@ -78,14 +79,17 @@ class Board:
     """Nothing of it is written down: an agent that starts again asks for the list, and tells all that it finds."""
 
     def __init__(self) -> None:
-        self.wanted: tuple[Workspace, ...] = ()
-        self.digest = ""
+        self.workspaces = HeardList(WORKSPACES)
         self.is_seen = False  # the namespaces of `wanted` have been looked at
         self.accounts_left: tuple[str, ...] | None = None  # see Found; None: `wanted` has not been worked on
         self._left_told: tuple[str, ...] | None = None
         self._bindings: dict[tuple[str, str], BindingSeen] = {}
         self._tokens: dict[str, IssuedToken] = {}
         self._told: set[BindingSeen | IssuedToken] = set()
+
+    @property
+    def wanted(self) -> tuple[Workspace, ...]:
+        return self.workspaces.items
 
     @property
     def has_news(self) -> bool:
@@ -108,10 +112,11 @@ class Board:
         """An answer of the hub that counts: what it was asked with is told; a new list is told all anew."""
         self._told.update(asked.bindings, asked.tokens)
         self._left_told = asked.accounts_left
-        if reply.workspaces is None:
+        before = _bindings_of(self.wanted)
+        if not self.workspaces.hear(asked, reply):
             return
-        before, now = _bindings_of(self.wanted), _bindings_of(reply.workspaces)
-        self.wanted, self.digest, self.is_seen = reply.workspaces, reply.workspaces_digest, not now
+        now = _bindings_of(self.wanted)
+        self.is_seen = not now
         self.accounts_left = self._left_told = None
         self._told.clear()
         # What was seen of another wish is no answer to this one.

@@ -14,13 +14,14 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import numba
 import numpy as np
-from numba import types
+from numba import types as numba_types
 
 import gpr.planner
 from gpr.planner.kernels import KERNELS, KERNELS_DIR
 
 # Folders of other sources that are kept: a branch that one comes back to, and the release before, whose processes may still run.
 OTHERS_KEPT: Final = 2
+types: Final[Any] = numba_types  # without annotations
 
 
 def compile_all() -> None:

@@ -22,19 +22,16 @@ from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
 from worker_agent.drift import AGAIN_S
+from worker_agent.listings import ASSIGNMENTS, CLAIMS, LIFE, TEMPLATES, WORKSPACES
 from worker_agent.protocol import (
     LEASE_TTL_S,
     Assignment,
-    AutoTemplate,
     CheckPolicy,
     Drift,
-    LifeMark,
     NodeOrder,
     Observed,
     SyncReply,
     SyncRequest,
-    Workspace,
-    set_digest,
 )
 
 MESSAGE_MAX_CHARS = 500
@@ -83,13 +80,15 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
     # The generation is read before the set: a change between the two makes the set newer than its number, and is sent again.
     generation, repairs_drift = Cluster.objects.values_list("generation", "repairs_drift").get(pk=agent.cluster.pk)
     assignments = desired_set(cluster_id=agent.cluster.pk)
-    digest = set_digest(assignments)
-    workspaces_digest, workspaces = _workspaces(agent.cluster, message, generation)
-    # Read each time: places and estimates change without a change of the generation.
-    claim_states = claims.told(agent.cluster.pk, now)
-    claims_digest = set_digest(claim_states)
-    life_digest, life = _life(agent.cluster, message, now)
-    templates_digest, templates = _templates(agent.cluster, message, generation)
+    cluster_id = agent.cluster.pk
+    lists = {
+        **ASSIGNMENTS.tell(message, generation, lambda: assignments),
+        **WORKSPACES.tell(message, generation, lambda: tenancy.told(cluster_id)),
+        # Read each time: places and estimates change without a change of the generation.
+        **CLAIMS.tell(message, generation, lambda: claims.told(cluster_id, now)),
+        **LIFE.tell(message, generation, lambda: claims.life(cluster_id, now)),
+        **TEMPLATES.tell(message, generation, lambda: claims.templates(cluster_id)),
+    }
     return SyncReply(
         hub_id=hub_id(),
         session_epoch=session_epoch,
@@ -98,46 +97,11 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         lease_ttl_s=LEASE_TTL_S,
         generation=generation,
         count=len(assignments),
-        digest=digest,
-        assignments=None if digest == message.have_digest and generation == message.known_generation else assignments,
         orders=orders_told(cluster_id=agent.cluster.pk),
-        workspaces_digest=workspaces_digest,
-        workspaces=workspaces,
         repairs_drift=repairs_drift,
         warn_before_s=settings.EGS_END_WARNING_S,
-        claims_digest=claims_digest,
-        claims=None if claims_digest == message.have_claims else claim_states,
-        life_digest=life_digest,
-        life=life,
-        templates_digest=templates_digest,
-        templates=templates,
+        **lists,
     )
-
-
-def _life(cluster: Cluster, message: SyncRequest, now: datetime) -> tuple[str, tuple[LifeMark, ...] | None]:
-    if message.have_life is None:
-        return "", None
-    life = claims.life(cluster.pk, now)
-    digest = set_digest(life)
-    return digest, None if digest == message.have_life else life
-
-
-def _templates(cluster: Cluster, message: SyncRequest, generation: int) -> tuple[str, tuple[AutoTemplate, ...] | None]:
-    """As for the workspaces."""
-    if message.have_templates is None or (message.have_templates and message.known_generation == generation):
-        return message.have_templates or "", None
-    templates = claims.templates(cluster.pk)
-    digest = set_digest(templates)
-    return digest, None if digest == message.have_templates else templates
-
-
-def _workspaces(cluster: Cluster, message: SyncRequest, generation: int) -> tuple[str, tuple[Workspace, ...] | None]:
-    """Their digest, and all of them unless the agent has just these. A change of them raises the generation: then alone they are read."""
-    if message.have_workspaces and message.known_generation == generation:
-        return message.have_workspaces, None
-    workspaces = tenancy.told(cluster.pk)
-    digest = set_digest(workspaces)
-    return digest, None if digest == message.have_workspaces else workspaces
 
 
 def generation_now(*, cluster_id: UUID) -> int:

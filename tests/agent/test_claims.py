@@ -82,7 +82,7 @@ class Talk(Stage):
     def list_claims(self, *states: ClaimState, is_known: bool = False) -> SyncRequest:
         sent = self.core.sync_request(0.0)
         claims = None if is_known else states
-        digest = self.desk.digest if is_known else set_digest(states)
+        digest = self.desk.claims.digest if is_known else set_digest(states)
         self.core.on_reply(sent, msgspec.structs.replace(self.reply(), claims=claims, claims_digest=digest))
         return sent.request
 
@@ -93,20 +93,6 @@ H100 = ClaimSpec(shape="H100-80GB")
 def tell_templates(stage: Stage, templates: tuple[AutoTemplate, ...] | None, digest: str) -> None:
     reply = msgspec.structs.replace(stage.reply(), templates=templates, templates_digest=digest)
     stage.core.on_reply(stage.core.sync_request(0.0), reply)
-
-
-def test_the_hub_s_templates_hold_until_it_tells_others() -> None:
-    stage = Stage()
-    desk, template = stage.core.link.desk, AutoTemplate(id="red", name="standard", spec=H100)
-    assert stage.core.sync_request(0.0).request.have_templates == ""
-    tell_templates(stage, (template,), "d")
-
-    tell_templates(stage, None, "d")
-
-    assert desk.collect(None).autos == {"red": template}
-    assert stage.core.sync_request(0.0).request.have_templates == "d"
-    tell_templates(stage, (), "e")
-    assert desk.collect(None).autos == {}
 
 
 def test_templates_end_with_the_hub_that_told_them_and_come_back_with_it() -> None:

@@ -22,12 +22,3 @@ def test_the_list_is_wanted_now_and_then_and_not_sent_again() -> None:
     stage.advance(LIFE_EVERY_S)
 
     assert stage.core.sync_request(0.0).request.have_life == digest
-
-
-def test_a_word_of_the_hub_that_says_nothing_of_it_changes_nothing() -> None:
-    stage = Stage()
-    stage.core.on_reply(stage.core.sync_request(0.0), msgspec.structs.replace(stage.reply(), life=(MARK,), life_digest="d"))
-
-    stage.tell()
-
-    assert stage.core.link.life == (MARK,)

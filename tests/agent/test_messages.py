@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from worker_agent.link import encoded_digest
+from worker_agent.listings import CLAIMS, LIFE, TEMPLATES, WORKSPACES, Listing
 from worker_agent.protocol import (
     Account,
     Assignment,
@@ -366,54 +367,23 @@ def test_a_hub_that_says_nothing_of_warnings_has_pods_warned_ten_minutes_before_
     assert msgspec.convert(first, type=SyncReply).warn_before_s == 600.0
 
 
-def test_a_hub_that_knows_of_no_workspaces_leaves_them_as_they_are() -> None:
-    first = fixture("sync_reply_unchanged")
-    del first["workspaces"], first["workspaces_digest"]
-    assert msgspec.convert(first, type=SyncReply).workspaces is None
+@pytest.mark.parametrize("listing", [WORKSPACES, CLAIMS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
+def test_a_hub_that_knows_of_no_such_list_tells_none_and_an_agent_that_does_not_has_none(listing: Listing[Any]) -> None:
+    reply, request = fixture("sync_reply_unchanged"), fixture("sync_request")
+    del reply[listing.name], reply[listing.digest], request[listing.have]
+
+    told, asked = msgspec.convert(reply, type=SyncReply), msgspec.convert(request, type=SyncRequest)
+
+    assert (getattr(told, listing.name), getattr(told, listing.digest)) == (None, "")
+    assert not getattr(asked, listing.have)
 
 
 def test_an_agent_that_knows_of_no_workspaces_says_nothing_of_them() -> None:
     first = fixture("sync_request")
-    for later in ("have_workspaces", "bindings", "tokens"):
+    for later in ("bindings", "tokens"):
         del first[later]
     request = msgspec.convert(first, type=SyncRequest)
-    assert (request.have_workspaces, request.bindings, request.tokens) == ("", (), ())
-
-
-def test_a_hub_that_knows_of_no_claims_leaves_them_as_they_are() -> None:
-    first = fixture("sync_reply_unchanged")
-    del first["claims"], first["claims_digest"]
-    assert msgspec.convert(first, type=SyncReply).claims is None
-
-
-def test_an_agent_that_knows_of_no_claims_has_no_list_of_them() -> None:
-    first = fixture("sync_request")
-    del first["have_claims"]
-    assert msgspec.convert(first, type=SyncRequest).have_claims == ""
-
-
-def test_a_hub_that_tells_of_no_lives_has_none() -> None:
-    first = fixture("sync_reply_unchanged")
-    del first["life"], first["life_digest"]
-    assert msgspec.convert(first, type=SyncReply).life is None
-
-
-def test_an_agent_that_hears_of_no_lives_wants_no_list_of_them() -> None:
-    first = fixture("sync_request")
-    del first["have_life"]
-    assert msgspec.convert(first, type=SyncRequest).have_life is None
-
-
-def test_a_hub_that_knows_of_no_templates_leaves_them_as_they_are() -> None:
-    first = fixture("sync_reply_unchanged")
-    del first["templates"], first["templates_digest"]
-    assert msgspec.convert(first, type=SyncReply).templates is None
-
-
-def test_an_agent_that_knows_of_no_templates_wants_no_list_of_them() -> None:
-    first = fixture("sync_request")
-    del first["have_templates"]
-    assert msgspec.convert(first, type=SyncRequest).have_templates is None
+    assert (request.bindings, request.tokens) == ((), ())
 
 
 def test_an_agent_that_tells_of_no_pods_has_not_looked_at_them() -> None:

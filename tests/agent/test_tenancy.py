@@ -46,7 +46,7 @@ def workspace(*accounts: Account, desired: str = Desired.PRESENT) -> Workspace:
 
 
 def reply(stage: Stage, workspaces: tuple[Workspace, ...] | None) -> SyncReply:
-    digest = set_digest(workspaces) if workspaces is not None else stage.core.link.board.digest
+    digest = set_digest(workspaces) if workspaces is not None else stage.core.link.board.workspaces.digest
     return msgspec.structs.replace(stage.reply(), workspaces=workspaces, workspaces_digest=digest)
 
 
@@ -96,7 +96,7 @@ def test_which_accounts_are_left_is_told_of_each_list_once_it_was_worked_on() ->
         board(stage).report(board(stage).wanted, Found(left, (READY,)))
         assert board(stage).has_news
         said = tell(stage, is_known=True)
-        assert (said.accounts_left, said.have_workspaces) == (left, board(stage).digest)
+        assert (said.accounts_left, said.have_workspaces) == (left, board(stage).workspaces.digest)
         assert not board(stage).has_news
 
     worked_on = board(stage).wanted

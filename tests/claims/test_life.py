@@ -79,14 +79,6 @@ def test_a_mark_is_the_same_whenever_it_is_told_and_not_told_for_ever(stage: Cla
     assert told(stage) == ()
 
 
-def test_who_has_the_list_is_not_sent_it_again(stage: ClaimStage) -> None:
-    stage.submit(name="train")
-    reply = stage.agent.sync(at=stage.now, have_life="")
-
-    assert stage.agent.sync(at=stage.now, have_life=reply.life_digest).life is None
-    assert stage.agent.sync(at=stage.now).life is None  # nor who does not want it
-
-
 def test_what_waits_is_told_in_each_cluster_that_it_allows_and_its_run_where_it_runs(stage: ClaimStage) -> None:
     _, agent = second_cluster_of(stage.slice)
     anywhere = stage.submit(name="anywhere", priority=150)

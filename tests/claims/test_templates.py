@@ -80,17 +80,6 @@ def test_who_has_the_list_is_not_sent_it_again_until_it_changes(stage: ClaimStag
     assert (new.templates, new.templates_digest) == ((), set_digest([]))
 
 
-def test_who_lost_the_list_is_told_it_again_though_nothing_has_changed(stage: ClaimStage) -> None:
-    """As after a time with an older hub."""
-    default(stage.slice)
-    reply = stage.agent.sync(at=stage.now, have_templates="")
-
-    again = stage.agent.sync(at=stage.now, have_templates="", known_generation=reply.generation)
-
-    assert (again.templates, again.templates_digest) == (reply.templates, reply.templates_digest)
-    assert again.templates
-
-
 def test_an_agent_that_knows_of_no_templates_is_told_of_none(stage: ClaimStage) -> None:
     default(stage.slice)
 
