@@ -14,7 +14,6 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from egs.rest.fields import whole_number
 from egs.rest.pagination import CURSOR, CURSOR_MAX_CHARS, PAGE_SIZE
@@ -23,26 +22,19 @@ from egs.rest.references import is_object
 PARAMETER_MAX_CHARS = 500  # of all values that a parameter is given in one address
 
 
-def check_parameters(request: Request) -> None:
-    """Raises ValidationError for a parameter of the address that is longer than any database should search for."""
+def check_parameters(view: Any, request: Request) -> None:
+    """Raises ValidationError for a parameter that a list does not know, or that is longer than any database should search for."""
     faults = {}
+    filterset_class = getattr(view, "filterset_class", None)
+    known = {CURSOR, PAGE_SIZE, *(filterset_class.base_filters if filterset_class else ())}
     for name, values in request.query_params.lists():
         most = CURSOR_MAX_CHARS if name == CURSOR else PARAMETER_MAX_CHARS
         if sum(map(len, values)) > most:
             faults[name[:60]] = [f"Must have {most} characters at most."]
+        elif view.action == "list" and name not in known:
+            faults[name[:60]] = ["There is no such filter here."]
     if faults:
         raise ValidationError(faults)
-
-
-class StrictFilterBackend(filters.DjangoFilterBackend):
-    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: APIView) -> QuerySet[Any]:
-        filterset_class = self.get_filterset_class(view, queryset)
-        known = {CURSOR, PAGE_SIZE} | set(filterset_class.base_filters if filterset_class else ())
-        unknown = {name[:60]: ["There is no such filter here."] for name in request.query_params if name not in known}
-        if unknown:
-            raise ValidationError(unknown)
-        rows: QuerySet[Any] = super().filter_queryset(request, queryset, view)
-        return rows
 
 
 class _CommaList(forms.SelectMultiple):

@@ -9,13 +9,14 @@ from uuid import UUID
 
 from django.db.models import Model
 from django.http import HttpRequest
+from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework import serializers, viewsets
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from egs.clock import db_now
-from egs.rest.filters import StrictFilterBackend, check_parameters
+from egs.rest.filters import check_parameters
 from egs.rest.parsers import StrictJsonParser
 from egs.rest.schema import ApiSchema, takes_key
 
@@ -45,7 +46,7 @@ class PostOnce(Protocol):
 
 class ApiViewSet(viewsets.GenericViewSet[Row]):
     parser_classes = [StrictJsonParser]
-    filter_backends = [StrictFilterBackend]
+    filter_backends = [DjangoFilterBackend]
     content_negotiation_class = JsonOnly
     metadata_class = None  # the schema describes the API; OPTIONS would do it again, by other rules
     schema = ApiSchema()
@@ -67,7 +68,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        check_parameters(request)
+        check_parameters(self, request)
         # One request, one moment: what "now" means does not change between the rows of an answer.
         self.now = db_now()
         # That the Idempotency-Key of this request, if it has one, made this object: for `own_transactions`.
