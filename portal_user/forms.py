@@ -322,6 +322,10 @@ class KubeconfigForm(ServiceForm):
         self.fields["cluster"].choices = [(cluster, cluster) for cluster in clusters]  # type: ignore[attr-defined]
 
 
+class ReasonForm(ServiceForm):
+    why = PlainTextField(label="Reason", max_length=150, help_text="Recorded with your name, and shown to the workspace.")
+
+
 class VersionForm(ServiceForm):
     """A decision about a GPR as it was shown: the version says which, None that the page does not say."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import access, acts, bookings, create, detail, promises, templates, workspaces
+from portal_user.views import access, acts, bookings, create, detail, promises, templates, tenancy, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
@@ -24,6 +24,10 @@ urlpatterns: list[URLPattern] = [
     path("workspaces/<str:slice>/access/<uuid:pk>/", access.show, name="kubeconfig"),
     path("workspaces/<str:slice>/access/<uuid:pk>/revoke/", access.revoke, name="kubeconfig-revoke"),
     path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/adopt/", access.adopt, name="namespace-adopt"),
+    path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/approve/", tenancy.approve, name="namespace-approve"),
+    path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/refuse/", tenancy.refuse, name="namespace-refuse"),
+    path("invitations/<uuid:pk>/accept/", tenancy.accept, name="invitation-accept"),
+    path("invitations/<uuid:pk>/decline/", tenancy.decline, name="invitation-decline"),
     path("booking-series/<uuid:pk>/cancel/", bookings.cancel, name="series-cancel"),
     path("gprs/<uuid:pk>/", detail.gpr, name="gpr"),
     path("gprs/<uuid:pk>/edit/", create.edit, name="gpr-edit"),

@@ -40,20 +40,23 @@ class NamespaceRow:
     css: str
     why: str
     adopt_url: str = ""  # empty: not the reader's to allow, or nothing to adopt
+    approve_url: str = ""  # both empty: not the reader's to decide, or nothing to decide
+    refuse_url: str = ""
 
     @classmethod
-    def of(cls, row: Namespace, *, may_adopt: bool) -> NamespaceRow:
+    def of(cls, row: Namespace, *, may_decide: bool) -> NamespaceRow:
         if row.state == PENDING:
-            return cls(row.name, row.cluster.name, "Waits for approval", "soft", NEEDS_APPROVAL)
+            approve, refuse = (_url(name, row) if may_decide else "" for name in ("namespace-approve", "namespace-refuse"))
+            return cls(row.name, row.cluster.name, "Waits for approval", "soft", NEEDS_APPROVAL, approve_url=approve, refuse_url=refuse)
         state = BindingState(row.state)
-        can_be_adopted = may_adopt and state is BindingState.CONFLICT and not row.may_adopt
+        can_be_adopted = may_decide and state is BindingState.CONFLICT and not row.may_adopt
         return cls(
             name=row.name,
             cluster=row.cluster.name,
             word=STATE_WORDS[state],
             css=STATE_CSS.get(state, "soft"),
             why=row.detail or (NOT_HEARD if state is BindingState.WAITING else ""),
-            adopt_url=reverse("namespace-adopt", args=[row.slice.name, row.pk]) if can_be_adopted else "",
+            adopt_url=_url("namespace-adopt", row) if can_be_adopted else "",
         )
 
 
@@ -199,6 +202,10 @@ def adopt_question(request: PageRequest, row: Namespace) -> Question:
     )
 
 
+def _url(name: str, row: Namespace) -> str:
+    return reverse(name, args=[row.slice.name, row.pk])
+
+
 def _why_not(request: PageRequest, slice_: Slice) -> str:
     if not request.may_write:
         return why_not_write(request)
@@ -208,9 +215,9 @@ def _why_not(request: PageRequest, slice_: Slice) -> str:
 
 
 def _namespaces(request: PageRequest, slice_: Slice) -> Iterator[NamespaceRow]:
-    may_adopt = request.may_write and request.user.is_admin
+    may_decide = request.may_write and request.user.is_admin
     for row in Namespace.with_pending.filter(slice=slice_).select_related("slice", "cluster")[:ROWS_MAX]:
-        yield NamespaceRow.of(row, may_adopt=may_adopt)
+        yield NamespaceRow.of(row, may_decide=may_decide)
 
 
 def _unbindings(slice_: Slice) -> Iterator[NamespaceRow]:

@@ -21,6 +21,7 @@ from egs.readable import readable
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
+from portal_user.pages.tenancy import InvitationRow, invitation_rows
 from slices.models import Membership, Role
 from slices.selectors import slices_visible_to
 
@@ -54,6 +55,7 @@ class WorkspaceRow:
 @dataclass(frozen=True, slots=True)
 class WorkspacesPage:
     shell: Shell
+    invitations: tuple[InvitationRow, ...]
     rows: tuple[WorkspaceRow, ...]
     facts: tuple[Fact, ...]
     foot: ListFoot
@@ -70,6 +72,7 @@ class WorkspacesPage:
         url = reverse("workspaces")
         return cls(
             shell=Shell.user(request, page="workspaces"),
+            invitations=invitation_rows(request),
             rows=rows,
             facts=(*_counted(request), *capacity_facts(shapes)),
             foot=foot_of(found, url),

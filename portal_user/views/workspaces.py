@@ -19,7 +19,7 @@ from slices.selectors import slice_for
 def workspaces(request: PageRequest) -> HttpResponse:
     page = WorkspacesPage.build(request)
     template = "user/workspaces_list.html" if request.GET.get("part") == "list" else "user/workspaces.html"
-    return render(request, template, {"page": page, "shell": page.shell})
+    return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
 
 
 @require_GET

@@ -16,7 +16,10 @@ from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
+from slices.invitations import member_add
+from slices.models import Role
 from slices.quotas import quota_create
+from slices.services import namespace_bind
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
@@ -75,6 +78,12 @@ def address(name: str, house: House) -> str:
         return reverse(name, args=["vision", row.pk])
     if name == "namespace-adopt":
         return reverse(name, args=["vision", kubeconfigs.ready_namespace(house.slice, house.cluster, at=db_now()).pk])
+    if name in {"namespace-approve", "namespace-refuse"}:
+        asked = namespace_bind(slice_=house.slice, cluster=house.cluster, name="monitoring", actor=house.people.owner, now=db_now())
+        return reverse(name, args=["vision", asked.pk])
+    if name in {"invitation-accept", "invitation-decline"}:
+        invited = member_add(slice_=house.slice, reference="admin", role=Role.VIEWER, actor=house.people.owner, now=db_now())
+        return reverse(name, args=[invited.pk])
     if name in {"template", "template-delete", "template-switch"}:
         switch = {"switch": "make-default"} if name == "template-switch" else {}
         return reverse(name, kwargs={"slice": "vision", "pk": factories.template(house.slice).pk, **switch})

@@ -177,6 +177,25 @@ def test_only_an_administrator_lets_a_workspace_adopt_a_namespace(world: World, 
     assert row.may_adopt
 
 
+def test_an_administrator_approves_or_refuses_a_name_that_waits(world: World, owner: Client) -> None:
+    rows = {
+        name: namespace_bind(slice_=world.slice, cluster=world.cluster, name=name, actor=world.people.owner, now=db_now())
+        for name in ("monitoring", "gpu-operator")
+    }
+    admin, urls = world.client("admin"), {name: f"{PATH}namespaces/{row.pk}/" for name, row in rows.items()}
+
+    assert "has to approve this name" in text(owner.get(PATH))
+    assert "Approve" not in text(owner.get(PATH))
+    assert [owner.post(f"{urls['monitoring']}{act}/").status_code for act in ("approve", "refuse")] == [404, 404]
+    assert f"{urls['monitoring']}approve/" in text(admin.get(PATH))
+    assert "Give vision the namespace" in text(admin.get(f"{urls['monitoring']}approve/", headers=HTMX))
+    assert admin.post(f"{urls['monitoring']}approve/").status_code == 302
+    assert "This field is required" in text(admin.post(f"{urls['gpu-operator']}refuse/"), 422)
+    assert admin.post(f"{urls['gpu-operator']}refuse/", {"why": "It is the cluster's."}).status_code == 302
+
+    assert [row.name for row in Namespace.with_pending.all()] == [row.name for row in Namespace.objects.all()] == ["monitoring"]
+
+
 def test_ten_rows_cost_what_two_cost(world: World, owner: Client) -> None:
     def cost() -> int:
         with CaptureQueriesContext(connection) as seen:

@@ -16,7 +16,8 @@ from gpr.services.decisions import gpr_evict, gpr_reject
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel
 from inventory.models import Reservation
-from slices.models import Membership, Role, Slice
+from slices.invitations import member_add
+from slices.models import Invitation, Membership, Role, Slice
 from tests import factories
 from tests.builders import make_gpr
 from tests.pages.user_world import HTMX, WORKSPACE, World, client_of, make_world, text
@@ -280,3 +281,25 @@ def test_every_end_reason_has_words(world: World, owner: Client) -> None:
 
     assert len(names(markup)) == len(EndReason)
     assert "A check on the way in failed after" in markup
+
+
+def test_who_is_invited_joins_or_declines_on_his_page(world: World, owner: Client) -> None:
+    stranger, host = world.client("outsider"), world.people.owner
+    speech = factories.make_slice(world.cluster, name="speech", owner=host)
+    for slice_, role in ((world.slice, Role.EDITOR), (speech, Role.OWNER)):
+        member_add(slice_=slice_, reference="outsider", role=role, actor=host, now=db_now())
+    urls = {row.slice.name: f"/invitations/{row.pk}/" for row in Invitation.objects.select_related("slice")}
+
+    page = text(stranger.get("/"))
+
+    assert all(f"{url}{act}/" in page for url in urls.values() for act in ("accept", "decline"))
+    assert "Invitations" not in text(owner.get("/"))
+    assert owner.post(f"{urls['vision']}accept/").status_code == 404
+    assert "Join vision?" in text(stranger.get(f"{urls['vision']}accept/", headers=HTMX))
+    assert stranger.post(f"{urls['vision']}accept/").status_code == 302
+    assert stranger.post(f"{urls['speech']}decline/").status_code == 302
+    assert [row.slice.name for row in Membership.objects.filter(user=world.people.outsider).order_by("slice__name")] == [
+        "canary-slice",
+        "vision",
+    ]
+    assert "Invitations" not in text(stranger.get("/"))

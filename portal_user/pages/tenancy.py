@@ -1,0 +1,100 @@
+"""Who joins a workspace and which namespaces it gets: what is asked before each of these is decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.urls import reverse
+
+from egs.pages.access import PageRequest
+from egs.pages.shell import Shell
+from portal_user.forms import ReasonForm, ServiceForm
+from portal_user.pages.access import shell_of
+from portal_user.pages.question import Question
+from slices.invitations import invitations_of
+from slices.models import Invitation, Namespace, Role
+
+
+@dataclass(frozen=True, slots=True)
+class InvitationRow:
+    """That the reader may become a member."""
+
+    slice: str
+    project: str
+    role: str
+    invited_by: str
+    at: datetime
+    accept_url: str  # both empty: he may only look
+    decline_url: str
+
+    @classmethod
+    def of(cls, row: Invitation, *, may_write: bool) -> InvitationRow:
+        accept, decline = (reverse(name, args=[row.pk]) if may_write else "" for name in ("invitation-accept", "invitation-decline"))
+        role = str(Role(row.role).label)
+        return cls(row.slice.name, row.slice.project.name, role, row.invited_by.name, row.created_at, accept, decline)
+
+
+def invitation_rows(request: PageRequest) -> tuple[InvitationRow, ...]:
+    return tuple(InvitationRow.of(row, may_write=request.may_write) for row in invitations_of(request.user)[:100])
+
+
+def approve_question(request: PageRequest, row: Namespace) -> Question:
+    return Question(
+        title=f"Give {row.slice.name} the namespace {row.name}?",
+        text=f"The agent of cluster {row.cluster.name} makes it for the workspace. The owners may not choose this name by themselves.",
+        points=(
+            "The members can read and change all that is put there later, secrets included.",
+            "The agent does not take a name for which something in the cluster waits already.",
+        ),
+        verb="Approve it",
+        url=reverse("namespace-approve", args=[row.slice.name, row.pk]),
+        back_url=reverse("access", args=[row.slice.name]),
+        form=ServiceForm(),
+        shell=shell_of(request, row.slice),
+        keep="Not now",
+        is_plain=True,
+    )
+
+
+def refuse_question(request: PageRequest, row: Namespace, form: ReasonForm) -> Question:
+    return Question(
+        title=f"Refuse {row.slice.name} the namespace {row.name}?",
+        text=f"The workspace asks for it in cluster {row.cluster.name}. It may ask for another name.",
+        points=(),
+        verb="Refuse it",
+        url=reverse("namespace-refuse", args=[row.slice.name, row.pk]),
+        back_url=reverse("access", args=[row.slice.name]),
+        form=form,
+        shell=shell_of(request, row.slice),
+        keep="Not now",
+    )
+
+
+def accept_question(request: PageRequest, row: Invitation) -> Question:
+    return Question(
+        title=f"Join {row.slice.name}?",
+        text=f"{row.invited_by.name} invited you to this workspace of project {row.slice.project.name} as {Role(row.role).label.lower()}.",
+        points=("Its members see your name.",),
+        verb="Join it",
+        url=reverse("invitation-accept", args=[row.pk]),
+        back_url=reverse("workspaces"),
+        form=ServiceForm(),
+        shell=Shell.user(request, page="workspaces"),
+        keep="Not now",
+        is_plain=True,
+    )
+
+
+def decline_question(request: PageRequest, row: Invitation) -> Question:
+    return Question(
+        title=f"Decline the invitation to {row.slice.name}?",
+        text="It leaves your list, and nobody is told.",
+        points=(),
+        verb="Decline it",
+        url=reverse("invitation-decline", args=[row.pk]),
+        back_url=reverse("workspaces"),
+        form=ServiceForm(),
+        shell=Shell.user(request, page="workspaces"),
+        keep="Not now",
+    )

@@ -1,0 +1,86 @@
+"""Who joins a workspace, and which namespaces it gets: invitations for who is invited, names for administrators."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from egs.errors import NotFound
+from egs.pages.access import PageRequest, needs_write, signed_in
+from egs.pages.asking import UNPROCESSABLE
+from egs.rest.references import one_by_id
+from portal_user.forms import ReasonForm
+from portal_user.pages.tenancy import accept_question, approve_question, decline_question, refuse_question
+from portal_user.views.asking import decide, put
+from slices.invitations import invitation_accept, invitation_decline, invitation_for
+from slices.models import Namespace
+from slices.selectors import slice_for
+from slices.services import namespace_approve, namespace_refuse
+
+TOPICS = ("gpr",)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def approve(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
+    row = _asked(request, slice, pk)
+
+    def act() -> str:
+        namespace_approve(namespace=row, actor=request.user, now=request.now)
+        return f"{row.slice.name} gets {row.name}"
+
+    return decide(request, approve_question(request, row), act, topics=TOPICS)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def refuse(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
+    row = _asked(request, slice, pk)
+    form = ReasonForm(request.POST if request.method == "POST" else None)
+    question = refuse_question(request, row, form)
+    if form.is_bound and not form.is_valid():
+        return put(request, question, status=UNPROCESSABLE)
+
+    def act() -> str:
+        namespace_refuse(namespace=row, actor=request.user, why=form.cleaned_data["why"], now=request.now)
+        return f"{row.slice.name} does not get {row.name}"
+
+    return decide(request, question, act, topics=TOPICS)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def accept(request: PageRequest, pk: UUID) -> HttpResponse:
+    row = invitation_for(request.user, pk)
+
+    def act() -> str:
+        invitation_accept(invitation=row, actor=request.user, now=request.now)
+        return f"You are a member of {row.slice.name}"
+
+    return decide(request, accept_question(request, row), act, topics=TOPICS)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def decline(request: PageRequest, pk: UUID) -> HttpResponse:
+    row = invitation_for(request.user, pk)
+
+    def act() -> str:
+        invitation_decline(invitation=row)
+        return f"The invitation to {row.slice.name} is declined"
+
+    return decide(request, decline_question(request, row), act, topics=TOPICS)
+
+
+def _asked(request: PageRequest, slice: str, pk: UUID) -> Namespace:
+    """Raises NotFound to all but administrators."""
+    if not request.user.is_admin:
+        raise NotFound("page")
+    rows = Namespace.with_pending.filter(slice=slice_for(request.user, slice)).select_related("slice", "cluster")
+    return one_by_id(rows, pk, what="namespace")
