@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pkgutil
 import shutil
+from fcntl import LOCK_EX, flock
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
@@ -19,8 +20,8 @@ from numba import types as numba_types
 import gpr.planner
 from gpr.planner.kernels import KERNELS, KERNELS_DIR
 
-# Folders of other sources that are kept: a branch that one comes back to, and the release before, whose processes may still run.
-OTHERS_KEPT: Final = 2
+# Folders of other sources that are kept: branches that one comes back to, and the release before, whose processes may still run.
+OTHERS_KEPT: Final = 5
 types: Final[Any] = numba_types  # without annotations
 
 
@@ -28,9 +29,12 @@ def compile_all() -> None:
     """Compile all kernels of all modules, and note that this is done."""
     for module in pkgutil.iter_modules(gpr.planner.__path__, "gpr.planner."):
         import_module(module.name)
-    for kernel in KERNELS:
-        kernel.compile(signature_of(kernel.py_func))
-    _done_mark().touch()
+    KERNELS_DIR.mkdir(parents=True, exist_ok=True)
+    with (KERNELS_DIR / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)  # who comes second loads what the first one compiled
+        for kernel in KERNELS:
+            kernel.compile(signature_of(kernel.py_func))
+        _done_mark().touch()
     _drop_old(KERNELS_DIR.parent)
 
 

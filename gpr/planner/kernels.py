@@ -10,6 +10,7 @@ that they are compiled for.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from hashlib import sha256
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba.core.caching import InTreeCacheLocator
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,19 +27,47 @@ KERNELS: Final[list[Any]] = []
 _DECLARED: Final = re.compile(rb"^@(compiled|lean|spliced)$", re.MULTILINE)
 
 
-def kernels_dir(base: str, folder: Path) -> str:
-    """Where the machine code of these very sources is kept, below `base` or beside them.
+def kernels_dir(base: str, folder: Path) -> Path:
+    """Where the machine code of these very sources is kept, below `base` or in the user's cache: all checkouts of them share it.
 
     A kernel has those of other modules that it calls built in, and would be used as it was when one of them has changed: numba looks at
     its own module alone.
     """
     texts = (path.read_bytes() for path in sorted(folder.glob("*.py")))
     digest = sha256(b"".join(text for text in texts if _DECLARED.search(text))).hexdigest()[:16]
-    return str(Path(base or folder / "__pycache__") / f"kernels-{digest}")
+    return Path(base or _cache_of_user() or folder / "__pycache__") / f"kernels-{digest}"
 
 
-KERNELS_DIR: Final = Path(kernels_dir(numba.config.CACHE_DIR, Path(__file__).parent))  # type: ignore[attr-defined]  # made as it loads
-numba.config.CACHE_DIR = str(KERNELS_DIR)  # type: ignore[attr-defined]
+def _cache_of_user() -> Path | None:
+    """None where there is no home that can be written to."""
+    path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "egs-kernels"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return path if os.access(path, os.W_OK) else None
+
+
+_FOLDER: Final = Path(__file__).parent
+KERNELS_DIR: Final = kernels_dir(numba.config.CACHE_DIR, _FOLDER)  # type: ignore[attr-defined]  # made as it loads
+
+
+class Locator(InTreeCacheLocator):
+    """Where numba keeps one kernel: its own would put the path of the checkout into it."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        super().__init__(py_func, py_file)  # type: ignore[no-untyped-call]
+        self._cache_path = str(KERNELS_DIR)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """None for what is no kernel."""
+        return super().from_function(py_func, py_file) if Path(py_file).parent == _FOLDER else None  # type: ignore[no-untyped-call]
+
+
+numba.config.CACHE_LOCATOR_CLASSES = ",".join(  # type: ignore[attr-defined]
+    [f"{__name__}.Locator", "UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator"]
+)
 
 
 def compiled(function: Function) -> Function:

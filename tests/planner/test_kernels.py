@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from numba.core.dispatcher import Dispatcher
 
 from gpr.planner.compile import compile_all, signature_of
-from gpr.planner.kernels import KERNELS, kernels_dir
+from gpr.planner.kernels import KERNELS, KERNELS_DIR, kernels_dir
 
 KERNEL = "@lean\ndef double(number: int) -> int:\n    return {}\n"
 
@@ -47,6 +48,16 @@ def test_a_change_of_what_is_not_compiled_costs_nothing(tmp_path: Path) -> None:
     assert kernels_dir("", tmp_path) == before
 
 
-def test_they_are_kept_where_the_operator_says(tmp_path: Path) -> None:
-    assert Path(kernels_dir("/var/lib/egs/kernels", tmp_path)).parent == Path("/var/lib/egs/kernels")
-    assert Path(kernels_dir("", tmp_path)).parent == tmp_path / "__pycache__"
+def test_they_are_kept_where_the_operator_says_else_in_the_user_s_cache_else_beside_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert kernels_dir("/var/lib/egs/kernels", tmp_path).parent == Path("/var/lib/egs/kernels")
+    assert kernels_dir("", tmp_path).parent == tmp_path / "cache" / "egs-kernels"
+
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    assert kernels_dir("", tmp_path).parent == tmp_path / "__pycache__"
+
+
+def test_all_checkouts_of_the_same_sources_share_them() -> None:
+    assert {kernel._cache.cache_path for kernel in KERNELS} == {str(KERNELS_DIR)}
