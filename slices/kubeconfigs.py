@@ -92,12 +92,14 @@ def kubeconfig_ask(*, slice_: Slice, cluster: Cluster, duration_s: int | None, a
 
 @transaction.atomic
 def kubeconfig_take(*, cluster: Cluster, issued: IssuedToken, now: datetime) -> None:
-    """What the agent made, or why not. Of one that is not waited for any more nothing is kept."""
-    row = _waiting(cluster, issued.account)
+    """What the agent made, or why not. Of one that is not waited for any more nothing is kept, but that it is good no more."""
+    row = _live(cluster, issued.account)
     if row is None:
         return
     if issued.failure:
-        _end(row, S.FAILED, issued.failure, now, severity=Severity.WARNING)
+        _end(row, S.FAILED if row.state == S.ASKED else S.REVOKED, issued.failure, now, severity=Severity.WARNING)
+        return
+    if row.state != S.ASKED:
         return
     row.state, row.due_at = S.MADE, now + READ_WITHIN
     row.token, row.ca = issued.token, issued.ca
@@ -234,9 +236,9 @@ def _home(slice_: Slice, cluster: Cluster, now: datetime) -> Namespace:
     raise NamespaceNotReady(f"Namespace {bound[0].name} of cluster {cluster.name} is not ready. {bound[0].detail}".strip())
 
 
-def _waiting(cluster: Cluster, account: str) -> Kubeconfig | None:
+def _live(cluster: Cluster, account: str) -> Kubeconfig | None:
     id_ = id_of(account)
-    return _locked().filter(pk=id_, cluster=cluster, state=S.ASKED).first() if id_ else None
+    return _locked().filter(pk=id_, cluster=cluster, state__in=LIVE_STATES).first() if id_ else None
 
 
 def _locked() -> QuerySet[Kubeconfig]:

@@ -22,7 +22,9 @@ from worker_agent.tenancy import Found
 NOBODY: frozenset[str] = frozenset()
 ID = "11111111-aaaa-4aaa-8aaa-000000000001"
 BINDING = f"/apis/rbac.authorization.k8s.io/v1/namespaces/red/rolebindings/egs-{ID}"
-SERVICE_ACCOUNT = f"/api/v1/namespaces/red/serviceaccounts/egs-{ID}"
+SERVICE_ACCOUNT = f"/api/v1/namespaces/egs-accounts/serviceaccounts/egs-{ID}"
+OLD_ACCOUNT = f"/api/v1/namespaces/red/serviceaccounts/egs-{ID}"  # where they were once
+ACCOUNTS = "/api/v1/namespaces/egs-accounts"
 
 
 class TenancyApi:
@@ -34,6 +36,7 @@ class TenancyApi:
         self.faults: dict[str, Exception] = {}
         self.kind: Object | None = None  # the definition of requests
         self._version = 10
+        self.put(ACCOUNTS, {"metadata": {"name": "egs-accounts"}})
 
     def put(self, path: str, body: Object) -> Object:
         self._version += 1
@@ -131,7 +134,8 @@ def given() -> tuple[TenancyApi, KubernetesTenancy]:
 @pytest.mark.parametrize("labels", [{}, {"egs.io/slice": "s2"}, {"egs.io/slice": "s1", "egs.io/account": "another"}])
 def test_an_account_whose_labels_somebody_changed_is_revoked_by_its_name(labels: dict[str, str], restarts: bool, repairs: bool) -> None:
     api, tenancy = given()
-    for path in api.access():
+    api.put(OLD_ACCOUNT, {"metadata": {"name": f"egs-{ID}"}})
+    for path in (BINDING, OLD_ACCOUNT):
         api.touch(path, labels=labels)
     tenancy = tenancy_at(api) if restarts else tenancy
 
@@ -233,7 +237,7 @@ def test_namespaces_of_the_cluster_itself_are_not_looked_at_though_somebody_boun
 
     (seen,) = look_at(tenancy_at(api), Workspace(id="s1", name="red", bindings=(Binding(namespace=name),))).bindings
 
-    assert (seen.state, api.lists) == (BindingState.CONFLICT, [NAMESPACES, NAMESPACES])
+    assert (seen.state, api.lists) == (BindingState.CONFLICT, [NAMESPACES, NAMESPACES, f"{ACCOUNTS}/serviceaccounts"])
 
 
 def test_an_object_with_our_labels_in_a_namespace_of_no_workspace_is_nothing_to_us() -> None:
@@ -273,3 +277,29 @@ def test_a_member_made_a_viewer_is_one_at_once_whatever_is_written_into_the_bind
     look(tenancy, AccessRole.VIEWER, repairs=False)
 
     assert api.objects[BINDING]["roleRef"]["name"] == "egs-slice-viewer"
+
+
+def test_accounts_move_to_where_no_workspace_names_the_place_and_the_old_ones_and_their_tokens_end() -> None:
+    api = TenancyApi()
+    accounts = api.objects.pop(ACCOUNTS)
+    look(tenancy_at(api), AccessRole.USER)
+    assert api.access() == sorted([BINDING, OLD_ACCOUNT])  # by an installation from before, and not for lack of the place nobody at all
+
+    api.objects[ACCOUNTS] = accounts
+    found = look(tenancy := tenancy_at(api), AccessRole.USER)
+
+    assert (api.access(), found.accounts_left) == (sorted([BINDING, SERVICE_ACCOUNT]), ())
+    assert api.objects[BINDING]["subjects"] == [{"kind": "ServiceAccount", "name": f"egs-{ID}", "namespace": "egs-accounts"}]
+    assert [(token.account, "made anew" in token.failure) for token in found.tokens] == [(ID, True)]
+    assert look(tenancy, AccessRole.USER).tokens == ()
+
+
+def test_the_accounts_of_a_workspace_go_with_the_last_of_it_and_those_of_one_that_is_only_not_listed_stay() -> None:
+    api, tenancy = given()
+
+    assert tenancy.reconcile((), in_use=NOBODY, has_token=NOBODY, repairs=True).accounts_left == (ID,)
+    assert api.access() == sorted([BINDING, SERVICE_ACCOUNT])
+
+    del api.objects["/api/v1/namespaces/red"], api.objects[BINDING]
+    assert tenancy_at(api).reconcile((), in_use=NOBODY, has_token=NOBODY, repairs=True).accounts_left == ()
+    assert api.access() == []

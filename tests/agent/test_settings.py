@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.agent.test_revoking import TenancyApi, look, tenancy_at
@@ -10,7 +12,7 @@ from worker_agent.kube.client import Forbidden
 from worker_agent.kube.devices import Devices
 from worker_agent.kube.isolation import QUOTA
 from worker_agent.kube.settings import Settings, read_settings, settings_of
-from worker_agent.protocol import AccessRole
+from worker_agent.protocol import AccessRole, BindingState
 
 HARD = "/api/v1/namespaces/red/resourcequotas/egs-slice"
 
@@ -57,6 +59,24 @@ def test_without_settings_or_the_right_to_read_them_all_is_as_by_default() -> No
     told: list[str] = []
     assert read_settings(api, note=lambda event, _: told.append(event)) == Settings()  # type: ignore[arg-type]
     assert told == ["settings_unreadable"]
+
+
+def test_containers_without_requests_get_some_and_a_role_from_before_keeps_the_namespace_ready() -> None:
+    api = TenancyApi()
+    defaults = "/api/v1/namespaces/red/limitranges/egs-slice"
+    look(tenancy_at(api), AccessRole.USER)
+    assert set(api.objects[defaults]["spec"]["limits"][0]["defaultRequest"]) == {"cpu", "memory"}
+
+    apply = api.apply
+
+    def refuses(path: str, *given: Any, **params: Any) -> Any:
+        if path == defaults:
+            raise Forbidden(path)
+        return apply(path, *given, **params)
+
+    api.faults["/api/v1/namespaces/red/limitranges"] = Forbidden("403")
+    api.apply = refuses  # type: ignore[method-assign]
+    assert look(tenancy_at(api), AccessRole.USER).bindings[0].state is BindingState.READY
 
 
 def test_each_namespace_of_a_workspace_has_a_limit_of_all_that_members_may_make() -> None:

@@ -13,6 +13,7 @@ from tests.builders import NOW, SHAPE, make_cluster, make_slice, make_user
 from tests.inventory.agent import Agent
 from tests.lifecycle.stage import ENTRY, EXIT, Stage
 from tests.slices.kubeconfigs import made, ready_namespace
+from worker_agent.kube.names import ACCOUNTS
 from worker_agent.protocol import Claim, ClaimAnswer, ClaimSpec, ClaimState, ClaimVerdict
 
 ADMIN_OF_THE_CLUSTER = "kubernetes-admin"
@@ -83,7 +84,7 @@ class ClaimStage(Stage):
 
 
 def account(row: Kubeconfig) -> str:
-    return f"system:serviceaccount:{row.namespace}:egs-{row.pk}"
+    return f"system:serviceaccount:{ACCOUNTS}:egs-{row.pk}"
 
 
 def neighbor(stage: ClaimStage, *, namespace: str = "theirs") -> tuple[Slice, User]:

@@ -157,6 +157,8 @@ def test_who_made_it_by_his_kubeconfig_owns_the_request(stage: ClaimStage) -> No
     editor = member(stage, Role.EDITOR)
 
     assert stage.filed("train", requester=stage.kubeconfig(editor)).owner == editor
+    older = stage.kubeconfig(editor).replace(":egs-accounts:", ":train:")  # where an older installation kept the account
+    assert stage.filed("train-b", requester=older).owner == editor
 
 
 def test_a_viewer_may_look_only_here_too(stage: ClaimStage) -> None:
@@ -192,7 +194,7 @@ def test_an_account_of_another_workspace_is_nobody_here(stage: ClaimStage) -> No
 
 def test_an_account_counts_in_its_own_namespace_only(stage: ClaimStage) -> None:
     """Anybody who may make accounts in another namespace could call one so."""
-    requester = stage.kubeconfig(member(stage, Role.EDITOR)).replace(":train:", ":other:")
+    requester = stage.kubeconfig(member(stage, Role.EDITOR)).replace(":egs-accounts:", ":other:")
 
     assert stage.filed("train", requester=requester).owner == stage.owner
 

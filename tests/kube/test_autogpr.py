@@ -122,7 +122,8 @@ def test_a_namespace_that_is_not_bound_gets_nothing_by_the_hub_s_template(counte
 
 
 def test_each_workload_has_its_own_and_a_pod_without_an_owner_is_one(counter: Counter) -> None:
-    counter.make(template(**AUTO), job("train", pods=2, gpus=8), pod("alone", 3))
+    alone = container(resources={"limits": {names.GPU: "3", "cpu": "1", "memory": "1Gi"}})
+    counter.make(template(**AUTO), job("train", pods=2, gpus=8), pod("alone", containers=[alone]))
 
     counter.until("two requests", lambda: len(requests(counter)) == 2)
 
@@ -476,7 +477,7 @@ def test_the_request_of_a_bound_namespace_alone_is_made(counter: Counter) -> Non
 
 
 def gpu_pod(gpus: int, *, cpu: str = "1", uid: str = "p", **devices: str) -> Pod:
-    limits = {names.GPU: str(gpus), "cpu": cpu, **devices}
+    limits = {names.GPU: str(gpus), "cpu": cpu, "memory": "1Gi", **devices}
     body = pod(uid, metadata={"uid": uid, "namespace": "red"}, containers=[container(resources={"limits": limits})])
     body["spec"]["schedulingGates"] = [{"name": names.GATE}]
     return msgspec.convert(body, Pod)

@@ -82,7 +82,7 @@ def reading(path: str) -> dict[str, Call]:
 
 EVENT: Final = {"metadata": {"name": "egs-try"}, "involvedObject": {"kind": "Pod", "namespace": "red", "name": "mine"}, "reason": "Try"}
 FRESH: Final = {"metadata": {"name": "fresh", "labels": {names.SLICE: RED, "pod-security.kubernetes.io/enforce": "restricted"}}}
-ACCOUNTS: Final = f"{RED_SPACE}/serviceaccounts"
+ACCOUNTS: Final = f"/api/v1/namespaces/{names.ACCOUNTS}/serviceaccounts"
 BINDINGS: Final = f"{RBAC}/namespaces/red/rolebindings"
 BINDING: Final = role_binding("egs-slice-user")
 ITSELF: Final = {"kind": "ServiceAccount", "name": "egs-agent", "namespace": names.NAMESPACE}
@@ -109,6 +109,7 @@ CALLS: Final[dict[str, Call]] = {
         of_namespace("/apis/networking.k8s.io/v1/namespaces/red/networkpolicies", "NetworkPolicy", "networking.k8s.io/v1"),
     ),
     **keyed("resourcequotas", of_namespace(f"{RED_SPACE}/resourcequotas", "ResourceQuota", "v1", spec={"hard": {"pods": "100"}})),
+    **keyed("limitranges", of_namespace(f"{RED_SPACE}/limitranges", "LimitRange", "v1", spec={"limits": [{"type": "Container"}]})),
     **keyed("rolebindings", of_namespace(BINDINGS, "RoleBinding", "rbac.authorization.k8s.io/v1", **BINDING)),
     **keyed("clusterroles", {"bind": applied(f"{BINDINGS}/egs-try", "RoleBinding", "rbac.authorization.k8s.io/v1", **BINDING)}),
     **keyed("serviceaccounts", of_namespace(ACCOUNTS, "ServiceAccount", "v1")),
@@ -117,7 +118,11 @@ CALLS: Final[dict[str, Call]] = {
         {"create": post(f"{ACCOUNTS}/egs-try/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})},
     ),
     **keyed("persistentvolumeclaims", {"list": get("/api/v1/namespaces/red/persistentvolumeclaims")}),
-    **keyed("persistentvolumes", {"get": get("/api/v1/persistentvolumes/egs-try")}),
+    **keyed("persistentvolumes", {"get": get("/api/v1/persistentvolumes/egs-try"), "list": get("/api/v1/persistentvolumes")}),
+    **keyed("clusterrolebindings", {"list": get(f"{RBAC}/clusterrolebindings")}),
+    **{f"list {hooks}": get(f"{ADMISSION}/{hooks}") for hooks in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")},
+    **keyed("apiservices", {"list": get("/apis/apiregistration.k8s.io/v1/apiservices")}),
+    **keyed("customresourcedefinitions", {"list": get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")}),
     **keyed("volumeattachments", {"list": get("/apis/storage.k8s.io/v1/volumeattachments")}),
     **{f"get {plural}": get(f"{ADMISSION}/{plural}/egs-pod") for plural in PLURALS.values() if plural.startswith(("valid", "mutat"))},
     **keyed("clusterroles", {"get": get(f"{RBAC}/clusterroles/egs-slice-user")}),
@@ -269,6 +274,16 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "a token of an account that EGS did not make": (post(f"{ACCOUNTS}/default/token", TOKEN), "egs-agent"),
     "a token in a namespace of no workspace": (post("/api/v1/namespaces/loose/serviceaccounts/default/token", TOKEN), "egs-agent"),
     "an account that poses as another's": (post(ACCOUNTS, {"metadata": {"name": "deployer"}}), "egs-agent"),
+    "an account in a workspace's namespace": (post(f"{RED_SPACE}/serviceaccounts", {"metadata": {"name": "egs-try"}}), "egs-agent"),
+    "a token of an account in a workspace's namespace": (post(f"{RED_SPACE}/serviceaccounts/default/token", TOKEN), "egs-agent"),
+    "a workspace's rights for an account that another namespace has": (
+        post(
+            BINDINGS,
+            {"metadata": {"name": "egs-try"}, "subjects": [{"kind": "ServiceAccount", "name": "egs-try", "namespace": "loose"}], **BINDING},
+        ),
+        "egs-agent",
+    ),
+    "the namespace of accounts as a workspace's": (patch(f"/api/v1/namespaces/{names.ACCOUNTS}", labels()), "egs-agent-namespace"),
     "a workspace's rights in kube-system": (
         post(f"{RBAC}/namespaces/kube-system/rolebindings", {"metadata": {"name": "egs-try"}, **BINDING}),
         "egs-agent",

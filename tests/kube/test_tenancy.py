@@ -20,6 +20,7 @@ from tests.kube.cluster import SOON_S, Cluster, KubeError
 from tests.kube.site import access_as_agent
 from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
+from worker_agent.kube import awaited, names
 from worker_agent.kube.client import Access, Api, Forbidden, access_by_kubeconfig
 from worker_agent.kube.isolation import role_binding
 from worker_agent.kube.tenancy import KubernetesTenancy
@@ -57,6 +58,7 @@ class House:
             api.close()
         for binding in self.workspace.bindings:
             self.cluster.kubectl("delete", "namespace", binding.namespace, "--wait=false", "--ignore-not-found")
+        self.cluster.kubectl("delete", "serviceaccount", *self._accounts)
 
     @property
     def namespace(self) -> str:
@@ -90,13 +92,21 @@ class House:
 
     def everything(self) -> dict[str, Any]:
         """All that the agent keeps there, without what the server counts."""
-        kinds = "networkpolicies,resourcequotas,rolebindings,serviceaccounts"
+        kinds = "networkpolicies,resourcequotas,limitranges,rolebindings,serviceaccounts"
         kept = self.cluster.kubectl("get", kinds, "-n", self.namespace, "-l", "egs.io/slice", "-o", "json")
+        accounts = self.cluster.kubectl("get", "serviceaccounts", *self._accounts, "-o", "json")
         parts = ("spec", "roleRef", "subjects")
         return {
             f"{item['kind']}/{item['metadata']['name']}": (item["metadata"]["labels"], [item.get(part) for part in parts])
-            for item in json.loads(kept)["items"]
+            for item in (*json.loads(kept)["items"], *json.loads(accounts)["items"])
         }
+
+    @property
+    def _accounts(self) -> tuple[str, ...]:
+        return "--namespace", names.ACCOUNTS, "--selector", f"egs.io/slice={self.workspace.id}"
+
+    def has_account(self, account: Account) -> bool:
+        return self.cluster.get("serviceaccount", f"egs-{account.id}", namespace=names.ACCOUNTS) is not None
 
     def let_in(self, role: AccessRole, *, token_s: int = 3600) -> Account:
         account = Account(id=str(uuid4()), role=role, namespace=self.namespace, token_s=token_s)
@@ -127,10 +137,11 @@ def guests_of(workspace: Workspace) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def roles(cluster: Cluster) -> None:
-    """Of members, where whoever installs the agent has not made them."""
+    """Of members, and the place of their accounts, where whoever installs the agent has not made them."""
     for name, verbs in (("egs-slice-user", ["*"]), ("egs-slice-viewer", ["get", "list", "watch"])):
         if cluster.get("clusterrole", name) is None:
             cluster.apply(role(name, verbs))
+    cluster.make_namespace(names.ACCOUNTS)
 
 
 def a_workspace(**changes: Any) -> Workspace:
@@ -247,7 +258,7 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     "the network policy's label off": (["label", "networkpolicy", "egs-slice", "egs.io/slice-"], "network policy"),
     "the quota raised": (["patch", "resourcequota", "egs-slice", "--type=merge", '--patch={"spec":{"hard":{"pods":"100k"}}}'], "quota"),
     "the quota deleted": (["delete", "resourcequota", "egs-slice"], "quota"),
-    "the account deleted": (["delete", "serviceaccount", "-l", "egs.io/account"], "account"),
+    "the account deleted": (["delete", "serviceaccount", "{account}", "--namespace", names.ACCOUNTS], "account"),
     "the role deleted": (["delete", "rolebinding", "-l", "egs.io/account"], "role"),
     "another in the role": (
         ["patch", "rolebinding", "{account}", "--type=json", '--patch=[{"op":"replace","path":"/subjects/0/name","value":"default"}]'],
@@ -484,8 +495,8 @@ def test_a_role_binding_with_an_odd_name_takes_no_other_with_it(house: House) ->
     house.found()
 
     assert house.get("rolebinding", f"egs-{account.id}") is not None
-    names = [binding["metadata"]["name"] for binding in house.cluster.list("rolebindings", namespace=house.namespace)]
-    assert names == [f"egs-{account.id}"]
+    left = [binding["metadata"]["name"] for binding in house.cluster.list("rolebindings", namespace=house.namespace)]
+    assert left == [f"egs-{account.id}"]
 
 
 def test_what_is_added_in_namespaces_of_no_workspace_is_nobodys_business(house: House) -> None:
@@ -601,7 +612,7 @@ def test_it_is_unbound_when_its_box_is_out_and_keeps_what_is_in_it(house: House)
     house.let_in(AccessRole.USER, token_s=0)
     house.make()
     house.cluster.kubectl("create", "configmap", "work", "--namespace", house.namespace, "--from-literal=epoch=3")
-    house.change(bindings=(Binding(namespace=house.namespace, desired=Desired.ABSENT),))
+    house.change(bindings=(Binding(namespace=house.namespace, desired=Desired.ABSENT),), accounts=())
 
     for in_use in (house.workspace.id, house.workspace.name, house.namespace):
         waiting = house.settle(in_use=frozenset({in_use}))
@@ -693,7 +704,7 @@ def test_a_kubeconfig_ends_when_the_hub_lists_it_no_more_and_the_others_go_on(ho
 
     with pytest.raises(KubeError, match=r"(?i)forbidden|unauthorized|logged in"):
         of_lost("get", "configmaps")
-    assert house.get("serviceaccount", f"egs-{lost.id}") is None
+    assert not house.has_account(lost)
     of_kept("get", "configmaps")
 
 
@@ -726,7 +737,7 @@ def test_the_account_of_a_workspace_that_is_not_listed_is_left_and_told(house: H
     found = house.tenancy.reconcile((), in_use=NOBODY, has_token=NOBODY, repairs=True)
 
     assert account.id in (found.accounts_left or ())
-    assert house.get("serviceaccount", f"egs-{account.id}") is not None
+    assert house.has_account(account)
 
 
 def test_a_change_of_role_changes_what_the_same_kubeconfig_may_do(house: House, tmp_path: Path) -> None:
@@ -830,3 +841,47 @@ def test_what_somebody_wrote_into_it_is_put_right(described: House) -> None:
 
     assert described.settle() == described.seen(BindingState.READY, "", "workspace object")
     assert about(described)["spec"]["podsMax"] == 1000
+
+
+# --- what it may not have
+
+
+def test_a_name_that_rights_wait_for_is_not_taken_with_the_rights_that_the_agent_has(
+    described: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaited, "AGAIN_S", 0.0)
+    name = f"waits-{described.namespace}"
+    described.cluster.kubectl(
+        "create", "clusterrolebinding", name, "--clusterrole=view", f"--group=system:serviceaccounts:{described.namespace}"
+    )
+
+    refused = described.settle()
+    there = described.cluster.get("namespace", described.namespace)
+    described.cluster.kubectl("delete", "clusterrolebinding", name)
+
+    assert (refused.state, there) == (BindingState.CONFLICT, None)
+    assert name not in refused.detail
+    described.make()
+
+
+def test_a_container_that_asks_for_nothing_is_given_requests_so_that_it_may_be_let_in_beside_others(described: House) -> None:
+    described.make()
+
+    described.cluster.apply(pod("silent", metadata={"namespace": described.namespace}))
+
+    made = described.get("pod", "silent")
+    assert made is not None
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "256Mi"}
+
+
+def test_members_open_no_ports_of_nodes_and_make_no_more_of_anything_than_the_quota_says(described: House) -> None:
+    described.make()
+    wait_for("the quota", lambda: "services.nodeports" in used(described), within_s=SOON_S)
+
+    for kind in ("nodeport", "loadbalancer"):
+        with pytest.raises(KubeError, match="exceeded quota"):
+            described.cluster.kubectl("create", "service", kind, "door", "--tcp=80", "-n", described.namespace)
+    described.cluster.kubectl("create", "service", "clusterip", "door", "--tcp=80", "-n", described.namespace)
+    quota = described.get("resourcequota", "egs-slice")
+    assert quota is not None
+    assert quota["spec"]["hard"].keys() == used(described).keys()  # Kubernetes counts all of them

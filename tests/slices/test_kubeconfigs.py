@@ -151,6 +151,17 @@ def test_what_the_agent_could_not_do_is_told_with_its_words(slice_: Slice, clust
     assert accounts(cluster) == []
 
 
+def test_one_whose_account_was_made_anew_in_the_cluster_has_ended_since_its_token_has(slice_: Slice, cluster: Cluster, owner: User) -> None:
+    row = made(slice_, cluster, owner, at=NOW)
+    kubeconfig_read(kubeconfig=row, actor=owner, now=NOW)
+
+    for _ in range(2):
+        kubeconfig_take(cluster=cluster, issued=IssuedToken(account=str(row.pk), failure="It was made anew."), now=NOW)
+
+    row.refresh_from_db()
+    assert (row.state, row.detail, accounts(cluster)) == (S.REVOKED, "It was made anew.", [])
+
+
 def test_another_cluster_s_agent_gives_nothing_to_it(slice_: Slice, cluster: Cluster, owner: User) -> None:
     row = asked(slice_, cluster, owner, at=NOW)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from worker_agent.kube.custom import REQUESTS, TEMPLATES
 from worker_agent.kube.names import ACCOUNT, BOUND_TO, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
+from worker_agent.kube.names import ACCOUNTS as ACCOUNTS_HOME
 from worker_agent.protocol import Account, Desired, Workspace
 
 Object = dict[str, Any]
@@ -42,6 +43,7 @@ KINDS: Final = {f"count/{REQUESTS}.egs.io": str(REQUESTS_MAX), f"count/{TEMPLATE
 QUOTA_KEPT: Final = frozenset({"pods", *ACCOUNTS, *KINDS})  # not an installation's to say
 # So old a kind has to be before it is counted: of one that Kubernetes' own controller has not found yet the API server would refuse each.
 KINDS_COUNTED_S: Final = 120.0
+REQUESTED: Final = {"cpu": "100m", "memory": "256Mi"}
 DNS_PORTS: Final = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
 # Beyond the slice, but never the addresses of the node itself, where clouds answer with the node's own credentials.
 OUTSIDE: Final = [
@@ -90,17 +92,23 @@ def quota_of(workspace: Workspace, namespace: str, *, limits: Mapping[str, str] 
     return {**_named("v1", "ResourceQuota", ISOLATION, namespace, workspace), "spec": spec}
 
 
-def service_account(workspace: Workspace, account: Account) -> Object:
-    made = _named("v1", "ServiceAccount", account_of(account.id), account.namespace, workspace, account)
+def default_requests(workspace: Workspace, namespace: str) -> Object:
+    """For containers that ask for nothing: on a node that is shared a pod has to ask for something, and counts by it."""
+    spec = {"limits": [{"type": "Container", "defaultRequest": dict(REQUESTED)}]}
+    return {**_named("v1", "LimitRange", ISOLATION, namespace, workspace), "spec": spec}
+
+
+def service_account(workspace: Workspace, account: Account, home: str) -> Object:
+    made = _named("v1", "ServiceAccount", account_of(account.id), home, workspace, account)
     return {**made, "automountServiceAccountToken": False}
 
 
-def role_binding(workspace: Workspace, account: Account, namespace: str) -> Object:
+def role_binding(workspace: Workspace, account: Account, namespace: str, *, home: str = ACCOUNTS_HOME) -> Object:
     name = account_of(account.id)
     return {
         **_named("rbac.authorization.k8s.io/v1", "RoleBinding", name, namespace, workspace, account),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role_of(account.role)},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": account.namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": home}],
     }
 
 

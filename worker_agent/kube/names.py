@@ -39,7 +39,8 @@ EXEMPT: Final = "egs.io/exempt"
 MAY_ADOPT: Final = "egs.io/may-adopt"  # "true", set by whoever runs the cluster: the agent may bind it though it was there before
 MAY_ENTER: Final = "egs.io/may-enter"  # set by whoever runs the cluster: "true", or the id of the one workspace whose pods it may reach
 POD_SECURITY: Final = "pod-security.kubernetes.io/"
-OF_CLUSTER: Final = ("default", NAMESPACE)  # never a workspace's, nor those that begin with kube-
+ACCOUNTS: Final = "egs-accounts"  # the namespace of the service accounts of kubeconfigs, of all workspaces
+OF_CLUSTER: Final = ("default", NAMESPACE, ACCOUNTS)  # never a workspace's, nor those that begin with kube-
 
 # In the namespaces of a workspace; each of these objects has the label SLICE, too
 ISOLATION: Final = "egs-slice"  # the NetworkPolicy and the ResourceQuota

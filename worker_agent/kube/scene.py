@@ -9,9 +9,9 @@ from typing import Any, Self
 import msgspec
 
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
-from worker_agent.kube.names import BOUND_TO, SAID, SLICE
+from worker_agent.kube.names import ACCOUNTS, BOUND_TO, SAID, SLICE
 from worker_agent.kube.objects import Meta
-from worker_agent.protocol import Workspace
+from worker_agent.protocol import Account, Workspace
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +88,8 @@ class Scene:
     left: dict[str, list[str]] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed
     counts_kinds: bool = False  # the quota does
+    has_accounts: bool = True  # the namespace of accounts is installed
+    ended: list[str] = field(default_factory=list)  # accounts that were made anew: no token from before is good any more
     unseen: dict[str, ClusterError] = field(default_factory=dict)  # namespaces that could not be looked at
 
     def slice_of(self, namespace: str) -> str:
@@ -96,6 +98,20 @@ class Scene:
             return there.metadata.label(SLICE)
         there = self.unlabeled.get(namespace)
         return there.metadata.label(BOUND_TO) if there else ""
+
+    def home_of(self, account: Account) -> str:
+        """Where its ServiceAccount lives: where no workspace does, so that nothing in the cluster gives it rights by its namespace."""
+        return ACCOUNTS if self.has_accounts else account.namespace
+
+    def owner_of(self, place: Place) -> str:
+        """The workspace that an object is of. In the namespace of accounts labels are the agent's word."""
+        if place[1] != ACCOUNTS:
+            return self.slice_of(place[1])
+        there = self.objects.get(place)
+        return there.metadata.label(SLICE) if there else ""
+
+    def namespaces_of(self, slice_: str) -> list[str]:
+        return [name for name in (*self.namespaces, *self.unlabeled) if self.slice_of(name) == slice_]
 
     def is_in_use(self, workspace: Workspace, namespace: str) -> bool:
         return bool(self.in_use & {workspace.id, workspace.name, namespace})

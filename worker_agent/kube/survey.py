@@ -13,16 +13,18 @@ from typing import Final
 from urllib.parse import quote
 
 from worker_agent.cluster.base import ClusterError
-from worker_agent.kube.client import Api, Missing
-from worker_agent.kube.names import ACCOUNT, ISOLATION, SLICE, account_of
+from worker_agent.kube.client import Api, Forbidden, Missing
+from worker_agent.kube.names import ACCOUNT, ACCOUNTS, ISOLATION, SLICE, account_of
 from worker_agent.kube.paging import Page, listed
 from worker_agent.kube.scene import Place, Thing
 
 ABOUT: Final = "workspaces"  # a kind of ours, which an older install has not
+DEFAULTS: Final = "limitranges"  # of which an older install gives no rights
 # Where objects of each kind are, and what it is called when somebody had changed one.
 KINDS: Final = {
     "networkpolicies": ("/apis/networking.k8s.io/v1", "network policy"),
     "resourcequotas": ("/api/v1", "quota"),
+    DEFAULTS: ("/api/v1", "default requests"),
     "serviceaccounts": ("/api/v1", "account"),
     "rolebindings": ("/apis/rbac.authorization.k8s.io/v1", "role"),
     ABOUT: ("/apis/egs.io/v1alpha1", "workspace object"),
@@ -31,12 +33,15 @@ KINDS: Final = {
 SELECTORS: Final[dict[str, dict[str, str]]] = {
     "networkpolicies": {"fieldSelector": f"metadata.name={ISOLATION}"},
     "resourcequotas": {"fieldSelector": f"metadata.name={ISOLATION}"},
+    DEFAULTS: {"fieldSelector": f"metadata.name={ISOLATION}"},
     ABOUT: {"labelSelector": SLICE},
 }
 ACCOUNT_NAME: Final = re.compile(account_of("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"))  # ids of the hub are UUIDs
 LOOKS_AT_ONCE: Final = 4  # namespaces
 PAGE_COUNT: Final = 20  # each may be as large as an object can be
 OBJECTS_MAX: Final = 2_000  # of a kind in one namespace
+ACCOUNTS_MAX: Final = 100_000  # in the one of all kubeconfigs, where nobody else writes
+ACCOUNTS_PAGE: Final = 500
 
 
 @dataclass(slots=True)
@@ -68,7 +73,7 @@ class Survey:
     def _try_look_at(self, namespace: str, known: Container[Place]) -> Inside | ClusterError:
         inside = Inside()
         try:
-            for kind in KINDS:
+            for kind in ("serviceaccounts",) if namespace == ACCOUNTS else KINDS:
                 self._look_at(kind, namespace, known, inside)
         except ClusterError as error:
             return error
@@ -76,9 +81,11 @@ class Survey:
 
     def _look_at(self, kind: str, namespace: str, known: Container[Place], inside: Inside) -> None:
         try:
-            for count, thing in enumerate(self.list(_folder(kind, namespace), **SELECTORS.get(kind, {}))):
-                if count >= OBJECTS_MAX:
-                    raise ClusterError(f"there are more than {OBJECTS_MAX} {kind} in namespace {namespace}")
+            most, page = (ACCOUNTS_MAX, ACCOUNTS_PAGE) if namespace == ACCOUNTS else (OBJECTS_MAX, PAGE_COUNT)
+            things = listed(self._api, _folder(kind, namespace), Page[Thing], page_count=page, **SELECTORS.get(kind, {}))
+            for count, thing in enumerate(things):
+                if count >= most:
+                    raise ClusterError(f"there are more than {most} {kind} in namespace {namespace}")
                 place = (kind, namespace, thing.metadata.name)
                 if kind in SELECTORS or place in known or _is_of_account(thing):
                     inside.objects[place] = thing
@@ -86,6 +93,9 @@ class Survey:
             if kind != ABOUT:
                 raise
             inside.has_about = False
+        except Forbidden:
+            if kind != DEFAULTS:
+                raise
 
 
 def path_of(place: Place) -> str:

@@ -1,10 +1,12 @@
 """Workspaces on Kubernetes: their namespaces bound, shut off, and opened to those whom the hub names.
 
 Lives here: one pass of look, compare, mend. What is wanted of a namespace: the label of its slice and Pod Security `restricted`; a
-NetworkPolicy that shuts it off but for its slice and DNS; a quota of objects; an object that says what it is; for each account a
-ServiceAccount in its home namespace and a RoleBinding in all. Must not live here: nodes and pods (the driver's).
+NetworkPolicy that shuts it off but for its slice and DNS; a quota of objects; requests for containers that have none; an object that says
+what it is; for each account a RoleBinding, and a ServiceAccount in the namespace of accounts, which is no workspace's. Must not live here:
+nodes and pods (the driver's).
 
-A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Unbinding
+A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Nor is one
+whose name something in the cluster counts on already (awaited.py), whether it is there or not. Unbinding
 takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
 Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory, and by a
 mark beside the label, which policies let nobody write but us and administrators; by it they let us put the label back. Where both are
@@ -14,9 +16,9 @@ somebody makes elsewhere, or too much of in one, is no reason to leave anybody's
 
 What somebody else added beside all this is looked at last (patrol.py).
 
-Needs, beside the driver's rights: list of namespaces, networkpolicies, resourcequotas, rolebindings, serviceaccounts and workspaces in all
-namespaces; create and patch of these, delete of all but namespaces; patch of workspaces/status; create of
-serviceaccounts/token; bind of the roles.
+Needs, beside the driver's rights: list of namespaces, networkpolicies, resourcequotas, limitranges, rolebindings, serviceaccounts and
+workspaces in all namespaces; create and patch of these, delete of all but namespaces; patch of workspaces/status; create of
+serviceaccounts/token; bind of the roles; and list of what awaited.py looks at.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.kube.awaited import Awaited
 from worker_agent.kube.client import Api, Forbidden, Missing
 from worker_agent.kube.custom import REQUEST_KIND, Definition
 from worker_agent.kube.installed import Installed
@@ -38,16 +41,30 @@ from worker_agent.kube.isolation import (
     QUOTA,
     about_status,
     about_workspace,
+    default_requests,
     namespace_labels,
     network_policy,
     quota_of,
     role_binding,
     service_account,
 )
-from worker_agent.kube.names import ACCOUNT, BOUND_TO, EXEMPT, ISOLATION, MAY_ADOPT, OF_CLUSTER, SAID, SLICE, account_of, pointer, role_of
+from worker_agent.kube.names import (
+    ACCOUNT,
+    ACCOUNTS,
+    BOUND_TO,
+    EXEMPT,
+    ISOLATION,
+    MAY_ADOPT,
+    OF_CLUSTER,
+    SAID,
+    SLICE,
+    account_of,
+    pointer,
+    role_of,
+)
 from worker_agent.kube.patrol import Patrol
 from worker_agent.kube.scene import Place, Scene, Thing, TokenAnswer, Written
-from worker_agent.kube.survey import ABOUT, ACCOUNT_NAME, KINDS, Survey, path_of
+from worker_agent.kube.survey import ABOUT, ACCOUNT_NAME, DEFAULTS, KINDS, Survey, path_of
 from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
@@ -55,6 +72,7 @@ NAMESPACES: Final = "/api/v1/namespaces"
 ACCESS: Final = ("rolebindings", "serviceaccounts")  # kinds of what lets somebody in, in the order in which they are taken away
 LEAST_ROLE: Final = role_of(AccessRole.VIEWER)
 DETAIL_MAX_CHARS: Final = 300
+ACCOUNT_ANEW: Final = "Its account in the cluster was made anew, so it is good no more. Ask for a new one."
 
 
 class Refused(Exception):
@@ -76,6 +94,7 @@ class KubernetesTenancy:
         self._survey = Survey(api)
         self._installed = Installed(api, note=note)
         self._patrol = Patrol(api, note=note)
+        self._awaited = Awaited(api, note)
 
     def bound_to(self, namespace: str, uid: str) -> str:
         """The workspace that we bound this very namespace to; "" where to none. As any thread may ask."""
@@ -96,12 +115,13 @@ class KubernetesTenancy:
         seen = [self._settle(workspace, binding, scene) for workspace, binding in listed]
         ready = {(each.slice, each.namespace) for each in seen if each.state is BindingState.READY}
         tokens = [
-            self._issue(account)
+            self._issue(account, scene.home_of(account))
             for workspace in workspaces
             for account in workspace.accounts
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
         ]
         issued = tuple(token for token in tokens if token is not None)
+        issued += tuple(IssuedToken(account=id_, failure=ACCOUNT_ANEW) for id_ in scene.ended)
         drifts += self._patrol.look(scene.fenced, repairs=repairs)
         return Found(
             accounts_left=left if not scene.unseen else None,
@@ -116,9 +136,13 @@ class KubernetesTenancy:
     def _look(self, workspaces: Sequence[Workspace], *, repairs: bool, in_use: frozenset[str]) -> Scene:
         namespaces = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=SLICE)}
         unlabeled = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=f"{BOUND_TO},!{SLICE}")}
-        scene = Scene(namespaces, unlabeled, {}, repairs, in_use, counts_kinds=self._counts_kinds())
+        has_accounts = self._namespace(ACCOUNTS) is not None
+        scene = Scene(namespaces, unlabeled, {}, repairs, in_use, counts_kinds=self._counts_kinds(), has_accounts=has_accounts)
+        self._awaited.begin_pass()
         told = {binding.namespace for workspace in workspaces for binding in workspace.bindings if not _is_of_cluster(binding.namespace)}
-        for name, seen in self._survey.look(sorted({*namespaces, *unlabeled, *self._bound, *told}), known=self._written):
+        for name, seen in self._survey.look(
+            sorted({*namespaces, *unlabeled, *self._bound, *told, *([ACCOUNTS] if has_accounts else [])}), known=self._written
+        ):
             if isinstance(seen, ClusterError):
                 scene.unseen[name] = seen
                 self._note("namespace_unseen", {"namespace": name, "why": str(seen)})
@@ -155,11 +179,12 @@ class KubernetesTenancy:
                 id_ = self._account_in(place, scene)
                 if place[0] != kind or not id_:
                     continue
-                slice_ = self._slice_of(place[1], scene)
+                slice_ = scene.owner_of(place) or self._bound.get(place[1], ("", ""))[1]
                 account = accounts.get(slice_, {}).get(id_)
-                if account is not None and (kind == "rolebindings" or account.namespace == place[1]):
+                if account is not None and (kind == "rolebindings" or scene.home_of(account) == place[1]):
                     continue
-                if slice_ not in accounts or not slice_ or not self._try_end(place, scene):
+                is_known = slice_ in accounts or (place[1] == ACCOUNTS and not scene.namespaces_of(slice_))
+                if not is_known or not slice_ or not self._try_end(place, scene):
                     left.add(id_)
         return tuple(sorted(left))
 
@@ -169,9 +194,6 @@ class KubernetesTenancy:
             return place[2].removeprefix(account_of(""))
         there = scene.objects.get(place)
         return there.metadata.label(ACCOUNT) if there else ""
-
-    def _slice_of(self, namespace: str, scene: Scene) -> str:
-        return scene.slice_of(namespace) or self._bound.get(namespace, ("", ""))[1]
 
     def _try_end(self, place: Place, scene: Scene) -> bool:
         try:
@@ -230,8 +252,16 @@ class KubernetesTenancy:
         self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), scene)
         scene.fenced[name] = workspace
         self._keep(("resourcequotas", name, ISOLATION), self._quota(workspace, name, scene), scene)
+        self._keep_defaults(workspace, name, scene)
         for account in workspace.accounts:
             self._admit(workspace, account, name, scene)
+
+    def _keep_defaults(self, workspace: Workspace, name: str, scene: Scene) -> None:
+        """No access and no box rests on them: by a role from before the agent may not."""
+        try:
+            self._keep((DEFAULTS, name, ISOLATION), default_requests(workspace, name), scene)
+        except Forbidden as error:
+            self._note("default_requests_unwritten", {"namespace": name, "why": str(error)})
 
     def _quota(self, workspace: Workspace, name: str, scene: Scene) -> dict[str, Any]:
         return quota_of(workspace, name, limits=self._limits, counts_kinds=scene.counts_kinds)
@@ -247,7 +277,7 @@ class KubernetesTenancy:
         elif there.is_going:
             raise Refused(BindingState.WAITING, "It is being deleted in the cluster. When it is gone it is made anew.")
         else:
-            self._check_ours(workspace, binding, there)
+            self._check_ours(workspace, binding, there, scene)
             if wanted := {key: value for key, value in namespace_labels(workspace).items() if there.metadata.label(key) != value}:
                 self._label_ours(workspace, there, wanted, scene)
         self._bound[name] = (there.metadata.uid, workspace.id)
@@ -267,8 +297,14 @@ class KubernetesTenancy:
         if was_ours:
             scene.repair("label", name)
 
+    def _refuse_awaited(self, workspace: Workspace, name: str, scene: Scene) -> None:
+        if self._awaited.is_awaited(name, own=scene.namespaces_of(workspace.id)):
+            raise Refused(BindingState.CONFLICT, "Something in the cluster counts on a namespace of this name already. Bind another one.")
+
     def _make(self, workspace: Workspace, name: str, scene: Scene) -> Thing:
         was_ours = self._is_ours(workspace, name, scene)
+        if not was_ours:
+            self._refuse_awaited(workspace, name, scene)
         if was_ours and not scene.repairs:
             scene.leave("namespace", name)
             raise Refused(BindingState.WAITING, "Somebody deleted it in the cluster, whose policy says that it stays so.")
@@ -284,7 +320,7 @@ class KubernetesTenancy:
         except Missing:
             return None
 
-    def _check_ours(self, workspace: Workspace, binding: Binding, there: Thing) -> None:
+    def _check_ours(self, workspace: Workspace, binding: Binding, there: Thing, scene: Scene) -> None:
         meta = there.metadata
         if meta.label(EXEMPT) == "true":
             raise Refused(BindingState.CONFLICT, "This namespace is exempt from EGS (label egs.io/exempt). Bind another one.")
@@ -297,6 +333,7 @@ class KubernetesTenancy:
                 BindingState.CONFLICT,
                 "There was a namespace of this name before. An administrator may let this workspace adopt it; or bind another name.",
             )
+        self._refuse_awaited(workspace, meta.name, scene)
 
     def _is_ours(self, workspace: Workspace, namespace: str, scene: Scene) -> bool:
         return self._bound.get(namespace, ("", ""))[1] == workspace.id
@@ -333,9 +370,10 @@ class KubernetesTenancy:
 
     def _admit(self, workspace: Workspace, account: Account, namespace: str, scene: Scene) -> None:
         name = account_of(account.id)
+        home = scene.home_of(account)
         if account.namespace == namespace:
-            self._keep(("serviceaccounts", namespace, name), service_account(workspace, account), scene)
-        place, wanted = ("rolebindings", namespace, name), role_binding(workspace, account, namespace)
+            self._keep_account(workspace, account, ("serviceaccounts", home, name), scene)
+        place, wanted = ("rolebindings", namespace, name), role_binding(workspace, account, namespace, home=home)
         there = scene.objects.get(place)
         if there is not None and not scene.repairs and _gives_more(there, wanted):
             self._end(place, scene)
@@ -345,17 +383,27 @@ class KubernetesTenancy:
             self._end(place, scene)
             self._keep(place, wanted, scene)
 
-    def _keep(self, place: Place, wanted: dict[str, Any], scene: Scene) -> None:
-        """Written only where it is not as we left it: no comparison with what the server makes of our words is needed."""
+    def _keep_account(self, workspace: Workspace, account: Account, place: Place, scene: Scene) -> None:
+        """Once for each account. One whose token was given out and that is not there is made anew, with another uid."""
+        is_new = place not in scene.objects
+        self._keep(place, service_account(workspace, account, place[1]), scene, about=account.namespace)
+        if is_new and account.token_s == 0 and place in self._written:
+            scene.ended.append(account.id)
+
+    def _keep(self, place: Place, wanted: dict[str, Any], scene: Scene, *, about: str = "") -> None:
+        """Written only where it is not as we left it: no comparison with what the server makes of our words is needed.
+
+        `about`: the namespace of which it is told, where that is another.
+        """
         there, written = scene.objects.get(place), self._written.get(place)
         if written is not None and written.is_still(there, wanted):
             return
         if not scene.repairs and self._is_changed(place, wanted, there, written):
-            scene.leave(KINDS[place[0]][1], place[1])
+            scene.leave(KINDS[place[0]][1], about or place[1])
             return
         left = self._api.apply(path_of(place), said(wanted), Thing)
         if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
-            scene.repair(KINDS[place[0]][1], place[1])
+            scene.repair(KINDS[place[0]][1], about or place[1])
         self._written[place] = Written.of(wanted, left)
 
     def _is_changed(self, place: Place, wanted: dict[str, Any], there: Thing | None, written: Written | None) -> bool:
@@ -382,7 +430,7 @@ class KubernetesTenancy:
             return
         if unlabeled := scene.unlabeled.get(name):
             self._label(unlabeled, namespace_labels(workspace))  # without it we may take nothing away there
-        for kind in (*ACCESS, "resourcequotas", ABOUT):
+        for kind in (*ACCESS, "resourcequotas", DEFAULTS, ABOUT):
             for place in [place for place in scene.objects if place[:2] == (kind, name)]:
                 self._end(place, scene)
         is_marked = unlabeled is not None or bool(scene.namespaces[name].metadata.label(BOUND_TO))
@@ -402,9 +450,9 @@ class KubernetesTenancy:
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
-    def _issue(self, account: Account) -> IssuedToken | None:
+    def _issue(self, account: Account, home: str) -> IssuedToken | None:
         """None: not yet, the next pass tries again."""
-        path = f"{NAMESPACES}/{account.namespace}/serviceaccounts/{account_of(account.id)}/token"
+        path = f"{NAMESPACES}/{home}/serviceaccounts/{account_of(account.id)}/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": account.token_s}}
         try:
             answer = self._api.create(path, body, TokenAnswer)
