@@ -34,7 +34,7 @@ def users_known_to(actor: User) -> QuerySet[User]:
 def invitations_of(user: User) -> QuerySet[Invitation]:
     """Those that he may accept."""
     rows = Invitation.objects.filter(Q(name=user.name) | Q(name=str(user.pk)))
-    return rows.select_related("slice__project", "invited_by").exclude(slice__memberships__user=user)
+    return rows.select_related("slice__project", "invited_by")
 
 
 def invitation_for(user: User, invitation_id: str | UUID) -> Invitation:

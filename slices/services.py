@@ -149,6 +149,7 @@ def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now
     if had is not None and had.role == role:
         return had
     membership, _ = Membership.objects.update_or_create(slice=slice_, user=user, defaults={"role": role})
+    slice_.invitations.filter(name__in=[user.name, str(user.pk)]).delete()
     _keep_an_owner(slice_)
     hint(user_topic(user.pk))
     event_record(

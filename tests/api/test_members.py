@@ -55,13 +55,16 @@ def test_whom_an_owner_does_not_know_he_invites_and_learns_nothing_by_it(by: str
     assert owner.delete("slices/vision/invitations/nobody/").status_code == 204
 
 
-def test_an_invitation_is_declined_without_a_word(owner: Caller, outsider: Caller, world: World) -> None:
+def test_an_invitation_is_declined_without_a_word(owner: Caller, outsider: Caller, admin: Caller, world: World) -> None:
     owner.post("slices/vision/members/", {"user": "outsider", "role": "viewer"})
     (invitation,) = outsider.get("invitations/").json()["results"]
 
     assert outsider.post(f"invitations/{invitation['id']}/decline/").status_code == 204
 
     assert owner.get("slices/vision/invitations/").json()["results"] == []
+    owner.post("slices/vision/members/", {"user": "outsider", "role": "viewer"})
+    admin.post("slices/vision/members/", {"user": "outsider", "role": "viewer"})
+    assert owner.get("slices/vision/invitations/").json()["results"] == []  # he is in
     assert_problem(outsider.post(f"invitations/{invitation['id']}/accept/"), 404, "not_found")
 
 
