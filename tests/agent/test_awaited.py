@@ -104,3 +104,15 @@ def test_where_the_agent_may_not_look_nothing_is_bound() -> None:
     tenancy, workspace, _ = asking(api)
 
     assert (seen(tenancy, workspace).state, RED in api.objects) == (BindingState.WAITING, False)
+
+
+def test_a_namespace_that_is_there_is_refused_in_the_same_words_whoever_has_it() -> None:
+    details = set()
+    for labels in ({}, {names.SLICE: "s2"}, {names.EXEMPT: "true"}):
+        api = TenancyApi()
+        api.put(RED, {"metadata": {"name": "red", "labels": labels}})
+        found = seen(*asking(api)[:2])
+        assert found.state is BindingState.CONFLICT
+        details.add(found.detail)
+
+    assert len(details) == 1

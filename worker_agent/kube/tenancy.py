@@ -322,17 +322,18 @@ class KubernetesTenancy:
 
     def _check_ours(self, workspace: Workspace, binding: Binding, there: Thing, scene: Scene) -> None:
         meta = there.metadata
-        if meta.label(EXEMPT) == "true":
-            raise Refused(BindingState.CONFLICT, "This namespace is exempt from EGS (label egs.io/exempt). Bind another one.")
-        if self._is_known(workspace, there) or meta.label(SLICE) == workspace.id:
-            return
-        if meta.label(SLICE):
-            raise Refused(BindingState.CONFLICT, "In the cluster this namespace is bound to another workspace.")
-        if not binding.may_adopt:
+        is_ours = self._is_known(workspace, there) or meta.label(SLICE) == workspace.id
+        if not is_ours and not binding.may_adopt:  # in the same words whoever has it
             raise Refused(
                 BindingState.CONFLICT,
                 "There was a namespace of this name before. An administrator may let this workspace adopt it; or bind another name.",
             )
+        if meta.label(EXEMPT) == "true":
+            raise Refused(BindingState.CONFLICT, "This namespace is exempt from EGS (label egs.io/exempt). Bind another one.")
+        if is_ours:
+            return
+        if meta.label(SLICE):
+            raise Refused(BindingState.CONFLICT, "In the cluster this namespace is bound to another workspace.")
         self._refuse_awaited(workspace, meta.name, scene)
 
     def _is_ours(self, workspace: Workspace, namespace: str, scene: Scene) -> bool:
