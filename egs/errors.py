@@ -48,6 +48,14 @@ class OverPolicy(EgsError):
     title = "The policy of the workspace does not allow this"
 
 
+class QueueFull(OverPolicy):
+    """As many requests of the workspace wait as may: others can be filed when some of them have started or are canceled."""
+
+    status = 429
+    code = "queue_full"
+    title = "Too many requests of the workspace wait"
+
+
 class NotAllowed(EgsError):
     status = 403
     code = "not_allowed"

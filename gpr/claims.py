@@ -24,7 +24,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from fast_update.fast import fast_update
 
 from accounts.models import User
-from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, StaleState
+from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
 from egs.readable import readable
 from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.auto_templates import auto_templates_told
@@ -454,7 +454,8 @@ def _nothing(claim: Claimed) -> ClaimAnswer:
 
 
 def _refused(claim: Claimed, error: EgsError, *, gpr_id: str = "") -> ClaimAnswer:
-    verdict = ClaimVerdict.LATER if isinstance(error, NotNow | StaleState) else ClaimVerdict.REFUSED
+    # A queue that is full has room later: the object, and the pods that it is for, are told so, and it is tried again.
+    verdict = ClaimVerdict.LATER if isinstance(error, NotNow | StaleState | QueueFull) else ClaimVerdict.REFUSED
     return ClaimAnswer(
         uid=claim.uid, generation=claim.generation, verdict=verdict, gpr_id=gpr_id, reason=error.code, message=_sentence(error)
     )

@@ -38,7 +38,7 @@ from slices.services import (
     slice_set_policy,
 )
 
-POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval", "may_evict"]
+POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "queued_max", "priority_approval", "may_evict"]
 POLICY_FIELDS += ["may_order", "shapes", "burst_gain_s", "pods_max", "may_reach_out", "kubeconfig_max_s"]
 POLICY_FIELDS += ["namespace_patterns", "namespaces_max"]
 COUNT_MAX = 2**31 - 1
@@ -118,6 +118,9 @@ class SlicePolicyChange(StrictSerializer):
     gpus_approval = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
     duration_approval_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
     duration_max_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
+    queued_max = WholeNumber(
+        min_value=0, max_value=COUNT_MAX, required=False, help_text="Requests that may wait at once, for approval too; more are refused."
+    )
     priority_approval = WholeNumber(min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, required=False)
     may_evict = Flag(required=False, help_text="Whether its GPRs may evict others of lower priority without approval.")
     may_order = Flag(required=False, help_text="Whether nodes may be ordered for its GPRs from supplies, at their cost.")

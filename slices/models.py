@@ -45,6 +45,7 @@ class Slice(models.Model):
     gpus_approval = models.PositiveIntegerField(default=128, help_text="More GPUs in one GPR need approval.")
     duration_approval_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="Longer needs approval.")
     duration_max_s = models.PositiveBigIntegerField(default=90 * 86_400, help_text="Longer is refused.")
+    queued_max = models.PositiveIntegerField(default=100, help_text="Requests that may wait at once; more are refused.")
     priority_approval = models.PositiveIntegerField(default=200, help_text="A higher priority needs approval.")
     may_evict = models.BooleanField(default=False, help_text="Its GPRs may evict others of lower priority without approval.")
     may_order = models.BooleanField(default=False, help_text="Nodes may be ordered for its GPRs from supplies, at their cost.")

@@ -33,6 +33,7 @@ class SlicePolicy:
     gpus_approval: int | None = None
     duration_approval_s: int | None = None
     duration_max_s: int | None = None
+    queued_max: int | None = None
     priority_approval: int | None = None
     may_evict: bool | None = None
     burst_gain_s: int | None = None

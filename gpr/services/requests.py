@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -11,10 +11,20 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
-from django.db.models import F
+from django.db.models import Count, F
 
 from accounts.models import User
-from egs.errors import BookingDoesNotFit, CanNeverStart, Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, StaleState
+from egs.errors import (
+    BookingDoesNotFit,
+    CanNeverStart,
+    Conflict,
+    EgsError,
+    IllegalTransition,
+    InvalidInput,
+    NotAllowed,
+    QueueFull,
+    StaleState,
+)
 from egs.groups import Group
 from egs.words import duration_exact, plural, utc
 from gpr.ages import ages_of, joined
@@ -40,6 +50,7 @@ from slices.selectors import has_role
 # Of the keys under which a request is filed once: the API and the pages file by the same ones.
 CREATION_ROUTE = "gprs"
 SUBMITS_AT_ONCE = 64
+WAITING = frozenset({GprState.PENDING_APPROVAL, GprState.QUEUED})
 TOGETHER = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in one NVLink domain"}
 # A change of one of these is another request to the planner; of any other, the promise stands.
 PLANNED_FIELDS = frozenset(
@@ -78,8 +89,8 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, also: Callable[[UUI
 
     Those who file at once share one transaction and one plan, unless the caller is in a transaction of his own. What one may ask for is
     as it was when he came, not when it was his turn.
-    Raises InvalidInput, OverPolicy, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit with the
-    nearest times; nothing is stored then. What `also` raises is raised, too.
+    Raises InvalidInput, OverPolicy, QueueFull, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit
+    with the nearest times; nothing is stored then. What `also` raises is raised, too.
     """
     _check(actor, spec, now)  # whoever is refused has waited for nobody
     filing = Filing(actor, spec, now, also)
@@ -100,6 +111,11 @@ def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, forgive
             answers[place] = error
     filings = {place: Filing(actor, spec, now) for place, spec in enumerate(specs) if place not in answers}
     filing_lock()
+    for place, full in _beyond_queue(filings).items():
+        if not isinstance(full, forgives):
+            raise full
+        answers[place] = full
+        del filings[place]
     gprs = _insert(filings)
     refused = _place(list(gprs.values()), now)
     for why in refused.values():
@@ -364,6 +380,7 @@ def _file(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError | Int
     """All of them, with one plan, and another one where some have no place. What cannot be, or what `also` refuses, is answered by why."""
     answers: dict[int, Gpr | EgsError | IntegrityError] = {}
     filing_lock()
+    answers |= _beyond_queue(dict(enumerate(filings)))
     while left := {place: filing for place, filing in enumerate(filings) if place not in answers}:
         try:
             with transaction.atomic():
@@ -372,6 +389,25 @@ def _file(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError | Int
             answers |= some.errors
     hint(TICK)
     return [answers[place] for place in range(len(filings))]
+
+
+def _beyond_queue(filings: Mapping[int, Filing]) -> dict[int, QueueFull]:
+    """Those of whose workspace as many wait as may, by their places. The caller holds the lock of those who file, so none slips in."""
+    waiting = Gpr.objects.filter(slice__in={filing.spec.slice.pk for filing in filings.values()}, state__in=WAITING)
+    counts = Counter(dict(waiting.order_by().values_list("slice").annotate(Count("pk"))))
+    refused: dict[int, QueueFull] = {}
+    for place, filing in filings.items():
+        slice_ = filing.spec.slice
+        if counts[slice_.pk] < slice_.queued_max:
+            counts[slice_.pk] += 1
+            continue
+        refused[place] = QueueFull(
+            f"{plural(slice_.queued_max, 'request')} of workspace {slice_.name} may wait at once, and as many do. "
+            "File it when some have started, cancel one of them, or ask an administrator for more.",
+            limit="queued_max",
+            most=slice_.queued_max,
+        )
+    return refused
 
 
 def _store(filings: Mapping[int, Filing], now: datetime) -> dict[int, Gpr | EgsError | IntegrityError]:

@@ -308,3 +308,19 @@ def test_nodes_that_must_be_of_one_rack_are_and_what_no_rack_holds_is_refused_at
     assert made["within"] == "rack"
     assert refused["most_nodes"] == 2
     assert {row["node"] for row in owner.get(f"gprs/{made['id']}/").json()["nodes_assigned"]} == {"aurora-0", "aurora-2"}
+
+
+def test_no_more_requests_of_a_workspace_wait_than_its_policy_says(owner: Caller, admin: Caller, world: World, ask: dict[str, Any]) -> None:
+    """Those that wait for approval count, those that run do not, nor those of other workspaces."""
+    changed = admin.patch(f"slices/{world.slice.name}/", {"queued_max": 2})
+    assert (changed.status_code, changed.json()["policy"]["queued_max"]) == (200, 2)
+    factories.active(world.slice, world.people.owner)
+    factories.gpr(world.foreign_slice, world.people.outsider)
+    assert owner.post("gprs/", ask).status_code == 201
+    assert owner.post("gprs/", {**ask, "priority": 300}).json()["state"] == "PENDING_APPROVAL"
+
+    body = assert_problem(owner.post("gprs/", ask), 429, "queue_full")
+    assert (body["limit"], body["most"], Gpr.objects.filter(slice=world.slice).count()) == ("queued_max", 2, 3)
+
+    owner.delete(f"gprs/{Gpr.objects.get(slice=world.slice, state='QUEUED').pk}/")
+    assert owner.post("gprs/", ask).status_code == 201

@@ -18,7 +18,7 @@ from gpr.planner.engine import plan
 from gpr.services.requests import gpr_cancel
 from gpr.spec import NAME_MAX_CHARS
 from journal.models import Event
-from slices.models import KubeconfigState, Membership, Namespace, Role
+from slices.models import KubeconfigState, Membership, Namespace, Role, Slice
 from slices.services import member_set
 from tests import factories
 from tests.builders import SHAPE, make_slice, make_user
@@ -501,3 +501,14 @@ def test_nothing_of_others_is_in_any_answer(stage: ClaimStage) -> None:
     assert slice_.name not in text
     assert stranger.name not in text
     assert asks().shape in text
+
+
+def test_an_object_whose_workspace_has_a_full_queue_is_told_so_and_tried_again(stage: ClaimStage) -> None:
+    Slice.objects.update(queued_max=1)
+    first = stage.claim("first")
+    second = stage.claim("second")
+    assert (first.verdict, second.verdict, second.reason) == (TAKEN, LATER, "queue_full")
+    assert "may wait at once" in second.message
+
+    gpr_cancel(gpr=Gpr.objects.get(), actor=stage.owner, now=stage.now)
+    assert stage.claim("second").verdict == TAKEN
