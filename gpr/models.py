@@ -308,7 +308,7 @@ class Promise(models.Model):
     slot_pool = models.CharField(max_length=250)
     slot_start_at = models.DateTimeField()
     slot_nodes = models.JSONField(default=list)
-    # While there is no slot any more: why (planner.plan.Cause), and what that names.
+    # While there is no slot any more, or it is at risk: why (planner.plan.Cause), and what that names.
     lost_cause = models.CharField(max_length=32, blank=True)
     lost_cause_id = models.CharField(max_length=63, blank=True)
     # Half and nine tenths of such requests start by then; null while too few have started to tell.
@@ -317,6 +317,11 @@ class Promise(models.Model):
 
     def __str__(self) -> str:
         return f"{self.gpr_id} by {self.promised_start_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def risk(self) -> str:
+        """Why nobody knows at present whether its slot can be kept, as a cause; "" where that is known, or it has none."""
+        return self.lost_cause if self.slot_nodes else ""
 
 
 class PromiseMove(models.Model):

@@ -54,7 +54,7 @@ from gpr.sound import CLUSTER, MAINTENANCE, NODE, SUPPLY, Spoiled, Unreadable, W
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
-from inventory.selectors import cluster_is_open
+from inventory.selectors import cluster_is_open, cluster_is_silent
 from slices.models import Quota as QuotaRow
 
 # Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
@@ -357,7 +357,7 @@ def _pools(
     pools = [Pool(id=id_, cluster=key.cluster, shape=key.shape, nodes=tuple(nodes[key])) for id_, key in keys.items()]
     # Last: of equal starts that on a node that is there is liked better.
     keys |= {pool_id(supply.pk): _key_of(supply) for supply in books.supplies}
-    return keys, (*pools, *supply_pools(books, arrived, announced, absence=absence, now=now))
+    return keys, (*pools, *supply_pools(books, arrived, announced, closures, absence=absence, now=now))
 
 
 def _key_of(supply: Supply) -> PoolKey:
@@ -391,14 +391,14 @@ def _announced(windows: Iterable[WindowRow], now_s: int) -> defaultdict[UUID, li
 
 
 def _closure(cluster: Cluster, absence: HubAbsence | None, now: datetime, now_s: int) -> tuple[Window, ...]:
-    """Until when no box may start there, if so. A silent agent is expected any moment, until it counts as away."""
+    """Until when no box may start there, if so. A silent agent is expected any moment; after a longer silence nobody knows when."""
     if not cluster_is_open(cluster, now, absence=absence):
-        return (Window(now_s, _return_s(now_s)),)
+        return (Window(now_s, _return_s(now_s), unheard=Cause.SILENCE if cluster_is_silent(cluster, now) else ""),)
     if agent_is_live(cluster.agent, now, within_s=settings.EGS_AGENT_STALE_S):
         return ()
     heard_at = cluster.agent.last_sync_at
-    is_unheard = absence is not None and heard_at is not None and heard_at < absence.ended_at
-    return (Window(now_s, now_s + 1, is_unheard=is_unheard),)
+    was_away = absence is not None and heard_at is not None and heard_at < absence.ended_at
+    return (Window(now_s, now_s + 1, unheard=Cause.LATE_TICK if was_away else Cause.SILENCE),)
 
 
 def _return_s(now_s: int) -> int:

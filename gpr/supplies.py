@@ -129,17 +129,22 @@ def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
 def supply_pools(
     books: SupplyBooks,
     arrived: Mapping[str, list[Node]],
-    closures: Mapping[UUID, list[Window]],
+    announced: Mapping[UUID, list[Window]],
+    closures: Mapping[UUID, tuple[Window, ...]],
     *,
     absence: HubAbsence | None,
     now: datetime,
 ) -> list[Pool]:
-    """One for each supply: nodes that have come but are kept there (`arrived`, by pool), that are ordered, and that could be."""
+    """One for each supply: nodes that have come but are kept there (`arrived`, by pool), that are ordered, and that could be.
+
+    `announced`: maintenance by cluster; `closures`: of whole clusters, at present. In one that is not heard no node can be seen to come.
+    """
     pools = []
     for supply in books.supplies:
         orders = [order for order in books.open_orders if order.supply_id == supply.pk]
-        closed = tuple(closures[supply.cluster_id])
-        ordered = (Node(str(order.pk), supply.gpus_per_node, (books.due[str(order.pk)], *closed)) for order in orders)
+        closed = tuple(announced[supply.cluster_id])
+        unheard = tuple(window for window in closures.get(supply.cluster_id, ()) if window.unheard)
+        ordered = (Node(str(order.pk), supply.gpus_per_node, (books.due[str(order.pk)], *closed, *unheard)) for order in orders)
         unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, books, now, absence)]
         growth = PlannerSupply(str(supply.pk), supply.lead_time_s, supply.gain_s, frozenset(node.id for node in unordered))
         nodes = (*arrived.get(pool_id(supply.pk), ()), *ordered, *unordered)

@@ -177,12 +177,11 @@ def _range_at(told: Range | None, now: datetime) -> dict[str, datetime | None]:
 
 def _following(stood: Stood, stand: Placement | Stand) -> Stood:
     """As the plan has it now."""
-    slot = stand.slot
+    slot, (cause, cause_id) = stand.slot, stand.lost or ("", "")
     promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)
     if slot is None:
-        cause, cause_id = stand.lost or ("", "")
         return stood._replace(promised_start_at=promised_at, slot_nodes=[], lost_cause=str(cause), lost_cause_id=cause_id)
-    return Stood(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), "", "")
+    return Stood(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), str(cause), cause_id)
 
 
 def _remember(remembered: Remembered, now: datetime) -> None:

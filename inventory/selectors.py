@@ -93,6 +93,15 @@ def cluster_is_open(cluster: Cluster, now: datetime, *, absence: HubAbsence | No
     return agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_UNREACHABLE_S, absence=absence)
 
 
+def cluster_is_silent(cluster: Cluster, now: datetime) -> bool:
+    """Is it closed only because its agent, which was heard before, is not heard now? What stands there is not lost by that."""
+    agent = getattr(cluster, "agent", None)
+    if agent is None or agent.last_sync_at is None or agent.locked_at is not None:
+        return False
+    is_allowed = cluster.is_enabled and cluster.rewound_at is None
+    return is_allowed and not agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S)
+
+
 def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:
     """Those that are there, with `availability`, `gpus_free` and, as `held_by`, the reservations that the actor may know of."""
     mine = with_holders(reservations_visible_to(actor).filter(HELD)).annotate(gpu_count=Count("gpus"))

@@ -28,6 +28,7 @@ CAUSE_WORDS = {
     Cause.MAINTENANCE: "nodes that it was planned on are closed for maintenance",
     Cause.CHANGED: "the request was changed",
     Cause.ACCESS: "its workspace may no longer use the nodes that it was planned on",
+    Cause.SILENCE: "the cluster that it was planned on was not heard",
     Cause.LATE_TICK: "the planner was late",
     Cause.RECLAIM: "another workspace was entitled to the GPUs that it would have borrowed",
     Cause.QUOTA: "its workspace or project may hold no more GPUs then",

@@ -28,6 +28,10 @@ from inventory.models import PHASES, Reservation, StepResult, SupplyOrder
 from worker_agent.steps import Milestone
 
 BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
+AT_RISK_HELP = (
+    "Why nobody knows at present whether the promise can be kept; null where that is known. Its cluster is not heard: its place is kept, "
+    "and the promise stands as it was, even if its time has passed, until the cluster is heard again."
+)
 
 CAUSES = [(cause.value, cause.value) for cause in Cause]
 
@@ -118,6 +122,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     approval_reasons = serializers.ListField(child=serializers.CharField())
     position = serializers.SerializerMethodField(help_text="In the queue; 1 is considered first.")
     promised_start_at = serializers.SerializerMethodField(help_text="It starts no later, but for recorded causes.")
+    at_risk = serializers.SerializerMethodField(help_text=AT_RISK_HELP)
     estimate = serializers.SerializerMethodField()
     explanation = serializers.SerializerMethodField()
     nodes_assigned = serializers.SerializerMethodField(help_text="Those that it holds now.")
@@ -135,7 +140,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["duration_s", "priority", "clusters", "earliest_start_at", "is_booking", "node_type", "rdma", "within", "idle_timeout_s"]
         fields += ["evictable"]
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
-        fields += ["position", "promised_start_at", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
+        fields += ["position", "promised_start_at", "at_risk", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
         fields += ["borrows", "eviction_notice", "template", "template_id", "origin"]
         read_only_fields = fields
@@ -160,6 +165,11 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
 
     def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
         return promised_start_of(gpr)
+
+    @extend_schema_field(serializers.ChoiceField(choices=CAUSES, allow_null=True))
+    def get_at_risk(self, gpr: Gpr) -> str | None:
+        promise = getattr(gpr, "promise", None)
+        return (promise.risk or None) if promise else None
 
     @extend_schema_field(WaitSerializer(allow_null=True))
     def get_estimate(self, gpr: Gpr) -> Any:

@@ -335,9 +335,10 @@ class Board:
         return [self._started(self._at_row[int(row)]) for row in rows]
 
     def compress(self, waitings: Sequence[Waiting] | None = None) -> None:
-        """Move the slots of these up as far as the others allow, in their order. None: of all, in order of turn."""
+        """Move the slots of these up as far as the others allow, in their order. None: of all, in order of turn. Those at risk stay."""
         self._spare_for_moves()
-        rows = self._order_now() if waitings is None else np.array([waiting.row for waiting in waitings], np.int64)
+        movable = [waiting.row for waiting in (self.order if waitings is None else waitings) if waiting.risk is None]
+        rows = np.array(movable, np.int64)
         passes.compress(self.ground, self._table, rows, self.now_s)
 
     def stand(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> Iterator[int]:

@@ -135,6 +135,8 @@ class Claims:
 
     def _gains(self, waiting: Waiting) -> bool:
         """Would it wait for longer than it takes to evict anybody?"""
+        if waiting.risk is not None:
+            return False  # when its own place comes back is not known, so nobody has to end for it
         return self._board.has_slot(waiting) and self._before_s(waiting) > self._board.soonest_s(waiting.request)
 
     def _before_s(self, waiting: Waiting) -> int:
@@ -212,6 +214,8 @@ class Claims:
         board, request, found = self._board, waiting.request, []
         for other in board.order:
             if other is waiting or other.request.is_fixed or not board.has_slot(other) or (start_s := board.start_s(other)) >= end_s:
+                continue
+            if other.risk is not None:
                 continue
             pool = board.pool_of_slot(other)
             if pool not in pools:

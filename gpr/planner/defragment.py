@@ -149,7 +149,11 @@ def _large(board: Board, only: str) -> Iterator[Waiting]:
     largest = {pool.id: max((node.gpu_count for node in pool.nodes), default=0) for pool in board.pools}
     for waiting in [board.queue[only]] if only in board.queue else [] if only else board.order:
         gpus = waiting.request.gpus_per_node
-        if board.has_slot(waiting) and (gpus == 0 or 2 * gpus >= max((largest.get(id_, 0) for id_ in waiting.request.pools), default=0)):
+        if (
+            board.has_slot(waiting)
+            and waiting.risk is None
+            and (gpus == 0 or 2 * gpus >= max((largest.get(id_, 0) for id_ in waiting.request.pools), default=0))
+        ):
             yield waiting
 
 

@@ -20,12 +20,13 @@ from gpr.planner.waiting import Waiting
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a request leaves that is to become another: `displaced` is why its slot is not where it was stored."""
+    """What a request leaves that is to become another: `displaced` and `risk` as of a Waiting."""
 
     request: Request
     slot: Slot | None
     promise_s: int | None
     displaced: tuple[Cause, str] | None
+    risk: tuple[Cause, str] | None
 
 
 def change(board: Board, snapshot: Snapshot, request_id: str, leeway: Leeway) -> None:
@@ -37,7 +38,7 @@ def change(board: Board, snapshot: Snapshot, request_id: str, leeway: Leeway) ->
 def leave(board: Board, request_id: str) -> Left:
     """Out of the queue, as it was."""
     waiting = board.queue[request_id]
-    left = Left(waiting.request, board.slot(waiting), waiting.promise_s, waiting.displaced)
+    left = Left(waiting.request, board.slot(waiting), waiting.promise_s, waiting.displaced, waiting.risk)
     board.withdraw(waiting)
     return left
 
@@ -51,13 +52,14 @@ def pace_without(board: Board, memory: Memory, request_id: str) -> Pace | None:
 
 def come_back(board: Board, request: Request, left: Left, pace: Pace | None, leeway: Leeway) -> Waiting:
     """Into the queue, as it is now."""
-    waiting, kept = board.enroll(request), _kept(board, request, left.slot)
+    waiting, kept = board.enroll(request), _kept(board, request, left)
     waiting.promise_s, waiting.displaced = left.promise_s, left.displaced
     best = _best(board, request, left, pace)
     if best is not None and _is_better(board, request, best, kept, left):
         board.place_at(waiting, board.kind(request), best)
     elif kept is not None:
         board.place(waiting, kept.start_s, board.places(kept.nodes))
+        waiting.risk = left.risk
     else:
         place_anew(board, waiting)
     if best is not None:
@@ -91,8 +93,12 @@ def _slot_of(board: Board, found: tuple[int, int]) -> Slot:
     return Slot(board.pools[pool].id, start_s, ())
 
 
-def _kept(board: Board, request: Request, slot: Slot | None) -> Slot | None:
-    """Where it stood, if that is a place for it beside all others."""
+def _kept(board: Board, request: Request, left: Left) -> Slot | None:
+    """Where it stood, if that is a place for it beside all others. At risk it may hold no more there than it did."""
+    slot = left.slot
     if slot is None or misfit(board, request, slot) is not None:
         return None
+    if left.risk is not None:
+        is_within = request.gpus_per_node == left.request.gpus_per_node and request.length_s <= left.request.length_s
+        return slot if is_within else None
     return slot if board.has_room(board.places(slot.nodes), board.kind(request), slot.start_s) else None

@@ -64,13 +64,18 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
     foretold = unpromised if snapshot.edited is None else [*unpromised, board.queue[snapshot.edited.id]]
     asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in foretold}
-    expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions})
+    barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
+    expected = draw(board, board.expected(asked), barred)
     slots = board.slots()
     teller = _Teller(board, slots, expected, Reasons(board, expected), rights, leeway, snapshot)
     placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
     others = tuple(teller.stand(waiting) for waiting in board.order if tells is not None and waiting.request.id not in tells)
     forecasts = tuple(forecast for waiting in foretold if (forecast := teller.forecast(waiting)) is not None)
-    faults = faults_of(board, placements, others)
+    # Whether those at risk have room is known when their cluster is heard; what starts elsewhere must have it.
+    at_risk = {id_ for id_, waiting in board.queue.items() if waiting.risk is not None} - {
+        each.id for each in placements if each.starts_now
+    }
+    faults = tuple(fault for fault in faults_of(board, placements, others) if fault.id not in at_risk)
     return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults)
 
 
@@ -201,15 +206,22 @@ class _Teller:
         if start is None:
             lost, told = waiting.displaced, self._never(request)
             return Placement(request.id, None, None, waiting.promise_s, False, told, None, turn.share, turn.key, lost=lost)
-        starts_now, stand = start.start_s <= self.snapshot.now_s, self.stand(waiting)
+        starts_now = start.start_s <= self.snapshot.now_s
+        stand = self._stand_in(waiting, start) if starts_now and waiting.risk is not None else self.stand(waiting)
         slot, told = start if starts_now else stand.slot, self.reasons.explain(request, start)
         borrowing = borrows(self.board, self.rights, request, start)
-        return Placement(request.id, slot, start.start_s, stand.promise_s, starts_now, told, stand.moved, turn.share, turn.key, borrowing)
+        shown = starts_now, told, stand.moved, turn.share, turn.key, borrowing, stand.lost
+        return Placement(request.id, slot, start.start_s, stand.promise_s, *shown)
 
     def stand(self, waiting: Waiting) -> Stand:
         slot = self.slots.get(waiting.request.id)
         if slot is None:
             return Stand(waiting.request.id, None, waiting.promise_s, lost=waiting.displaced)
+        if waiting.risk is not None:
+            return Stand(waiting.request.id, waiting.request.slot, waiting.promise_s, lost=waiting.risk)
+        return self._stand_in(waiting, slot)
+
+    def _stand_in(self, waiting: Waiting, slot: Slot) -> Stand:
         moved, promise_s = promise_of(waiting, slot, self.leeway, self.snapshot.policy.promise_tolerance_s)
         return Stand(waiting.request.id, slot, promise_s, moved)
 

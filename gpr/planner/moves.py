@@ -33,9 +33,11 @@ class Lifted:
 
 
 def move(board: Board, moved: Moved) -> None:
-    """What an administrator moved in the order gets the slot that goes with its new turn. One that is new, or gone, has none to move."""
+    """What an administrator moved in the order gets the slot that goes with its new turn. One that is new, or gone, has none to move; one
+    at risk keeps its own.
+    """
     waiting, behind = board.queue.get(moved.id), board.queue.get(moved.behind)
-    if waiting is None or not board.has_slot(waiting) or waiting.request.is_fixed:
+    if waiting is None or not board.has_slot(waiting) or waiting.request.is_fixed or waiting.risk is not None:
         return
     if behind is None:
         _move_up(board, waiting)
@@ -74,5 +76,5 @@ def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
 
 
 def _behind(board: Board, waiting: Waiting, end_s: int) -> list[Waiting]:
-    others = (other for other in board.order if other.turn > waiting.turn and board.has_slot(other))
+    others = (other for other in board.order if other.turn > waiting.turn and board.has_slot(other) and other.risk is None)
     return [other for other in others if board.start_s(other) < end_s and not other.request.is_fixed]

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     WAITS_FOR_QUOTA = "waits_for_quota"  # its project or its slice may hold no more at once
     WAITS_FOR_START_TIME = "waits_for_start_time"  # its own earliest start
     WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed, and nobody knows for how long
+    WAITS_FOR_CONTACT = "waits_for_contact"  # its slot is in a cluster that is not heard at present; it keeps the slot
     WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # nodes are closed, as announced
     WAITS_FOR_ORDER = "waits_for_order"  # nodes that have been ordered, and are to come
     UNREADABLE = "unreadable"  # not of the plan: what is stored of the request makes no sense
@@ -35,6 +36,7 @@ class Cause(StrEnum):
     MAINTENANCE = "maintenance"  # nodes of its slot are closed, as announced
     CHANGED = "changed"  # the request itself was edited
     ACCESS = "access"  # its slice may no longer use the nodes of its slot
+    SILENCE = "silence"  # the cluster of its slot was not heard when it was due, so it and those behind it start later
     LATE_TICK = "late_tick"  # nobody planned when it was due, so it and those behind it start later
     RECLAIM = "reclaim"  # it would have borrowed GPUs to which another is entitled
     QUOTA = "quota"  # its project or its slice may hold no more then
@@ -94,7 +96,7 @@ class PromiseMove:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Of a request of which nothing was to be told: its slot and its promise, as of a placement. `lost`: why a slot that it had is gone."""
+    """Of a request of which nothing was to be told: its slot, its promise and `lost`, as of a placement."""
 
     id: str
     slot: Slot | None
@@ -105,8 +107,10 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was, and
-    `lost` is None or why a slot that it had is gone.
+    """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was.
+
+    `lost`: why a slot that it had is gone; or, where it has one, why that is at risk: then slot and promise are as they were, even if their
+    time has passed.
 
     `start_s`: when it starts if nobody comes and every box takes its whole length; no later than its slot, which it is to keep.
     `turn_share`, `turn_key`: among equals in priority the least share is considered first, then the least key. `borrows`: at its start it

@@ -11,6 +11,7 @@ from typing import Final
 from gpr.planner.board import Board
 from gpr.planner.lines import FOREVER_S
 from gpr.planner.plan import Blocker, Explanation, Reason
+from gpr.planner.silence import unheard_on
 from gpr.planner.snapshot import Request, Slot, Window
 
 BLOCKERS_MAX: Final = 5
@@ -39,9 +40,18 @@ class Reasons:
         if slot.start_s <= self._board.now_s:
             return Explanation(Reason.STARTS_NOW)
         ahead = self._ahead = self._index() if self._ahead is None else self._ahead
+        if self._is_at_risk(request, slot):
+            return Explanation(Reason.WAITS_FOR_CONTACT, (), ahead.get(request.id, 0))
         reason, ids = self._why(request, slot)
         blockers = sorted((self._blockers[id_] for id_ in ids), key=lambda b: (-b.until_s, not b.is_running, b.id))
         return Explanation(reason, tuple(blockers[:BLOCKERS_MAX]), ahead.get(request.id, 0))
+
+    def _is_at_risk(self, request: Request, slot: Slot) -> bool:
+        """Is it expected to start in its own slot, of which nobody knows whether it can be kept? An offer's candidate is new."""
+        waiting = self._board.queue.get(request.id)
+        if waiting is None or waiting.risk is None or request.slot is None or request.slot.pool != slot.pool:
+            return False
+        return unheard_on(self._board, request.slot.nodes) is not None
 
     def _index(self) -> dict[str, int]:
         """Enter all boxes; answers how many are ahead of each that waits."""

@@ -1,6 +1,7 @@
 """Put the stored slots back on the board, and mend what no longer holds.
 
-Two kinds of harm, two cures, so that as little as possible moves:
+Three kinds of harm, three cures, so that as little as possible moves:
+- A silence (a cluster is not heard): its slots are at risk, and stay as they are until it is heard. See silence.py.
 - A delay (nobody planned for a while, a box is overdue): who cannot start in time is shoved back on its own nodes, by no more than
   the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
 - A loss (a node is gone or closed, a running box was extended): only the broken slots move, best promise first: to the latest place that
@@ -22,6 +23,7 @@ from gpr.planner.kinds import LEVELS
 from gpr.planner.lines import FOREVER_S, NONE, Ints
 from gpr.planner.plan import Cause
 from gpr.planner.shift import shift
+from gpr.planner.silence import hold, hold_late, risk_of, unheard_box, was_at_risk
 from gpr.planner.snapshot import PolicyName, Request, Slot, Snapshot, Window, Within
 from gpr.planner.waiting import Turn, Waiting, by_promise
 
@@ -45,6 +47,7 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
     broken.
     """
     loose: list[Waiting] = []
+    at_risk: list[Waiting] = []
     standing: list[_Stored] = []
     lost: list[_Stored] = []
     for waiting in board.enroll_all(queue):
@@ -56,8 +59,14 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
         if waiting.promise_s is None:
             waiting.promise_s = slot.start_s
         waiting.displaced = misfit(board, request, slot)
-        (lost if waiting.displaced else standing).append(_Stored(waiting, slot))
-    lost += _stand(board, standing)
+        waiting.risk = risk_of(board, request, slot) if waiting.displaced is None else None
+        if waiting.risk is not None:
+            at_risk.append(waiting)
+        else:
+            (lost if waiting.displaced else standing).append(_Stored(waiting, slot))
+    hold(board, at_risk)
+    lost += _stand(board, standing, at_risk)
+    hold_late(board, at_risk)
     mend(board, [stored.waiting for stored in lost])
     return loose
 
@@ -137,7 +146,7 @@ def _may_give_way(board: Board, waiting: Waiting, promise_s: int) -> Iterator[Wa
         request = other.request
         if request.priority > priority:
             return
-        if request.is_fixed or request.node_count > 1 or not board.has_slot(other) or board.may_claim(request):
+        if request.is_fixed or request.node_count > 1 or not board.has_slot(other) or board.may_claim(request) or other.risk is not None:
             continue
         pool, start_s = board.pool_of_slot(other), board.start_s(other)
         if pool in pools and board.pools[pool].supply is None and start_s < until_s and start_s + request.length_s > since_s:
@@ -204,25 +213,19 @@ def _cause_of_loss(board: Board, pool: int | None) -> Cause:
     return Cause.NODE_FAILURE if pool is None or board.pools[pool].supply is None else Cause.SUPPLY
 
 
-def _stand(board: Board, standing: list[_Stored]) -> list[_Stored]:
+def _stand(board: Board, standing: list[_Stored], at_risk: Sequence[Waiting]) -> list[_Stored]:
     """Place these where they were stored, or shove them back; answers those that are lost."""
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
     # So long nobody planned, or was heard, and then there is the grace of what is late itself.
-    shove_s = late_s + _unheard_s(board) + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
+    shove_s = late_s + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
     for stored in in_order:
         if stored.slot.start_s < board.now_s:
-            stored.waiting.displaced = Cause.LATE_TICK, stored.waiting.request.id
+            stored.waiting.displaced = was_at_risk(stored.waiting.request) or (Cause.LATE_TICK, stored.waiting.request.id)
     waitings = [stored.waiting for stored in in_order]
-    obstacles = _Obstacles(board, waitings)
+    obstacles = _Obstacles(board, waitings, at_risk)
     stopped = board.stand(waitings, [stored.slot for stored in in_order])
     return [in_order[i] for i in stopped if not _shove(board, waitings[i], shove_s, obstacles.cause(i))]
-
-
-def _unheard_s(board: Board) -> int:
-    """Since EGS was away: how long until somebody is expected to be heard."""
-    ends_s = (window.end_s for windows in board.closed.values() for window in windows if window.is_unheard)
-    return max(ends_s, default=board.now_s) - board.now_s
 
 
 def _is_any_late(board: Board) -> bool:
@@ -244,8 +247,6 @@ OVERDUE = 0
 
 
 def _cause_of_closure(window: Window, node_id: str) -> tuple[Cause, str]:
-    if window.is_unheard:
-        return Cause.LATE_TICK, ""
     if window.order:
         return Cause.SUPPLY, window.order
     return (Cause.MAINTENANCE, window.maintenance) if window.maintenance else (Cause.NODE_FAILURE, node_id)
@@ -291,10 +292,11 @@ class _Rival:
 class _Obstacles:
     """Who stands in the way of a slot, to be named as the cause. The index is made when first asked for: mostly nobody does."""
 
-    def __init__(self, board: Board, waitings: Sequence[Waiting]) -> None:
-        """`waitings`: in the order in which they are placed; ask of them in this order."""
+    def __init__(self, board: Board, waitings: Sequence[Waiting], at_risk: Sequence[Waiting]) -> None:
+        """`waitings`: in the order in which they are placed; ask of them in this order. `at_risk`: those that have their places already."""
         self._board = board
         self._waitings = waitings
+        self._at_risk = at_risk
         self._rivals: dict[object, list[_Rival]] = {}
         self._count = 0  # of these have been entered, if they have a place
 
@@ -302,6 +304,8 @@ class _Obstacles:
         """Who is in the way of the one at this place of the order: of those before it, and the boxes that run."""
         if not self._rivals:
             self._rivals = self._running()
+            for held in self._at_risk:
+                self._enter(held)
         for before in self._waitings[self._count : i]:
             if self._board.has_slot(before):
                 self._enter(before)
@@ -314,10 +318,9 @@ class _Obstacles:
         in_way = [rival for rival in near if rival.stay.start_s < stay.end_s and rival.stay.end_s > stay.start_s]
         worst = min(in_way, key=lambda rival: rival.blame, default=None)
         closures = list(self._closures(stay))
-        # Nor could it be heard that the box there has ended.
-        unheard = next((each for each in closures if each[0].is_unheard), None)
-        if unheard is not None:
-            return _cause_of_closure(*unheard)
+        risk = was_at_risk(waiting.request)
+        if risk is not None and not closures:
+            return risk  # nor could it be heard that the box there has ended
         # A box that is overdue holds the node, open or closed.
         if worst is not None and worst.weight == OVERDUE:
             return worst.cause
@@ -344,14 +347,16 @@ class _Obstacles:
         rivals: dict[object, list[_Rival]] = defaultdict(list)
         for box in self._board.running.values():
             is_overdue = box.id in self._board.overdue
+            cause = unheard_box(self._board, box) or Cause.OVERRUN
             ceilings = self._board.ceilings_over(box.project, box.slice, box.places)
             stay = _Stay(box.id, box.slice, ceilings, box.places, box.start_s, box.end_s)
             for key in stay.keys:
-                rivals[key].append(_Rival(stay, OVERDUE if is_overdue else 2, (Cause.OVERRUN, box.id)))
+                rivals[key].append(_Rival(stay, OVERDUE if is_overdue else 2, (cause, box.id)))
         return rivals
 
     def _enter(self, waiting: Waiting) -> None:
         stay = _Stay.of(self._board, waiting)
-        weight, cause = (1, waiting.displaced) if waiting.displaced else (3, (Cause.CHANGED, waiting.request.id))
+        why = waiting.displaced or waiting.risk
+        weight, cause = (1, why) if why is not None else (3, (Cause.CHANGED, waiting.request.id))
         for key in stay.keys:
             self._rivals[key].append(_Rival(stay, weight, cause))

@@ -76,7 +76,7 @@ def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
     nobody who is late already.
     """
     request = waiting.request
-    if board.pool_of_slot(waiting) != pool or board.pools[pool].supply is not None:
+    if board.pool_of_slot(waiting) != pool or board.pools[pool].supply is not None or waiting.risk is not None:
         return False
     return not request.is_fixed and not board.may_claim(request) and _late_s(board, waiting) == 0
 

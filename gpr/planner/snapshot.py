@@ -11,7 +11,7 @@ class Window:
     """A stretch of time `[start_s, end_s)`. `maintenance`: the id of the announcement; empty for a closure that nobody announced.
 
     `order`: the id of the order whose node is to come at the end of it; `is_late`: it was to come before.
-    `is_unheard`: EGS itself was away, and has not heard since how it is there.
+    `unheard`: why nobody knows how it is there (a plan.Cause): its cluster is silent, or EGS itself was away. Slots there are kept.
     """
 
     start_s: int
@@ -19,7 +19,7 @@ class Window:
     maintenance: str = ""
     order: str = ""
     is_late: bool = False
-    is_unheard: bool = False
+    unheard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Request:
     `handicaps`, in seconds by pool: a start there counts as if it were so much later. So a pool that costs extra, or is far from the data,
     is used only where that saves more time than its handicap. `within`: what all of its nodes must be of. `orders`: those of its pools in
     which more nodes may be ordered for it. `promised_at_s`: when it got its promise; 0 while it has none. `lost`: why it has no slot any
-    more, where it had one: a cause (plan.Cause) and the id of what caused it.
+    more, where it had one, or why that was at risk by the last plan: a cause (plan.Cause) and the id of what caused it.
     """
 
     id: str

@@ -29,13 +29,17 @@ class Turn(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A request in the queue. `row` is its number on the board, `displaced` why its slot is not where it was stored."""
+    """A request in the queue. `row` is its number on the board, `displaced` why its slot is not where it was stored.
+
+    `risk`: why nobody knows whether its slot can be kept. The slot stays as it was stored until that is known.
+    """
 
     request: Request
     row: int
     turn: Turn
     promise_s: int | None
     displaced: tuple[Cause, str] | None = None
+    risk: tuple[Cause, str] | None = None
 
     def promise_by(self, start_s: int) -> None:
         """A start by then, unless it was promised an earlier one."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from gpr.planner.plan import Plan
+from gpr.planner.plan import Placement, Plan
 from gpr.planner.snapshot import Pool, Request, Running, Slot, Snapshot, Within
 
 
@@ -117,6 +117,11 @@ def problems(snapshot: Snapshot, made: Plan) -> list[str]:
         request, slot = requests[placement.id], placement.slot
         if slot is None:
             continue
+        if placement.lost is not None and not placement.starts_now:
+            found += _risk_problems(snapshot, request, placement)
+            if slot.start_s > snapshot.now_s:  # nobody else may take its nodes
+                oracle.boxes.append(of_slot(request, slot))
+            continue
         if not oracle.fits(request, slot.nodes, slot.start_s):
             found.append(f"{request.id} has no room at {slot.start_s} on {slot.nodes}")
         if len(set(slot.nodes)) != request.node_count or slot.pool not in request.pools:
@@ -139,6 +144,18 @@ def problems(snapshot: Snapshot, made: Plan) -> list[str]:
         is_edited = snapshot.edited is not None and snapshot.edited.id == request.id
         found += _promise_problems(request, placement.promise_s, placement.moved is not None, may_gain=is_edited)
         oracle.boxes.append(of_slot(request, slot))
+    return found
+
+
+def _risk_problems(snapshot: Snapshot, request: Request, placement: Placement) -> list[str]:
+    """Of one at risk: its cluster is not heard, and all stands as it was."""
+    found = []
+    if (placement.slot, placement.promise_s, placement.moved) != (request.slot, request.promise_s, None):
+        found.append(f"{request.id} is at risk, and moved from {request.slot} to {placement.slot}: {placement.moved}")
+    own = {box.id: box.nodes for box in snapshot.running if box.slice == request.slice and box.end_s <= snapshot.now_s}
+    nodes = {*(request.slot.nodes if request.slot else ()), *(node for nodes in own.values() for node in nodes)}
+    if not any(window.unheard for pool in snapshot.pools for node in pool.nodes if node.id in nodes for window in node.closed):
+        found.append(f"{request.id} is at risk, and all its nodes are heard")
     return found
 
 
