@@ -96,3 +96,7 @@ class Gone(EgsError):
     status = 410
     code = "gone"
     title = "It is not there any more"
+
+
+class NameTaken(Conflict):
+    """Another object has the name. A form shows it beside the name."""

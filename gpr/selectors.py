@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Window
+from django.db.models import DateTimeField, Exists, OuterRef, Prefetch, Q, QuerySet, Value, Window
 from django.db.models.fields.tuple_lookups import (
     Tuple,
     TupleGreaterThan,
@@ -14,7 +15,7 @@ from django.db.models.fields.tuple_lookups import (
     TupleLessThan,
     TupleLessThanOrEqual,
 )
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
 from egs.errors import NotAllowed, StaleState
@@ -29,6 +30,9 @@ from slices.selectors import has_role, slices_visible_to
 # As the planner considers them (gpr/planner/waiting.py); the index gpr_queue is in this order.
 TURN = ("turn_share", "turn_key", "turn_at", "id")
 QUEUE_ORDER = ("-priority", *TURN)
+# As they start by the plan. Who has no planned start comes last: a moment after all others, since a cursor cannot stand behind none.
+STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
+START_ORDER = ("starts_at", *QUEUE_ORDER)
 
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
@@ -117,6 +121,20 @@ def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     gone = [gpr.pk for gpr in waiting if gpr.pk not in places]
     moved = readable(queue.filter(pk__in=gone))[0] if gone else []
     return places | {gpr.pk: _ahead_count(queue, gpr) + 1 for gpr in moved}
+
+
+def start_places(gprs: Iterable[Gpr]) -> dict[UUID, int]:
+    """For those that wait: 1 starts first by the plan, and who has no planned start comes last. Pages show these places; one query.
+
+    It counts those that start before, of whomever, and tells nothing else of them.
+    """
+    ids = [gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED]
+    if not ids:
+        return {}
+    place = Window(RowNumber(), order_by=list(START_ORDER))
+    rows = Gpr.objects.filter(state=GprState.QUEUED).annotate(starts_at=STARTS_AT).annotate(place=place).order_by()
+    # As an alternative the filter on ids counts after the numbering.
+    return dict(rows.filter(Q(place__lt=1) | Q(pk__in=ids)).values_list("pk", "place"))
 
 
 def _ahead_count(queue: QuerySet[Gpr], gpr: Gpr) -> int:

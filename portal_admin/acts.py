@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from django import forms
-
+from egs.pages.asking import GprAct
 from gpr.models import Gpr, GprState
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.moving import gpr_move
@@ -16,25 +13,15 @@ from portal_admin.forms import DecisionForm, MoveForm, PriorityForm, VerdictForm
 WAITS = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
-    """`do` takes the fields of the form by name. `done` says what came of it, with the name of the GPR. The preview follows
-    `live_field` while it is typed.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act(GprAct):
+    """The preview follows `live_field` while it is typed."""
 
-    name: str
     label: str
     key: str
-    states: frozenset[GprState]
-    form: type[forms.Form]
-    do: Callable[..., Any]
-    done: str
     icon: str
     is_stop: bool = False
     live_field: str = ""
-
-    def suits(self, gpr: Gpr) -> bool:
-        return gpr.state in self.states
 
 
 APPROVE = Act(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from django import forms
 
-from egs.errors import InvalidInput
 from egs.names import name_fault
 from egs.pages import words
-from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
+from egs.pages.fields import DURATION_HINT, MomentField, PlainTextField, SpanField, UnseenNumber
 from gpr.services.moving import MoveTo
-from inventory.models import CheckPolicy, SupplyKind
+from inventory.models import CheckPolicy, Cluster, Node, SupplyKind
 from inventory.selectors import shapes_known
 from inventory.services.checks import CheckPolicyChange
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
@@ -31,7 +30,7 @@ def _why(hint: str, *, required: bool) -> forms.CharField:
 class DecisionForm(forms.Form):
     """About a GPR as it was shown: the version says which."""
 
-    version = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+    version = UnseenNumber(min_value=0)
     why = _why("Recorded with your name.", required=False)
 
 
@@ -119,27 +118,28 @@ class ClusterForm(forms.Form):
         return name
 
 
-def _moment(label: str, hint: str = "") -> forms.DateTimeField:
-    widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
-    return forms.DateTimeField(label=label, help_text=hint, widget=widget)
-
-
 class MaintenanceForm(forms.Form):
-    cluster = forms.ChoiceField(label="Cluster")
-    node = forms.CharField(label="Node", max_length=253, required=False, help_text="Its name; empty closes the whole cluster.")
-    starts_at = _moment("Closed from")
-    ends_at = _moment("Open again at", "90 d later at most.")
+    """What closes is a cluster or one of its nodes, chosen from all that there are."""
+
+    place = forms.ChoiceField(label="Closes")
+    starts_at = MomentField(label="Closed from")
+    ends_at = MomentField(label="Open again at", help_text="At most 90 days later.")
     reason = PlainTextField(label="Reason", max_length=200, help_text="Shown to all whose workspaces may use the cluster.")
 
-    def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, clusters: Sequence[Cluster], **kwargs: Any) -> None:
+        """`clusters`: with their nodes."""
         super().__init__(*args, **kwargs)
-        self.fields["cluster"].choices = [(name, name) for name in clusters]  # type: ignore[attr-defined]
+        self._places: dict[str, tuple[Cluster, Node | None]] = {}
+        groups: list[tuple[str, list[tuple[str, str]]]] = []
+        for cluster in clusters:
+            nodes = list(cluster.nodes.all())
+            self._places |= {str(cluster.pk): (cluster, None), **{str(node.pk): (cluster, node) for node in nodes}}
+            whole = (str(cluster.pk), f"{cluster.name}, the whole cluster")
+            groups.append((cluster.name, [whole, *((str(node.pk), node.name) for node in nodes)]))
+        self.fields["place"].choices = [("", "Choose a cluster or a node"), *groups]  # type: ignore[attr-defined]
 
-
-def add_errors(form: forms.Form, error: InvalidInput, fields: Mapping[str, str] | None = None) -> None:
-    """What a service refused, each where it belongs. `fields`: of the form, by what the service calls them, where that differs."""
-    for name, texts in error.extra["errors"].items():
-        form.add_error((fields or {}).get(name, name), list(texts))
+    def clean_place(self) -> tuple[Cluster, Node | None]:
+        return self._places[self.cleaned_data["place"]]
 
 
 class RoomForm(forms.Form):
@@ -151,7 +151,7 @@ class RoomForm(forms.Form):
     gpus_per_node = forms.IntegerField(
         label="GPUs per node", required=False, min_value=1, max_value=GPUS_MAX, widget=forms.NumberInput(attrs={"placeholder": "all"})
     )
-    starts_at = _moment("Starts at")
+    starts_at = MomentField(label="Starts at")
     duration = SpanField(label="Duration", max_length=40, initial="1 h", help_text=DURATION_HINT)
     priority = forms.IntegerField(
         label="Priority",
@@ -274,9 +274,3 @@ def _limit_field(limit: Limit) -> forms.FloatField:
         widget=forms.NumberInput(attrs={"placeholder": own or "only measured", "step": "any"}),
         help_text=f"{bound}; without it {own or 'none'}{by_gpu}.",
     )
-
-
-def rebound(form: forms.Form, **changes: Any) -> forms.Form:
-    """The same form with what was typed, but for these fields."""
-    typed = {name: form.data.get(name, "") for name in form.fields}
-    return type(form)({**typed, **changes})

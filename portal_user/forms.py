@@ -13,12 +13,21 @@ from zoneinfo import ZoneInfo
 
 from django import forms
 from django.core.validators import RegexValidator
-from django.utils import timezone
 from rest_framework.exceptions import APIException
 
-from egs.errors import BookingDoesNotFit, EgsError, InvalidInput, OverPolicy
+from egs.errors import EgsError
 from egs.pages import words
-from egs.pages.fields import DURATION_HINT, PlainTextField, SpanField
+from egs.pages.fields import (
+    DURATION_HINT,
+    MomentField,
+    PlainTextField,
+    SpanField,
+    UnseenMoment,
+    UnseenNumber,
+    UnseenText,
+    errors_placed,
+    in_zone,
+)
 from egs.pages.refusals import refusal_of
 from egs.rest.fields import FreeForm
 from egs.rest.parsers import json_strict
@@ -34,19 +43,8 @@ from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 NUMBER_MAX = 2**31 - 1
 SAID_OR_NOT = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
-# Of a service's field, that of the form which shows its errors.
-FORM_FIELDS = {
-    "duration_s": "duration",
-    "idle_timeout_s": "idle_timeout",
-    "model": "model_parameters",
-    "extra_s": "extra",
-    "first_start_at": "earliest_start_at",
-    "until_at": "until",
-}
 # Of a cluster that is no choice, as one that has left the workspace since.
 CLUSTER_NOT_USED = "Workspace {} does not use cluster {}. Choose others; none chosen means any."
-# What is refused as a whole, but by one field.
-FIELD_OF: dict[type[EgsError], str] = {OverPolicy: "duration", BookingDoesNotFit: "earliest_start_at"}
 FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
 SAME_FIELDS = (
     "name",
@@ -62,38 +60,16 @@ SAME_FIELDS = (
 )
 
 
-class _Unseen(forms.Field):
-    """What nobody types is nobody's to mend at a field: with a fault it counts as not sent, and the view says what to do."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(required=False, widget=forms.HiddenInput, **kwargs)
-
-    def clean(self, value: Any) -> Any:
-        try:
-            return super().clean(value)
-        except forms.ValidationError:
-            return super().clean("")
-
-
-class UnseenNumber(_Unseen, forms.IntegerField):
-    pass
-
-
-class UnseenText(_Unseen, forms.CharField):
-    pass
-
-
 class ServiceForm(forms.Form):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "name" in self.fields and not self.is_bound:
+            self.fields["name"].widget.attrs["autofocus"] = True
+
     def refuse(self, error: EgsError) -> None:
         """Show what a service said where it belongs."""
-        if isinstance(error, InvalidInput):
-            errors: dict[str, list[str]] = error.extra["errors"]
-            for name, texts in errors.items():
-                field = FORM_FIELDS.get(name, name)
-                self.add_error(field if field in self.fields else None, list(texts))
-        else:
-            at = next((name for kind, name in FIELD_OF.items() if isinstance(error, kind) and name in self.fields), None)
-            self.add_error(at, in_zone(refusal_of(error).detail))
+        if not errors_placed(self, error):
+            self.add_error(None, in_zone(refusal_of(error).detail))
 
 
 class GprForm(ServiceForm):
@@ -110,9 +86,7 @@ class GprForm(ServiceForm):
     priority = forms.IntegerField(
         label=f"Priority, {PRIORITY_MIN} to {PRIORITY_MAX}", min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, initial=PRIORITY_DEFAULT
     )
-    earliest_start_at = forms.DateTimeField(
-        label="Not before", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
-    )
+    earliest_start_at = MomentField(label="Not before", required=False)
     is_booking = forms.BooleanField(label="Book this time: start exactly then, or be refused", required=False)
     clusters = forms.MultipleChoiceField(label="Clusters", required=False)
     node_type = PlainTextField(label="Node type", max_length=63, required=False)
@@ -130,6 +104,7 @@ class GprForm(ServiceForm):
     offer = UnseenText(max_length=200)
     template = UnseenText(max_length=36)
     key = UnseenText(validators=[RegexValidator(KEY)])
+    again = UnseenText(max_length=3)  # its sender knows that he has filed the same lately
     version = UnseenNumber(min_value=0)
 
     def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], is_question: bool = False, **kwargs: Any) -> None:
@@ -207,14 +182,13 @@ class BookForm(ServiceForm):
         label="GPUs per node", required=False, min_value=1, max_value=NUMBER_MAX, widget=forms.NumberInput(attrs={"placeholder": "all"})
     )
     duration = SpanField(label="Duration", max_length=40, initial="1 h", help_text=DURATION_HINT)
-    earliest_start_at = forms.DateTimeField(
-        label="Starts at", widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
-    )
+    earliest_start_at = MomentField(label="Starts at")
     repeat = forms.ChoiceField(label="Repeat", required=False, choices=[("", "Once"), *RepeatRule.choices])
     until = forms.DateField(
         label="Until, this day included", required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
     )
     key = UnseenText(validators=[RegexValidator(KEY)])
+    again = UnseenText(max_length=3)  # its sender knows that he has filed the same lately
 
     def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -334,13 +308,7 @@ class VersionForm(ServiceForm):
 
 class ExtendForm(VersionForm):
     extra = SpanField(label="Extend by", max_length=40, initial="30 min", help_text=DURATION_HINT)
-
-
-def in_zone(sentence: str) -> str:
-    """A service's sentence with its moments in the reader's zone."""
-    now, zone = timezone.now(), timezone.get_current_timezone()
-    parts = (part if isinstance(part, str) else words.moment(part, now=now, zone=zone) for part in words.moments_in(sentence))
-    return "".join(parts)
+    until = UnseenMoment()  # of the button that offers the latest end instead
 
 
 def new_key() -> str:

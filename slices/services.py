@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, InvalidInput, NotAllowed, OverPolicy
+from egs.errors import Conflict, InvalidInput, NameTaken, NotAllowed, OverPolicy
 from egs.words import plural
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.selectors import shapes_known
@@ -52,7 +52,7 @@ def project_create(*, name: str, actor: User | None, now: datetime) -> Project:
         with transaction.atomic():
             project = Project.objects.create(name=name, created_at=now)
     except IntegrityError:
-        raise Conflict(f"There is already a project named {name}. Choose another name.") from None
+        raise NameTaken(f"There is already a project named {name}. Choose another name.") from None
     event_record(kind="project.created", message=f"Project {name} was made.", at=now, actor=actor)
     return project
 
@@ -65,7 +65,7 @@ def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], ac
             patterns = patterns_of(name)
             slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number, namespace_patterns=patterns)
     except IntegrityError:
-        raise Conflict(f"There is already a slice named {name}. Choose another name.") from None
+        raise NameTaken(f"There is already a slice named {name}. Choose another name.") from None
     slice_.clusters.set(clusters)
     event_record(kind="slice.created", message=f"Workspace {name} was made.", at=now, actor=actor, slice_id=slice_.pk)
     return slice_

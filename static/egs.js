@@ -34,14 +34,17 @@
   const step = (button) => {
     const input = button.parentElement.querySelector("input");
     const most = input.max ? Number(input.max) : Infinity;
-    input.value = Math.min(most, Math.max(Number(input.min || 1), (parseInt(input.value, 10) || 0) + Number(button.dataset.step)));
+    const now = parseInt(input.value || input.dataset.all, 10) || 0; // empty means all
+    input.value = Math.min(most, Math.max(Number(input.min || 1), now + Number(button.dataset.step)));
     changed(input);
   };
 
   const fill = (button) => {
-    const input = document.getElementById(button.dataset.fill);
+    const named = `[type=radio][name="${button.dataset.fill.replace("id_", "")}"][value="${CSS.escape(button.value)}"]`;
+    const input = document.getElementById(button.dataset.fill) ?? document.querySelector(named);
     if (!input) return;
-    input.value = button.value;
+    if (input.type === "radio") input.checked = true;
+    else input.value = button.value;
     button.closest(".quick")?.querySelectorAll("[data-fill]").forEach((other) => {
       other.classList.toggle("is-on", other === button);
       other.setAttribute("aria-pressed", other === button);
@@ -109,6 +112,31 @@
   }
 
   document.querySelector("[data-focus]")?.focus();
+})();
+
+/* The form of a request: the GPUs of a node are those of the GPU that is chosen, and an error stands at its field while one writes. */
+(() => {
+  document.addEventListener("change", ({ target }) => {
+    const field = document.getElementById("id_gpus_per_node");
+    if (!field || !target.matches("[data-gpus-per-node]")) return;
+    const all = Number(target.dataset.gpusPerNode);
+    // A number that meant all of the node before, or more than it has now, means all of it again.
+    if (field.value === field.dataset.all || (all && Number(field.value) > all)) field.value = "";
+    field.dataset.all = all || "";
+    field.placeholder = all ? `all ${all}` : "all";
+  });
+  document.addEventListener("htmx:afterSettle", () => document.querySelectorAll("#create .field-error").forEach((error) => {
+    const field = document.getElementById(error.id.replace(/_error$/, ""));
+    if (!field) return;
+    const isWrong = error.childElementCount > 0;
+    const told = new Set((field.getAttribute("aria-describedby") ?? "").split(" ").filter(Boolean));
+    told[isWrong ? "add" : "delete"](error.id);
+    field.classList.toggle("is-invalid", isWrong);
+    field.toggleAttribute("aria-invalid", isWrong);
+    if (isWrong) field.setAttribute("aria-invalid", "true");
+    if (told.size) field.setAttribute("aria-describedby", [...told].join(" "));
+    else field.removeAttribute("aria-describedby");
+  }));
 })();
 
 /* A form is sent once, however often its button is hit. */

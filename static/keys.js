@@ -26,8 +26,8 @@
 
   const open = () => {
     const row = document.activeElement;
-    const link = row.matches("[data-rows] tr") && row.querySelector("a");
-    if (link) location.assign(link.href);
+    const link = row.matches("[data-rows] tr") ? row.querySelector("a") : null;
+    link?.click();
   };
 
   const form = () => document.activeElement.closest("form") ?? document.querySelector("main form[data-once]");
@@ -51,7 +51,7 @@
     "Enter": { says: "Open the row", works: hasRows, act: open },
     "Ctrl K": { says: "Jump to a page or workspace", works: () => holderOf("/") && !document.querySelector("dialog[open]"), act: () => press("/") },
     "Ctrl Enter": { says: "Send the form", works: form, act: () => form().requestSubmit() },
-    "Esc": { says: "Close what lies on top", works: () => true }, // the browser does it
+    "Esc": { says: "Close dialog", works: () => true }, // the browser does it
   };
 
   const areLettersOn = () => choice?.checked !== false;

@@ -1,9 +1,10 @@
-/* Live: the socket says only that something changed, and each fragment fetches itself anew. Without a socket, by the clock.
+/* Live: the socket says only that something changed, and each fragment fetches itself anew: then, and once a minute; without a socket
+   each quarter of a minute.
    #live says which it is, and when what is shown is no longer fresh. */
 (() => {
   const live = document.getElementById("live");
   if (!live?.hasAttribute("ws-connect")) return;
-  const APART_MS = 1000, ASLEEP_MS = 30_000, PATIENCE_MS = 5_000, POLL_MS = 15_000, STALE_MS = 60_000, RECONNECT_MS = 8_000;
+  const APART_MS = 1000, ASLEEP_MS = 30_000, PATIENCE_MS = 5_000, POLL_MS = 15_000, ANYWAY_MS = 60_000, STALE_MS = 60_000, RECONNECT_MS = 8_000;
   const SIGNED_OUT = 4401, FOREIGN = 4403;
   const RECONNECTED_BY_HTMX = [1006, 1011, 1012, 1013];
 
@@ -114,7 +115,7 @@
   addEventListener("online", fireAll);
   addEventListener("pageshow", (event) => { if (event.persisted) fireAll(); });
   setInterval(() => {
-    if (!document.hidden && (isPolling() || isStale()) && Date.now() - firedAllAt >= POLL_MS) fireAll();
+    if (!document.hidden && Date.now() - firedAllAt >= (isPolling() || isStale() ? POLL_MS : ANYWAY_MS)) fireAll();
     if (isPolling() || isStale()) show();
   }, 1000);
 })();

@@ -20,7 +20,7 @@ def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
     promise = promise_of(gpr)
     return StripBox(
         state=shown_state(gpr),
-        filed_at=gpr.queued_at or gpr.created_at,
+        filed_at=waiting_since(gpr),
         planned_start_at=gpr.planned_start_at,
         promised_at=promised_at_first(gpr),
         p90_at=promise.p90_at if promise and gpr.state == S.QUEUED else None,
@@ -40,6 +40,11 @@ def shown_state(gpr: Gpr) -> str:
     """A booking that waits for its time is booked, unless it has lost that time."""
     is_booked = gpr.is_booking and gpr.state == S.QUEUED and not gpr.run and late_s(gpr) < words.MINUTE_S
     return "BOOKED" if is_booked else gpr.state
+
+
+def waiting_since(gpr: Gpr) -> datetime:
+    """One that has run before and was queued again waits from then on, at its old age."""
+    return gpr.state_changed_at if gpr.state == S.QUEUED and gpr.run else gpr.queued_at or gpr.created_at
 
 
 def ask_of(gpr: Gpr) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 from egs.errors import EgsError, IllegalTransition, InvalidInput, NotFound, StaleState
 from egs.pages import words
@@ -17,18 +16,6 @@ LOOK_AGAIN = "Look at it as it is now, and decide anew."
 class Refusal:
     title: str
     detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusable:
-    """A question that is put again, when the act it was about was refused: with why."""
-
-    refused: str = ""
-    refused_why: str = ""
-
-    def refused_by(self, error: EgsError) -> Self:
-        told = refusal_of(error)
-        return replace(self, refused=told.title, refused_why=told.detail)
 
 
 def refusal_of(error: EgsError) -> Refusal:

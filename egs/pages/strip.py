@@ -198,16 +198,16 @@ def _draw_held(box: StripBox, pen: _Pen) -> None:
         pen.line("wait", box.filed_at, begins_at)
     pen.box("box-active", active_at or begins_at, box.ends_at)
     if begins_at and (active_at is None or active_at > begins_at):
-        pen.box("box-provisioning", begins_at, active_at or now)
+        pen.box("box-provisioning" if active_at else "box-provisioning goes-on", begins_at, active_at or now)
     if active_at:
         used_until = min(box.exiting_at or box.ends_at or now, now)
         if now > active_at:
-            pen.box("box-elapsed", active_at, max(used_until, active_at))
+            pen.box("box-elapsed" if box.exiting_at else "box-elapsed goes-on", active_at, max(used_until, active_at))
         pen.box("box-frame", active_at, box.ends_at)
         for _, at in _marks(box):
             pen.upright("mark mark-done" if at <= now else "mark", at, pen.bottom - min(pen.box_px / 3, 8), pen.bottom)
     if box.state == "EXITING":
-        pen.box("box-exiting", box.exiting_at or box.ends_at or now, now)
+        pen.box("box-exiting goes-on", box.exiting_at or box.ends_at or now, now)
     pen.promise(box.promised_at)
 
 

@@ -144,6 +144,11 @@ def left(at: datetime, *, now: datetime) -> str:
     return f"{_clock_span(at, now) or 'under 1 min'} left"
 
 
+def starts(at: datetime, *, now: datetime) -> str:
+    """`Starts in 12 min`, `Starts now`."""
+    return "Starts now" if at - now < timedelta(minutes=1) else f"Starts {relative(at, now=now)}"
+
+
 def late(span_s: float) -> str:
     """`+45 min`; empty when it is less than a minute."""
     return f"+{_coarse(int(span_s))}" if span_s >= MINUTE_S else ""

@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from egs.errors import Conflict, InvalidInput, NotFound
+from egs.errors import InvalidInput, NameTaken, NotFound
 from egs.names import name_fault
 from gpr.models import Gpr, GprTemplate
 from gpr.spec import GprSpec, spec_check
@@ -131,7 +131,7 @@ def _store(template: GprTemplate, actor: User, now: datetime, *, is_new: bool = 
         with transaction.atomic():
             template.save(force_insert=is_new)
     except IntegrityError:
-        raise Conflict(f"Workspace {template.slice.name} has a template {template.name} already. Choose another name.") from None
+        raise NameTaken(f"Workspace {template.slice.name} has a template {template.name} already. Choose another name.") from None
     _tell_agents(template, was_default=was_default)
 
 

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from accounts.models import User
 from accounts.tokens import TokenKind, token_mint
-from egs.errors import Conflict
+from egs.errors import Conflict, NameTaken
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from journal.hints import TICK, cluster_topic, hint
 from journal.services import event_record
@@ -25,7 +25,7 @@ def cluster_create(*, name: str, actor: User | None, now: datetime) -> Cluster:
             cluster = Cluster.objects.create(name=name, created_at=now)
     except IntegrityError:
         taken = Cluster.objects.filter(name__iexact=name).values_list("name", flat=True).first() or name
-        raise Conflict(f"There is already a cluster named {taken}; upper and lower case count as the same. Choose another name.") from None
+        raise NameTaken(f"There is already a cluster named {taken}; upper and lower case count as the same. Choose another name.") from None
     event_record(kind="cluster.created", message=f"Cluster {name} was added.", at=now, actor=actor, cluster_id=cluster.pk)
     return cluster
 

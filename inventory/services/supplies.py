@@ -17,7 +17,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition, InvalidInput
+from egs.errors import IllegalTransition, InvalidInput, NameTaken
 from egs.readable import readable
 from egs.words import duration_exact, number, plural, utc
 from inventory.models import (
@@ -252,7 +252,7 @@ def _save(supply: Supply, *, is_new: bool) -> None:
             supply.save(force_insert=is_new)
     except IntegrityError:
         taken = f"Cluster {supply.cluster.name} has a supply named {supply.name} already; upper and lower case count as the same."
-        raise Conflict(f"{taken} Choose another name.") from None
+        raise NameTaken(f"{taken} Choose another name.") from None
 
 
 def _tell_supply(supply: Supply, verb: str, text: str, actor: User, now: datetime) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -72,6 +74,17 @@ class AgentTold:
 
 
 @dataclass(frozen=True, slots=True)
+class KindCount:
+    """Of one shape in one cluster."""
+
+    shape: str
+    node_count: int
+    usable_count: int
+    gpu_count: int
+    gpus_held: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterRow:
     id: UUID
     name: str
@@ -80,10 +93,7 @@ class ClusterRow:
     is_enabled: bool
     rewound_at: datetime | None
     generation: int
-    node_count: int
-    usable_count: int
-    gpu_count: int
-    gpus_held: int
+    kinds: tuple[KindCount, ...]
 
     @property
     def is_behind(self) -> bool:
@@ -114,21 +124,20 @@ class TokenShown:
 
 
 def cluster_rows(now: datetime) -> list[ClusterRow]:
-    usable = Q(is_ready=True, cordoned_at=None)
-    nodes: dict[UUID, Any] = {
-        row["cluster"]: row
-        for row in Node.objects.filter(gone_at=None)
-        .order_by()
-        .values("cluster")
-        .annotate(nodes=Count("pk"), usable=Count("pk", filter=usable), gpu_sum=Sum("gpu_count"))
-    }
-    held = ReservedGpu.objects.filter(state=ReservationState.HELD).order_by().values_list("gpu__node__cluster").annotate(n=Count("pk"))
-    gpus_held = dict(held)
+    held: Any = ReservedGpu.objects.filter(state=ReservationState.HELD).order_by()
+    rows: Any = held.values_list("gpu__node__cluster", "gpu__node__shape").annotate(n=Count("pk"))
+    gpus_held = {(cluster, shape): count for cluster, shape, count in rows}
+    kinds: dict[UUID, list[KindCount]] = defaultdict(list)
+    nodes: Any = Node.objects.filter(gone_at=None).order_by("shape").values_list("cluster", "shape")
+    usable = Count("pk", filter=Q(is_ready=True, cordoned_at=None))
+    for cluster, shape, count, usable_count, gpu_count in nodes.annotate(nodes=Count("pk"), usable=usable, gpu_sum=Sum("gpu_count")):
+        kind = KindCount(shape or "no GPUs", count, usable_count, gpu_count, gpus_held.get((cluster, shape), 0))
+        kinds[cluster].append(kind)
     clusters = Cluster.objects.select_related("agent").order_by("name")
-    return [_row(cluster, nodes.get(cluster.pk, {}), gpus_held.get(cluster.pk, 0), now) for cluster in clusters]
+    return [_row(cluster, kinds[cluster.pk], now) for cluster in clusters]
 
 
-def _row(cluster: Cluster, counts: Any, gpus_held: int, now: datetime) -> ClusterRow:
+def _row(cluster: Cluster, kinds: Iterable[KindCount], now: datetime) -> ClusterRow:
     return ClusterRow(
         id=cluster.pk,
         name=cluster.name,
@@ -137,10 +146,7 @@ def _row(cluster: Cluster, counts: Any, gpus_held: int, now: datetime) -> Cluste
         is_enabled=cluster.is_enabled,
         rewound_at=cluster.rewound_at,
         generation=cluster.generation,
-        node_count=counts.get("nodes", 0),
-        usable_count=counts.get("usable", 0),
-        gpu_count=counts.get("gpu_sum", 0),
-        gpus_held=gpus_held,
+        kinds=tuple(kinds),
     )
 
 

@@ -19,7 +19,7 @@ from gpr.borrowing import borrowing_of
 from gpr.explaining import ToldBlocker, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState, PromiseMove
 from gpr.planner.plan import Cause
-from gpr.selectors import gpr_for, gprs_visible_to, names_visible_to, queue_positions
+from gpr.selectors import gpr_for, gprs_visible_to, names_visible_to, start_places
 from inventory.models import Node
 from journal.models import Event
 from portal_admin.acts import Act, acts_for
@@ -113,7 +113,7 @@ class InspectorPage:
             priority=gpr.priority,
             owner=gpr.owner.name,
             origin=claim.sentence if (claim := getattr(gpr, "claim", None)) else "",
-            place=queue_positions([gpr]).get(gpr.pk),
+            place=start_places([gpr]).get(gpr.pk),
             ahead_count=told.ahead_count if told else 0,
             filed_at=gpr.queued_at or gpr.created_at,
             planned_at=gpr.planned_start_at,

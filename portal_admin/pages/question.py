@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django import forms
 from django.urls import reverse
 
 from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.gpr_box import ask_of
-from egs.pages.refusals import Refusable
-from egs.pages.shell import Shell
 from gpr.models import Gpr, GprState
 from gpr.previews import MaintenancePreview, Preview, Shift
 from gpr.services.ending import left_s
@@ -99,23 +96,6 @@ class Effects:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Refusable):
-    """`effects` None: there is no preview, since what was typed cannot be, or nothing is planned by it."""
-
-    title: str
-    text: str
-    verb: str
-    url: str
-    back_url: str
-    form: forms.Form
-    shell: Shell
-    is_plain: bool = False
-    keep: str = "Keep as it is"
-    effects: Effects | None = None
-    is_live: bool = False  # the effects follow what is typed
-
-
 def _evicted(gprs: Sequence[Gpr]) -> str:
     if not gprs:
         return ""
@@ -134,7 +114,8 @@ def own_of_priority(preview: Preview, request: PageRequest) -> str:
         return "It still needs approval: other rules hold it back."
     if preview.old_place is None:
         return own_of_approval(preview, request)
-    places = f"Place {place} in the queue" if place == preview.old_place else f"Place {preview.old_place} becomes place {place}"
+    instead = "" if place == preview.old_place else f" instead of {preview.old_place}"
+    places = f"It is planned as number {place}{instead}"
     if own.new_start_at is None or own.old_start_at is None:
         return f"{places}; it has no planned start."
     if abs(own.later_s) < NOTED_S:
@@ -148,7 +129,7 @@ def own_of_approval(preview: Preview, request: PageRequest) -> str:
         return "There is no room at the time that it was booked for: it cannot join the queue."
     if preview.own.new_start_at is None:
         return "No cluster that it may use could ever hold it: it cannot join the queue."
-    return f"It joins the queue at place {preview.new_place} and is promised a start by {_when(preview.own.new_start_at, request)}."
+    return f"It joins the queue and is promised a start by {_when(preview.own.new_start_at, request)}."
 
 
 def own_of_eviction(gpr: Gpr, preview: Preview, request: PageRequest) -> str:
@@ -157,7 +138,7 @@ def own_of_eviction(gpr: Gpr, preview: Preview, request: PageRequest) -> str:
     left = words.duration(left_s(gpr, now=request.now))
     if preview.new_place is None:
         return f"{nodes} It ends, and the {left} that are left of its time are lost."
-    again = f"It waits again, at place {preview.new_place}, for the {left} that are left"
+    again = f"It waits again for the {left} that are left"
     start_at = preview.own.new_start_at
     return f"{nodes} {again}{f', and would start {_when(start_at, request)}' if start_at else ''}."
 

@@ -1,4 +1,4 @@
-"""The queue in the order in which it is considered, with what waits for approval and what runs."""
+"""The queue in the order of planned starts, with what waits for approval and what runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.urls import reverse
 from egs.pages import words
 from egs.pages.access import PageRequest, says
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
+from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, waiting_since
 from egs.pages.paging import ListPage, foot_of, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, mark_of
@@ -23,7 +23,7 @@ from egs.readable import readable_first
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.planner.plan import Reason
-from gpr.selectors import QUEUE_ORDER, by_id, queue_positions
+from gpr.selectors import START_ORDER, STARTS_AT, by_id, start_places
 from portal_admin.pages.nav import nav_count
 from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
 from slices.models import Slice
@@ -110,12 +110,12 @@ class QueueRow:
     late_s: float
     strip: Strip
     waits: str
+    waits_until: datetime | None  # what it waits for is the end of its own time
     reason: str
 
     @classmethod
     def of(cls, gpr: Gpr, *, axis: Axis, place: int | None, told: Told | None) -> QueueRow:
         reason = told.sentence if told else " ".join(gpr.approval_reasons)
-        since = gpr.queued_at or gpr.created_at
         is_waiting = gpr.state in {GprState.QUEUED, GprState.PENDING_APPROVAL}
         return cls(
             id=gpr.pk,
@@ -127,12 +127,13 @@ class QueueRow:
             duration_s=gpr.duration_s,
             priority=gpr.priority,
             place=place,
-            waited_s=max((axis.now - since).total_seconds(), 0.0) if is_waiting else None,
+            waited_s=max((axis.now - waiting_since(gpr)).total_seconds(), 0.0) if is_waiting else None,
             promised_at=promised_at_first(gpr),
             planned_at=gpr.planned_start_at or gpr.provisioning_at,
             late_s=late_s(gpr),
             strip=strip_of(box_of(gpr, reason=reason), axis, height=STRIP_PX),
-            waits=waits_of(gpr, told, axis),
+            waits=waits_of(gpr, told),
+            waits_until=gpr.ends_at if gpr.state == GprState.ACTIVE else None,
             reason=reason,
         )
 
@@ -164,7 +165,7 @@ class QueueTable:
     def build(cls, request: PageRequest, *, filters: QueueFilters, counts: QueueCounts) -> QueueTable:
         url, lists = reverse("admin-queue"), list(_lists(request, filters, counts))
         gprs = [gpr for found in lists for gpr in found.rows]
-        places = queue_positions(gprs)
+        places = start_places(gprs)
         told = explain_gprs([gpr for gpr in gprs if gpr.state == GprState.QUEUED], actor=request.user, now=request.now, say=says(request))
         axis = axis_for(gprs, now=request.now, zone=request.zone)
         return cls(
@@ -215,14 +216,14 @@ def table_of(request: PageRequest) -> QueueTable:
     return QueueTable.build(request, filters=QueueFilters.of(request), counts=QueueCounts.load())
 
 
-def waits_of(gpr: Gpr, told: Told | None, axis: Axis) -> str:
+def waits_of(gpr: Gpr, told: Told | None) -> str:
     """In a few words what it waits for, or how far it is."""
     if gpr.state == GprState.PENDING_APPROVAL:
         return "your decision"
     if gpr.state == GprState.PROVISIONING:
         return "its entry checks"
-    if gpr.state == GprState.ACTIVE and gpr.ends_at:
-        return words.left(gpr.ends_at, now=axis.now)
+    if gpr.state == GprState.ACTIVE:
+        return ""
     if gpr.state == GprState.EXITING:
         return f"its nodes, {words.END_REASON_WORDS.get(gpr.end_reason, 'leaving')}"
     if told is None:
@@ -230,8 +231,7 @@ def waits_of(gpr: Gpr, told: Told | None, axis: Axis) -> str:
     if not told.blockers:
         return WAIT_WORDS.get(told.reason, "GPUs")
     own = "own " if told.reason == Reason.WAITS_FOR_SLICE else ""
-    more = f" and {len(told.blockers) - 1} more" if len(told.blockers) > 1 else ""
-    return f"{own}{told.blockers[0].name}{more}"
+    return own + ", ".join(blocker.name for blocker in told.blockers)
 
 
 def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, width_px: int = 200, name: str = "queue") -> Axis:
@@ -260,14 +260,14 @@ def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> 
     known = {"queued": counts.waiting, "late": counts.late, "approval": counts.approval, "running": counts.running}
     of_state: dict[str, tuple[Q, tuple[str, ...]]] = {
         "approval": (Q(state=GprState.PENDING_APPROVAL), ("created_at", "id")),
-        "queued": (Q(state=GprState.QUEUED), QUEUE_ORDER),
-        "late": (IS_LATE, QUEUE_ORDER),
+        "queued": (Q(state=GprState.QUEUED), START_ORDER),
+        "late": (IS_LATE, START_ORDER),
         "running": (Q(state__in=PROVISIONED), ("provisioning_at", "id")),
     }
     shown = [paged] if filters.state or "cursor" in request.GET else ["approval", "queued", "running"]
     for state in shown:
         which, order = of_state[state]
-        rows = filters.narrow(Gpr.objects.filter(which).select_related("slice", "promise"))
+        rows = filters.narrow(Gpr.objects.filter(which).select_related("slice", "promise").annotate(starts_at=STARTS_AT))
         count = None if filters.is_narrow else known[state]
         if state == paged:
             page = page_of(request, rows, ordering=order)

@@ -28,7 +28,6 @@ IS_LATE = Q(state=GprState.QUEUED, planned_start_at__gt=F("promise__first_promis
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
     waiting: int
-    waiting_nodes: int
     late: int
     approval: int
     running: int
@@ -41,11 +40,10 @@ class QueueCounts:
         rows = Gpr.objects.filter(state__in=[GprState.QUEUED, GprState.PENDING_APPROVAL, *PROVISIONED])
         found = rows.aggregate(
             waiting=Count("pk", filter=queued),
-            waiting_nodes=Sum("nodes", filter=queued, default=0),
             late=Count("pk", filter=IS_LATE),
             approval=Count("pk", filter=approval),
             running=Count("pk", filter=Q(state__in=PROVISIONED)),
-            oldest_queued_at=Min("queued_at", filter=queued & is_time("queued_at")),
+            oldest_queued_at=Min("state_changed_at", filter=queued & is_time("state_changed_at")),
             oldest_approval_at=Min("state_changed_at", filter=approval & is_time("state_changed_at")),
         )
         return cls(**found)
@@ -56,7 +54,6 @@ class ShapeCount:
     name: str
     gpus: int
     free: int
-    held: int
 
     @classmethod
     def load(cls, *, actor: User, now: datetime) -> list[ShapeCount]:
@@ -67,15 +64,8 @@ class ShapeCount:
         nodes = Node.objects.filter(gone_at=None, gpu_count__gt=0).order_by("shape").values("shape")
         sums = nodes.annotate(gpu_sum=Sum("gpu_count"), usable_sum=Sum("gpu_count", filter=Q(pk__in=usable.values("pk")), default=0))
         held: Any = ReservedGpu.objects.filter(state=ReservationState.HELD, gpu__node__gone_at=None).order_by()
-        held = held.values_list("gpu__node__shape").annotate(
-            count=Count("pk"), on_usable=Count("pk", filter=Q(gpu__node__in=usable.values("pk")))
-        )
-        taken = {shape: (count, on_usable) for shape, count, on_usable in held}
-        made = []
-        for row in sums:
-            count, on_usable = taken.get(row["shape"], (0, 0))
-            made.append(cls(row["shape"], row["gpu_sum"], max(row["usable_sum"] - on_usable, 0), count))
-        return made
+        taken = dict(held.filter(gpu__node__in=usable.values("pk")).values_list("gpu__node__shape").annotate(count=Count("pk")))
+        return [cls(row["shape"], row["gpu_sum"], max(row["usable_sum"] - taken.get(row["shape"], 0), 0)) for row in sums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +89,10 @@ class PromiseScore:
 
 def queue_facts(counts: QueueCounts, shapes: list[ShapeCount], *, now: datetime) -> list[Fact]:
     score = PromiseScore.load(now=now)
-    url, nodes = reverse("admin-queue"), words.plural(counts.waiting_nodes, "node")
+    url = reverse("admin-queue")
     return [
         Fact("Running", words.number(counts.running), "GPRs", url_with(url, {"state": "running"})),
-        Fact("Waiting", words.number(counts.waiting), f"GPRs, {nodes}", url_with(url, {"state": "queued"})),
+        Fact("Waiting", words.number(counts.waiting), "GPRs", url_with(url, {"state": "queued"})),
         Fact("Late against promise", words.number(counts.late), "", url_with(url, {"state": "late"}), "late" if counts.late else ""),
         Fact("Longest wait", _since(counts.oldest_queued_at, now) or "none"),
         Fact(
@@ -121,12 +111,15 @@ def _since(at: datetime | None, now: datetime) -> str:
 
 
 def _gpus(shapes: list[ShapeCount]) -> Fact:
-    """Free ones, of each shape; the shapes with most GPUs when there is no room for all."""
+    """Free ones of each shape, never summed; the shapes with most GPUs when there is no room for all."""
     url = reverse("admin-inventory")
     if not shapes:
         return Fact("GPUs free", "none", "no cluster has joined", reverse("admin-clusters"), is_wide=True)
-    shown = sorted(shapes, key=lambda shape: (-shape.gpus, shape.name))[:SHAPES_SHOWN]
-    told = ", ".join(f"{shape.name} {words.number(shape.free)}" for shape in shown)
-    rest = f", {len(shapes) - len(shown)} more" if len(shapes) > len(shown) else ""
-    free, held = sum(shape.free for shape in shapes), sum(shape.held for shape in shapes)
-    return Fact("GPUs free, held", f"{words.number(free)}, {words.number(held)}", f"free: {told}{rest}", url, is_wide=True)
+    first, *others = sorted(shapes, key=lambda shape: (-shape.gpus, shape.name))
+    rest = [f"{shape.name}: {_free(shape)}" for shape in others[: SHAPES_SHOWN - 1]]
+    rest += [f"{len(others) - len(rest)} more shapes"] if len(others) > len(rest) else []
+    return Fact(f"GPUs free, {first.name}", _free(first), "; ".join(rest), url, is_wide=True)
+
+
+def _free(shape: ShapeCount) -> str:
+    return f"{words.number(shape.free)} of {words.number(shape.gpus)}"

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -95,6 +96,16 @@ class NodeName:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeCurve:
+    """Of the nodes of one shape, how many are free over time. Shapes are never summed: one cannot stand in for another."""
+
+    shape: str
+    node_count: int
+    free_count: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPart:
     """Not drawn yet while `drawing` is None: it is fetched from `url` when it comes into view."""
 
@@ -103,10 +114,9 @@ class ClusterPart:
     url: str
     node_count: int
     nodes: tuple[NodeName, ...] = ()
-    free_count: int = 0
     lost_count: int = 0  # of what stands or is to stand there
     drawing: Drawing | None = None
-    steps: tuple[Step, ...] = ()
+    curves: tuple[FreeCurve, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +209,14 @@ class _Books:
             url=_part_url(cluster, self._window),
             node_count=len(nodes),
             nodes=tuple(_name(node, cluster, lanes) for node, lanes in zip(nodes, drawing.lanes, strict=True)),
-            free_count=sum(node.state == "free" for node in nodes),
             lost_count=self.lost[cluster.pk],
             drawing=drawing,
-            steps=free_steps(stays, self._axis),
+            curves=tuple(self._curve(shape, list(alike)) for shape, alike in groupby(nodes, key=lambda node: node.shape)),
         )
+
+    def _curve(self, shape: str, nodes: Sequence[Any]) -> FreeCurve:
+        steps = free_steps([self._stays[node.pk] for node in nodes], self._axis)
+        return FreeCurve(shape or "no GPUs", len(nodes), sum(node.state == "free" for node in nodes), steps)
 
     def table(self) -> list[TableRow]:
         """A row for each box, however many nodes it has."""

@@ -10,27 +10,15 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from egs.errors import EgsError, IllegalTransition, NotFound, StaleState
+from egs.errors import EgsError
 from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE
-from egs.pages.toasts import done
+from egs.pages.asking import Question, decide_on
 from gpr.models import Gpr
 from gpr.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
-from gpr.selectors import gpr_for
 from gpr.services.moving import MoveTo
 from portal_admin.acts import APPROVE, EVICT, MOVE, PRIORITY, REJECT, Act
-from portal_admin.forms import rebound
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.question import (
-    Effects,
-    Question,
-    about,
-    own_of_approval,
-    own_of_eviction,
-    own_of_priority,
-    own_of_rejection,
-)
-from portal_admin.views.asking import ask
+from portal_admin.pages.question import Effects, about, own_of_approval, own_of_eviction, own_of_priority, own_of_rejection
 
 
 @require_http_methods(["GET", "POST"])
@@ -69,45 +57,10 @@ def approve(request: PageRequest, pk: UUID) -> HttpResponse:
 
 
 def _decide(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
-    if request.method == "GET":
-        gpr = _gpr_for(request, pk, act)
-        return ask(request, _question(request, act, gpr, _form_to_ask(request, act, gpr)))
-    form = act.form(request.POST)
-    if not form.is_valid():
-        gpr = _gpr_for(request, pk, act)
-        if "version" not in form.errors:
-            return ask(request, _question(request, act, gpr, form), status=UNPROCESSABLE)
-        stale = StaleState("This form did not say which version it was about. Look at it again and decide anew.")
-        return ask(request, _question(request, act, gpr, rebound(form, version=gpr.version)).refused_by(stale), status=UNPROCESSABLE)
-    given = dict(form.cleaned_data)
-    try:
-        gpr = gpr_for(request.user, pk, write=True, version=given.pop("version"))
-        act.do(gpr=gpr, actor=request.user, now=request.now, **given)
-    except NotFound:
-        raise
-    except EgsError as error:
-        # What was typed stays, and the question is put again about the GPR as it is now.
-        gpr = _gpr_for(request, pk, act, why=error)
-        again = _question(request, act, gpr, rebound(form, version=gpr.version)).refused_by(error)
-        return ask(request, again, status=error.status)
-    text = act.done.format(name=gpr.name, priority=gpr.priority)
-    return done(request, text, back_url=reverse("admin-inspect", args=[gpr.pk]), topics=("queue", "schedule"))
+    def question_of(gpr: Gpr, form: forms.Form) -> Question:
+        return _question(request, act, gpr, form)
 
-
-def _gpr_for(request: PageRequest, pk: UUID, act: Act, *, why: EgsError | None = None) -> Gpr:
-    """Raises IllegalTransition, or what was refused before, when there is nothing to decide any more."""
-    gpr = gpr_for(request.user, pk, write=True)
-    if act.suits(gpr):
-        return gpr
-    raise why or IllegalTransition(f"{gpr.name} is {gpr.get_state_display().lower()}: there is nothing to {act.name} here any more.")
-
-
-def _form_to_ask(request: PageRequest, act: Act, gpr: Gpr) -> forms.Form:
-    """Of a GET; what has been typed already comes along, to see its preview."""
-    if act.live_field and act.live_field in request.GET:
-        typed = {name: request.GET.get(name, "") for name in (act.live_field, "why")}
-        return act.form({**typed, "version": gpr.version})
-    return act.form(initial={"version": gpr.version, "priority": gpr.priority})
+    return decide_on(request, pk, act, question_of, topics=("queue", "schedule"))
 
 
 def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form) -> Question:
@@ -122,8 +75,8 @@ def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form) -> Que
         form=form,
         shell=admin_shell(request, page="queue"),
         is_plain=not act.is_stop,
-        effects=_effects(request, act, gpr, chosen),
-        is_live=act is MOVE,
+        effects=_effects(request, act, gpr, chosen) if act.suits(gpr) else None,
+        is_live=bool(act.live_field),
     )
 
 

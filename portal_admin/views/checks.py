@@ -12,14 +12,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.pages.access import PageRequest, admin_only, needs_write
+from egs.pages.asking import Question, decide, sent
 from inventory.models import CheckPolicy
 from inventory.selectors import check_policy_for, cluster_for, clusters_visible_to
 from inventory.services.checks import check_policy_change, check_policy_create, check_policy_delete, terms
 from portal_admin.forms import CheckPolicyForm, CheckPolicyTermsForm, OptionalReasonForm
 from portal_admin.pages.checks import ChecksPage
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.question import Question
-from portal_admin.views.asking import decide, sent
 from portal_admin.views.showing import show
 from worker_agent.limits import IMAGES, LIMITS
 

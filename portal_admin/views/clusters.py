@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -12,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from egs.errors import EgsError
 from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE
+from egs.pages.asking import UNPROCESSABLE, Question, ask, decide, sent
 from egs.pages.toasts import done
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
@@ -20,8 +21,6 @@ from inventory.services.clusters import cluster_create, cluster_resume, cluster_
 from portal_admin.forms import ClusterForm, PlainForm
 from portal_admin.pages.clusters import ClustersPage, TokenShown
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.question import Question
-from portal_admin.views.asking import ask, sent
 from portal_admin.views.showing import show
 
 
@@ -62,8 +61,7 @@ def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 @needs_write
 def enable(request: PageRequest, pk: UUID) -> HttpResponse:
-    text = "From now on boxes may start there again, if its agent is heard."
-    return _decide(request, pk, "enable", "Enable {name}?", text, cluster_set_enabled, is_enabled=True)
+    return _enable(request, pk, "enable", "From now on boxes may start there again, if its agent is heard.", is_enabled=True)
 
 
 @require_http_methods(["GET", "POST"])
@@ -71,7 +69,7 @@ def enable(request: PageRequest, pk: UUID) -> HttpResponse:
 @needs_write
 def disable(request: PageRequest, pk: UUID) -> HttpResponse:
     text = "Nothing new starts there. What runs, runs to its end; who waits for it is planned elsewhere, or for when it may be back."
-    return _decide(request, pk, "disable", "Disable {name}?", text, cluster_set_enabled, is_stop=True, is_enabled=False)
+    return _enable(request, pk, "disable", text, is_enabled=False)
 
 
 @require_http_methods(["GET", "POST"])
@@ -79,17 +77,30 @@ def disable(request: PageRequest, pk: UUID) -> HttpResponse:
 @needs_write
 def resume(request: PageRequest, pk: UUID) -> HttpResponse:
     text = "Its agent knew more than this database, an older copy. Compare what its nodes hold with the inventory before it goes on."
-    return _decide(request, pk, "resume", "Resume {name}?", text, cluster_resume)
+    cluster = cluster_for(request.user, str(pk))
+    return _decide(request, cluster, "resume", text, partial(cluster_resume, cluster=cluster), is_so=cluster.rewound_at is None)
+
+
+def _enable(request: PageRequest, pk: UUID, act: str, text: str, *, is_enabled: bool) -> HttpResponse:
+    cluster = cluster_for(request.user, str(pk))
+    do = partial(cluster_set_enabled, cluster=cluster, is_enabled=is_enabled)
+    return _decide(request, cluster, act, text, do, is_so=cluster.is_enabled == is_enabled, is_stop=not is_enabled)
 
 
 def _decide(
-    request: PageRequest, pk: UUID, act: str, title: str, text: str, do: Callable[..., None], *, is_stop: bool = False, **given: Any
+    request: PageRequest, cluster: Cluster, act: str, text: str, do: Callable[..., None], *, is_so: bool, is_stop: bool = False
 ) -> HttpResponse:
-    cluster = cluster_for(request.user, str(pk))
-    if request.method == "GET":
-        return ask(request, _question(request, cluster, f"cluster-{act}", title, f"{act.title()} {{name}}", text, is_stop=is_stop))
-    do(cluster=cluster, actor=request.user, now=request.now, **given)
-    return done(request, f"Cluster {cluster.name} is {act}d", back_url=reverse("admin-clusters"), topics=("gpus", "queue", "schedule"))
+    """`is_so`: the cluster is in that state already."""
+    name, title, verb = f"cluster-{act}", f"{act.title()} {{name}}?", f"{act.title()} {{name}}"
+    question = _question(request, cluster, name, title, verb, text, is_stop=is_stop)
+    if is_so:
+        question = replace(question, closed=f"{cluster.name} is {act}d already: there is nothing to change any more.")
+
+    def act_on() -> str:
+        do(actor=request.user, now=request.now)
+        return f"Cluster {cluster.name} is {act}d"
+
+    return decide(request, question, act_on, topics=("gpus", "queue", "schedule"))
 
 
 def _question(request: PageRequest, cluster: Cluster, name: str, title: str, verb: str, text: str, *, is_stop: bool = False) -> Question:
@@ -99,7 +110,7 @@ def _question(request: PageRequest, cluster: Cluster, name: str, title: str, ver
         verb=verb.format(name=cluster.name),
         url=reverse(f"admin-{name}", args=[cluster.pk]),
         back_url=reverse("admin-clusters"),
-        form=PlainForm(),
+        form=PlainForm(sent(request)),
         shell=admin_shell(request, page="clusters"),
         is_plain=not is_stop,
     )

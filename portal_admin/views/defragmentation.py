@@ -12,7 +12,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.errors import EgsError, InvalidInput, StaleState
 from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE
+from egs.pages.asking import UNPROCESSABLE, Question, ask
+from egs.pages.fields import errors_placed, rebound
 from egs.pages.refusals import refusal_of
 from egs.pages.toasts import done
 from gpr.defragmentation import RoomAnswer, Suggestion, WantedRoom, room_ask, suggestion_for
@@ -20,11 +21,10 @@ from gpr.models import Gpr
 from gpr.selectors import gpr_for
 from gpr.services.defragmenting import gpr_make_room
 from inventory.selectors import cluster_for, clusters_visible_to
-from portal_admin.forms import AgreementForm, RoomForm, add_errors, rebound
+from portal_admin.forms import AgreementForm, RoomForm
 from portal_admin.pages.defragmentation import DefragmentationPage, RoomPage, effects_of
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.question import Question, about
-from portal_admin.views.asking import ask
+from portal_admin.pages.question import about
 from portal_admin.views.showing import show
 
 TOPICS = ("defragmentation", "queue", "schedule")
@@ -77,7 +77,7 @@ def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, st
     try:
         return room_ask(WantedRoom(**given, duration_s=data["duration"], cluster=cluster), now=request.now), ""
     except InvalidInput as error:
-        add_errors(form, error, {"duration_s": "duration"})
+        errors_placed(form, error)
         return None, ""
     except EgsError as error:
         return None, refusal_of(error).detail

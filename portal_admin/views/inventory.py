@@ -12,19 +12,18 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.errors import Conflict, NotFound, StaleState
 from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE
+from egs.pages.asking import UNPROCESSABLE, Question, ask, decide, sent
+from egs.pages.fields import rebound
 from egs.pages.toasts import done
 from gpr.services.replacing import boxes_replace
 from inventory.models import Node, Reservation, ReservationState
 from inventory.selectors import with_holders
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import node_force_release
-from portal_admin.forms import ForceReleaseForm, PlainForm, ReasonForm, rebound
+from portal_admin.forms import ForceReleaseForm, PlainForm, ReasonForm
 from portal_admin.pages.inventory import InventoryPage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.node import NodePage, node_known
-from portal_admin.pages.question import Question
-from portal_admin.views.asking import ask
 from portal_admin.views.showing import show
 
 TOPICS = ("gpus", "queue", "schedule")
@@ -46,15 +45,17 @@ def node(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 @needs_write
 def cordon(request: PageRequest, pk: UUID) -> HttpResponse:
-    found, form = node_known(request.user, pk), ReasonForm(request.POST or None)
+    found = node_known(request.user, pk)
     text = "Nothing new starts on it. What runs, runs to its end; who was to start there is planned elsewhere."
-    question = _question(request, found, form, "cordon", f"Set {found.name} aside?", "Set aside", text)
-    if request.method == "GET":
-        return ask(request, question)
-    if not form.is_valid():
-        return ask(request, question, status=UNPROCESSABLE)
-    node_cordon(node=found, actor=request.user, why=form.cleaned_data["why"], now=request.now)
-    return _done(request, found, f"{found.name} is set aside")
+    question = _question(request, found, ReasonForm(sent(request)), "cordon", f"Set {found.name} aside?", "Set aside", text)
+    if found.cordoned_at is not None:
+        question = replace(question, closed=f"{found.name} is set aside already: nothing new starts on it any more.")
+
+    def act(why: str) -> str:
+        node_cordon(node=found, actor=request.user, why=why, now=request.now)
+        return f"{found.name} is set aside"
+
+    return decide(request, question, act, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -62,35 +63,34 @@ def cordon(request: PageRequest, pk: UUID) -> HttpResponse:
 @needs_write
 def uncordon(request: PageRequest, pk: UUID) -> HttpResponse:
     found = node_known(request.user, pk)
-    if request.method == "GET":
-        why = f"It was set aside: {found.cordon_reason}. " if found.cordon_reason else ""
-        text = f"{why}From now on boxes may start on it again."
-        return ask(
-            request, _question(request, found, PlainForm(), "uncordon", f"Use {found.name} again?", "Use again", text, is_plain=True)
-        )
-    node_uncordon(node=found, actor=request.user, now=request.now)
-    return _done(request, found, f"{found.name} is in use again")
+    why = f"It was set aside: {found.cordon_reason}. " if found.cordon_reason else ""
+    text = f"{why}From now on boxes may start on it again."
+    question = _question(request, found, PlainForm(sent(request)), "uncordon", f"Use {found.name} again?", "Use again", text)
+    closed = "" if found.cordoned_at else f"{found.name} is not set aside any more."
+
+    def act() -> str:
+        node_uncordon(node=found, actor=request.user, now=request.now)
+        return f"{found.name} is in use again"
+
+    return decide(request, replace(question, is_plain=True, closed=closed), act, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
 @needs_write
 def replace_node(request: PageRequest, pk: UUID) -> HttpResponse:
-    found, form = node_known(request.user, pk), ReasonForm(request.POST or None)
+    found = node_known(request.user, pk)
     text = (
         "What runs on it gets another node: that is checked and opened first, then this one is set aside, closed and drained. "
         "The ends stay, and nobody's promise moves. Its members read your reason."
     )
-    question = _question(request, found, form, "replace-node", f"Replace {found.name}?", "Replace", text)
-    if request.method == "GET":
-        return ask(request, question)
-    if not form.is_valid():
-        return ask(request, question, status=UNPROCESSABLE)
-    try:
-        boxes_replace(node=found, actor=request.user, why=form.cleaned_data["why"], now=request.now)
-    except Conflict as none:
-        return ask(request, replace(question, refused=none.title, refused_why=none.detail), status=none.status)
-    return _done(request, found, f"A spare for {found.name} is being prepared")
+    question = _question(request, found, ReasonForm(sent(request)), "replace-node", f"Replace {found.name}?", "Replace", text)
+
+    def act(why: str) -> str:
+        boxes_replace(node=found, actor=request.user, why=why, now=request.now)
+        return f"A spare for {found.name} is being prepared"
+
+    return decide(request, question, act, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -110,7 +110,7 @@ def force_release(request: PageRequest, pk: UUID) -> HttpResponse:
         given = form.cleaned_data
         try:
             node_force_release(node=found, reservation_ids=given["reservations"], actor=request.user, why=given["why"], now=request.now)
-            return _done(request, found, f"{found.name} is free")
+            return done(request, f"{found.name} is free", back_url=reverse("admin-node", args=[pk]), topics=TOPICS)
         except (Conflict, NotFound):
             is_old = True
     if not is_old:
@@ -127,9 +127,7 @@ def _force_question(request: PageRequest, node: Node, held: list[Reservation], f
     return _question(request, node, form, "force-release", f"Release {node.name} by force?", "Force release", text)
 
 
-def _question(
-    request: PageRequest, node: Node, form: forms.Form, name: str, title: str, verb: str, text: str, *, is_plain: bool = False
-) -> Question:
+def _question(request: PageRequest, node: Node, form: forms.Form, name: str, title: str, verb: str, text: str) -> Question:
     return Question(
         title=title,
         text=text,
@@ -138,9 +136,4 @@ def _question(
         back_url=reverse("admin-node", args=[node.pk]),
         form=form,
         shell=admin_shell(request, page="inventory"),
-        is_plain=is_plain,
     )
-
-
-def _done(request: PageRequest, node: Node, text: str) -> HttpResponse:
-    return done(request, text, back_url=reverse("admin-node", args=[node.pk]), topics=TOPICS)

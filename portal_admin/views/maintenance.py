@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Prefetch
 from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import EgsError, InvalidInput
+from egs.errors import EgsError
 from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE
+from egs.pages.asking import Question, decide, sent
 from egs.pages.refusals import refusal_of
-from egs.pages.toasts import done
-from egs.rest.references import one_by_reference
 from gpr.previews import preview_maintenance
-from inventory.models import MaintenanceWindow
-from inventory.selectors import cluster_for, clusters_visible_to, maintenance_for, nodes_visible_to
+from inventory.models import MaintenanceWindow, Node
+from inventory.selectors import clusters_visible_to, maintenance_for
 from inventory.services.maintenance import window_announce, window_cancel, window_draft
-from portal_admin.forms import MaintenanceForm, PlainForm, add_errors
+from portal_admin.forms import MaintenanceForm, PlainForm
 from portal_admin.pages.maintenance import MaintenancePage
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.question import Effects, Question
-from portal_admin.views.asking import ask
+from portal_admin.pages.question import Effects
 from portal_admin.views.showing import show
 
 TOPICS = ("gpus", "queue", "schedule")
@@ -39,18 +39,15 @@ def maintenance(request: PageRequest) -> HttpResponse:
 @admin_only
 @needs_write
 def announce(request: PageRequest) -> HttpResponse:
-    """GET asks, with what has been typed already, to see its preview."""
-    if request.method == "GET":
-        return ask(request, _question(request, _form(request, request.GET if "starts_at" in request.GET else None)))
-    form = _form(request, request.POST)
-    try:
-        window = _draft(request, form)
-        if window is None:
-            return ask(request, _question(request, form), status=UNPROCESSABLE)
+    clusters = clusters_visible_to(request.user).order_by("name").prefetch_related(Prefetch("nodes", _nodes()))
+    form = MaintenanceForm(sent(request), clusters=list(clusters))
+
+    def act(**given: Any) -> str:
+        window = _draft(given, request.now)
         window_announce(window=window, actor=request.user, now=request.now)
-    except EgsError as error:
-        return _refused(request, form, error)
-    return done(request, f"{window.place} is announced as closed", back_url=reverse("admin-maintenance"), topics=TOPICS)
+        return f"{window.place} is announced as closed"
+
+    return decide(request, _question(request, form), act, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -58,59 +55,49 @@ def announce(request: PageRequest) -> HttpResponse:
 @needs_write
 def cancel(request: PageRequest, pk: UUID) -> HttpResponse:
     window = maintenance_for(request.user, pk)
-    if request.method == "GET":
-        return ask(request, _cancel_question(request, window))
-    window_cancel(window=window, actor=request.user, now=request.now)
-    return done(request, f"{window.place} is not closed any more", back_url=reverse("admin-maintenance"), topics=TOPICS)
+
+    def act() -> str:
+        window_cancel(window=window, actor=request.user, now=request.now)
+        return f"{window.place} is not closed any more"
+
+    return decide(request, _cancel_question(request, window), act, topics=TOPICS)
 
 
-def _form(request: PageRequest, data: Any) -> MaintenanceForm:
-    names = clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
-    return MaintenanceForm(data, clusters=list(names))
+def _nodes() -> Any:
+    return Node.objects.filter(gone_at=None).order_by("name")
 
 
-def _draft(request: PageRequest, form: MaintenanceForm) -> MaintenanceWindow | None:
-    """None where the form has faults. Raises InvalidInput or NotFound."""
-    if not form.is_valid():
-        return None
-    data = form.cleaned_data
-    cluster = cluster_for(request.user, data["cluster"])
-    nodes = nodes_visible_to(request.user, now=request.now).filter(cluster=cluster)
-    node = one_by_reference(nodes, data["node"], what="node") if data["node"] else None
-    given = {name: data[name] for name in ("starts_at", "ends_at", "reason")}
-    return window_draft(cluster=cluster, node=node, **given, now=request.now)
+def _draft(given: Mapping[str, Any], now: datetime) -> MaintenanceWindow:
+    """Raises InvalidInput or Conflict."""
+    cluster, node = given["place"]
+    times = {name: given[name] for name in ("starts_at", "ends_at", "reason")}
+    return window_draft(cluster=cluster, node=node, **times, now=now)
 
 
 def _question(request: PageRequest, form: MaintenanceForm) -> Question:
     return Question(
         title="Announce maintenance?",
-        text="Nothing starts there that would reach into it. What runs, runs to its end; who is planned there starts elsewhere, or later.",
+        text="Nothing that overlaps this window will start there. What runs goes on to its end; what is planned starts elsewhere or later.",
         verb="Announce maintenance",
         url=reverse("admin-maintenance-announce"),
         back_url=reverse("admin-maintenance"),
         form=form,
         shell=admin_shell(request, page="maintenance"),
         is_plain=True,
-        keep="Announce nothing",
-        effects=_effects(request, form),
+        keep="Cancel",
+        effects=_effects(form, request.now),
         is_live=True,
     )
 
 
-def _refused(request: PageRequest, form: MaintenanceForm, error: EgsError) -> HttpResponse:
-    if not isinstance(error, InvalidInput):
-        return ask(request, _question(request, form).refused_by(error), status=error.status)
-    add_errors(form, error)
-    return ask(request, _question(request, form), status=UNPROCESSABLE)
-
-
-def _effects(request: PageRequest, form: MaintenanceForm) -> Effects | None:
+def _effects(form: MaintenanceForm, now: datetime) -> Effects | None:
     """None while something is missing; why not, where what is typed cannot be."""
+    if not form.is_bound or not form.is_valid():
+        return None
     try:
-        window = _draft(request, form) if form.is_bound else None
+        return Effects.of_maintenance(preview_maintenance(window=_draft(form.cleaned_data, now), now=now))
     except EgsError as error:
         return Effects(own=refusal_of(error).detail, shown=(), summary="")
-    return Effects.of_maintenance(preview_maintenance(window=window, now=request.now)) if window else None
 
 
 def _cancel_question(request: PageRequest, window: MaintenanceWindow) -> Question:
@@ -120,7 +107,8 @@ def _cancel_question(request: PageRequest, window: MaintenanceWindow) -> Questio
         verb="Cancel maintenance",
         url=reverse("admin-maintenance-cancel", args=[window.pk]),
         back_url=reverse("admin-maintenance"),
-        form=PlainForm(),
+        form=PlainForm(sent(request)),
         shell=admin_shell(request, page="maintenance"),
         keep="Keep it",
+        closed="" if window.is_standing(request.now) else "It is over or canceled: it closes nothing any more.",
     )

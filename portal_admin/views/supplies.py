@@ -14,18 +14,17 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.pages import words
 from egs.pages.access import PageRequest, admin_only, needs_write
+from egs.pages.asking import Question, decide, sent
 from egs.words import are, plural
 from gpr.models import Gpr
 from gpr.orders import gprs_on
 from gpr.services.ordering import order_refuse
-from inventory.models import Supply
+from inventory.models import Supply, SupplyOrderState
 from inventory.selectors import cluster_for, clusters_visible_to, supply_for, supply_order_for
 from inventory.services.supplies import SupplyChange, order_fail, supply_change, supply_create, terms
 from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.question import Question
 from portal_admin.pages.supplies import SuppliesPage
-from portal_admin.views.asking import decide, sent
 from portal_admin.views.showing import show
 
 RULES = (
@@ -117,7 +116,9 @@ def _switch(request: PageRequest, pk: UUID, act: str, text: str, *, is_enabled: 
 
     title, verb = f"{act.title()} supply {supply.name} of {supply.cluster.name}?", f"{act.title()} supply"
     question = _question(request, OptionalReasonForm(sent(request)), title, text, verb)
-    return _decide(request, replace(question, url=reverse(f"admin-supply-{act}", args=[pk]), is_plain=is_enabled), switch)
+    closed = f"Supply {supply.name} is {act}d already: there is nothing to change any more." if supply.is_enabled == is_enabled else ""
+    url = reverse(f"admin-supply-{act}", args=[pk])
+    return _decide(request, replace(question, url=url, is_plain=is_enabled, closed=closed), switch)
 
 
 def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, str], do: Callable[..., None]) -> HttpResponse:
@@ -131,7 +132,8 @@ def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, s
     title = title.format(f"the order of a node from {order.supply.name} for {order.gpr.name}")
     question = _question(request, ReasonForm(sent(request)), title, f"{_whom(gprs_on(order))} {text}", verb)
     url = reverse(f"admin-supply-order-{act}", args=[pk])
-    return _decide(request, replace(question, url=url, is_plain=False, keep="Keep the order"), end)
+    closed = "" if order.state == SupplyOrderState.ORDERED else "This order is over: there is nothing to end any more."
+    return _decide(request, replace(question, url=url, is_plain=False, keep="Keep the order", closed=closed), end)
 
 
 def _whom(gprs: Sequence[Gpr]) -> str:
@@ -150,7 +152,7 @@ def _question(request: PageRequest, form: forms.Form, title: str, text: str, ver
 
 
 def _decide(request: PageRequest, question: Question, do: Callable[..., str]) -> HttpResponse:
-    return decide(request, question, do, topics=("gpus", "queue"), fields={field: name for name, field in SPANS.items()})
+    return decide(request, question, do, topics=("gpus", "queue"))
 
 
 def _in_seconds(given: dict[str, Any]) -> dict[str, Any]:

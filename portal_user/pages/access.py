@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db.models import Q
+from django.http import QueryDict
 from django.urls import reverse
 
 from egs.pages import words
 from egs.pages.access import PageRequest, why_not_write
+from egs.pages.asking import Question
 from egs.pages.shell import Shell, WorkspaceMark
 from portal_user.forms import KubeconfigForm, ServiceForm
-from portal_user.pages.question import Question
 from portal_user.pages.requests import may_create
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Role, Slice
 from slices.selectors import has_role
@@ -49,14 +50,13 @@ class NamespaceRow:
             approve, refuse = (_url(name, row) if may_decide else "" for name in ("namespace-approve", "namespace-refuse"))
             return cls(row.name, row.cluster.name, "Waits for approval", "soft", NEEDS_APPROVAL, approve_url=approve, refuse_url=refuse)
         state = BindingState(row.state)
-        can_be_adopted = may_decide and state is BindingState.CONFLICT and not row.may_adopt
         return cls(
             name=row.name,
             cluster=row.cluster.name,
             word=STATE_WORDS[state],
             css=STATE_CSS.get(state, "soft"),
             why=row.detail or (NOT_HEARD if state is BindingState.WAITING else ""),
-            adopt_url=_url("namespace-adopt", row) if can_be_adopted else "",
+            adopt_url=_url("namespace-adopt", row) if may_decide and can_be_adopted(row) else "",
         )
 
 
@@ -172,7 +172,7 @@ def ask_question(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> Q
     )
 
 
-def revoke_question(request: PageRequest, row: Kubeconfig) -> Question:
+def revoke_question(request: PageRequest, row: Kubeconfig, data: QueryDict | None) -> Question:
     return Question(
         title=f"Revoke the kubeconfig of {row.user.name} for {row.cluster.name}?",
         text="In the cluster it opens nothing any more, within seconds.",
@@ -180,12 +180,13 @@ def revoke_question(request: PageRequest, row: Kubeconfig) -> Question:
         verb="Revoke it",
         url=reverse("kubeconfig-revoke", args=[row.slice.name, row.pk]),
         back_url=reverse("access", args=[row.slice.name]),
-        form=ServiceForm(),
+        form=ServiceForm(data),
         shell=shell_of(request, row.slice),
+        closed="" if row.is_live else "This kubeconfig opens nothing any more: there is nothing to revoke.",
     )
 
 
-def adopt_question(request: PageRequest, row: Namespace) -> Question:
+def adopt_question(request: PageRequest, row: Namespace, data: QueryDict | None) -> Question:
     return Question(
         title=f"Let {row.slice.name} adopt {row.name}?",
         text=f"Namespace {row.name} of cluster {row.cluster.name} was there before. The workspace takes it over with all that is in it.",
@@ -196,10 +197,15 @@ def adopt_question(request: PageRequest, row: Namespace) -> Question:
         verb="Let it adopt",
         url=reverse("namespace-adopt", args=[row.slice.name, row.pk]),
         back_url=reverse("access", args=[row.slice.name]),
-        form=ServiceForm(),
+        form=ServiceForm(data),
         shell=shell_of(request, row.slice),
         keep="Leave it",
+        closed="" if can_be_adopted(row) else "It is not in conflict, or may be adopted already: there is nothing to allow any more.",
     )
+
+
+def can_be_adopted(row: Namespace) -> bool:
+    return row.state == BindingState.CONFLICT and not row.may_adopt
 
 
 def _url(name: str, row: Namespace) -> str:

@@ -8,17 +8,18 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db.models import Prefetch, Q
+from django.http import QueryDict
 from django.urls import reverse
 
 from egs.pages import words
 from egs.pages.access import PageRequest
+from egs.pages.asking import Question
 from egs.pages.gpr_box import ask_of, shown_state, window_end
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState
 from gpr.services.bookings import recurrence_of
 from inventory.selectors import maintenance_ahead
-from portal_user.forms import BookForm, VersionForm
-from portal_user.pages.question import Question
+from portal_user.forms import BookForm, ServiceForm
 from portal_user.pages.requests import may_create
 from slices.models import Role, Slice
 from slices.selectors import has_role
@@ -147,7 +148,7 @@ class BookPage:
         return cls(shell, WorkspaceMark.of(slice_), form, reverse("bookings", args=[slice_.name]), str(request.zone))
 
 
-def cancel_question(request: PageRequest, series: BookingSeries) -> Question:
+def cancel_question(request: PageRequest, series: BookingSeries, data: QueryDict | None) -> Question:
     waiting = Gpr.objects.filter(occurrence__series=series, state__in=[GprState.QUEUED, GprState.PENDING_APPROVAL]).count()
     return Question(
         title=f"Cancel the series {series.name}?",
@@ -157,9 +158,10 @@ def cancel_question(request: PageRequest, series: BookingSeries) -> Question:
         verb="Cancel the series",
         url=reverse("series-cancel", args=[series.pk]),
         back_url=reverse("bookings", args=[series.slice.name]),
-        form=VersionForm(),
+        form=ServiceForm(data),
         shell=Shell.user(request, page="bookings", slice_=series.slice),
         keep="Keep the series",
+        closed="This series is canceled: it books nothing any more." if series.canceled_at else "",
     )
 
 

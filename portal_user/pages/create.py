@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db.models import prefetch_related_objects
 from django.urls import reverse
 
+from accounts.models import User
 from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.parts import EventRow
@@ -39,6 +40,7 @@ class ShapeChoice:
     value: str
     label: str
     note: str
+    gpus_per_node: int  # that its nodes have at most; 0: not known
     is_checked: bool
 
 
@@ -146,13 +148,14 @@ class Desk:
     """What a form of this workspace is made from: the kinds of nodes there are, and the GPR that it changes, if any."""
 
     slice_: Slice
+    user: User
     stock: Sequence[Stock]
     edited: Gpr | None = None
 
     @classmethod
     def set_up(cls, request: PageRequest, slice_: Slice, *, edited: Gpr | None = None) -> Desk:
         prefetch_related_objects([slice_], "clusters")
-        return cls(slice_, stock_for(request.user, now=request.now, slice_=slice_), edited)
+        return cls(slice_, request.user, stock_for(request.user, now=request.now, slice_=slice_), edited)
 
     @property
     def shapes(self) -> list[ShapeStock]:
@@ -160,15 +163,19 @@ class Desk:
 
     def form(self, data: Mapping[str, Any] | None = None, *, initial: dict[str, Any] | None = None, is_question: bool = False) -> GprForm:
         names = {shape.shape for shape in self.shapes} | ({self.edited.shape} if self.edited and self.edited.shape else set())
-        return GprForm(data, initial=initial, slice_=self.slice_, shapes=sorted(names), is_question=is_question)
+        form = GprForm(data, initial=initial, slice_=self.slice_, shapes=sorted(names), is_question=is_question)
+        per_node = {shape.shape: shape.gpus_per_node for shape in self.shapes}.get(form["shape"].value() or "")
+        if per_node:
+            form.fields["gpus_per_node"].widget.attrs |= {"placeholder": f"all {per_node}", "data-all": per_node}
+        return form
 
     def first_form(self, *, like: Gpr | None = None, template: GprTemplate | None = None, name: str = "") -> GprForm:
-        """As it is opened: an edit with what is asked now, a new one with what is likely to start at once, or what a template says.
+        """As it is opened: an edit with what is asked now, a new one with the GPU that was asked for last, or what a template says.
 
         `name`: as it was typed before the template was chosen.
         """
         model = self.edited or like
-        given = initial_of(model) if model else self._likely()
+        given = initial_of(model) if model else self._usual()
         if template is not None:
             given = {**given, **initial_by(template), "name": name}
         return self.form(initial={**given, "key": new_key()})
@@ -177,12 +184,20 @@ class Desk:
         """The same without the need of a name."""
         return self.form(form.data, is_question=True)
 
-    def _likely(self) -> dict[str, Any]:
+    def _usual(self) -> dict[str, Any]:
+        """The GPU that this user asked for last in the workspace; for the first time the one with the most nodes.
+
+        GPUs per node stay empty: that means all of the node, whichever GPU is chosen.
+        """
         if not self.shapes:
             return {"shape": "", "min_gpu_memory_gib": 1}
-        freest = max(self.shapes, key=lambda shape: (shape.free_count, shape.node_count))
         least = min(shape.memory_gib for shape in self.shapes)
-        return {"shape": freest.shape, "min_gpu_memory_gib": least, "gpus_per_node": freest.gpus_per_node}
+        mine = Gpr.objects.filter(slice=self.slice_, owner=self.user).only("shape", "min_gpu_memory_gib")
+        last = mine.order_by("-created_at", "id").first()
+        if last is not None and last.shape in {"", *(shape.shape for shape in self.shapes)}:
+            return {"shape": last.shape, "min_gpu_memory_gib": last.min_gpu_memory_gib or least}
+        most = max(self.shapes, key=lambda shape: (shape.node_count, shape.shape))
+        return {"shape": most.shape, "min_gpu_memory_gib": least}
 
 
 def meanwhile_of(form: GprForm, gpr: Gpr) -> Meanwhile:
@@ -231,9 +246,15 @@ def folds_of(form: GprForm, request: PageRequest) -> Folds:
 
 def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
     chosen = form["shape"].value() or ""
-    notes = {shape.shape: shape.free_text for shape in shapes}
+    known = {shape.shape: shape for shape in shapes}
     return [
-        ShapeChoice(value, label, notes.get(value, "not there now") if value else "", value == chosen)
+        ShapeChoice(
+            value,
+            label,
+            (known[value].free_text if value in known else "not there now") if value else "",
+            known[value].gpus_per_node if value in known else 0,
+            value == chosen,
+        )
         for value, label in form.fields["shape"].choices  # type: ignore[attr-defined]
     ]
 

@@ -23,13 +23,16 @@ from gpr.borrowing import borrowing_of
 from gpr.explaining import Told, ToldBlocker, explain_gprs
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.orders import orders_under
-from gpr.planner.plan import Cause
+from gpr.planner.plan import Cause, Reason
 from gpr.replacements import Outcome, Replacement, replacements_of
-from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to, queue_positions
+from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to, start_places
+from gpr.services.requests import spec_of
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
+from portal_user.pages.capacity import stock_for
 from portal_user.pages.hero import Hero, Seen, hero
-from portal_user.pages.notices import Notice, notice, waits_again
+from portal_user.pages.notices import Notice, notice, queued_since, waits_again
+from portal_user.pages.one_at_a_time import OneAtATime
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import events_for
@@ -123,6 +126,7 @@ class Why:
     """Why it starts when it does, what and whom it waits for, which pods wait for it, whether it borrows, and how its promise moved."""
 
     title: str
+    alone: OneAtATime | None
     sentence: str
     again: str  # of one that has run before: since when and why it waits again
     coming: tuple[Coming, ...]
@@ -218,8 +222,8 @@ def _told(gpr: Gpr, request: PageRequest) -> Told | None:
 
 
 def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel], warning: Notice | None) -> Hero:
-    position, event = queue_positions([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
-    return hero(gpr, Seen(request.now, request.zone, position, event, nodes, panels, warning))
+    position, event = start_places([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
+    return hero(gpr, Seen(request.now, request.zone, queued_since(gpr), position, event, nodes, panels, warning))
 
 
 def _gpu_title(gpu: Gpu, *, is_whole: bool) -> str:
@@ -264,6 +268,7 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
     names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
     return Why(
         title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
+        alone=_alone(gpr, request, told),
         sentence=told.sentence if told else _why_plain(gpr, request),
         again=waits_again(gpr, request),
         coming=tuple(_coming(promise, request)) if gpr.state == S.QUEUED else (),
@@ -275,6 +280,12 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
         promised_at=promise.promised_start_at if promise else None,
         moves=tuple(Move(move.at, move.old_start_at, move.new_start_at, _cause(move, names)) for move in moves),
     )
+
+
+def _alone(gpr: Gpr, request: PageRequest, told: Told | None) -> OneAtATime | None:
+    if told is None or told.reason != Reason.WAITS_FOR_SLICE:
+        return None
+    return OneAtATime.of(request, spec_of(gpr), told, stock_for(request.user, now=request.now, slice_=gpr.slice))
 
 
 def _size(told: ToldBlocker) -> str:
@@ -298,7 +309,7 @@ def _why_plain(gpr: Gpr, request: PageRequest) -> str:
         return "It is not planned before an administrator has approved it. It needs approval for:"
     if gpr.provisioning_at is None:
         return "It never started." if gpr.state in ENDED else "It is about to be planned."
-    waited = words.duration((gpr.provisioning_at - (gpr.queued_at or gpr.created_at)).total_seconds())
+    waited = words.duration((gpr.provisioning_at - queued_since(gpr)).total_seconds())
     return f"It started at {words.moment(gpr.provisioning_at, now=request.now, zone=request.zone)}, after {waited} in the queue."
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from egs.pages import words
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, shown_state, window_end
+from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, shown_state, waiting_since, window_end
 from egs.pages.parts import Fact
 from egs.pages.strip import Strip, hero_of
 from gpr.endings import ending
@@ -29,6 +29,7 @@ SHOWN_MIN = timedelta(minutes=4)
 @dataclass(frozen=True, slots=True)
 class Hero:
     big: str
+    tick: str  # "left" or "starts": the figure goes on with time, towards `at`; empty: it stands
     text: str  # beneath it
     at: datetime | None  # that stands behind the text
     tail: str  # and behind that
@@ -45,6 +46,7 @@ class Seen:
 
     now: datetime
     zone: tzinfo
+    since: datetime | None = None  # it waits, or waited before this run
     position: int | None = None
     event: Event | None = None
     nodes: Sequence[Reservation] = ()
@@ -57,6 +59,7 @@ def hero(gpr: Gpr, seen: Seen) -> Hero:
     big, text, at = _time(gpr, seen)
     return Hero(
         big=big,
+        tick="left" if gpr.state == S.ACTIVE else "starts" if gpr.state == S.QUEUED and gpr.planned_start_at else "",
         text=text,
         at=at,
         tail=", strict" if gpr.state == S.ACTIVE else "",
@@ -93,8 +96,7 @@ def _start(gpr: Gpr, now: datetime) -> tuple[str, str, datetime | None]:
     start_at = gpr.planned_start_at
     if start_at is None:
         return "Not planned yet", "filed", gpr.created_at
-    near = start_at - now < timedelta(minutes=1)
-    return "Starts now" if near else f"Starts {words.relative(start_at, now=now)}", "by the plan at", start_at
+    return words.starts(start_at, now=now), "by the plan at", start_at
 
 
 def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
@@ -106,7 +108,7 @@ def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
     if gpr.state == S.QUEUED:
         promised_at = promised_at_first(gpr)
         return [
-            Fact("Place", words.number(seen.position) if seen.position else "", "in the queue, all counted"),
+            Fact("Place", words.number(seen.position) if seen.position else "", "by planned start, across all workspaces"),
             Fact(
                 "Promised by",
                 axis.says(promised_at) if promised_at else "",
@@ -126,7 +128,7 @@ def _range(gpr: Gpr, axis: Axis) -> Fact:
     if shown_state(gpr) == "BOOKED":
         return Fact("Range", "none", "booked: it starts exactly then")
     if promise is None or promise.p50_at is None or promise.p90_at is None:
-        return Fact("Range", "none yet", "too few starts to learn from")
+        return Fact("Range", "none yet", "not enough history")
     return Fact("Range", f"{axis.says(promise.p50_at)} to {axis.says(promise.p90_at)}", "half of such start by then, and nine of ten")
 
 
@@ -155,11 +157,11 @@ def _promise(gpr: Gpr) -> Fact:
     if late:
         return Fact("Promise", "missed", f"{late.removeprefix('+')} late", tone="late")
     early = words.late(-late_s(gpr)).removeprefix("+")
-    return Fact("Promise", "kept", f"{early} early" if early else "to the minute", tone="good")
+    return Fact("Promise", "kept", f"{early} early" if early else "on time", tone="good")
 
 
 def _waited(gpr: Gpr, seen: Seen, axis: Axis) -> Fact:
-    since = gpr.queued_at or gpr.created_at
+    since = seen.since or waiting_since(gpr)
     until = gpr.provisioning_at or gpr.ended_at or seen.now
     return Fact("Queued", words.duration(max((until - since).total_seconds(), 0)), f"since {axis.says(since)}")
 
@@ -178,7 +180,7 @@ def _provisioning(gpr: Gpr, seen: Seen) -> Fact:
 
 def _axis(gpr: Gpr, seen: Seen) -> Axis:
     """From filed to end, with some air; the wait is cut short when it is much longer than the box."""
-    begin = gpr.queued_at or gpr.created_at
+    begin = waiting_since(gpr)
     end = max(filter(None, (window_end(gpr), gpr.ended_at, promised_at_first(gpr), begin + SHOWN_MIN)))
     if gpr.state not in ENDED:
         end = max(end, seen.now)

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from egs.pages import words
 from egs.pages.access import PageRequest, says
+from egs.pages.gpr_box import waiting_since
 from egs.words import utc
 from gpr.endings import STRICT_ENDS
 from gpr.evictions import WHY, notices_of
@@ -46,6 +47,14 @@ def notice(gpr: Gpr) -> Notice | None:
     else:
         then = "It is not queued again, as its owner wished."
     return Notice(row.ends_at, f"{WHY[VictimKind(row.kind)]}. Save its work. {then}")
+
+
+def queued_since(gpr: Gpr) -> datetime:
+    """Since when it waits, or waited before its last run."""
+    if gpr.state == S.QUEUED or gpr.run < 2:
+        return waiting_since(gpr)
+    back = Event.objects.filter(gpr_id=gpr.pk, kind="gpr.transition", old=S.EXITING, new=S.QUEUED).order_by("-at", "-id").first()
+    return back.at if back else waiting_since(gpr)
 
 
 def waits_again(gpr: Gpr, request: PageRequest) -> str:

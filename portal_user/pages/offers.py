@@ -25,6 +25,7 @@ from gpr.spec import Breach, GprSpec, approval_breaches
 from portal_user.as_api import change_body, creation_body
 from portal_user.forms import GprForm
 from portal_user.pages.capacity import Stock
+from portal_user.pages.one_at_a_time import OneAtATime
 
 SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock", "Evictions": "arrow-back-up", "Ordered nodes": "truck-delivery"}
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 5760, 10_080, 20_160, 43_200, 131_040, 600_000))
@@ -88,6 +89,7 @@ class OffersPanel:
     swaps: tuple[SwapRow, ...] = ()
     breaches: tuple[BreachLine, ...] = ()
     problem: tuple[str, ...] = ()
+    alone: OneAtATime | None = None
     gone: str = ""
     confirm: Confirm | None = None
     snippet: str = ""
@@ -146,6 +148,7 @@ class _Drawing:
             not_offered=tuple(_not_offered(spec, self.found, self.stock)),
             swaps=tuple(self._swaps(spec, axis)),
             breaches=breaches,
+            alone=OneAtATime.of(self.request, spec, (chosen or self.found[0]).explanation, self.stock),
             gone=wanted.replace("/", ", ") if wanted and chosen is None else "",
             confirm=self._confirm(spec, chosen, needs_approval=bool(breaches)),
             snippet=self._snippet(),
@@ -344,9 +347,10 @@ def _change(spec: GprSpec, other: Alternative) -> _Change | None:
     match other.differs:
         case ("nodes",):
             return _Change(words.plural(other.nodes, "node"), words.number(spec.nodes), "id_nodes", str(other.nodes))
-        case ("gpus_per_node",) if other.gpus_per_node and spec.gpus_per_node:
+        case ("gpus_per_node",) if other.gpus_per_node:
             text = f"{words.plural(other.gpus_per_node, 'GPU')} per node"
-            return _Change(text, words.number(spec.gpus_per_node), "id_gpus_per_node", str(other.gpus_per_node))
+            instead = words.number(spec.gpus_per_node) if spec.gpus_per_node else "all"
+            return _Change(text, instead, "id_gpus_per_node", str(other.gpus_per_node))
         case ("duration_s",):
             asked, instead = words.duration(spec.duration_s), words.duration(other.duration_s)
             return _Change(instead, asked, "id_duration", words.duration_exact(other.duration_s))

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from django import forms
 from django.conf import settings
 from django.urls import reverse
 
+from egs.errors import Conflict, EgsError
 from egs.pages import words
 from egs.pages.access import PageRequest
+from egs.pages.asking import Question, WayOut
 from egs.pages.gpr_box import ask_of
-from egs.pages.refusals import Refusable
 from egs.pages.shell import Shell
+from gpr.evictions import notice_of
+from gpr.extensions import extension_room
 from gpr.models import Gpr, GprState
+from gpr.selectors import names_visible_to
 from inventory.models import ReservationState, ReservedGpu
-from portal_user.forms import ServiceForm
-
-
-@dataclass(frozen=True, slots=True)
-class Question(Refusable):
-    title: str
-    text: str
-    points: tuple[str, ...]
-    verb: str
-    url: str
-    back_url: str
-    form: ServiceForm
-    shell: Shell
-    keep: str = "Keep it"
-    is_plain: bool = False
 
 
 def release_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
@@ -73,18 +63,32 @@ def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
     return {
         "title": f"Extend {gpr.name}?",
         "text": f"{ends}It can end later if nobody else has been promised its GPUs from then on.",
-        "points": (),
         "verb": "Extend the window",
         "keep": "Keep the end",
         "is_plain": True,
     }
 
 
+def extension_ways(request: PageRequest, gpr: Gpr, given: Mapping[str, Any], error: EgsError) -> tuple[str, tuple[WayOut, ...]]:
+    """After a refusal: until when it can run, who is next, and each of what can be done instead as one click."""
+    again = WayOut("File another request", f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}")
+    room = extension_room(gpr, now=request.now) if isinstance(error, Conflict) and not notice_of(gpr) else None
+    if room is None or gpr.ends_at is None:
+        return "", (again,)
+    next_name = names_visible_to(request.user, {room.next_id}).get(room.next_id, "another request")
+    if (room.until - gpr.ends_at).total_seconds() < 1:
+        return f"It cannot end later: {next_name} is next on its nodes.", (again,)
+    latest = words.moment(room.until, now=request.now, zone=request.zone)
+    more = words.duration((room.until - gpr.ends_at).total_seconds())
+    text = f"It can end at {latest} at the latest, {more} later than now. Then {next_name} is next on its nodes."
+    return text, (WayOut(f"Extend to {latest}", field="until", value=room.until.isoformat()), again)
+
+
 Ask = Callable[[Gpr, PageRequest], dict[str, object]]
 
 
-def question(request: PageRequest, gpr: Gpr, ask: Ask, form: ServiceForm, *, name: str) -> Question:
-    asked: dict[str, object] = ask(gpr, request)
+def question(request: PageRequest, gpr: Gpr, ask: Ask, form: forms.Form, *, name: str) -> Question:
+    asked: dict[str, object] = {"points": (), "keep": "Keep it", **ask(gpr, request)}
     return Question(
         **asked,  # type: ignore[arg-type]
         url=reverse(name, args=[gpr.pk]),

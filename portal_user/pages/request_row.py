@@ -45,6 +45,7 @@ class RequestRow:
     url: str
     state: str
     note: str
+    note_until: datetime | None  # the note is how long it is until then
     ask: str
     duration_s: int
     why: str
@@ -67,6 +68,7 @@ class RequestRow:
             url=reverse("gpr", args=[gpr.pk]),
             state=shown_state(gpr),
             note="",
+            note_until=None,
             ask=ask_of(gpr),
             duration_s=gpr.duration_s,
             why="",
@@ -133,7 +135,7 @@ def _active(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
     warning = _warning(known.notice, axis) if known.notice else ""
     return replace(
         row,
-        note=words.left(gpr.ends_at, now=axis.now),
+        note_until=gpr.ends_at,
         why=failure or warning or f"{where}{used_percent(gpr, axis.now)} % of the window used{_next_mark(gpr, axis)}.",
         tone="bad" if failure else "late" if warning else "soft",
         at=gpr.ends_at,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from uuid import UUID
 
-from django.db.models import Case, DateTimeField, Q, Value, When
-from django.db.models.functions import Coalesce
+from django.db.models import Case, Q, Value, When
 from django.urls import reverse
 
 from egs.pages.access import PageRequest, says
@@ -21,7 +20,7 @@ from egs.readable import readable_first
 from gpr.evictions import notices_of
 from gpr.explaining import explain_gprs
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
-from gpr.selectors import by_id, queue_positions
+from gpr.selectors import START_ORDER, STARTS_AT, by_id, start_places
 from inventory.models import Reservation, ReservationState
 from portal_user.pages.quota_bars import QuotaBar, quota_bars
 from portal_user.pages.request_facts import Tally, facts_of
@@ -37,9 +36,6 @@ TABS = {"": "All", "pending": "Pending", "provisioned": "Provisioned", "ended": 
 PENDING_ROWS = 50
 QUERY_MAX_CHARS = 100
 SHOWN_SHARE = 0.8
-# Whatever is not planned comes last: a moment after all others, since a cursor cannot stand behind none.
-STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
-PENDING_ORDER = ("starts_at", "created_at", "id")
 IN_ORDER = Case(When(state__in=PROVISIONED, then=Value(0)), default=Value(1))
 # The axis is the shortest of these that shows nearly all rows, as far as it is shown with now at a quarter of it.
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 10_080, 40_320))
@@ -211,11 +207,11 @@ class _Found:
         page: ListPage[Gpr] | None = None
         lost_count = 0
         if listing.state == "pending" and listing.groups == ("pending",):
-            page = page_of(request, of_slice.filter(state__in=WAITING).annotate(starts_at=STARTS_AT), ordering=PENDING_ORDER)
+            page = page_of(request, of_slice.filter(state__in=WAITING).annotate(starts_at=STARTS_AT), ordering=START_ORDER)
             return cls({"pending": page.rows}, page, page.lost_count)
         live = [state for key in listing.groups if key != "ended" for state in STATES_OF[key]]
         if live:
-            in_order = of_slice.filter(state__in=live).annotate(starts_at=STARTS_AT).order_by(IN_ORDER, *PENDING_ORDER)
+            in_order = of_slice.filter(state__in=live).annotate(starts_at=STARTS_AT).order_by(IN_ORDER, *START_ORDER)
             first, lost = readable_first(in_order, PENDING_ROWS + 1)
             if lost and len(first) > PENDING_ROWS:
                 _, lost = readable_first(in_order, PENDING_ROWS)  # those beyond what is shown are not left out of it
@@ -240,7 +236,7 @@ class _Found:
     def known(self, request: PageRequest) -> dict[UUID, Known]:
         """Five queries, however many rows; those that have nothing to ask for ask nothing."""
         waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
-        positions, told = queue_positions(waiting), explain_gprs(waiting, actor=request.user, now=request.now, say=says(request))
+        positions, told = start_places(waiting), explain_gprs(waiting, actor=request.user, now=request.now, say=says(request))
         events, notices = events_for(self.gprs), notices_of(self.gprs)
         nodes: dict[UUID, list[Reservation]] = {}
         if holding := [gpr.pk for gpr in self.gprs if gpr.state in PROVISIONED]:

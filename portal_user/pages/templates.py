@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from django.http import QueryDict
 from django.urls import reverse
 
 from egs.pages.access import PageRequest
+from egs.pages.asking import Question
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import ListFoot
 from egs.pages.shell import Shell, WorkspaceMark
@@ -18,7 +20,6 @@ from gpr.services.templates import TemplateChange
 from gpr.spec import shapes_of
 from gpr.templates import told
 from portal_user.forms import ServiceForm, TemplateForm
-from portal_user.pages.question import Question
 from portal_user.pages.requests import may_create
 from slices.models import Role, Slice
 from slices.selectors import has_role
@@ -165,35 +166,33 @@ def form_of(slice_: Slice, template: GprTemplate | None, data: Mapping[str, Any]
     return TemplateForm(data, slice_=slice_, shapes=shapes, own=template.cluster, initial=typed)
 
 
-def switch_question(request: PageRequest, template: GprTemplate, key: str) -> Question:
+def switch_question(request: PageRequest, template: GprTemplate, key: str, data: QueryDict | None) -> Question:
     switch = SWITCHES[key]
     said = {"name": template.name, "place": place_of(template)}
+    is_so = all(getattr(template, field) == value for field, value in switch.change.items())
+    asked = _question(request, template, switch.title.format(**said), switch.text.format(**said), switch.label, data)
     url = reverse("template-switch", args=[template.slice.name, template.pk, key])
-    return _question(request, template, switch.title.format(**said), switch.text.format(**said), switch.label, url)
+    closed = f"{template.name} {switch.done} already: there is nothing to change any more." if is_so else ""
+    return replace(asked, url=url, is_plain=True, closed=closed)
 
 
-def delete_question(request: PageRequest, template: GprTemplate) -> Question:
-    url = reverse("template-delete", args=[template.slice.name, template.pk])
+def delete_question(request: PageRequest, template: GprTemplate, data: QueryDict | None) -> Question:
     text = "Requests that were filed from it stay as they are."
-    return _question(request, template, f"Delete template {template.name}?", text, "Delete template", url, is_plain=False)
+    return _question(request, template, f"Delete template {template.name}?", text, "Delete template", data)
 
 
 def place_of(template: GprTemplate) -> str:
     return f"cluster {template.cluster.name}" if template.cluster else "all clusters"
 
 
-def _question(
-    request: PageRequest, template: GprTemplate, title: str, text: str, verb: str, url: str, *, is_plain: bool = True
-) -> Question:
+def _question(request: PageRequest, template: GprTemplate, title: str, text: str, verb: str, data: QueryDict | None) -> Question:
     return Question(
         title=title,
         text=text,
-        points=(),
         verb=verb,
-        url=url,
+        url=reverse("template-delete", args=[template.slice.name, template.pk]),
         back_url=reverse("templates", args=[template.slice.name]),
-        form=ServiceForm(),
+        form=ServiceForm(data),
         shell=Shell.user(request, page="templates", slice_=template.slice),
         keep="Leave it",
-        is_plain=is_plain,
     )

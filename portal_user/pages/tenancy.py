@@ -8,12 +8,14 @@ from datetime import datetime
 from django.urls import reverse
 
 from egs.pages.access import PageRequest
+from egs.pages.asking import Question, sent
 from egs.pages.shell import Shell
 from portal_user.forms import ReasonForm, ServiceForm
 from portal_user.pages.access import shell_of
-from portal_user.pages.question import Question
 from slices.invitations import invitations_of
-from slices.models import Invitation, Namespace, Role
+from slices.models import PENDING, Invitation, Namespace, Role
+
+DECIDED = "This name does not wait for a decision any more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,11 @@ def approve_question(request: PageRequest, row: Namespace) -> Question:
         verb="Approve it",
         url=reverse("namespace-approve", args=[row.slice.name, row.pk]),
         back_url=reverse("access", args=[row.slice.name]),
-        form=ServiceForm(),
+        form=ServiceForm(sent(request)),
         shell=shell_of(request, row.slice),
         keep="Not now",
         is_plain=True,
+        closed="" if row.state == PENDING else DECIDED,
     )
 
 
@@ -61,13 +64,13 @@ def refuse_question(request: PageRequest, row: Namespace, form: ReasonForm) -> Q
     return Question(
         title=f"Refuse {row.slice.name} the namespace {row.name}?",
         text=f"The workspace asks for it in cluster {row.cluster.name}. It may ask for another name.",
-        points=(),
         verb="Refuse it",
         url=reverse("namespace-refuse", args=[row.slice.name, row.pk]),
         back_url=reverse("access", args=[row.slice.name]),
         form=form,
         shell=shell_of(request, row.slice),
         keep="Not now",
+        closed="" if row.state == PENDING else DECIDED,
     )
 
 
@@ -79,7 +82,7 @@ def accept_question(request: PageRequest, row: Invitation) -> Question:
         verb="Join it",
         url=reverse("invitation-accept", args=[row.pk]),
         back_url=reverse("workspaces"),
-        form=ServiceForm(),
+        form=ServiceForm(sent(request)),
         shell=Shell.user(request, page="workspaces"),
         keep="Not now",
         is_plain=True,
@@ -90,11 +93,10 @@ def decline_question(request: PageRequest, row: Invitation) -> Question:
     return Question(
         title=f"Decline the invitation to {row.slice.name}?",
         text="It leaves your list, and nobody is told.",
-        points=(),
         verb="Decline it",
         url=reverse("invitation-decline", args=[row.pk]),
         back_url=reverse("workspaces"),
-        form=ServiceForm(),
+        form=ServiceForm(sent(request)),
         shell=Shell.user(request, page="workspaces"),
         keep="Not now",
     )

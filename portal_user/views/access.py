@@ -11,12 +11,12 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.errors import EgsError, NotAllowed, NotFound
 from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE
+from egs.pages.asking import UNPROCESSABLE, decide, refused, sent
+from egs.pages.asking import ask as put
 from egs.rest.references import one_by_reference
 from inventory.selectors import cluster_for
 from portal_user.forms import KubeconfigForm
 from portal_user.pages.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
-from portal_user.views.asking import decide, put
 from slices.kubeconfigs import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
 from slices.models import Slice
 from slices.selectors import kubeconfig_for, slice_for
@@ -39,18 +39,18 @@ def access(request: PageRequest, slice: str) -> HttpResponse:
 @needs_write
 def ask(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice)
-    clusters = clusters_ready(slice_)
-    if request.method == "GET":
-        return put(request, ask_question(request, slice_, KubeconfigForm(clusters=clusters, initial={"duration": "8 h"})))
-    form = KubeconfigForm(request.POST, clusters=clusters)
-    if form.is_valid():
-        try:
-            return _make(request, slice_, form)
-        except (NotFound, NotAllowed):
-            raise
-        except EgsError as error:
-            form.refuse(error)
-    return put(request, ask_question(request, slice_, form), status=UNPROCESSABLE)
+    form = KubeconfigForm(sent(request), clusters=clusters_ready(slice_), initial={"duration": "8 h"})
+    question = ask_question(request, slice_, form)
+    if not form.is_bound:
+        return put(request, question)
+    if not form.is_valid():
+        return put(request, question, status=UNPROCESSABLE)
+    try:
+        return _make(request, slice_, form)
+    except (NotFound, NotAllowed):
+        raise
+    except EgsError as error:
+        return refused(request, question, error)
 
 
 @require_http_methods(["GET", "POST"])
@@ -68,7 +68,7 @@ def show(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     except NotAllowed:
         raise
     except EgsError as error:
-        # A fragment is what was asked for: see put_question.
+        # A fragment is what was asked for: see egs.pages.asking.ask.
         return _show(request, KubeconfigPage.of(request, row, refused=error.detail), status=200 if request.htmx else error.status)
     return _show(request, KubeconfigPage.of(request, row, text=text))
 
@@ -83,7 +83,7 @@ def revoke(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         kubeconfig_revoke(kubeconfig=row, actor=request.user, now=request.now)
         return f"The kubeconfig of {row.user.name} is revoked"
 
-    return decide(request, revoke_question(request, row), act, topics=TOPICS)
+    return decide(request, revoke_question(request, row, sent(request)), act, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -99,7 +99,7 @@ def adopt(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         namespace_adopt(namespace=row, actor=request.user, now=request.now)
         return f"{slice_.name} may adopt {row.name}"
 
-    return decide(request, adopt_question(request, row), act, topics=TOPICS)
+    return decide(request, adopt_question(request, row, sent(request)), act, topics=TOPICS)
 
 
 def _make(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> HttpResponse:

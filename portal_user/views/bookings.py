@@ -11,16 +11,18 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.idempotency import digest_of
 from accounts.services import Remember, create_once, in_one
-from egs.errors import EgsError, NotAllowed, NotFound
+from egs.errors import Conflict, EgsError, NotAllowed, NotFound
 from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE, put_question
-from egs.pages.toasts import done, toast
+from egs.pages.asking import UNPROCESSABLE, decide, sent
+from egs.pages.fields import rebound
+from egs.pages.toasts import toast
 from gpr.selectors import series_for
 from gpr.services.bookings import SERIES_ROUTE, series_cancel, series_create
 from gpr.services.requests import CREATION_ROUTE, gpr_submit
 from portal_user.forms import BookForm, new_key
 from portal_user.pages.bookings import BookingsPage, BookPage, cancel_question
 from portal_user.pages.create import Desk
+from portal_user.views.create import refuse_repetition
 from slices.models import Role, Slice
 from slices.selectors import slice_for
 
@@ -52,6 +54,8 @@ def book(request: PageRequest, slice: str) -> HttpResponse:
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
+        if type(error) is Conflict:
+            form = rebound(form, key=new_key(), again="yes")
         form.refuse(error)
         return _page(request, slice_, form)
 
@@ -61,11 +65,12 @@ def book(request: PageRequest, slice: str) -> HttpResponse:
 @needs_write
 def cancel(request: PageRequest, pk: UUID) -> HttpResponse:
     series = series_for(request.user, pk, write=True)
-    if request.method == "GET":
-        asked = cancel_question(request, series)
-        return put_question(request, "user", {"question": asked, "shell": asked.shell, "now": request.now})
-    series_cancel(series=series, actor=request.user, now=request.now)
-    return done(request, f"The series {series.name} is canceled", back_url=reverse("bookings", args=[series.slice.name]), topics=TOPICS)
+
+    def act() -> str:
+        series_cancel(series=series, actor=request.user, now=request.now)
+        return f"The series {series.name} is canceled"
+
+    return decide(request, cancel_question(request, series, sent(request)), act, topics=TOPICS)
 
 
 def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
@@ -79,10 +84,11 @@ def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
         return series_create(actor=request.user, ask=ask, now=request.now).pk  # type: ignore[arg-type]
 
     route, create = (CREATION_ROUTE, once) if ask is None else (SERIES_ROUTE, in_one(again_and_again))
-    digest = digest_of({name: str(value) for name, value in form.cleaned_data.items()})
-    pk, _ = create_once(
-        user=request.user, route=route, key=form.cleaned_data["key"] or new_key(), digest=digest, now=request.now, create=create
-    )
+    digest = digest_of({name: str(value) for name, value in form.cleaned_data.items() if name not in {"key", "again"}})
+    key = form.cleaned_data["key"] or new_key()
+    if not form.cleaned_data["again"]:
+        refuse_repetition(request, route=route, key=key, digest=digest)
+    pk, _ = create_once(user=request.user, route=route, key=key, digest=digest, now=request.now, create=create)
     toast(request, f"{form.cleaned_data['name']} is booked")
     return HttpResponseRedirect(reverse("gpr", args=[pk]) if ask is None else reverse("bookings", args=[slice_.name]))
 

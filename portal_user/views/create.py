@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from datetime import timedelta
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseRedirect
@@ -11,10 +12,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.idempotency import digest_of
+from accounts.models import IdempotentCreation
 from accounts.services import Remember, create_once
 from egs.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE
+from egs.pages.asking import UNPROCESSABLE, closed
+from egs.pages.shell import Shell
 from egs.pages.toasts import toast
 from gpr.models import Gpr, GprTemplate
 from gpr.selectors import gpr_for, template_for
@@ -22,9 +25,12 @@ from gpr.services.requests import CREATION_ROUTE, gpr_edit, gpr_submit
 from portal_user.as_api import creation_body
 from portal_user.forms import GprForm, new_key
 from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of, not_whole
+from portal_user.pages.detail import WAITS
 from portal_user.pages.offers import OffersPanel, offers_url
 from slices.models import Role, Slice
 from slices.selectors import slice_for
+
+LATELY = timedelta(hours=1)
 
 
 @require_http_methods(["GET", "POST"])
@@ -56,6 +62,8 @@ def create(request: PageRequest, slice: str) -> HttpResponse:
 @needs_write
 def edit(request: PageRequest, pk: UUID) -> HttpResponse:
     gpr = gpr_for(request.user, pk, write=True)
+    if gpr.state not in WAITS:
+        return closed(request, gpr, "edited", shell=Shell.user(request, page="requests", slice_=gpr.slice))
     desk = Desk.set_up(request, gpr.slice, edited=gpr)
     if request.method == "GET":
         return _page(request, gpr.slice, desk, desk.first_form())
@@ -89,7 +97,7 @@ def offers(request: PageRequest, slice: str) -> HttpResponse:
     desk = Desk.set_up(request, slice_, edited=edited)
     form = desk.form(request.POST, is_question=True)
     panel = OffersPanel.build(request, form, url=offers_url(slice_.name, edited), stock=desk.stock, edited=edited)
-    context = {"panel": panel, "folds": folds_of(form, request), "is_part": True, "now": request.now, "edited": edited}
+    context = {"panel": panel, "folds": folds_of(form, request), "is_part": True, "now": request.now, "edited": edited, "form": form}
     return render(request, "user/offers.html", context)
 
 
@@ -114,14 +122,23 @@ def _submit(request: PageRequest, form: GprForm) -> UUID:
 
     key = form.cleaned_data["key"] or new_key()
     digest = digest_of(creation_body(spec))
+    if not form.cleaned_data["again"]:
+        refuse_repetition(request, route=CREATION_ROUTE, key=key, digest=digest)
     pk, _ = create_once(user=request.user, route=CREATION_ROUTE, key=key, digest=digest, now=request.now, create=submit)
     return pk
 
 
+def refuse_repetition(request: PageRequest, *, route: str, key: str, digest: str) -> None:
+    """Raises Conflict when the same was filed lately with another key: a form that is gone back to comes with a new one."""
+    lately = IdempotentCreation.objects.filter(user=request.user, route=route, digest=digest, created_at__gt=request.now - LATELY)
+    if lately.exclude(key=key).exists():
+        raise Conflict("You have filed exactly this within the last hour. Send it again to file a second one.")
+
+
 def _filed_before(request: PageRequest, slice_: Slice, desk: Desk) -> HttpResponse:
-    """The form was filed, gone back to, and written anew: it takes a new key, and somebody has to say that he wants a second one."""
+    """The form was filed and gone back to: it takes a new key, and its sender has to say that he wants a second request."""
     data = request.POST.copy()
-    data["key"] = new_key()
+    data["key"], data["again"] = new_key(), "yes"
     return _page(request, slice_, desk, desk.form(data), filed_url=reverse("workspace", args=[slice_.name]))
 
 

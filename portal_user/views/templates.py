@@ -12,14 +12,13 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from egs.errors import EgsError, NotAllowed, NotFound
 from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE
+from egs.pages.asking import UNPROCESSABLE, decide, sent
 from egs.pages.toasts import toast
 from gpr.models import GprTemplate
 from gpr.selectors import template_for
 from gpr.services.templates import template_change, template_create, template_delete
 from portal_user.forms import TemplateForm
 from portal_user.pages.templates import SWITCHES, TemplatePage, TemplatesPage, delete_question, form_of, switch_question
-from portal_user.views.asking import decide
 from slices.models import Role, Slice
 from slices.selectors import slice_for
 
@@ -71,7 +70,7 @@ def switch(request: PageRequest, slice: str, pk: UUID, switch: str) -> HttpRespo
         template_change(template=template, change=SWITCHES[switch].change, actor=request.user, now=request.now)
         return f"{template.name} {SWITCHES[switch].done}"
 
-    return decide(request, switch_question(request, template, switch), turn, topics=TOPICS)
+    return decide(request, switch_question(request, template, switch, sent(request)), turn, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -84,7 +83,7 @@ def delete(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         template_delete(template=template, actor=request.user, now=request.now)
         return f"Template {template.name} is deleted"
 
-    return decide(request, delete_question(request, template), remove, topics=TOPICS)
+    return decide(request, delete_question(request, template, sent(request)), remove, topics=TOPICS)
 
 
 def _template(request: PageRequest, slice: str, pk: UUID) -> GprTemplate:
@@ -94,7 +93,7 @@ def _template(request: PageRequest, slice: str, pk: UUID) -> GprTemplate:
 def _fill_in(
     request: PageRequest, slice_: Slice, template: GprTemplate | None, store: Callable[[TemplateForm], GprTemplate]
 ) -> HttpResponse:
-    form = form_of(slice_, template, request.POST if request.method == "POST" else None)
+    form = form_of(slice_, template, sent(request))
     if form.is_bound and form.is_valid():
         try:
             toast(request, f"Template {store(form).name} is kept")

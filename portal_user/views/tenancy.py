@@ -9,11 +9,10 @@ from django.views.decorators.http import require_http_methods
 
 from egs.errors import NotFound
 from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE
+from egs.pages.asking import decide, sent
 from egs.rest.references import one_by_id
 from portal_user.forms import ReasonForm
 from portal_user.pages.tenancy import accept_question, approve_question, decline_question, refuse_question
-from portal_user.views.asking import decide, put
 from slices.invitations import invitation_accept, invitation_decline, invitation_for
 from slices.models import Namespace
 from slices.selectors import slice_for
@@ -40,16 +39,12 @@ def approve(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
 @needs_write
 def refuse(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     row = _asked(request, slice, pk)
-    form = ReasonForm(request.POST if request.method == "POST" else None)
-    question = refuse_question(request, row, form)
-    if form.is_bound and not form.is_valid():
-        return put(request, question, status=UNPROCESSABLE)
 
-    def act() -> str:
-        namespace_refuse(namespace=row, actor=request.user, why=form.cleaned_data["why"], now=request.now)
+    def act(why: str) -> str:
+        namespace_refuse(namespace=row, actor=request.user, why=why, now=request.now)
         return f"{row.slice.name} does not get {row.name}"
 
-    return decide(request, question, act, topics=TOPICS)
+    return decide(request, refuse_question(request, row, ReasonForm(sent(request))), act, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])

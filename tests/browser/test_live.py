@@ -97,6 +97,33 @@ def test_figures_that_are_no_longer_fresh_are_called_stale_until_they_are_fresh_
     expect(on.page.get_by_text("These figures are not fresh.")).to_be_hidden()
 
 
+def test_time_goes_on_without_an_answer_of_the_server(browser: Browser) -> None:
+    """The stage's clock begins at 12:08. The axis is an hour long from 12:00 on, and the box has run for 8 of 60 minutes."""
+    hour = 'data-start="2026-11-19T12:00:00+00:00" data-end="2026-11-19T13:00:00+00:00"'
+    strip = (
+        f'<svg class="defs" id="a-defs" {hour}><g id="a-grid"></g><g id="a-grid-now"><line class="now-line" x1="13%" x2="13%"/></g></svg>'
+        '<svg class="strip"><use href="#a-grid"/><rect class="box-elapsed goes-on" x="0%" width="13%"/>'
+        '<rect class="box-frame" x="0%" width="16%"/></svg>'
+    )
+    times = '<time id="left" data-tick="left" datetime="2026-11-19T13:13:00+00:00">1 h 05 min left</time>'
+    times += '<time id="ago" data-tick="ago" datetime="2026-11-19T12:08:00+00:00">now</time>'
+    with stage(browser, strip + times + FACTS) as on:
+        on.answers["/facts/"] = (200, FACTS, {})
+        on.page.clock.install()
+        on.open()
+
+        on.page.clock.run_for(65_000)
+
+        assert (on.says("#left"), on.says("#ago")) == ("1 h 04 min left", "1 min ago")
+        x = float(on.value("document.querySelector('.now-line').getAttribute('x1')").rstrip("%"))
+        assert 15.1 < x < 15.4  # 12:09:05, in steps of five seconds
+        assert on.value("document.querySelector('.box-elapsed').getAttribute('width')") == f"{x:.2f}%"
+        on.page.clock.run_for(120_000)
+        assert on.value("document.querySelector('.box-elapsed').getAttribute('width')") == "16.00%"  # no longer than the box
+        expect(on.page.locator("#live")).to_have_text("Live")
+        assert on.count("GET /facts/") >= 1  # what only the server knows is asked for once a minute
+
+
 def test_a_hub_that_stops_in_order_is_connected_to_again(live_page: Stage) -> None:
     live_page.sockets[-1].close(code=1001)
     go_on(live_page, 3)

@@ -28,11 +28,11 @@ def admin(house: House) -> Client:
     return signed_in(house.people.admin)
 
 
-def typed(**changes: Any) -> dict[str, Any]:
+def typed(house: House, **changes: Any) -> dict[str, Any]:
     """In the reader's zone, UTC here."""
     starts_at = db_now() + timedelta(hours=1)
     times = {"starts_at": f"{starts_at:%Y-%m-%dT%H:%M}", "ends_at": f"{starts_at + timedelta(hours=4):%Y-%m-%dT%H:%M}"}
-    return {"cluster": "aurora", "node": "", "reason": "New firmware", **times, **changes}
+    return {"place": str(house.cluster.pk), "reason": "New firmware", **times, **changes}
 
 
 def window(house: House, begin: timedelta = timedelta(hours=1)) -> MaintenanceWindow:
@@ -49,7 +49,7 @@ def text(response: Any) -> str:
 def test_the_preview_names_who_runs_into_it_and_whose_promise_moves_and_writes_nothing(
     headers: dict[str, str], house: House, admin: Client
 ) -> None:
-    asked = text(admin.get(ANNOUNCE, typed(), headers=headers))
+    asked = text(admin.post(ANNOUNCE, typed(house, act="preview"), headers=headers))
 
     assert "1 running request reaches into it" in asked
     assert "runs" in asked
@@ -62,7 +62,7 @@ def test_the_preview_names_who_runs_into_it_and_whose_promise_moves_and_writes_n
 def test_what_is_announced_stands_in_the_list_with_whom_it_meets_and_in_the_schedule(
     headers: dict[str, str], house: House, admin: Client
 ) -> None:
-    done = admin.post(ANNOUNCE, typed(), headers=headers)
+    done = admin.post(ANNOUNCE, typed(house), headers=headers)
 
     assert done.status_code == (204 if headers else 302)
     listed = text(admin.get(PAGE))
@@ -74,25 +74,38 @@ def test_what_is_announced_stands_in_the_list_with_whom_it_meets_and_in_the_sche
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"node": "nowhere"}, "There is no such node"),
+        ({"place": "nowhere"}, "Select a valid choice"),
         ({"ends_at": "2020-01-01T00:00"}, "Must lie after the start"),
         ({"starts_at": "2020-01-01T00:00"}, "Must lie between now and a year from now"),
         ({"reason": ""}, "This field is required"),
     ],
 )
 def test_what_cannot_be_is_said_and_what_was_typed_stays(changes: dict[str, str], says: str, house: House, admin: Client) -> None:
-    refused = admin.post(ANNOUNCE, typed(**changes))
+    refused = admin.post(ANNOUNCE, typed(house, **changes))
 
-    assert refused.status_code in {404, 422}
+    assert refused.status_code == 422
     assert says in text(refused)
-    assert changes.get("node", "") in text(refused)
+    assert "New firmware" in text(refused) or "reason" in changes
     assert not MaintenanceWindow.objects.exists()
+
+
+def test_the_form_names_the_time_zone_and_offers_the_nodes_that_there_are(house: House, admin: Client) -> None:
+    admin.cookies["egs_zone"] = "Europe/Berlin"
+    node = house.cluster.nodes.first()
+    assert node
+
+    asked = text(admin.get(ANNOUNCE))
+    admin.post(ANNOUNCE, typed(house, place=str(node.pk)))
+
+    assert asked.count("Time zone: Europe/Berlin.") == 2
+    assert f'<option value="{node.pk}">{node.name}</option>' in asked
+    assert MaintenanceWindow.objects.get().node == node
 
 
 def test_an_overlap_names_the_other(house: House, admin: Client) -> None:
     window(house)
 
-    refused = admin.post(ANNOUNCE, typed())
+    refused = admin.post(ANNOUNCE, typed(house))
 
     assert refused.status_code == 409
     assert "Cluster aurora is closed already" in text(refused)
@@ -122,7 +135,7 @@ def test_for_all_others_there_is_no_such_page(persona: str, house: House) -> Non
     client = signed_in(getattr(house.people, persona))
 
     assert [client.get(url).status_code for url in (PAGE, ANNOUNCE)] == [404, 404]
-    assert client.post(ANNOUNCE, typed()).status_code == 404
+    assert client.post(ANNOUNCE, typed(house)).status_code == 404
 
 
 def test_more_windows_cost_no_more_queries(house: House, admin: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from django.test import Client
@@ -77,9 +78,7 @@ def test_a_release_that_is_sent_twice_is_refused_the_second_time_and_says_why(wo
 
     markup = text(owner.post(address(runs, "release"), {"version": runs.version}), 409)
 
-    assert "It has changed since you read it" in markup
-    markup = text(owner.post(address(runs, "release"), {"version": version_in(markup)}), 409)
-    assert "Not possible in this state" in markup
+    assert "There is nothing to release any more." in markup
 
 
 @pytest.mark.parametrize(
@@ -127,13 +126,38 @@ def test_an_extension_moves_the_end(world: World, runs: Gpr) -> None:
     assert (runs.ends_at - before).total_seconds() == 1800
 
 
-def test_an_extension_that_others_were_promised_is_refused_and_the_text_kept(world: World, runs: Gpr) -> None:
+def test_an_extension_that_is_refused_says_until_when_and_who_is_next_and_offers_that_in_one_click(world: World) -> None:
+    """It holds one of two nodes for 2 h, a stranger the other for 3 h. Whoever waits for both starts after that."""
+    runs = factories.active(world.slice, world.people.owner, name="short", nodes=1, duration_s=7200)
+    factories.active(world.foreign, world.people.outsider, name="canary-long", nodes=1, duration_s=10_800)
+    third = factories.make_slice(world.cluster, name="canary-third", owner=world.people.outsider)
+    factories.gpr(third, world.people.outsider, name="canary-job", nodes=2)
+    owner = world.client("owner")
+
+    markup = text(owner.post(address(runs, "extend"), {"version": runs.version, "extra": "3 h"}, headers=HTMX))
+
+    assert "Others have been promised these GPUs" in markup
+    assert re.search(r"It can end at [\w :]+ at the latest, (1 h|59 min)[^.]* later than now. Then another request is next", markup)
+    assert 'value="3 h"' in markup
+    assert "canary" not in markup
+    until = re.search(r'name="until" value="([^"]+)">Extend to', markup)
+    assert until
+    sent = {"version": version_in(markup), "extra": "3 h", "until": ["", until[1]]}
+    assert owner.post(address(runs, "extend"), sent).status_code == 302
+    before = runs.ends_at
+    runs.refresh_from_db()
+    assert before
+    assert runs.ends_at
+    assert 3500 < (runs.ends_at - before).total_seconds() < 3700
+
+
+def test_an_extension_with_somebody_next_at_once_says_so(world: World, runs: Gpr) -> None:
     factories.gpr(world.foreign, world.people.outsider, name="canary-job", nodes=2)
 
-    response = world.client("owner").post(address(runs, "extend"), {"version": runs.version, "extra": "45 min"}, headers=HTMX)
+    markup = text(world.client("owner").post(address(runs, "extend"), {"version": runs.version, "extra": "45 min"}, headers=HTMX))
 
-    markup = text(response)
-    assert "Others have been promised these GPUs" in markup
+    assert "It cannot end later: another request is next on its nodes." in markup
+    assert f"/workspaces/vision/create/?from={runs.pk}" in markup
     assert 'value="45 min"' in markup
     assert "canary" not in markup
 

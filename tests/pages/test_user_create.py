@@ -26,11 +26,11 @@ def world() -> World:
     return make_world()
 
 
-def test_the_form_opens_with_what_is_likely_to_start_at_once_and_fetches_the_offers(world: World) -> None:
+def test_the_form_opens_at_its_name_and_fetches_the_offers(world: World) -> None:
     owner = world.client("owner")
 
     markup = text(owner.get(CREATE))
-    assert 'value="H100-80GB" checked' in markup
+    assert re.search(r'name="name"[^>]* autofocus', markup)
     assert 'name="key" value="' in markup
     assert 'hx-trigger="load, input' in markup
 
@@ -174,6 +174,48 @@ def test_an_offer_that_has_gone_is_said_to_be_gone(world: World) -> None:
 
     assert "The offer that you chose is gone" in markup
     assert re.search(r'name="offer" value="" checked', markup)
+
+
+def test_the_gpu_that_was_asked_for_last_is_chosen_and_its_nodes_are_taken_whole(world: World) -> None:
+    """Whatever is free now. An empty number of GPUs per node means all of it, whichever GPU is chosen, also without a script."""
+    factories.add_nodes(world.cluster, 1, gpus=4, shape="A10-24GB", memory_gib=24)
+    owner = world.client("owner")
+    first = text(owner.get(CREATE))
+    factories.active(world.slice, world.people.owner, name="last", nodes=1, shape="A10-24GB")
+
+    again = text(owner.get(CREATE))
+
+    assert re.search(r'value="H100-80GB" data-gpus-per-node="8" checked', first)
+    assert re.search(r'value="A10-24GB" data-gpus-per-node="4" checked', again)
+    for markup, number in ((first, 8), (again, 4)):
+        field = re.search(r'<input[^>]*name="gpus_per_node"[^>]*>', markup)
+        assert field
+        assert f'placeholder="all {number}"' in field[0]
+        assert "value=" not in field[0]
+
+
+def test_what_was_filed_a_moment_ago_is_asked_about_before_it_is_filed_again(world: World) -> None:
+    """Back to the form and sent: it is a new page with a new key, and the browser keeps what was typed."""
+    owner = world.client("owner")
+    owner.post(CREATE, form(name="one"))
+
+    markup = text(owner.post(CREATE, form(name="one")), 409)
+
+    assert "You have filed this form already" in markup
+    assert Gpr.objects.count() == 1
+    again = re.search(r'name="again" value="(\w+)"', markup)
+    assert again
+    assert owner.post(CREATE, form(name="one", again=again[1])).status_code == 302
+    assert Gpr.objects.count() == 2
+
+
+def test_while_it_is_written_an_error_stands_beside_its_field(world: World) -> None:
+    markup = text(world.client("owner").post(OFFERS, form(duration="soon"), headers=HTMX))
+
+    error = re.search(r'<p class="field-error" id="id_duration_error" hx-swap-oob="true">(.*?)</p>', markup, re.DOTALL)
+    assert error
+    assert "Write 90 min" in error[1]
+    assert re.search(r'<p class="field-error" id="id_nodes_error" hx-swap-oob="true"></p>', markup)
 
 
 def test_a_double_click_makes_one_request(world: World) -> None:

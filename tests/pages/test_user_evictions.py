@@ -96,6 +96,9 @@ def test_when_it_waits_again_the_page_says_since_when_and_why(world: World, owne
 
     assert "Evicted at " in markup
     assert f": {WAS[VictimKind.PRIORITY]}. It waits again since " in markup
+    # What it waited before it ran, and how long it ran, is no part of its wait.
+    Gpr.objects.filter(pk=victim.pk).update(queued_at=F("queued_at") - timedelta(hours=6))
+    assert re.search(r"<dt>Queued</dt>\s*<dd[^>]*>\d+ s ", text(owner.get(f"/gprs/{victim.pk}/?part=now")))
     assert not [name for name in FOREIGN if name in markup]
 
 

@@ -109,7 +109,7 @@ def ago(context: template.Context, at: datetime | None, missing: str = "none") -
     """`{% ago gpr.created_at %}`: 4 min ago, in 1 h 12 min, now."""
     if at is None:
         return format_html('<span class="muted">{}</span>', missing)
-    return _time(at, words.relative(at, now=_now(context)))
+    return _time(at, words.relative(at, now=_now(context)), tick="ago")
 
 
 @register.simple_tag(takes_context=True)
@@ -117,13 +117,19 @@ def when_and_ago(context: template.Context, at: datetime | None, missing: str = 
     """`in 1 h 12 min (14:20)`."""
     if at is None:
         return format_html('<span class="muted">{}</span>', missing)
-    return format_html("{} <small>({})</small>", words.relative(at, now=_now(context)), when(context, at))
+    return format_html("{} <small>({})</small>", ago(context, at), when(context, at))
 
 
 @register.simple_tag(takes_context=True)
-def left(context: template.Context, at: datetime) -> str:
+def left(context: template.Context, at: datetime) -> SafeString:
     """`3 h 13 min left`."""
-    return words.left(at, now=_now(context))
+    return _time(at, words.left(at, now=_now(context)), tick="left")
+
+
+@register.simple_tag(takes_context=True)
+def starts(context: template.Context, at: datetime) -> SafeString:
+    """`Starts in 12 min`."""
+    return _time(at, words.starts(at, now=_now(context)), tick="starts")
 
 
 @register.simple_tag(takes_context=True)
@@ -212,6 +218,8 @@ def _now(context: template.Context) -> datetime:
     return now
 
 
-def _time(at: datetime, text: str) -> SafeString:
+def _time(at: datetime, text: str, *, tick: str = "") -> SafeString:
+    """`tick`: how the script says it anew while time goes on (static/clock.js)."""
     title = words.moment_title(at, zone=timezone.get_current_timezone())
-    return format_html('<time datetime="{}" title="{}">{}</time>', at.astimezone(UTC).isoformat(), title, text)
+    goes_on = format_html(' data-tick="{}"', tick) if tick else ""
+    return format_html('<time datetime="{}" title="{}"{}>{}</time>', at.astimezone(UTC).isoformat(), title, goes_on, text)
