@@ -108,10 +108,12 @@ def _measured(cluster: Any, folder: Path) -> list[Figure]:
 @contextmanager
 def _agent(cluster: Any, hub: Hub, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """With the agent's own rights, ended by a signal."""
+    from tests.kube.site import agent_token
+
     join_token, url = folder / "join-token", urlsplit(re.findall(r'https://[^"\s]+', cluster.kubeconfig.read_text())[0])
     join_token.write_text("once")
     (folder / "ca.crt").write_bytes((cluster.kubeconfig.parent / "ca.crt").read_bytes())
-    (folder / "token").write_text(cluster.kubectl("create", "token", "egs-agent", "--namespace", "egs-system", "--duration", "8h").strip())
+    (folder / "token").write_text(agent_token(cluster))
     env = {**os.environ, "KUBERNETES_SERVICE_HOST": str(url.hostname), "KUBERNETES_SERVICE_PORT": str(url.port)}
     command = [
         sys.executable,

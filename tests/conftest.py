@@ -10,6 +10,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from _pytest.nodeid import NodeId
 from django.conf import settings
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
@@ -61,6 +62,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def django_db_keepdb() -> bool:
     """True: pytest-django takes the database that `django_db_modify_db_settings` has put there."""
     return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tests of one `xdist_group` go to one process. xdist 3.8 writes the group where pytest 9.2 reads no id any more."""
+    for item in session.items if session.config.getoption("loadgroup", default=False) else ():
+        if groups := sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")}):
+            item._id = NodeId.parse(f"{item.nodeid}@{'_'.join(groups)}")
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from tests.e2e.processes import START_S, Api, Running, Stage, wait_for
 from tests.kube.cluster import Cluster, Object
 from tests.kube.healthy import gang_words, gpu_lines, last_words
 from tests.kube.nodes import nodes_of
-from tests.kube.site import install
+from tests.kube.site import agent_token, install
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.steps import EntryStep
 
@@ -59,9 +59,8 @@ class KubernetesStage(Stage):
 
     def _kubeconfig(self, name: str, cluster: Cluster) -> None:
         """With the agent's own rights."""
-        token = cluster.kubectl("create", "token", "egs-agent", "--namespace", "egs-system", "--duration", "8h").strip()
         config: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": token}
+        config["users"][0]["user"] = {"token": agent_token(cluster)}
         file = self.folder / f"{name}.kubeconfig"
         file.write_text(yaml.safe_dump(config))
 
@@ -136,4 +135,4 @@ def _words(pod: Object, step: str, *, is_sick: bool) -> str:
 def _end(cluster: Cluster, pod: Object, said: str) -> None:
     words = {"egs.test/message": said, "egs.test/runs-for": "1ms"}
     patch = {"metadata": {"annotations": words, "labels": {"egs.test/outcome": "pass"}}}
-    cluster.kubectl("patch", "pod", pod["metadata"]["name"], "--namespace", "egs-system", "--patch", json.dumps(patch))
+    cluster.patch("pod", pod["metadata"]["name"], patch, namespace="egs-system")

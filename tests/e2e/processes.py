@@ -19,7 +19,8 @@ from tests.e2e.balancer import Balancer
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
-START_S = 60.0
+START_S = 120.0
+LOOK_LEAST_S, LOOK_MOST_S = 0.02, 0.2  # between looks at what is waited for
 WORKER_OPTIONS = ("--queues", "allocator", "--concurrency", "1", "--without-gossip", "--without-mingle")
 
 FLEET = """
@@ -40,12 +41,13 @@ def free_port() -> int:
 
 def wait_for(what: str, look: Callable[[], T | Literal[False] | None], *, within_s: float) -> T:
     """The first true answer. The limit is generous: it is there to end a broken test, not to time anything."""
-    until = time.monotonic() + within_s
+    until, pause_s = time.monotonic() + within_s, LOOK_LEAST_S
     while time.monotonic() < until:
         answer = look()
         if answer:
             return answer
-        time.sleep(0.1)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, LOOK_MOST_S)
     raise AssertionError(f"{what} did not come about within {within_s} s")
 
 
@@ -101,6 +103,7 @@ class Running:
 
 class Api:
     def __init__(self, url: str, token: str) -> None:
+        self.url = url
         self._client = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {token}"}, timeout=START_S)
         self.token = token
 

@@ -30,7 +30,11 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.stop()
 
 
-@pytest.mark.parametrize(("victim", "seed"), [("hub", 1), ("agent", 2)])
+SEEDS = [("hub", 1), ("agent", 2)]
+MORE_SEEDS = [(victim, seed) for victim in ("hub", "agent") for seed in range(3, 8)]
+
+
+@pytest.mark.parametrize(("victim", "seed"), [*SEEDS, *(pytest.param(*each, marks=pytest.mark.soak) for each in MORE_SEEDS)])
 def test_a_provisioning_survives_kill_9_at_any_moment(victim: str, seed: int, stage: Stage) -> None:
     api = stage.start()
     agent = stage.join(api, "c1")

@@ -19,7 +19,7 @@ from tests.e2e.processes import ROOT, START_S, Api, free_port, is_alive, is_read
 from tests.e2e.servers import OwnPostgres
 from tests.journal.redis_server import OwnRedis
 
-pytestmark = pytest.mark.postgres_only
+pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("outages")]
 
 NAMES = {"agent", "beat", "web1", "web2", "worker"}
 

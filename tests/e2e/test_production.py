@@ -24,7 +24,7 @@ from tests.e2e.processes import START_S, Api, ProductionStage, Running, is_ready
 from tests.e2e.stopping import NODES, WITNESS, held_up
 from tests.journal.redis_server import OwnRedis
 
-pytestmark = pytest.mark.postgres_only
+pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("production")]
 
 CUT_OFF = "timeout graceful shutdown exceeded"  # what uvicorn writes when it gives up waiting for an answer
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import httpx
 
 from tests.kube.cluster import MUTATING, Cluster, Object
+from tests.kube.wire import APPLY, JSON_PATCH, tls_of, url_of
 from tests.kube.written import gated
-from worker_agent.kube.client import access_by_kubeconfig
 
-JSON_PATCH, MERGE, STRATEGIC, APPLY = (
-    f"application/{kind}" for kind in ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
-)
 DONE: Final = "done"
 WANTS_GATE: Final = "a pod that asks for GPUs must carry the scheduling gate egs.io/gpr"
 
@@ -47,15 +43,13 @@ class Answer:
 
 
 class Caller:
-    """One who is known by a client certificate (of `kubeconfig`, a file beside the cluster's) or by a bearer token."""
+    """One who is known by a client certificate (`who`: a name of the cluster's folder) or by a bearer token."""
 
-    def __init__(self, cluster: Cluster, *, kubeconfig: str = "kubeconfig", token: str = "") -> None:
+    def __init__(self, cluster: Cluster, *, who: str = "admin", token: str = "") -> None:
         self.cluster = cluster
-        folder = cluster.kubeconfig.parent
-        access = access_by_kubeconfig(folder / kubeconfig)
-        tls = ssl.create_default_context(cafile=folder / "ca.crt") if token else access.tls
+        tls = tls_of(cluster.folder, "" if token else who)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(base_url=access.url, verify=tls, headers=headers, timeout=30, trust_env=False)
+        self._client = httpx.Client(base_url=url_of(cluster.kubeconfig), verify=tls, headers=headers, timeout=30, trust_env=False)
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
         """As `ask`. Where the cluster adds no gate, and a pod is refused for want of it, it is tried again with the gate."""

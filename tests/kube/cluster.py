@@ -1,8 +1,7 @@
-"""Control planes of deploy/kube for tests, spoken to by kubectl as an administrator."""
+"""Control planes of deploy/kube for tests, spoken to as an administrator."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -13,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.processes import ROOT, wait_for
+from tests.kube.wire import JSON_PATCH, MERGE, KubeError, Object, Patch, Wire, wire_of
+
+__all__ = ("KubeError", "Object")  # for whoever speaks of clusters alone
 
 SOON_S = 60.0
-Object = dict[str, Any]
-
 MUTATING, CLAIMS = "mutatingadmissionpolicies.admissionregistration.k8s.io", "resourceclaims.resource.k8s.io"
 RESIZE, POD_RESOURCES = "pods/resize", "spec.resources of a pod"
-
-
-class KubeError(Exception):
-    """A program of the control plane, or deploy/kube, failed; the message is what it said."""
+WORKLOADS = ("deployments", "statefulsets", "jobs", "pods")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +27,17 @@ class Cluster:
     kubeconfig: Path
     programs: Path
 
+    @property
+    def folder(self) -> Path:
+        """With the certificates of its authority and of some who are known to it."""
+        return self.kubeconfig.parent
+
+    @property
+    def wire(self) -> Wire:
+        return wire_of(self.kubeconfig)
+
     def kubectl(self, *arguments: str, given: str = "") -> str:
-        """What it prints. Raises KubeError with what it says else."""
+        """What the program prints. Raises KubeError with what it says else."""
         command = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), "--request-timeout=30s", *arguments]
         return _output(command, given=given)
 
@@ -44,40 +50,111 @@ class Cluster:
         """That of the API with mutating admission policies: v1, or v1beta1 where only that has them; empty where none has."""
         return _mutating_version(self)
 
+    def create(self, *objects: Object, namespace: str = "default") -> None:
+        """What names a namespace goes into that."""
+        for body in objects:
+            path = self.wire.kind_of(body).path(body["metadata"].get("namespace", namespace))
+            self.wire.call("POST", path, body, fieldValidation="Strict")
+
     def apply(self, *objects: Object) -> None:
-        self.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        """What is there already gets what differs."""
+        for body in objects:
+            try:
+                self.create(body)
+            except KubeError as error:
+                if "AlreadyExists" not in str(error):
+                    raise
+                path = self.wire.kind_of(body).path(body["metadata"].get("namespace", "default"), body["metadata"]["name"])
+                self.wire.call("PATCH", path, body, type_=MERGE)
+
+    def replace(self, body: Object, *, namespace: str) -> None:
+        """Whatever was written since it was read, if it was."""
+        path = self.wire.kind_of(body).path(namespace, body["metadata"]["name"])
+        if "resourceVersion" not in body["metadata"]:
+            about = {**body["metadata"], "resourceVersion": self.wire.call("GET", path)["metadata"]["resourceVersion"]}
+            body = {**body, "metadata": about}
+        self.wire.call("PUT", path, body)
 
     def get(self, kind: str, name: str, *, namespace: str = "default") -> Object | None:
         """None where there is none."""
-        found = self.kubectl("get", kind, name, "--namespace", namespace, "--ignore-not-found", "--output", "json")
-        return dict(json.loads(found)) if found else None
+        return self.wire.find("GET", self.wire.kind(kind).path(namespace, name))
 
-    def list(self, kind: str, *, namespace: str = "default") -> list[Object]:
-        return list(json.loads(self.kubectl("get", kind, "--namespace", namespace, "--output", "json"))["items"])
+    def list(self, kind: str, *, namespace: str = "default", selector: str = "") -> list[Object]:
+        """`namespace`: "" for all."""
+        found = self.wire.kind(kind)
+        answer = self.wire.call("GET", found.path(namespace), **({"labelSelector": selector} if selector else {}))
+        about = {"apiVersion": answer["apiVersion"], "kind": found.kind}  # an item of a list does not say so
+        return [{**about, **item} for item in answer["items"]]
 
-    def make_namespace(self, name: str) -> None:
+    def patch(
+        self, kind: str, name: str, patch: Patch, *, namespace: str = "default", sub: str = "", type_: str = MERGE, user: str = ""
+    ) -> None:
+        """A list is a JSON Patch. `user`: in whose name."""
+        path = self.wire.kind(kind).path(namespace, name, sub)
+        self.wire.call("PATCH", path, patch, type_=JSON_PATCH if isinstance(patch, list) else type_, user=user, fieldValidation="Strict")
+
+    def label(self, kind: str, name: str, *labels: str, namespace: str = "default", user: str = "") -> None:
+        """As for kubectl: `key=value`, or `key-` to take it off."""
+        self._mark(kind, name, "labels", labels, namespace, user)
+
+    def annotate(self, kind: str, name: str, *annotations: str, namespace: str = "default", user: str = "") -> None:
+        self._mark(kind, name, "annotations", annotations, namespace, user)
+
+    def _mark(self, kind: str, name: str, what: str, marks: tuple[str, ...], namespace: str, user: str) -> None:
+        read = [mark.partition("=") for mark in marks]
+        values = {key if equals else key.removesuffix("-"): value if equals else None for key, equals, value in read}
+        self.patch(kind, name, {"metadata": {what: values}}, namespace=namespace, user=user)
+
+    def scale(self, name: str, replicas: int, *, namespace: str) -> None:
+        """A Deployment."""
+        self.patch("deployment", name, {"spec": {"replicas": replicas}}, namespace=namespace)
+
+    def delete(self, kind: str, *names: str, namespace: str = "default", waits: bool = False, **options: Any) -> None:
+        """Those of them that are there. `waits`: until they are gone. `options`: of the deletion, as the API names them."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background", **options}
+        for name in names:
+            self.wire.find("DELETE", self.wire.kind(kind).path(namespace, name), body)
+        if waits:
+            wait_for(f"the end of {names}", lambda: not any(self.get(kind, name, namespace=namespace) for name in names), within_s=SOON_S)
+
+    def clear(self, *namespaces: str) -> None:
+        """Ends what is at work there. The namespace stays: to delete one costs the server hundreds of calls, and nobody minds it."""
+        for namespace in namespaces:
+            for kind in WORKLOADS:
+                options = {"propagationPolicy": "Background", **({"gracePeriodSeconds": 0} if kind == "pods" else {})}
+                self.wire.find("DELETE", self.wire.kind(kind).path(namespace), options)
+
+    def make_namespace(self, name: str, **labels: str) -> None:
         """With its default service account, without which no pod can be made."""
-        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         self.wait_for_account(name)
 
     def wait_for_account(self, namespace: str) -> None:
         wait_for("the service account", lambda: self.get("serviceaccount", "default", namespace=namespace), within_s=SOON_S)
 
+    def make_kinds(self, *definitions: Object) -> None:
+        """CustomResourceDefinitions, once they are served."""
+        self.apply(*definitions)
+        for body in definitions:
+            wait_for("the kind", lambda name=body["metadata"]["name"]: self._is_established(name), within_s=SOON_S)
+
+    def _is_established(self, name: str) -> bool:
+        found = self.get("crd", name) or {}
+        return any((each["type"], each["status"]) == ("Established", "True") for each in found.get("status", {}).get("conditions", ()))
+
 
 @cache
 def _served(cluster: Cluster) -> frozenset[str]:
-    served = set(cluster.kubectl("api-resources", "--output", "name").split())
-    served |= {each["name"] for each in json.loads(cluster.kubectl("get", "--raw", "/api/v1"))["resources"]}
-    minor = int(json.loads(cluster.kubectl("get", "--raw", "/version"))["minor"])
+    served = {f"{kind.plural}.{kind.group}" for kind in cluster.wire.kinds()}
+    served |= {f"{kind.plural}/{sub}" for kind in cluster.wire.kinds() for sub in kind.subs if not kind.group}
+    minor = int(cluster.wire.call("GET", "/version")["minor"])
     return frozenset(served | ({POD_RESOURCES} if minor >= 34 else set()))
 
 
 @cache
 def _mutating_version(cluster: Cluster) -> str:
-    if not cluster.has(MUTATING):
-        return ""
-    api = json.loads(cluster.kubectl("get", "--raw", "/apis/admissionregistration.k8s.io/v1"))
-    return "v1" if any(each["name"] == "mutatingadmissionpolicies" for each in api["resources"]) else "v1beta1"
+    versions = {kind.version for kind in cluster.wire.kinds() if kind.plural == "mutatingadmissionpolicies"}
+    return next((version for version in ("v1", "v1beta1") if version in versions), "")
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""A real Kubernetes control plane for each test process; a test makes its own nodes and namespace in it."""
+"""Two control planes for a whole run of tests, whatever processes run them, and two more for what needs no EGS.
+
+On `cluster` many tests are at work at once, each on nodes and in namespaces of its own (corner.py). `locked` is for what takes policies
+off, installs anew, or breaks things: one test after the other, so all of them are of one xdist group.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,65 @@ from uuid import uuid4
 import pytest
 
 from tests.kube.cluster import Cluster, clusters, programs
+from tests.kube.corner import agents_may_keep_their_states
 from tests.kube.pods import Tenant
+from tests.kube.shared import shared
 from tests.kube.world import World, install, new_world
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before xdist looks which tests go together."""
+    for item in items:
+        for group in ("locked", "pair"):
+            if group in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
-def cluster(worker_id: str) -> Iterator[Cluster]:
-    """The one that EGS_TEST_KUBECONFIG names, made by deploy/kube, or a new one."""
-    given = os.environ.get("EGS_TEST_KUBECONFIG")
-    if given:
-        yield Cluster(Path(given), programs())
-        return
-    with clusters(f"test-{worker_id}") as (made,):
+def folder_of_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in all processes of one run."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def prepared(cluster: Cluster) -> None:
+    install(cluster, "--no-agent")
+    cluster.apply(*agents_may_keep_their_states())
+
+
+@pytest.fixture(scope="session")
+def cluster(folder_of_run: Path) -> Iterator[Cluster]:
+    """The one that EGS_TEST_KUBECONFIG names, made by deploy/kube, or that of this run; EGS is installed there, without its agent."""
+    if given := os.environ.get("EGS_TEST_KUBECONFIG"):
+        prepared(made := Cluster(Path(given), programs()))
         yield made
+        return
+    with shared("shared", folder_of_run, prepared) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def locked(folder_of_run: Path) -> Iterator[Cluster]:
+    """Another one with the same in it, where the agent has its own rights and no more."""
+    with shared("locked", folder_of_run, lambda made: install(made, "--no-agent")) as made:
+        yield made
+
+
+@pytest.fixture
+def frail(locked: Cluster) -> Iterator[Cluster]:
+    """The same, for agents that keep their state in a corner of it while it is broken."""
+    locked.apply(*agents_may_keep_their_states())
+    yield locked
+    for each in agents_may_keep_their_states():
+        locked.delete(each["kind"], each["metadata"]["name"], namespace=each["metadata"]["namespace"])
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
+    """Two bare ones, to be killed, emptied and set back."""
+    with clusters("east", "west", folder=tmp_path_factory.mktemp("kube")) as (east, west):
+        yield east, west
 
 
 @pytest.fixture
@@ -32,27 +82,6 @@ def tenant(cluster: Cluster) -> Iterator[Tenant]:
     made.move_in()
     yield made
     made.move_out()
-
-
-@pytest.fixture(scope="session")
-def locked(worker_id: str) -> Iterator[Cluster]:
-    """Another one, in which deploy/agent/install has put the isolation: nothing that asks for GPUs runs there by itself."""
-    with clusters(f"locked-{worker_id}") as (made,):
-        install(made, "--no-agent")
-        yield made
-
-
-@pytest.fixture(scope="session")
-def managed(worker_id: str) -> Iterator[Cluster]:
-    """A third one, with the same isolation, where the agent is at work: it writes nodes and guard."""
-    given = os.environ.get("EGS_TEST_KUBECONFIG")
-    if given:
-        install(made := Cluster(Path(given), programs()), "--no-agent")
-        yield made
-        return
-    with clusters(f"managed-{worker_id}") as (made,):
-        install(made, "--no-agent")
-        yield made
 
 
 @pytest.fixture(scope="session")

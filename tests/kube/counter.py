@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import msgspec
 
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
+from tests.kube.corner import CornerApi
 from tests.kube.site import access_as_agent
 from tests.kube.written import written
 from worker_agent.claims import Desk, Heard
@@ -31,6 +31,7 @@ from worker_agent.protocol import (
     ClaimState,
     ClaimVerdict,
     SyncReply,
+    SyncRequest,
     Workspace,
     set_digest,
 )
@@ -66,7 +67,8 @@ class Counter:
     """`told`: all claims that came to the hub. `answer`: what it says to each. Its list has all that it took, as `state` made it last."""
 
     cluster: Cluster
-    namespace: str = field(default_factory=lambda: f"ns-{uuid4().hex[:8]}")
+    key: str = field(default_factory=lambda: uuid4().hex[:8])
+    namespace: str = ""
     slice_id: str = field(default_factory=lambda: str(uuid4()))
     answer: Answer = taken
     told: list[Claim] = field(default_factory=list)
@@ -85,6 +87,7 @@ class Counter:
     agent: KubernetesRequests = field(init=False)
 
     def __post_init__(self) -> None:
+        self.namespace = self.namespace or f"ns-{self.key}"
         labels = {names.SLICE: self.slice_id, "pod-security.kubernetes.io/enforce": "restricted"}
         self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels}})
         self.bound[self.namespace] = self.slice_id
@@ -92,7 +95,7 @@ class Counter:
 
     def start(self) -> None:
         """A fresh agent: it has only what the objects say."""
-        self.api, self.desk = Api(access_as_agent(self.cluster)), Desk(SystemClock())
+        self.api, self.desk = CornerApi(access_as_agent(self.cluster, key=self.key)), Desk(SystemClock())
         self.pods = Mirror(api=self.api, path="/api/v1/pods", type_=Pod, note=self.note)
         self.pods.start()
         self.agent = KubernetesRequests(
@@ -113,7 +116,7 @@ class Counter:
 
     def leave(self) -> None:
         self.stop()
-        self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false", "--ignore-not-found")
+        self.cluster.clear(self.namespace)
 
     def note(self, event: str, fields: dict[str, object]) -> None:
         self.notes.append((event, fields))
@@ -170,7 +173,8 @@ class Counter:
             templates=templates,
             templates_digest=set_digest(templates),
         )
-        self.desk.take(reply, asked_mono=asked_mono)
+        asked = SyncRequest(session_epoch=1, boot_id="b", have_templates="")
+        self.desk.take(asked, reply, asked_mono=asked_mono)
 
     def state(self, name: str = "train", **changes: Any) -> None:
         uid = self.uid(name)
@@ -179,12 +183,19 @@ class Counter:
     # -- what is there -------------------------------------------------------------------------------------------------
 
     def make(self, *objects: Object) -> None:
-        for body in objects:
-            given = json.dumps(written(self.cluster, body))
-            self.cluster.kubectl("create", "--namespace", self.namespace, "-f", "-", given=given)
+        self.cluster.create(*(written(self.cluster, body) for body in objects), namespace=self.namespace)
 
     def change(self, spec: Object, name: str = "train") -> None:
-        self.kubectl("patch", "gpr", name, "--type=merge", "--patch", json.dumps({"spec": spec}))
+        self.patch("gpr", name, {"spec": spec})
+
+    def patch(self, kind: str, name: str, patch: Object) -> None:
+        self.cluster.patch(kind, name, patch, namespace=self.namespace)
+
+    def delete(self, kind: str, name: str, *, waits: bool = True) -> None:
+        self.cluster.delete(kind, name, namespace=self.namespace, waits=waits)
+
+    def scale(self, name: str, replicas: int) -> None:
+        self.cluster.scale(name, replicas, namespace=self.namespace)
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
         return self.cluster.kubectl("--namespace", self.namespace, *arguments, given=given)

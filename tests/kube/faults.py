@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.kube.corner import CornerApi
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import ClusterError, GpuPhase, Throttled, Unavailable
 from worker_agent.kube.client import Access, Api, Forbidden, Lines, Params
@@ -21,7 +22,7 @@ from worker_agent.kube.marks import read_records
 from worker_agent.kube.names import GUARD_PATH, RECORDS, pointer
 
 
-class FaultyApi(Api):
+class FaultyApi(CornerApi):
     """One call in eight goes wrong: refused before anything is done, or done and its answer lost."""
 
     def __init__(self, access: Access, rng: random.Random) -> None:
@@ -38,7 +39,7 @@ class FaultyApi(Api):
         return answer
 
 
-class PartedApi(Api):
+class PartedApi(CornerApi):
     """Now and then it is cut off for a second or two: from everything, or from what it watches alone, and then it acts on what was."""
 
     def __init__(self, access: Access, rng: random.Random) -> None:
@@ -84,7 +85,7 @@ class _HeldLines(Lines):
         self._lines.cut()
 
 
-class HeardApi(Api):
+class HeardApi(CornerApi):
     """It keeps what was asked, and how it was refused ("" where it was not)."""
 
     def __init__(self, access: Access) -> None:
@@ -102,7 +103,7 @@ class HeardApi(Api):
             self.heard.append((method, path, refusal))
 
 
-class StumblingApi(Api):
+class StumblingApi(CornerApi):
     """Every other call to the same object fails in the same way, so that each succeeds at the second try; while there is a `fault`."""
 
     def __init__(self, access: Access) -> None:
@@ -168,7 +169,7 @@ class Crash(BaseException):
     """The process is gone: nothing of ours may catch it."""
 
 
-class MortalApi(Api):
+class MortalApi(CornerApi):
     """The agent dies before or after the first write of this name is done: from then on nothing that it asks for is done any more.
 
     `box`: whose life it is, by the id of its assignment. `written`: the names of all writes, in the order in which they were begun.

@@ -41,6 +41,6 @@ def processes(folder: Path, *call: str) -> str:
 
 def _is_ready(cluster: Cluster) -> bool:
     try:
-        return cluster.kubectl("get", "--raw", "/readyz") == "ok"
+        return bool(cluster.wire.call("GET", "/readyz") == "ok")
     except KubeError:
         return False

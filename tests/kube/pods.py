@@ -9,6 +9,7 @@ from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.nodes import nodes_of
 from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.kube import names
 
 NODE_GPUS = 8
 
@@ -24,12 +25,13 @@ class Tenant:
         return view.name
 
     def move_in(self) -> None:
-        self.cluster.apply(*nodes_of(self._fleet))
-        self.cluster.make_namespace(self.name)
+        self.cluster.create(*nodes_of(self._fleet))
+        # Exempt: its GPU pods wait for no box.
+        self.cluster.make_namespace(self.name, **{names.EXEMPT: "true"})
 
     def move_out(self) -> None:
-        self.cluster.kubectl("delete", "namespace", self.name, "--wait=false")
-        self.cluster.kubectl("delete", "node", self.node_name, "--wait=false", "--ignore-not-found")
+        self.cluster.clear(self.name)
+        self.cluster.delete("node", self.node_name)
 
     def run(
         self,
@@ -52,7 +54,7 @@ class Tenant:
         self.cluster.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": self.name}, "spec": spec})
 
     def end(self, name: str) -> None:
-        self.cluster.kubectl("delete", "pod", name, "--namespace", self.name, "--wait=false")
+        self.cluster.delete("pod", name, namespace=self.name)
 
     def pod(self, name: str) -> Object | None:
         return self.cluster.get("pod", name, namespace=self.name)

@@ -12,8 +12,9 @@ from uuid import uuid4
 import httpx
 
 from tests.e2e.processes import wait_for
-from tests.kube.callers import DONE, MERGE, Answer, Caller
+from tests.kube.callers import DONE, Answer, Caller
 from tests.kube.cluster import SOON_S, Object
+from tests.kube.wire import MERGE
 from tests.kube.world import World, pod, pods_path
 
 GROUP: Final = "/apis/admissionregistration.k8s.io"

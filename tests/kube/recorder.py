@@ -41,8 +41,7 @@ def _events(file: Path) -> list[tuple[int, str, Object]]:
 
 
 def _newest(cluster: Cluster, kind: str) -> int:
-    versions = cluster.kubectl("get", kind, "--all-namespaces", "--output", "jsonpath={.items[*].metadata.resourceVersion}")
-    return max(map(int, versions.split()), default=0)
+    return max((_version(each) for each in cluster.list(kind, namespace="")), default=0)
 
 
 def _version(obj: Object) -> int:
@@ -73,8 +72,9 @@ def recording(cluster: Cluster, folder: Path) -> Iterator[Recording]:
 
 @dataclass(slots=True)
 class Replay:
-    """`overlaps`: versions at which a node was marked for one slice while a pod of another was on it."""
+    """Of nodes with `key` in their name. `overlaps`: versions at which one was marked for a slice while a pod of another was on it."""
 
+    key: str
     owners: dict[str, frozenset[str]] = field(default_factory=dict)  # by node
     inside: dict[str, dict[str, str]] = field(default_factory=dict)  # by node, by pod: its namespace
     overlaps: list[tuple[int, str, str]] = field(default_factory=list)
@@ -84,6 +84,8 @@ class Replay:
     def run(self, events: list[tuple[int, str, Object]]) -> Replay:
         for version, type_, obj in events:
             node = obj["metadata"]["name"] if obj["kind"] == "Node" else obj["spec"].get("nodeName", "")
+            if self.key not in node:
+                continue
             if obj["kind"] == "Node":
                 self._own(node, obj)
             else:
@@ -100,7 +102,7 @@ class Replay:
         self.owners[node] = owners
 
     def _move(self, node: str, type_: str, obj: Object) -> None:
-        if not node or obj["metadata"]["namespace"].startswith(("kube-", "egs-system")):
+        if obj["metadata"]["namespace"].startswith(("kube-", "egs-system")):
             return
         there, uid = self.inside.setdefault(node, {}), obj["metadata"]["uid"]
         if type_ == "DELETED" or obj["status"]["phase"] in ("Succeeded", "Failed"):

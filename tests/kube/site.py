@@ -5,14 +5,13 @@ The hub is a test's: it says what it is told to. Everything else is real.
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -20,14 +19,17 @@ import msgspec
 
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
+from tests.kube.corner import CornerAccess, CornerApi, state_of
 from tests.kube.faults import APIS, CLOCK_IS_SET, SetClock
 from tests.kube.nodes import nodes_of
+from tests.kube.wire import STRATEGIC, tls_of, url_of
 from tests.kube.written import written
 from worker_agent.clock import Clock, SystemClock
 from worker_agent.cluster.base import ClusterError, GpuRecord, NodeState, StepCall, StepResult, StepStatus
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.core import Core
-from worker_agent.kube.client import Access, Api, access_by_kubeconfig
+from worker_agent.kube import names
+from worker_agent.kube.client import Access, Api
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.protocol import (
     AgentEvent,
@@ -59,26 +61,41 @@ def install(cluster: Cluster) -> None:
         raise KubeError(done.stderr)
 
 
-def access_as_agent(cluster: Cluster) -> Access:
-    """With the agent's own rights, and no more."""
-    token = cluster.kubectl("create", "token", "egs-agent", "--namespace", "egs-system", "--duration", "8h").strip()
-    admin = access_by_kubeconfig(cluster.kubeconfig)
-    # Without the administrator's client certificate, which would speak louder than the token.
-    tls = ssl.create_default_context(cafile=cluster.kubeconfig.parent / "ca.crt")
-    return Access(url=admin.url, tls=tls, bearer=lambda: f"Bearer {token}")
+def access_as_agent(cluster: Cluster, *, key: str = "") -> Access:
+    """With the agent's own rights, and no more. `key`: of the corner that is seen by a CornerApi."""
+    token = agent_token(cluster)
+    return CornerAccess(
+        url=url_of(cluster.kubeconfig),
+        tls=tls_of(cluster.folder),
+        bearer=lambda: f"Bearer {token}",
+        ca=(cluster.folder / "ca.crt").read_text(),
+        key=key,
+    )
+
+
+def access_as_admin(cluster: Cluster) -> Access:
+    return Access(url=url_of(cluster.kubeconfig), tls=tls_of(cluster.folder, "admin"), bearer=lambda: "")
+
+
+@cache
+def agent_token(cluster: Cluster) -> str:
+    path = f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts/{names.AGENT}/token"
+    spec = {"expirationSeconds": 8 * 3600}
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    return str(cluster.wire.call("POST", path, body)["status"]["token"])
 
 
 class Site:
-    """Some nodes of 8 GPUs in one cluster, which nobody else uses; `pass_` is one pass of the agent."""
+    """Some nodes of 8 GPUs in a corner of one cluster; `pass_` is one pass of the agent, which sees nothing else of it."""
 
     def __init__(self, cluster: Cluster, *, nodes: int = 1) -> None:
         self.cluster, self.key = cluster, uuid4().hex[:8]
         self._count = nodes
-        self.access = access_as_agent(cluster)
+        self.access = access_as_agent(cluster, key=self.key)
         self.notes: list[tuple[str, dict[str, object]]] = []
         self.steps: dict[str, StepStatus] = {}  # what a check says that is not OK
         self.trouble, self.rng = "", random.Random(7)  # of APIS, or CLOCK_IS_SET: what the agents that start afterwards suffer from
-        self.api_of: Callable[[Access], Api] = Api
+        self.api_of: Callable[[Access], Api] = CornerApi
         self.clock: Clock = SystemClock()  # the agent's
         self.hub_clock: Clock = SystemClock()
         self.session_epoch = 1
@@ -93,6 +110,7 @@ class Site:
 
     def start(self) -> None:
         """A fresh agent: it has only what the cluster keeps."""
+        self.cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": state_of(self.key), "namespace": names.NAMESPACE}})
         self.agent_api = self._api()
         self.driver = KubernetesCluster(self.agent_api, check=self.check, note=self.note)
         self.driver.start()
@@ -113,7 +131,7 @@ class Site:
         self.driver.stop()
         self.agent_api.close()
 
-    def restart(self, *, api_of: Callable[[Access], Api] = Api, clock: Clock | None = None) -> None:
+    def restart(self, *, api_of: Callable[[Access], Api] = CornerApi, clock: Clock | None = None) -> None:
         """With other means. The hub goes by the same clock."""
         self.api_of, self.clock = api_of, clock or self.clock
         self.hub_clock = self.clock
@@ -151,7 +169,7 @@ class Site:
 
     def move_in(self) -> None:
         """Nodes with the label that hands them to EGS, taken in by the agent."""
-        self.cluster.apply(*(self.manifest(number) for number in range(self._count)))
+        self.cluster.create(*(self.manifest(number) for number in range(self._count)))
         self.until("nodes taken in", lambda: all(name in self.states and self.states[name].view.ready for name in self.node_names))
 
     def manifest(self, number: int, *, is_managed: bool = True) -> Object:
@@ -161,12 +179,12 @@ class Site:
         return written(self.cluster, node)
 
     def manage(self, number: int) -> None:
-        self.cluster.kubectl("label", "node", self.node_names[number], "egs.io/managed=true")
+        self.cluster.label("node", self.node_names[number], "egs.io/managed=true")
 
     def move_out(self) -> None:
-        self.cluster.kubectl("delete", "node", *self.node_names, "--wait=false", "--ignore-not-found")
-        for slice_ in self._slices:
-            self.cluster.kubectl("delete", "namespace", slice_, "--wait=false", "--ignore-not-found")
+        self.cluster.delete("node", *self.node_names)
+        self.cluster.delete("secret", state_of(self.key), namespace=names.NAMESPACE)
+        self.cluster.clear(*self._slices)
 
     @property
     def states(self) -> dict[str, NodeState]:
@@ -193,8 +211,7 @@ class Site:
     def make_slice(self, name: str) -> str:
         """A namespace of its own, bound to the slice of the same id."""
         slice_ = f"{name}-{self.key}"
-        self.cluster.make_namespace(slice_)
-        self.cluster.kubectl("label", "namespace", slice_, f"egs.io/slice={slice_}")
+        self.cluster.make_namespace(slice_, **{names.SLICE: slice_})
         self._slices.append(slice_)
         return slice_
 
@@ -336,8 +353,7 @@ class Site:
         self.patch_node({"metadata": {"annotations": {"kwok.x-k8s.io/node": "fake"}}}, number)
 
     def patch_node(self, patch: Object, number: int = 0) -> None:
-        part = ("--subresource", "status") if "status" in patch else ()
-        self.cluster.kubectl("patch", "node", self.node_names[number], *part, "--patch", json.dumps(patch))
+        self.cluster.patch("node", self.node_names[number], patch, sub="status" if "status" in patch else "", type_=STRATEGIC)
 
     def patch_pod(self, slice_: str, name: str, ops: list[Object]) -> None:
         """As the agent, from whom alone the policies take it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,8 +27,8 @@ NODE = msgspec.convert({**BODY, "metadata": {**BODY["metadata"], "uid": "node-1"
 
 
 @pytest.fixture
-def counter(managed: Cluster) -> Iterator[Counter]:
-    made = Counter(managed, nodes=(NODE,))
+def counter(cluster: Cluster) -> Iterator[Counter]:
+    made = Counter(cluster, nodes=(NODE,))
     made.cluster.wait_for_account(made.namespace)
     yield made
     made.leave()
@@ -83,7 +82,7 @@ def test_many_pods_of_a_deployment_get_one_request_that_goes_with_it(counter: Co
     counter.for_a_while(3.0)
     assert len(requests(counter)) == 1
 
-    counter.kubectl("delete", "deployment", "serve")
+    counter.delete("deployment", "serve")
 
     counter.until("that it is gone", lambda: [each for each in counter.told if each.is_gone and each.uid == claim.uid])
 
@@ -133,16 +132,9 @@ def test_each_workload_has_its_own_and_a_pod_without_an_owner_is_one(counter: Co
 
 
 @pytest.fixture
-def kinds(managed: Cluster) -> Iterator[None]:
-    """Two kinds of others that own what owns pods, as far as that goes."""
-    made = [owner_kind("jobset.x-k8s.io", "JobSet"), owner_kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")]
-    for body in made:
-        managed.kubectl("create", "-f", "-", given=json.dumps(body))
-    for body in made:
-        managed.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{body['metadata']['name']}")
-    yield
-    for body in made:
-        managed.kubectl("delete", "crd", str(body["metadata"]["name"]))
+def kinds(cluster: Cluster) -> None:
+    """Two kinds of others that own what owns pods, as far as that goes. They stay: other tests may use them meanwhile."""
+    cluster.make_kinds(owner_kind("jobset.x-k8s.io", "JobSet"), owner_kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet"))
 
 
 def owner_kind(group: str, kind: str) -> Object:
@@ -226,7 +218,7 @@ def test_an_owner_s_name_is_no_way_out_of_the_path(counter: Counter) -> None:
 def test_pods_that_come_later_get_no_second_one_also_from_an_agent_that_starts_anew(counter: Counter) -> None:
     counter.make(template(**AUTO), deployment(replicas=1))
     the_request(counter)
-    counter.kubectl("scale", "deployment", "serve", "--replicas=4")
+    counter.scale("serve", 4)
     counter.for_a_while(3.0)
 
     counter.stop()
@@ -252,9 +244,9 @@ def test_of_several_templates_that_say_auto_the_first_by_name_counts_and_the_oth
     assert "rdma" not in made["spec"]
     assert counter.condition("Auto", "a", "gprt") == ("True", "First")
     counter.until("the other's word", lambda: counter.condition("Auto", "b", "gprt") == ("False", "NotFirst"))
-    counter.kubectl("delete", "gprt", "a")
+    counter.delete("gprt", "a")
     counter.until("its turn", lambda: counter.condition("Auto", "b", "gprt") == ("True", "First"))
-    counter.kubectl("patch", "gprt", "b", "--type=merge", '--patch={"spec":{"auto":false}}')
+    counter.patch("gprt", "b", {"spec": {"auto": False}})
     counter.until("no word", lambda: counter.condition("Auto", "b", "gprt") == ("", ""))
 
 
@@ -267,7 +259,7 @@ def test_a_request_that_people_made_serves_the_pods_too(counter: Counter) -> Non
     counter.for_a_while(3.0)
     assert {made["metadata"]["name"] for made in requests(counter)} == {"small", "mine"}
 
-    counter.kubectl("delete", "gpr", "mine")
+    counter.delete("gpr", "mine")
 
     counter.until("one of its own", lambda: any(made["metadata"].get("labels") for made in requests(counter)))
 
@@ -282,7 +274,7 @@ def test_it_is_given_back_when_its_workload_has_no_pods_any_more(counter: Counte
     counter.for_a_while(3.0)
     assert "earlyRelease" not in counter.found(name)["spec"]
 
-    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+    counter.scale("serve", 0)
 
     counter.until("that it is given back", lambda: counter.found(name)["spec"].get("earlyRelease"))
     counter.until_condition("Finished", "True", "Canceled", name)
@@ -309,7 +301,7 @@ def test_it_is_not_given_back_while_pods_of_another_workload_are_in_its_box(coun
     counter.until_condition("Provisioned", "True", "Provisioned", name)
     neighbor_in(counter, name)
 
-    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+    counter.scale("serve", 0)
     counter.for_a_while(4.0)
     assert "earlyRelease" not in counter.found(name)["spec"]
 
@@ -324,7 +316,7 @@ def test_when_its_workload_is_deleted_the_box_stays_for_the_pods_of_another_that
     counter.state(name, state="ACTIVE", position=None)
     neighbor_in(counter, name)
 
-    counter.kubectl("delete", "deployment", "serve")
+    counter.delete("deployment", "serve")
     counter.until("that it is cleared away", lambda: not requests(counter))
     counter.for_a_while(4.0)
     assert not [each for each in counter.told if each.is_gone]
@@ -340,11 +332,11 @@ def test_a_workload_that_was_scaled_to_zero_and_back_gets_another(counter: Count
     counter.make(template(**AUTO), deployment(replicas=1))
     first = the_request(counter)["metadata"]["name"]
     counter.until("its claim", lambda: counter.claims(first))
-    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+    counter.scale("serve", 0)
     counter.until("that it is given back", lambda: counter.found(first)["spec"].get("earlyRelease"))
 
     counter.is_away = True
-    counter.kubectl("scale", "deployment", "serve", "--replicas=1")
+    counter.scale("serve", 1)
     counter.for_a_while(2.0)
     counter.is_away = False
 
@@ -374,7 +366,7 @@ def test_when_people_withdrew_it_only_new_pods_get_another(counter: Counter) -> 
     counter.for_a_while(4.0)
     assert len(requests(counter)) == 1
 
-    counter.kubectl("scale", "deployment", "serve", "--replicas=2")
+    counter.scale("serve", 2)
 
     the_request(counter, 2)
 
@@ -394,8 +386,8 @@ def test_some_time_after_its_end_it_is_deleted_and_the_hub_told_nothing_but_one_
     counter.state("mine", state="COMPLETED", is_ended=True, position=None)
     counter.until_condition("Finished", "True", "Completed", "mine")
 
-    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
-    counter.kubectl("delete", "pod", "alone", "--now")
+    counter.scale("serve", 0)
+    counter.delete("pod", "alone")
 
     counter.until_condition("Finished", "True", "Canceled", name)
     counter.until("that it is deleted", lambda: [made["metadata"]["name"] for made in requests(counter)] == ["mine"])
@@ -414,16 +406,16 @@ def test_where_a_finalizer_holds_one_that_was_deleted_pods_that_come_again_get_a
     monkeypatch.setattr(autogpr, "AGAIN_S", 1.0)
     counter.make(template(**AUTO), deployment(replicas=1))
     first = the_request(counter)["metadata"]["name"]
-    counter.kubectl("patch", "gpr", first, "--type=merge", "--patch", json.dumps({"metadata": {"finalizers": ["example.org/backup"]}}))
-    counter.kubectl("scale", "deployment", "serve", "--replicas=0")
+    counter.patch("gpr", first, {"metadata": {"finalizers": ["example.org/backup"]}})
+    counter.scale("serve", 0)
     counter.until("that it is deleted", lambda: counter.found(first)["metadata"].get("deletionTimestamp"))
 
-    counter.kubectl("scale", "deployment", "serve", "--replicas=1")
+    counter.scale("serve", 1)
 
     try:
         assert the_request(counter, 2)["metadata"]["name"] == f"{first}-2"
     finally:
-        counter.kubectl("patch", "gpr", first, "--type=merge", "--patch", json.dumps({"metadata": {"finalizers": None}}))
+        counter.patch("gpr", first, {"metadata": {"finalizers": None}})
 
 
 def test_pods_whose_owner_is_none_do_not_make_it_work_all_the_time(counter: Counter) -> None:
@@ -439,7 +431,8 @@ def test_pods_whose_owner_is_none_do_not_make_it_work_all_the_time(counter: Coun
 
 def is_refused(counter: Counter, body: Object) -> bool:
     try:
-        counter.kubectl("create", "--dry-run=server", "-f", "-", given=json.dumps(body))
+        path = counter.cluster.wire.kind_of(body).path(counter.namespace)
+        counter.cluster.wire.call("POST", path, body, dryRun="All")
     except KubeError:
         return True
     return False
@@ -458,7 +451,7 @@ def test_pods_are_told_why_no_request_could_be_made_for_them_until_it_could(coun
     assert "quota: full" in why()  # exceeded, or not yet counted
     assert requests(counter) == []
 
-    counter.kubectl("delete", "quota", "full")
+    counter.delete("quota", "full")
     the_request(counter)
     counter.until("no reason any more", lambda: why() == "")
 

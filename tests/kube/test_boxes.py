@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -15,8 +14,8 @@ from worker_agent.protocol import Phase
 
 
 @pytest.fixture
-def site(managed: Cluster) -> Iterator[Site]:
-    with moved_in(managed, nodes=2) as made:
+def site(cluster: Cluster) -> Iterator[Site]:
+    with moved_in(cluster, nodes=2) as made:
         yield made
 
 
@@ -83,9 +82,8 @@ def test_a_pod_that_asks_for_all_cpus_of_a_shared_node_stays_out_and_its_neighbo
 
 def test_a_pod_with_network_devices_runs_on_whole_nodes_and_is_told_that_a_part_of_one_is_not_enough(site: Site) -> None:
     devices = {"egs.test/nic": "4"}
-    status = json.dumps({"status": {"capacity": devices, "allocatable": devices}})
-    for node in site.node_names:
-        site.cluster.kubectl("patch", "node", node, "--subresource=status", "--type=merge", f"--patch={status}")
+    for number in range(2):
+        site.patch_node({"status": {"capacity": devices, "allocatable": devices}}, number)
     red, blue = site.make_slice("red"), site.make_slice("blue")
     site.deploy(red, replicas=1, gpus=NODE_GPUS, nic="4")
     site.deploy(blue, replicas=1, gpus=1, nic="1")
@@ -150,7 +148,7 @@ def test_a_box_whose_node_has_fewer_gpus_by_now_keeps_its_devices_and_lets_in_wh
     (box,) = site.box(red)
     site.tell(box)
     site.until("active", lambda: site.is_in(Phase.ACTIVE, box))
-    site.cluster.kubectl("label", "node", box.node, "nvidia.com/gpu.count=7", "--overwrite")
+    site.cluster.label("node", box.node, "nvidia.com/gpu.count=7")
     site.patch_node({"status": {"capacity": {"nvidia.com/gpu": "7"}, "allocatable": {"nvidia.com/gpu": "7"}}})
     site.until("seven are left", lambda: len(site.states[box.node].view.gpus) == 7)
 

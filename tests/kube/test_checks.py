@@ -10,21 +10,34 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-import yaml
 
 from tests.agent.step_calls import step_call
-from tests.e2e.processes import ROOT, wait_for
+from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.healthy import gang_words, gpu_lines, last_words, nccl_report, row_lines
 from tests.kube.nodes import nodes_of
 from tests.kube.pods import NODE_GPUS, Tenant
+from tests.kube.site import AGENT, access_as_agent
+from tests.kube.wire import STRATEGIC
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.kube import checks, jobs
 from worker_agent.kube.checks import Checks
-from worker_agent.kube.client import Api, access_by_kubeconfig
+from worker_agent.kube.client import Api
 from worker_agent.kube.hardware import in_order, known_of
-from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, NAMESPACE, NODE_SLICE, NODE_UID, RECORDS, TAINT, box_label, box_of, node_path
+from worker_agent.kube.names import (
+    CHECK_OF,
+    CHECK_SERVICE,
+    MANAGED,
+    NAMESPACE,
+    NODE_SLICE,
+    NODE_UID,
+    RECORDS,
+    TAINT,
+    box_label,
+    box_of,
+    node_path,
+)
 from worker_agent.kube.objects import Node
 from worker_agent.protocol import CheckPolicy, Verdict
 from worker_agent.steps import EntryStep, ExitStep
@@ -70,18 +83,24 @@ class Bench:
         return placed[-1] if placed else None
 
     def pods(self) -> list[Object]:
-        found = self.cluster.kubectl("get", "pods", "--namespace", NAMESPACE, "--selector", f"{CHECK_OF}={self.name}", "--output", "json")
-        return list(json.loads(found)["items"])
+        return self.cluster.list("pods", namespace=NAMESPACE, selector=f"{CHECK_OF}={self.name}")
 
     def jobs(self) -> list[Object]:
-        found = self.cluster.kubectl("get", "jobs", "--namespace", NAMESPACE, "--selector", f"{CHECK_OF}={self.name}", "--output", "json")
-        return list(json.loads(found)["items"])
+        return self.cluster.list("jobs", namespace=NAMESPACE, selector=f"{CHECK_OF}={self.name}")
+
+    def delete_jobs(self) -> None:
+        self.cluster.delete("jobs", *(job["metadata"]["name"] for job in self.jobs()), namespace=NAMESPACE)
+
+    def taint(self, *taints: str) -> None:
+        """As of a managed node, all of NoSchedule."""
+        read = [each.partition("=") for each in taints]
+        spec = {"taints": [{"key": key, "value": value, "effect": "NoSchedule"} for key, _, value in read]}
+        self.cluster.patch("node", self.node, {"spec": spec}, user=AGENT)
 
     def end(self, pod: Object, outcome: str, words: str = "") -> None:
         """As its kubelet: the pod ends so, and leaves these words."""
-        name = pod["metadata"]["name"]
-        self.cluster.kubectl("annotate", "pod", name, "--namespace", NAMESPACE, f"egs.test/message={words}", "egs.test/runs-for=1ms")
-        self.cluster.kubectl("label", "pod", name, "--namespace", NAMESPACE, f"egs.test/outcome={outcome}")
+        marks = {"annotations": {"egs.test/message": words, "egs.test/runs-for": "1ms"}, "labels": {"egs.test/outcome": outcome}}
+        self.cluster.patch("pod", pod["metadata"]["name"], {"metadata": marks}, namespace=NAMESPACE)
 
     def passed(self, call: StepCall, words: str | None = None) -> StepResult:
         """The whole of one attempt whose pod leaves these words."""
@@ -94,22 +113,25 @@ class Bench:
         return look()
 
 
-@pytest.fixture(scope="module")
-def system(cluster: Cluster) -> Cluster:
-    cluster.make_namespace(NAMESPACE)
-    return cluster
-
-
 @pytest.fixture
-def bench(system: Cluster, tenant: Tenant) -> Iterator[Bench]:
-    """The node is fenced and marked as a managed node is."""
-    system.kubectl("label", "node", tenant.node_name, f"{NODE_UID}=uid")
-    system.kubectl("taint", "node", tenant.node_name, f"{TAINT}=free:NoSchedule")
-    api = Api(access_by_kubeconfig(system.kubeconfig))
-    made = Bench(system, api, tenant.node_name, Checks(api, image=IMAGE))
+def bench(cluster: Cluster, tenant: Tenant) -> Iterator[Bench]:
+    api = Api(access_as_agent(cluster))
+    made = Bench(cluster, api, tenant.node_name, Checks(api, image=IMAGE))
+    manage(cluster, tenant.node_name)
+    made.taint(f"{TAINT}=free")
     yield made
-    system.kubectl("delete", "jobs", "--namespace", NAMESPACE, "--selector", f"{CHECK_OF}={made.name}", "--wait=false")
+    made.delete_jobs()
     api.close()
+
+
+def manage(cluster: Cluster, *nodes: str) -> None:
+    """As administrator and agent do."""
+    for node in nodes:
+        cluster.label("node", node, f"{MANAGED}=true")
+        found = cluster.get("node", node)
+        assert found is not None
+        cluster.label("node", node, f"{NODE_UID}={found['metadata']['uid']}", user=AGENT)
+    cluster.patch("bindguard", "nodes", {"spec": {"nodes": dict.fromkeys(nodes, "@0")}}, user=AGENT)
 
 
 @pytest.mark.parametrize("step", [EntryStep.GPU_COUNT, EntryStep.GPU_HEALTH, EntryStep.NETWORK, ExitStep.GPU_IDLE, ExitStep.EXIT_NETWORK])
@@ -121,7 +143,7 @@ def test_a_healthy_node_passes_with_what_was_measured(step: str, bench: Bench) -
 
 def test_the_first_check_of_a_node_tells_which_gpus_are_in_it(bench: Bench) -> None:
     """They are written down with the node, and replaced there once a check reads others."""
-    bench.cluster.kubectl("annotate", "node", bench.node, f"{RECORDS}=")
+    bench.cluster.annotate("node", bench.node, f"{RECORDS}=", user=AGENT)
     bench.passed(bench.call(EntryStep.GPU_COUNT))
     first = bench.api.get(node_path(bench.node), Node)
     others = ("GPU-new", *GPUS[1:])
@@ -135,7 +157,7 @@ def test_the_first_check_of_a_node_tells_which_gpus_are_in_it(bench: Bench) -> N
 
 def test_a_node_that_is_kept_for_somebody_by_a_taint_of_its_cluster_is_checked_all_the_same(bench: Bench) -> None:
     """As clouds and administrators fence GPU nodes off."""
-    bench.cluster.kubectl("taint", "node", bench.node, "dedicated=ml:NoSchedule")
+    bench.taint(f"{TAINT}=free", "dedicated=ml")
 
     assert bench.passed(bench.call(EntryStep.GPU_HEALTH)).status is StepStatus.OK
 
@@ -201,11 +223,11 @@ def test_a_check_has_the_gpus_of_the_box_on_its_node_and_no_rights(bench: Bench)
 
 
 @pytest.fixture
-def runtime_class(system: Cluster) -> Iterator[str]:
+def runtime_class(cluster: Cluster) -> Iterator[str]:
     """As the GPU operator makes one where NVIDIA's runtime is not the default."""
-    system.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"})
+    cluster.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"})
     yield "nvidia"
-    system.kubectl("delete", "runtimeclass", "nvidia", "--wait=false")
+    cluster.delete("runtimeclass", "nvidia")
 
 
 def test_a_check_of_gpus_runs_in_the_runtime_class_of_the_cluster(bench: Bench, runtime_class: str) -> None:
@@ -262,7 +284,7 @@ def test_a_check_that_hangs_fails_at_its_deadline(bench: Bench, monkeypatch: pyt
 def test_a_check_whose_job_is_deleted_by_hand_fails_and_blames_no_node(bench: Bench) -> None:
     call = bench.call(EntryStep.GPU_COUNT)
     bench.begun(call)
-    bench.cluster.kubectl("delete", "jobs", "--namespace", NAMESPACE, "--selector", f"{CHECK_OF}={bench.name}", "--wait=false")
+    bench.delete_jobs()
 
     result = bench.ended(call)
 
@@ -283,7 +305,7 @@ def test_an_image_that_cannot_be_pulled_fails_the_check_and_blames_no_node(bench
 def test_a_check_on_a_node_that_vanishes_fails(bench: Bench) -> None:
     call = bench.call(EntryStep.GPU_COUNT)
     bench.begun(call)
-    bench.cluster.kubectl("delete", "node", bench.node, "--wait=false")
+    bench.cluster.delete("node", bench.node)
 
     result = bench.ended(call, within_s=GONE_S)
 
@@ -310,7 +332,7 @@ def test_another_attempt_waits_until_the_pod_of_the_last_one_is_gone(bench: Benc
     """A restart in between, as when the first was given up for lost."""
     first, second = bench.call(EntryStep.GPU_COUNT), bench.call(EntryStep.GPU_COUNT, attempt=2)
     pod = bench.begun(first)["metadata"]["name"]
-    bench.cluster.kubectl("annotate", "pod", pod, "--namespace", NAMESPACE, "egs.test/stops-for=2s")
+    bench.cluster.annotate("pod", pod, "egs.test/stops-for=2s", namespace=NAMESPACE)
     bench.restart_agent()
     at_work: list[int] = []
 
@@ -329,13 +351,13 @@ def test_another_attempt_waits_until_the_pod_of_the_last_one_is_gone(bench: Benc
 def test_a_pod_that_never_ends_fails_the_attempts_behind_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "STUCK_S", 2.0)
     pod = bench.begun(bench.call(EntryStep.GPU_COUNT))["metadata"]["name"]
-    bench.cluster.kubectl("label", "pod", pod, "--namespace", NAMESPACE, "egs.test/stops=never")
+    bench.cluster.label("pod", pod, "egs.test/stops=never", namespace=NAMESPACE)
 
     result = bench.ended(bench.call(EntryStep.GPU_COUNT, attempt=2))
 
     assert (result.status, result.blames_node) == (StepStatus.FAILED, True)
     assert "does not end" in result.log
-    bench.cluster.kubectl("delete", "pod", pod, "--namespace", NAMESPACE, "--force", "--grace-period=0")
+    bench.cluster.delete("pod", pod, namespace=NAMESPACE, gracePeriodSeconds=0)
 
 
 @pytest.mark.parametrize("words", ["", "no document", '{"commands": {"gpus": {"error": "nvidia-smi: exit code 9: no driver"}}}', "[1]"])
@@ -348,10 +370,10 @@ def test_words_that_tell_no_result_fail_the_check(words: str, bench: Bench) -> N
 
 
 @pytest.fixture
-def volume(system: Cluster, bench: Bench) -> Iterator[None]:
+def volume(cluster: Cluster, bench: Bench) -> Iterator[None]:
     """A class of volumes that waits for its first consumer, with one volume."""
     name = f"egs-test-{bench.name[:8]}"
-    system.apply(
+    cluster.apply(
         {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
@@ -373,7 +395,7 @@ def volume(system: Cluster, bench: Bench) -> Iterator[None]:
         },
     )
     yield
-    system.kubectl("delete", "persistentvolume", name, "--wait=false")
+    cluster.delete("persistentvolume", name)
 
 
 @pytest.mark.usefixtures("volume")
@@ -446,8 +468,8 @@ def test_a_node_that_is_not_ready_fails_at_once(bench: Bench) -> None:
 
 def test_a_node_is_clean_when_no_mark_and_no_pod_of_the_box_is_left(bench: Bench, tenant: Tenant) -> None:
     call = bench.call(ExitStep.NODE_CLEAN)
-    bench.cluster.kubectl("label", "node", bench.node, f"{box_label(bench.name)}=1", f"{NODE_SLICE}=red")
-    bench.cluster.kubectl("taint", "node", bench.node, "--overwrite", f"{TAINT}={box_of(bench.name, 1)}:NoSchedule")
+    bench.cluster.label("node", bench.node, f"{box_label(bench.name)}=1", f"{NODE_SLICE}=red", user=AGENT)
+    bench.taint(f"{TAINT}={box_of(bench.name, 1)}")
     tenant.run("left", labels={"egs.io/gpr": bench.name}, tolerations=[{"operator": "Exists"}])
     tenant.pod_in("left", "Running")
 
@@ -458,8 +480,8 @@ def test_a_node_is_clean_when_no_mark_and_no_pod_of_the_box_is_left(bench: Bench
     assert f"{tenant.name}/left" in dirty.log
 
     tenant.end("left")
-    bench.cluster.kubectl("label", "node", bench.node, f"{box_label(bench.name)}-", f"{NODE_SLICE}-")
-    bench.cluster.kubectl("taint", "node", bench.node, "--overwrite", f"{TAINT}=free:NoSchedule")
+    bench.cluster.label("node", bench.node, f"{box_label(bench.name)}-", f"{NODE_SLICE}-", user=AGENT)
+    bench.taint(f"{TAINT}=free")
     wait_for("the pod is gone", lambda: tenant.pod("left") is None, within_s=SOON_S)
     assert bench.agent.run(call).status is StepStatus.OK
 
@@ -485,26 +507,25 @@ def test_a_volume_of_the_workspace_that_is_still_on_the_node_holds_it_though_its
     held = bench.ended(call)
 
     assert (held.status, held.results[0].value, held.results[0].text) == (StepStatus.FAILED, 1.0, name)
-    bench.cluster.kubectl("delete", "volumeattachment", about["name"])
-    bench.cluster.kubectl("delete", "persistentvolume", name, "--wait=false")
+    bench.cluster.delete("volumeattachment", about["name"], waits=True)
+    bench.cluster.delete("persistentvolume", name)
     assert bench.ended(call).status is StepStatus.OK
 
 
 @pytest.fixture
-def box(system: Cluster, bench: Bench) -> Iterator[tuple[str, ...]]:
+def box(cluster: Cluster, bench: Bench) -> Iterator[tuple[str, ...]]:
     """The nodes of a box of three, the one of the bench among them."""
     group = NodeGroup(name="h100", count=2, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
     more = nodes_of(Fleet(name=f"box-{bench.name[:8]}", groups=(group,), zone="zone-1"))
     names = [node["metadata"]["name"] for node in more]
-    system.apply(*more)
-    system.kubectl("label", "node", *names, f"{NODE_UID}=uid")
+    cluster.create(*more)
+    manage(cluster, *names)
     yield tuple(sorted([bench.node, *names]))
-    system.kubectl("delete", "node", *names, "--wait=false")
+    cluster.delete("node", *names)
 
 
 def test_the_nodes_of_a_box_get_a_pod_each_of_one_job_by_names_that_they_find(bench: Bench, box: tuple[str, ...]) -> None:
     """The names are those that the headless Service of the installation gives them: in its EndpointSlice."""
-    bench.cluster.apply(next(each for each in installed_objects() if each["kind"] == "Service"))
     calls = [_for_node(bench.call(EntryStep.GANG_NETWORK), node, box) for node in box]
 
     def running() -> list[Object]:
@@ -514,8 +535,7 @@ def test_the_nodes_of_a_box_get_a_pod_each_of_one_job_by_names_that_they_find(be
     pods = wait_for("a pod on each", lambda: found if len(found := running()) == 3 else None, within_s=SOON_S)
     for number, pod in enumerate(pods):
         ips = {"podIP": f"10.9.0.{number + 1}", "podIPs": [{"ip": f"10.9.0.{number + 1}"}]}
-        status = json.dumps({"status": ips})
-        bench.cluster.kubectl("patch", "pod", pod["metadata"]["name"], "--namespace", NAMESPACE, "--subresource=status", "--patch", status)
+        bench.cluster.patch("pod", pod["metadata"]["name"], {"status": ips}, namespace=NAMESPACE, sub="status", type_=STRATEGIC)
     (job,) = {pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] for pod in pods}
     expected = {f"{job}-{index}" for index in range(3)}
     wait_for("their names", lambda: expected <= _hostnames(bench.cluster), within_s=SOON_S)
@@ -583,10 +603,6 @@ def _hostnames(cluster: Cluster) -> set[str]:
     slices = cluster.list("endpointslices", namespace=NAMESPACE)
     own = [each for each in slices if each["metadata"]["labels"]["kubernetes.io/service-name"] == CHECK_SERVICE]
     return {endpoint["hostname"] for each in own for endpoint in each["endpoints"] or () if "hostname" in endpoint}
-
-
-def installed_objects() -> list[Object]:
-    return [each for each in yaml.safe_load_all((ROOT / "deploy/agent/system.yaml").read_text()) if each]
 
 
 def test_many_checks_at_once_are_read_in_few_calls(bench: Bench) -> None:

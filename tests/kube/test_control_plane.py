@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,17 +24,6 @@ threading.Thread(target=time.sleep, args=[600]).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kube")
-
-
-@pytest.fixture(scope="module")
-def pair(folder: Path) -> Iterator[tuple[Cluster, Cluster]]:
-    with clusters("east", "west", folder=folder) as (east, west):
-        yield east, west
 
 
 @pytest.fixture
@@ -84,24 +72,24 @@ def test_the_api_server_serves_the_admission_policies_that_isolation_needs(pair:
     assert pair[0].mutating_version == of_older.get(os.environ.get("EGS_KUBE_VERSION", ""), "v1")
 
 
-def test_starting_one_that_runs_changes_nothing(pair: tuple[Cluster, Cluster], folder: Path) -> None:
+def test_starting_one_that_runs_changes_nothing(pair: tuple[Cluster, Cluster]) -> None:
     east, _ = pair
     make(east, "kept")
     before = processes_of(east)
 
-    assert started("east", folder=folder) == [east]
+    assert started("east", folder=east.folder.parent) == [east]
 
     assert processes_of(east) == before
     assert east.get("configmap", "kept") is not None
 
 
-def test_one_that_lost_a_process_begins_anew_and_the_rest_of_it_has_ended(pair: tuple[Cluster, Cluster], folder: Path) -> None:
+def test_one_that_lost_a_process_begins_anew_and_the_rest_of_it_has_ended(pair: tuple[Cluster, Cluster]) -> None:
     _, west = pair
     make(west, "lost")
     before = processes_of(west)
     os.kill(int((west.kubeconfig.parent / "etcd.pid").read_text().split()[0]), signal.SIGKILL)
 
-    (anew,) = started("west", folder=folder)
+    (anew,) = started("west", folder=west.folder.parent)
 
     assert not any(is_alive(process) for process in before)
     assert anew.get("configmap", "lost") is None

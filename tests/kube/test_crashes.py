@@ -20,6 +20,8 @@ from worker_agent.kube.guard import slices_in
 from worker_agent.protocol import Assignment, Drain, Outcome, Phase, StepEvent
 from worker_agent.steps import Milestone
 
+pytestmark = pytest.mark.xdist_group("crashes")  # one site for all of them
+
 # Of one whole life, in their order; each may come more than once.
 WRITES = (
     "saved the set",
@@ -41,15 +43,15 @@ Death = tuple[str, bool]  # at which write, and whether it is done
 
 
 @pytest.fixture(scope="module")
-def site(managed: Cluster) -> Iterator[Site]:
+def site(cluster: Cluster) -> Iterator[Site]:
     """One for all lives: each is a box of its own."""
-    with moved_in(managed) as made:
+    with moved_in(cluster) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def admin(managed: Cluster) -> Iterator[Caller]:
-    made = Caller(managed)
+def admin(cluster: Cluster) -> Iterator[Caller]:
+    made = Caller(cluster)
     yield made
     made.close()
 

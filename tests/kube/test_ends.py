@@ -17,8 +17,8 @@ FAR_S = 3 * 3600.0
 
 
 @pytest.fixture
-def site(managed: Cluster) -> Iterator[Site]:
-    with moved_in(managed) as made:
+def site(cluster: Cluster) -> Iterator[Site]:
+    with moved_in(cluster) as made:
         yield made
 
 

@@ -29,14 +29,20 @@ STUBBORN = {"egs.test/stops": "never"}
 
 
 @pytest.fixture
-def site(managed: Cluster) -> Iterator[Site]:
-    with moved_in(managed) as made:
+def site(cluster: Cluster) -> Iterator[Site]:
+    with moved_in(cluster) as made:
         yield made
 
 
 @pytest.fixture
-def admin(managed: Cluster) -> Iterator[Caller]:
-    made = Caller(managed)
+def frail_site(frail: Cluster) -> Iterator[Site]:
+    with moved_in(frail) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[Caller]:
+    made = Caller(cluster)
     yield made
     made.close()
 
@@ -143,7 +149,8 @@ def slowly(site: Site, clock: StillClock, what: str, holds: Callable[[], Any]) -
     site.until(what, look)
 
 
-def test_an_api_server_that_is_away_at_the_deadline_holds_an_exit_up_until_it_is_back_and_no_longer(site: Site) -> None:
+def test_an_api_server_that_is_away_at_the_deadline_holds_an_exit_up_until_it_is_back_and_no_longer(frail_site: Site) -> None:
+    site = frail_site
     red = site.make_slice("red")
     site.run_pod(red, "stubborn", gpus=8, labels=STUBBORN)
     clock = StillClock()
@@ -255,8 +262,8 @@ def test_the_exit_of_a_node_that_does_not_answer_says_so_and_frees_nothing(site:
     site.until("released", lambda: site.is_in(Phase.RELEASED, box))
 
 
-def test_the_exit_of_a_node_that_died_takes_nothing_of_a_later_run_of_the_same_request(managed: Cluster) -> None:
-    with moved_in(managed, nodes=2) as site:
+def test_the_exit_of_a_node_that_died_takes_nothing_of_a_later_run_of_the_same_request(frail: Cluster) -> None:
+    with moved_in(frail, nodes=2) as site:
         red = site.make_slice("red")
         site.run_pod(red, "lost", gpus=8, labels=STUBBORN)
         box = active(site, red, pods=1)

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from tests.e2e.processes import ROOT, wait_for
-from tests.kube.callers import DONE, MERGE, WANTS_GATE
+from tests.kube.callers import DONE, WANTS_GATE
 from tests.kube.cluster import SOON_S
 from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without
+from tests.kube.wire import MERGE
 from tests.kube.world import NODE_RED, World, container, install, is_gated, pod, pods_path
 from worker_agent.kube import names
 from worker_agent.kube.devices import NO_GPUS
@@ -141,63 +142,46 @@ def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: 
     assert "--register-with-taints" in bare.message
 
 
-def test_the_agent_starts_as_two_restricted_pods_with_the_image_and_the_hub_that_were_given(world: World) -> None:
-    path = f"/api/v1/namespaces/{names.NAMESPACE}/pods"
-    install(world.cluster, "--hub", "https://egs.example.org", "--image", "registry.example.org/egs-agent:1")
+SETTINGS = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent"
+PODS = f"/api/v1/namespaces/{names.NAMESPACE}/pods"
+GIVEN = ["--hub", "https://egs.example.org", "--image", "registry.example.org/egs-agent:1"]
+OF_CHECKS = ["--pull-secret", "mine", "--check-image", "registry.example.org/probe:2", "--check-runtime-class", "nvidia"]
+
+
+def test_the_agent_starts_as_two_restricted_pods_with_all_that_was_given_and_as_others_when_less_is_given(
+    world: World, tmp_path: Path
+) -> None:
+    """The authority of a private hub is named by a path from where the script was called, and mounted where the agent looks for it. A
+    cluster that reaches no public registry pulls nothing that was not named: by default checks run in the agent's own image."""
+    authority = tmp_path / "ca.crt"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    (tmp_path / "nothing").write_text("nothing")
+    with pytest.raises(AssertionError, match="no certificates in PEM form"):
+        install(world.cluster, *GIVEN, "--hub-ca", str(tmp_path / "nothing"))
+
     try:
-        pods = wait_for("two pods", lambda: len(found := world.admin.get(path)["items"]) == 2 and found, within_s=SOON_S)
-        hub = world.admin.get(f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent")["data"]["hub"]
+        install(world.cluster, *GIVEN, *OF_CHECKS, "--hub-ca", os.path.relpath(authority))
+        pods = wait_for("two pods", lambda: len(found := world.admin.get(PODS)["items"]) == 2 and found, within_s=SOON_S)
+        full, template = world.admin.get(SETTINGS)["data"], world.admin.get(DEPLOYMENT)["spec"]["template"]
+        install(world.cluster, *GIVEN)
+        least, other = world.admin.get(SETTINGS)["data"], world.admin.get(DEPLOYMENT)["spec"]["template"]
     finally:
         world.admin.call("DELETE", DEPLOYMENT, is_dry=False, propagationPolicy="Background")
 
     assert {each["spec"]["containers"][0]["image"] for each in pods} == {"registry.example.org/egs-agent:1"}
-    assert hub == "https://egs.example.org"
-
-
-def test_the_authority_of_a_private_hub_is_mounted_where_the_agent_looks_for_it(world: World, tmp_path: Path) -> None:
-    """Named by a path from where the script was called. Without one, or with a file of something else, there is none."""
-    given = (tmp_path / "ca.crt", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
-    given[0].write_text(given[1])
-    (tmp_path / "nothing").write_text("nothing")
-    agent, path = (
-        ["--hub", "https://egs.example.org", "--image", "egs-agent:1"],
-        f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent",
-    )
-    with pytest.raises(AssertionError, match="no certificates in PEM form"):
-        install(world.cluster, *agent, "--hub-ca", str(tmp_path / "nothing"))
-
-    install(world.cluster, *agent, "--hub-ca", os.path.relpath(given[0]))
-    settings, spec = world.admin.get(path)["data"], world.admin.get(DEPLOYMENT)["spec"]["template"]["spec"]
-    install(world.cluster, *agent)
-    without_one = world.admin.get(path)["data"]
-    world.admin.call("DELETE", DEPLOYMENT, is_dry=False, propagationPolicy="Background")
-
-    (container,) = spec["containers"]
+    assert full["hub"] == "https://egs.example.org"
+    (container,) = template["spec"]["containers"]
     folder = next(each["mountPath"] for each in container["volumeMounts"] if each["name"] == "hub")
-    items = next(each["configMap"]["items"] for each in spec["volumes"] if each["name"] == "hub")
-    assert settings["ca.crt"] == given[1]
-    assert settings["hub-ca"] == f"{folder}/{items[0]['path']}"
-    assert (without_one["hub-ca"], "ca.crt" in without_one) == ("", False)
-
-
-def test_what_the_pods_of_checks_need_is_given_to_the_agent_and_by_default_they_run_in_its_own_image(world: World) -> None:
-    """A cluster that reaches no public registry pulls nothing that was not named."""
-    agent = ["--hub", "https://egs.example.org", "--image", "registry.example.org/egs-agent:1"]
-    settings, path = [], f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent"
-    templates = []
-    for options in ([], ["--pull-secret", "mine", "--check-image", "registry.example.org/probe:2", "--check-runtime-class", "nvidia"]):
-        install(world.cluster, *agent, *options)
-        settings.append(world.admin.get(path)["data"])
-        templates.append(world.admin.get(DEPLOYMENT)["spec"]["template"])
-    world.admin.call("DELETE", DEPLOYMENT, is_dry=False, propagationPolicy="Background")
-
-    assert [(each["check-image"], each["check-runtime-class"], each["check-pull-secret"]) for each in settings] == [
-        ("registry.example.org/egs-agent:1", "", ""),
+    items = next(each["configMap"]["items"] for each in template["spec"]["volumes"] if each["name"] == "hub")
+    assert (full["ca.crt"], full["hub-ca"]) == (authority.read_text(), f"{folder}/{items[0]['path']}")
+    assert (least["hub-ca"], "ca.crt" in least) == ("", False)
+    assert [(each["check-image"], each["check-runtime-class"], each["check-pull-secret"]) for each in (full, least)] == [
         ("registry.example.org/probe:2", "nvidia", "mine"),
+        ("registry.example.org/egs-agent:1", "", ""),
     ]
-    assert [each["spec"].get("imagePullSecrets", []) for each in templates] == [[], [{"name": "mine"}]]
+    assert [each["spec"].get("imagePullSecrets", []) for each in (template, other)] == [[{"name": "mine"}], []]
     # Else the pods that are there would go on with the settings that they began with.
-    assert templates[0]["metadata"]["annotations"] != templates[1]["metadata"]["annotations"]
+    assert template["metadata"]["annotations"] != other["metadata"]["annotations"]
 
 
 def is_held(world: World, gpus: int, resource: str) -> bool:

@@ -8,16 +8,19 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.processes import wait_for
-from tests.kube.callers import MERGE
 from tests.kube.cluster import MUTATING, SOON_S, Object
 from tests.kube.site import access_as_agent
+from tests.kube.wire import MERGE
 from tests.kube.world import World, install, pod, pods_path
+from worker_agent.kube import names
 from worker_agent.kube.client import Api
 from worker_agent.kube.installed import PATH, PLURALS, Installed
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+ABOUT = {"name": PATH.rpartition("/")[2], "namespace": names.NAMESPACE}
+EVICT = "ValidatingAdmissionPolicy egs-evict"
 
 
 @pytest.fixture(scope="module")
@@ -50,40 +53,35 @@ def test_as_installed_there_is_nothing_to_tell(installed: Installed, world: Worl
     assert {line.split()[1] for line in written} >= kinds
 
 
-@pytest.mark.parametrize("path", [f"{POLICIES}/egs-pod", f"{ROLES}/egs-slice-user", f"{KINDS}/workspaces.egs.io"])
-def test_what_was_changed_is_told_until_it_was_installed_anew(path: str, installed: Installed, world: World) -> None:
-    before = world.admin.get(path)
-    kind, name = before["kind"], before["metadata"]["name"]
-    world.admin.patch(path, changed(path), kind=MERGE)
-
-    (drift,) = installed.look()
-    assert (drift.what, drift.is_repaired) == (f"{kind} {name}", False)
-    assert "install" in drift.detail
-
-    install(world.cluster, "--no-agent")
-    assert installed.look() == ()
+def told(installed: Installed) -> dict[str, str]:
+    """By object, what is said of it."""
+    drifts = installed.look()
+    assert not any(drift.is_repaired for drift in drifts)
+    return {drift.what: drift.detail for drift in drifts}
 
 
-def test_one_that_was_deleted_and_made_anew_under_its_name_is_another(installed: Installed, world: World) -> None:
-    path = f"{POLICIES}/egs-evict"
-    before = world.admin.get(path)
+def test_what_was_changed_exchanged_or_deleted_is_told_until_it_was_installed_anew(installed: Installed, world: World) -> None:
+    paths = [f"{POLICIES}/egs-pod", f"{ROLES}/egs-slice-user", f"{KINDS}/workspaces.egs.io"]
+    before = [world.admin.get(path) for path in paths]
+    for path in paths:
+        world.admin.patch(path, changed(path), kind=MERGE)
+    is_changed = {f"{each['kind']} {each['metadata']['name']}" for each in before}
+    seen = told(installed)
+    assert seen.keys() == is_changed
+    assert all("install" in detail for detail in seen.values())
+
+    evict = world.admin.get(path := f"{POLICIES}/egs-evict")
     world.admin.call("DELETE", path, is_dry=False)
-    weaker = [{**each, "expression": "true"} for each in before["spec"]["validations"]]
-    world.admin.make(POLICIES, {"metadata": {"name": "egs-evict"}, "spec": {**before["spec"], "validations": weaker}})
+    seen = told(installed)
+    assert seen.keys() == is_changed | {EVICT}
+    assert seen[EVICT].startswith("It is gone.")
 
-    (drift,) = installed.look()
-    assert drift.what == "ValidatingAdmissionPolicy egs-evict"
-
-    install(world.cluster, "--no-agent")
-    assert installed.look() == ()
-
-
-def test_what_is_gone_is_told(installed: Installed, world: World) -> None:
-    path = f"{POLICIES}/egs-evict"
-    world.admin.call("DELETE", path, is_dry=False)
-
-    (drift,) = installed.look()
-    assert (drift.what, drift.detail[:11]) == ("ValidatingAdmissionPolicy egs-evict", "It is gone.")
+    # Made anew under its name it is another.
+    weaker = [{**each, "expression": "true"} for each in evict["spec"]["validations"]]
+    world.admin.make(POLICIES, {"metadata": {"name": "egs-evict"}, "spec": {**evict["spec"], "validations": weaker}})
+    seen = told(installed)
+    assert seen.keys() == is_changed | {EVICT}
+    assert not seen[EVICT].startswith("It is gone.")
 
     install(world.cluster, "--no-agent")
     assert installed.look() == ()
@@ -106,13 +104,14 @@ def test_what_was_installed_as_beta_is_still_there_when_kubernetes_serves_it_as_
 
 def test_lines_that_nobody_understands_and_a_list_that_is_not_there_are_nothing_to_tell(installed: Installed, world: World) -> None:
     before = world.admin.get(PATH)["data"]["objects"]
-    world.admin.patch(PATH, {"data": {"objects": "\n".join(["", "x", "v9 Unknown a 1", before])}}, kind=MERGE)
-    assert installed.look() == ()
+    try:
+        world.admin.patch(PATH, {"data": {"objects": "\n".join(["", "x", "v9 Unknown a 1", before])}}, kind=MERGE)
+        assert installed.look() == ()
 
-    world.admin.call("DELETE", PATH, is_dry=False)
-    assert installed.look() == ()
-
-    install(world.cluster, "--no-agent")
+        world.admin.call("DELETE", PATH, is_dry=False)
+        assert installed.look() == ()
+    finally:
+        world.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": ABOUT, "data": {"objects": before}})
 
 
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"

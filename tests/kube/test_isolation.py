@@ -13,9 +13,10 @@ from tests.kube.attacks.attack import Attack, Attacker, binding
 from tests.kube.attacks.climbing import NAMESPACE_ATTACKS, RIGHT_ATTACKS, TOKEN_REQUEST
 from tests.kube.attacks.entering import HOST
 from tests.kube.attacks.posing import REQUEST_ATTACKS, request
-from tests.kube.callers import DONE, JSON_PATCH, MERGE, Caller
+from tests.kube.callers import DONE, Caller
 from tests.kube.cluster import SOON_S, Object
 from tests.kube.policies import MUTATING_BINDINGS, without
+from tests.kube.wire import JSON_PATCH, MERGE
 from tests.kube.world import BLUE_GPR, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
 from tests.kube.written import written
 from worker_agent.kube import names

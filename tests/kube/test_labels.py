@@ -26,16 +26,16 @@ class Tenement(House):
     __slots__ = ()
 
     def start(self) -> None:
-        self.start_at(access_as_agent(self.cluster))
+        self.start_at(access_as_agent(self.cluster, key=self.key))
 
     def label(self, *labels: str) -> None:
         """By hand, as an administrator."""
-        self.cluster.kubectl("label", "namespace", self.namespace, "--overwrite", *labels)
+        self.cluster.label("namespace", self.namespace, *labels)
 
 
 @pytest.fixture
-def kept(locked: Cluster) -> Iterator[Tenement]:
-    made = Tenement(locked, a_workspace())
+def kept(cluster: Cluster) -> Iterator[Tenement]:
+    made = Tenement(cluster, a_workspace())
     made.let_in(AccessRole.USER, token_s=0)
     yield made
     made.leave()
@@ -173,13 +173,13 @@ def test_where_the_policy_says_to_repair_nothing_the_label_is_put_back_for_an_op
     assert (names.SLICE in kept.labels()) is is_in_use
 
 
-def test_a_box_ends_though_somebody_took_the_label_of_its_workspace_off_meanwhile(managed: Cluster) -> None:
+def test_a_box_ends_though_somebody_took_the_label_of_its_workspace_off_meanwhile(cluster: Cluster) -> None:
     """Without it the agent may not clear its pods."""
-    with moved_in(managed) as site:
+    with moved_in(cluster) as site:
         red = site.make_slice("red")
-        kept = Tenement(managed, Workspace(id=red, name=red, bindings=(Binding(namespace=red),)))
+        kept = Tenement(cluster, Workspace(id=red, name=red, bindings=(Binding(namespace=red),)))
         kept.make()
-        managed.apply(written(managed, pod("train", 8, metadata={"namespace": red})))
+        cluster.apply(written(cluster, pod("train", 8, metadata={"namespace": red})))
         (box,) = site.box(red)
         site.tell(box)
         site.until("the pod runs", lambda: site.running(red))
@@ -195,7 +195,7 @@ def test_a_box_ends_though_somebody_took_the_label_of_its_workspace_off_meanwhil
 
 def test_a_namespace_that_could_not_be_made_anew_is_not_told_as_put_right(kept: Tenement, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.make()
-    kept.cluster.kubectl("delete", "namespace", kept.namespace)
+    kept.cluster.delete("namespace", kept.namespace, waits=True)
     with monkeypatch.context() as broken:
         broken.setattr(kept.apis[-1], "create", refuse)
         assert kept.settle().repaired == ()

@@ -20,8 +20,8 @@ REASONS = ["Queued", "Provisioning", "Provisioned", "Passed25Percent", "Passed50
 
 
 @pytest.fixture
-def site(managed: Cluster) -> Iterator[Site]:
-    with moved_in(managed) as made:
+def site(cluster: Cluster) -> Iterator[Site]:
+    with moved_in(cluster) as made:
         yield made
 
 
@@ -62,7 +62,7 @@ def test_each_mark_of_a_gpr_is_an_event_of_its_namespaces_and_nodes_once(site: S
     site.stop()
     site.start()
     site.tell(life=(*life, *life_of(site, red, "last")[:1]))  # to an agent that remembers nothing
-    site.until("one mark more", lambda: "GPR last: QUEUED 0" in site.cluster.kubectl("events", "--namespace", red))
+    site.until("one mark more", lambda: "GPR last: QUEUED 0" in [each["message"] for each in site.cluster.list("events", namespace=red)])
 
     assert [reason for reason, _, _ in told(site, red)] == REASONS
     assert [reason for reason, _, _ in told(site, "default")] == REASONS[1:]

@@ -13,9 +13,10 @@ from tests.kube import outage
 from tests.kube.attacks import ATTACKS
 from tests.kube.attacks.attack import Attacker, binding
 from tests.kube.attacks.entering import GATE_ATTACKS, TOLERATION_ATTACKS
-from tests.kube.callers import DONE, MERGE, Answer
+from tests.kube.callers import DONE, Answer
 from tests.kube.cluster import SOON_S, Object
 from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without, without_rules
+from tests.kube.wire import MERGE
 from tests.kube.world import BLUE_GPR, NODE_BLUE, RED_GPR, World, is_gated, pod, pods_path, scheduling_reason
 from worker_agent.kube import names
 

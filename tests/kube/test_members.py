@@ -7,9 +7,10 @@ from typing import Final
 
 import pytest
 
-from tests.kube.callers import DONE, JSON_PATCH, MERGE, Caller
+from tests.kube.callers import DONE, Caller
 from tests.kube.cluster import Object
 from tests.kube.test_autogpr import owner_kind
+from tests.kube.wire import JSON_PATCH, MERGE
 from tests.kube.world import World, is_gated, pod, pods_path
 from worker_agent.kube import names
 
@@ -131,9 +132,7 @@ OPERATOR: Final = {"user": "system:serviceaccount:ray-system:kuberay-operator"}
 def ray(world: World) -> Iterator[None]:
     """As of KubeRay's operator, which may write all of its kinds."""
     made = [owner_kind("ray.io", kind) for kind in ("RayCluster", "RayJob", "RayService")]
-    world.cluster.apply(*made)
-    for body in made:
-        world.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{body['metadata']['name']}")
+    world.cluster.make_kinds(*made)
     named = {"metadata": {"name": "test-kuberay"}}
     rule = {"apiGroups": ["ray.io"], "resources": ["*"], "verbs": ["*"]}
     account = {"kind": "ServiceAccount", "name": "kuberay-operator", "namespace": "ray-system"}
@@ -143,8 +142,7 @@ def ray(world: World) -> Iterator[None]:
     yield
     for path in ("clusterrolebindings/test-kuberay", "clusterroles/test-kuberay"):
         world.admin.call("DELETE", f"{RBAC}/{path}", is_dry=False)
-    for body in made:
-        world.cluster.kubectl("delete", "crd", str(body["metadata"]["name"]))
+    world.cluster.delete("crd", *(str(body["metadata"]["name"]) for body in made), waits=True)
 
 
 def ray_body(kind: str, *, ingress: bool, name: str = "try") -> Object:

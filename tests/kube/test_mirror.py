@@ -15,12 +15,13 @@ import msgspec
 import pytest
 
 from tests.e2e.processes import wait_for
-from tests.kube.cluster import SOON_S, Cluster, clusters
+from tests.kube.cluster import SOON_S, Cluster
 from tests.kube.outage import without
 from tests.kube.pods import Tenant
 from tests.kube.proxy import Proxy
+from tests.kube.site import access_as_admin
 from worker_agent.kube import mirror as mirrors
-from worker_agent.kube.client import Api, access_by_kubeconfig
+from worker_agent.kube.client import Api
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import HasMeta, Meta, Node, Pod
 from worker_agent.kube.view import view_of
@@ -40,9 +41,9 @@ class Place:
         self.name = f"place-{uuid4().hex[:8]}"
         self.path = f"/api/v1/namespaces/{self.name}/configmaps"
         self.cluster = cluster
-        self.api = Api(access_by_kubeconfig(cluster.kubeconfig))
+        self.api = Api(access_as_admin(cluster))
         self.notes: list[tuple[str, dict[str, object]]] = []
-        cluster.kubectl("create", "namespace", self.name)
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
 
     def make(self, name: str, **labels: str) -> Thing:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
@@ -55,7 +56,7 @@ class Place:
         self.api.delete(f"{self.path}/{name}")
 
     def truth(self) -> dict[str, str]:
-        """What kubectl lists: name and version."""
+        """What the server lists: name and version."""
         listed = self.cluster.list("configmaps", namespace=self.name)
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed}
 
@@ -94,12 +95,11 @@ def place(cluster: Cluster) -> Iterator[Place]:
     made = Place(cluster)
     yield made
     made.api.close()
-    cluster.kubectl("delete", "namespace", made.name, "--wait=false")
 
 
 @pytest.fixture
 def proxy(place: Place) -> Iterator[Proxy]:
-    made = Proxy(access_by_kubeconfig(place.cluster.kubeconfig))
+    made = Proxy(access_as_admin(place.cluster))
     yield made
     made.stop()
 
@@ -140,7 +140,7 @@ def test_what_is_made_changed_and_deleted_arrives(place: Place) -> None:
 
 
 def test_nodes_and_pods_are_copied_as_they_are_and_the_hub_could_be_told_of_them(tenant: Tenant) -> None:
-    api = Api(access_by_kubeconfig(tenant.cluster.kubeconfig))
+    api = Api(access_as_admin(tenant.cluster))
     changed = threading.Event()
     all_nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=print_note, on_change=changed.set)
     all_pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=print_note)
@@ -353,16 +353,10 @@ def test_stopping_ends_its_thread_while_the_server_has_nothing_to_say(place: Pla
     assert not place.notes
 
 
-@pytest.fixture(scope="module")
-def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """To break."""
-    with clusters("mirror", folder=tmp_path_factory.mktemp("kube")) as (made,):
-        yield made
-
-
 @pytest.fixture
-def own_place(own_cluster: Cluster) -> Iterator[Place]:
-    made = Place(own_cluster)
+def own_place(pair: tuple[Cluster, Cluster]) -> Iterator[Place]:
+    """In a cluster that may be broken."""
+    made = Place(pair[0])
     yield made
     made.api.close()
 
@@ -371,7 +365,7 @@ def test_what_is_deleted_while_the_api_server_restarts_vanishes(own_place: Place
     """Its memory of the past begins anew with it: so do we."""
     for number in range(5):
         own_place.make(f"thing-{number}")
-    proxy = Proxy(access_by_kubeconfig(own_place.cluster.kubeconfig))
+    proxy = Proxy(access_as_admin(own_place.cluster))
     through_proxy = Api(proxy.access)
     with own_place.mirror(through_proxy) as mirror:
         wait_until_true(mirror, own_place)

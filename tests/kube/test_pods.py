@@ -76,7 +76,7 @@ def test_a_pod_that_does_not_stop_stays_until_it_is_deleted_by_force(tenant: Ten
     wait_for("the other is gone", lambda: tenant.pod("hearing") is None, within_s=SOON_S)
 
     assert tenant.pod_in("deaf", "Running")
-    tenant.cluster.kubectl("delete", "pod", "deaf", "--namespace", tenant.name, "--force", "--grace-period=0")
+    tenant.cluster.delete("pod", "deaf", namespace=tenant.name, gracePeriodSeconds=0)
 
     assert tenant.pod("deaf") is None
 

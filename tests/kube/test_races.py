@@ -8,23 +8,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import IS_SOAK
 from tests.kube.cluster import Cluster
+from tests.kube.corner import CornerApi
 from tests.kube.faults import APIS, CLOCK_IS_SET
 from tests.kube.recorder import Replay, recording
 from tests.kube.site import Site, ended, moved_in
 from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, Records, Verb
 from worker_agent.fences import new_records
-from worker_agent.kube.client import Api
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.guard import slices_in
 from worker_agent.protocol import Assignment, Drain, Phase
 
-TURNS = 6
+TURNS = 6 if IS_SOAK else 3
 
 
 @pytest.fixture
-def site(managed: Cluster) -> Iterator[Site]:
-    with moved_in(managed, nodes=2) as made:
+def site(cluster: Cluster) -> Iterator[Site]:
+    with moved_in(cluster, nodes=2) as made:
         yield made
 
 
@@ -74,7 +75,7 @@ def test_two_slices_that_refill_at_once_never_meet_on_a_node(site: Site, tmp_pat
         for number in range(TURNS):
             turn(site, slices[number % 2], rng, dies=trouble == "the agent dies" and number % 3 == 1)
 
-    replay = Replay().run(record.events())
+    replay = Replay(site.key).run(record.events())
     assert replay.overlaps == []
     assert replay.change_count >= 2 * TURNS
     assert replay.bound_count > TURNS
@@ -93,7 +94,7 @@ def test_the_replay_sees_an_overlap_where_a_node_is_freed_without_draining(site:
         site.tell(second)
         site.until("active", lambda: site.is_in(Phase.ACTIVE, second))
 
-    assert Replay().run(record.events()).overlaps
+    assert Replay(site.key).run(record.events()).overlaps
 
 
 def written(driver: KubernetesCluster, verb: Verb, seen: NodeState, records: Records) -> NodeState:
@@ -115,7 +116,7 @@ def release_undrained(site: Site, box: Assignment) -> None:
 def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(site: Site) -> None:
     red, blue = site.make_slice("red"), site.make_slice("blue")
     (box,) = site.box(red)
-    sleeper = KubernetesCluster(Api(site.access), check=site.check, note=site.note)
+    sleeper = KubernetesCluster(CornerApi(site.access), check=site.check, note=site.note)
     sleeper.start()
     claimed = written(sleeper, Verb.CLAIM, sleeper.observe()[box.node], new_records(box, GpuPhase.CLAIMED))
     written(sleeper, Verb.OPEN, claimed, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,8 +20,8 @@ T0_TEXT = "2027-01-15T08:00:00Z"
 
 
 @pytest.fixture
-def counter(managed: Cluster) -> Iterator[Counter]:
-    made = Counter(managed)
+def counter(cluster: Cluster) -> Iterator[Counter]:
+    made = Counter(cluster)
     yield made
     made.leave()
 
@@ -320,7 +319,7 @@ def test_what_cannot_be_is_refused_when_it_is_made(spec: Object, said: str, coun
 def test_a_request_that_is_replaced_by_its_first_words_keeps_who_made_it(counter: Counter) -> None:
     counter.make(request())
 
-    counter.kubectl("replace", "-f", "-", given=json.dumps(request(**{**SPEC, "priority": 9})))
+    counter.cluster.replace(request(**{**SPEC, "priority": 9}), namespace=counter.namespace)
 
     assert counter.found()["metadata"].get("annotations", {}).get("egs.io/requester", "") == noted_requester(counter)
     counter.until_condition("Current", "True", "Taken")
@@ -335,7 +334,7 @@ def test_a_request_takes_in_its_template_and_keeps_it_when_that_changes_or_goes(
     assert counter.claims()[0].spec == ClaimSpec(shape="H100-80GB", nodes=4, duration="1h", priority=50)
     assert (counter.status()["shape"], counter.status()["nodeCount"]) == ("H100-80GB", 4)
 
-    counter.kubectl("delete", "gprt", "standard")
+    counter.delete("gprt", "standard")
     counter.change({"priority": 60})
 
     counter.until("the change", lambda: counter.status()["observedGeneration"] == 2)
@@ -362,7 +361,7 @@ def test_a_deleted_request_is_told_as_gone_once(counter: Counter) -> None:
     counter.until_condition("Current", "True", "Taken")
     uid = counter.uid()
 
-    counter.kubectl("delete", "gpr", "train")
+    counter.delete("gpr", "train")
     counter.until("that it is gone", lambda: [claim for claim in counter.told if claim.is_gone])
     counter.states[uid] = counter.states[uid].__class__(id=uid, gpr_id="g", state="EXITING")
     counter.for_a_while()
@@ -376,7 +375,7 @@ def test_one_that_went_while_no_agent_was_there_is_gone_too_by_its_uid(counter: 
     counter.until_condition("Current", "True", "Taken")
     uid = counter.uid()
     counter.stop()
-    counter.kubectl("delete", "gpr", "train")
+    counter.delete("gpr", "train")
     counter.make(request())  # another one of the same name
 
     counter.start()
@@ -392,17 +391,17 @@ def test_a_request_that_somebody_holds_with_a_finalizer_is_gone_when_it_is_delet
     counter.make(body)
     counter.until_condition("Current", "True", "Taken")
 
-    counter.kubectl("delete", "gpr", "train", "--wait=false")
+    counter.delete("gpr", "train", waits=False)
 
     counter.until("that it is gone", lambda: [claim for claim in counter.told if claim.is_gone])
-    counter.kubectl("patch", "gpr", "train", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    counter.patch("gpr", "train", {"metadata": {"finalizers": None}})
 
 
 def test_with_its_namespace_a_request_is_gone(counter: Counter) -> None:
     counter.make(request())
     counter.until_condition("Current", "True", "Taken")
 
-    counter.kubectl("delete", "namespace", counter.namespace, "--wait=false")
+    counter.cluster.delete("namespace", counter.namespace)
 
     counter.until("that it is gone", lambda: [claim for claim in counter.told if claim.is_gone])
 
@@ -410,7 +409,7 @@ def test_with_its_namespace_a_request_is_gone(counter: Counter) -> None:
 def test_while_the_api_server_does_not_answer_nothing_is_gone(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     counter.make(request())
     counter.until_condition("Current", "True", "Taken")
-    counter.kubectl("delete", "gpr", "train")
+    counter.delete("gpr", "train")
     monkeypatch.setattr(requests, "REQUESTS_PATH", "/apis/egs.io/v1alpha1/no-such-kind")
 
     counter.for_a_while(2.0)
@@ -419,20 +418,20 @@ def test_while_the_api_server_does_not_answer_nothing_is_gone(counter: Counter, 
     assert counter.noted("requests_unlisted")
 
 
-def test_with_the_kind_deleted_nothing_is_gone_and_the_agent_works_on_when_it_is_back(counter: Counter) -> None:
+def test_with_the_kind_deleted_nothing_is_gone_and_the_agent_works_on_when_it_is_back(locked: Cluster) -> None:
     """All objects are deleted with it first, while the kind is still served: here for as long as somebody holds one of them."""
-    held = request("held")
+    counter, held = Counter(locked), request("held")
     held["metadata"]["finalizers"] = ["example.org/hold"]
     counter.make(request(), held)
     counter.until_condition("Current", "True", "Taken")
     counter.until_condition("Current", "True", "Taken", "held")
 
-    counter.cluster.kubectl("delete", "crd", "gpuprovisioningrequests.egs.io", "--wait=false")
+    counter.cluster.delete("crd", "gpuprovisioningrequests.egs.io")
     try:
         counter.until("that the object went", lambda: counter.cluster.get("gpr", "train", namespace=counter.namespace) is None)
         counter.for_a_while(4.0)
-        counter.kubectl("patch", "gpr", "held", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
-        counter.cluster.kubectl("wait", "--for=delete", "crd/gpuprovisioningrequests.egs.io", "--timeout=30s")
+        counter.patch("gpr", "held", {"metadata": {"finalizers": None}})
+        counter.cluster.delete("crd", "gpuprovisioningrequests.egs.io", waits=True)
         counter.for_a_while(4.0)
         assert not [claim for claim in counter.told if claim.is_gone]
         # Said once for each way in which the watch was tried, not again and again.
@@ -443,6 +442,7 @@ def test_with_the_kind_deleted_nothing_is_gone_and_the_agent_works_on_when_it_is
 
     counter.make(request("anew"))
     counter.until_condition("Accepted", "True", "Accepted", "anew")
+    counter.leave()
 
 
 def test_where_the_kinds_or_the_rights_are_not_installed_the_agent_says_so_once_and_works_on(
@@ -558,7 +558,7 @@ def test_a_mib_of_annotations_is_refused_on_the_spot_and_leaves_what_was_there_a
     counter.until_condition("Accepted", "True", "Accepted")
 
     with pytest.raises(KubeError, match=refused_as):
-        counter.kubectl("replace", "-f", "-", given=json.dumps(large))
+        counter.cluster.replace(large, namespace=counter.namespace)
 
     counter.pass_()
     assert "example.org/note" not in counter.found()["metadata"].get("annotations", {})
@@ -567,7 +567,7 @@ def test_a_mib_of_annotations_is_refused_on_the_spot_and_leaves_what_was_there_a
 
 def test_many_requests_are_told_in_the_order_in_which_they_were_made_and_written_a_few_at_a_time(counter: Counter) -> None:
     bodies = [{**request(), "metadata": {"name": f"r-{number:03}", "namespace": counter.namespace}} for number in range(130)]
-    counter.cluster.kubectl("create", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": bodies}))
+    counter.cluster.create(*bodies)
 
     counter.until("all claims", lambda: len(counter.told) == 130)
 

@@ -17,18 +17,18 @@ import pytest
 from slices.kubeconfigs import kubeconfig_text
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError
+from tests.kube.corner import CornerApi
 from tests.kube.site import access_as_agent
 from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
 from worker_agent.kube import awaited, names
-from worker_agent.kube.client import Access, Api, Forbidden, access_by_kubeconfig
+from worker_agent.kube.client import Access, Api, Forbidden
 from worker_agent.kube.isolation import role_binding
 from worker_agent.kube.tenancy import KubernetesTenancy
 from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, Drift, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
 NOBODY: frozenset[str] = frozenset()
-REGULAR = ["pods", "configmaps"]
 
 
 @dataclass(slots=True)
@@ -40,25 +40,30 @@ class House:
     notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     apis: list[Api] = field(default_factory=list)
     repairs: bool = True
+    looks_at_installation: bool = False  # a hundred calls at each look, which test_installed.py is about
     tenancy: KubernetesTenancy = field(init=False)
 
     def __post_init__(self) -> None:
         self.start()
 
+    @property
+    def key(self) -> str:
+        """Of its corner of the cluster: in the name of its namespace."""
+        return self.workspace.id[:8]
+
     def start(self) -> None:
-        self.start_at(access_by_kubeconfig(self.cluster.kubeconfig))
+        self.start_at(access_as_agent(self.cluster, key=self.key))
 
     def start_at(self, access: Access) -> None:
-        self.apis.append(Api(access))
+        self.apis.append(CornerApi(access))
         note = lambda event, fields: self.notes.append((event, fields))  # noqa: E731
         self.tenancy = KubernetesTenancy(api=self.apis[-1], server=access.url, ca=access.ca, note=note)
+        if not self.looks_at_installation:
+            self.tenancy._installed.look = tuple  # type: ignore[method-assign]
 
     def leave(self) -> None:
         for api in self.apis:
             api.close()
-        for binding in self.workspace.bindings:
-            self.cluster.kubectl("delete", "namespace", binding.namespace, "--wait=false", "--ignore-not-found")
-        self.cluster.kubectl("delete", "serviceaccount", *self._accounts)
 
     @property
     def namespace(self) -> str:
@@ -92,18 +97,13 @@ class House:
 
     def everything(self) -> dict[str, Any]:
         """All that the agent keeps there, without what the server counts."""
-        kinds = "networkpolicies,resourcequotas,limitranges,rolebindings,serviceaccounts"
-        kept = self.cluster.kubectl("get", kinds, "-n", self.namespace, "-l", "egs.io/slice", "-o", "json")
-        accounts = self.cluster.kubectl("get", "serviceaccounts", *self._accounts, "-o", "json")
+        kinds = ("networkpolicies", "resourcequotas", "limitranges", "rolebindings", "serviceaccounts")
+        kept = [item for kind in kinds for item in self.cluster.list(kind, namespace=self.namespace, selector="egs.io/slice")]
+        kept += self.cluster.list("serviceaccounts", namespace=names.ACCOUNTS, selector=f"egs.io/slice={self.workspace.id}")
         parts = ("spec", "roleRef", "subjects")
         return {
-            f"{item['kind']}/{item['metadata']['name']}": (item["metadata"]["labels"], [item.get(part) for part in parts])
-            for item in (*json.loads(kept)["items"], *json.loads(accounts)["items"])
+            f"{item['kind']}/{item['metadata']['name']}": (item["metadata"]["labels"], [item.get(part) for part in parts]) for item in kept
         }
-
-    @property
-    def _accounts(self) -> tuple[str, ...]:
-        return "--namespace", names.ACCOUNTS, "--selector", f"egs.io/slice={self.workspace.id}"
 
     def has_account(self, account: Account) -> bool:
         return self.cluster.get("serviceaccount", f"egs-{account.id}", namespace=names.ACCOUNTS) is not None
@@ -119,11 +119,6 @@ class House:
         return token
 
 
-def role(name: str, verbs: list[str]) -> dict[str, Any]:
-    rules = [{"apiGroups": [""], "resources": REGULAR, "verbs": verbs}]
-    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
-
-
 def used(house: House) -> dict[str, str]:
     quota = house.get("resourcequota", "egs-slice")
     return dict(quota["status"].get("used", {})) if quota else {}
@@ -135,22 +130,13 @@ def guests_of(workspace: Workspace) -> dict[str, Any]:
     return {"namespaceSelector": {"matchExpressions": [may_enter, {"key": "egs.io/slice", "operator": "DoesNotExist"}]}}
 
 
-@pytest.fixture(scope="module")
-def roles(cluster: Cluster) -> None:
-    """Of members, and the place of their accounts, where whoever installs the agent has not made them."""
-    for name, verbs in (("egs-slice-user", ["*"]), ("egs-slice-viewer", ["get", "list", "watch"])):
-        if cluster.get("clusterrole", name) is None:
-            cluster.apply(role(name, verbs))
-    cluster.make_namespace(names.ACCOUNTS)
-
-
 def a_workspace(**changes: Any) -> Workspace:
     id_ = str(uuid4())
     return Workspace(**{"id": id_, "name": f"w-{id_[:8]}", "bindings": (Binding(namespace=f"ns-{id_[:8]}"),), **changes})
 
 
 @pytest.fixture
-def house(cluster: Cluster, roles: None) -> Iterator[House]:
+def house(cluster: Cluster) -> Iterator[House]:
     made = House(cluster, a_workspace())
     yield made
     made.leave()
@@ -203,9 +189,10 @@ def test_a_namespace_is_made_shut_off_and_bounded_and_a_second_look_changes_noth
     assert policy["spec"]["egress"][0] == {"to": [same_slice]}
     assert {port["port"] for port in policy["spec"]["egress"][1]["ports"]} == {53}
     assert quota["spec"]["hard"]["pods"] == "1k"
-    before = house.cluster.kubectl("get", "networkpolicies,rolebindings,serviceaccounts", "-n", house.namespace, "-o", "json")
+    kinds = ("networkpolicies", "rolebindings", "serviceaccounts")
+    before = [house.cluster.list(kind, namespace=house.namespace) for kind in kinds]
     house.make()
-    assert house.cluster.kubectl("get", "networkpolicies,rolebindings,serviceaccounts", "-n", house.namespace, "-o", "json") == before
+    assert [house.cluster.list(kind, namespace=house.namespace) for kind in kinds] == before
     assert house.notes == []
 
 
@@ -221,7 +208,7 @@ def test_pods_that_come_are_no_reason_to_write_the_quota_again_and_a_changed_one
     house.make()
 
     assert apply.call_count == 0
-    house.cluster.kubectl("patch", "resourcequota", "egs-slice", "-n", house.namespace, "-p", '{"spec": {"hard": {"pods": "2k"}}}')
+    house.cluster.patch("resourcequota", "egs-slice", {"spec": {"hard": {"pods": "2k"}}}, namespace=house.namespace)
     assert house.settle() == house.seen(BindingState.READY, "", "quota")
     assert apply.call_count == 1
 
@@ -309,7 +296,7 @@ def test_where_the_policy_says_so_what_is_deleted_by_hand_stays_deleted(house: H
     house.make()
     house.repairs = False
     house.cluster.kubectl("--namespace", house.namespace, "delete", "resourcequota", "egs-slice")
-    house.cluster.kubectl("label", "namespace", house.namespace, "pod-security.kubernetes.io/enforce-")
+    house.cluster.label("namespace", house.namespace, "pod-security.kubernetes.io/enforce-")
 
     assert house.settle() == house.left("label", "quota")
     assert house.get("resourcequota", "egs-slice") is None
@@ -372,7 +359,7 @@ def test_where_the_policy_says_so_a_network_policy_that_opens_the_fence_is_told_
     house.repairs = False
     house.cluster.apply(policy_of(house, "sneak", ingress=[{}]))
     if label:
-        house.cluster.kubectl("label", "networkpolicy", "sneak", "-n", house.namespace, f"{label}={house.workspace.id}")
+        house.cluster.label("networkpolicy", "sneak", f"{label}={house.workspace.id}", namespace=house.namespace)
 
     first, second = added_drifts(house), added_drifts(house)
 
@@ -413,9 +400,7 @@ def test_a_network_policy_that_a_finalizer_holds_lets_nothing_through_any_more(d
     assert there is not None
     assert "ingress" not in there["spec"]
     assert added_drifts(described) == []
-    described.cluster.kubectl(
-        "patch", "networkpolicy", "held", "-n", described.namespace, "--type=merge", '--patch={"metadata":{"finalizers":null}}'
-    )
+    described.cluster.patch("networkpolicy", "held", {"metadata": {"finalizers": None}}, namespace=described.namespace)
 
 
 def test_a_network_policy_that_an_administrator_marked_stays(described: House) -> None:
@@ -514,7 +499,7 @@ def test_a_label_that_is_taken_off_the_namespace_comes_back(label: str, house: H
     house.make()
     before = house.labels()
 
-    house.cluster.kubectl("label", "namespace", house.namespace, f"{label}-")
+    house.cluster.label("namespace", house.namespace, f"{label}-")
 
     assert house.settle() == house.seen(BindingState.READY, "", "label")
     assert house.labels() == before
@@ -559,14 +544,15 @@ def test_a_namespace_that_was_there_before_is_left_alone_until_an_administrator_
     assert "adopt" in refused.detail
     assert house.everything() == {}
     house.change(bindings=(Binding(namespace=house.namespace, may_adopt=True),))
-    house.make()
+    house.cluster.label("namespace", house.namespace, "egs.io/may-adopt=true")
+    wait_for("the adopted namespace", lambda: house.settle().state is BindingState.READY, within_s=SOON_S)
     assert house.labels()["egs.io/slice"] == house.workspace.id
 
 
 @pytest.mark.parametrize(("label", "words"), [("egs.io/slice=somebody", "another workspace"), ("egs.io/exempt=true", "exempt")])
 def test_what_is_another_s_or_exempt_is_not_even_adopted(label: str, words: str, house: House) -> None:
     house.cluster.make_namespace(house.namespace)
-    house.cluster.kubectl("label", "namespace", house.namespace, label)
+    house.cluster.label("namespace", house.namespace, label)
     house.change(bindings=(Binding(namespace=house.namespace, may_adopt=True),))
 
     refused = house.settle()
@@ -578,7 +564,7 @@ def test_what_is_another_s_or_exempt_is_not_even_adopted(label: str, words: str,
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public", "egs-system"])
-def test_those_of_the_cluster_are_never_taken(name: str, cluster: Cluster, roles: None) -> None:
+def test_those_of_the_cluster_are_never_taken(name: str, cluster: Cluster) -> None:
     house = House(cluster, a_workspace(bindings=(Binding(namespace=name, may_adopt=True),)))
 
     refused = house.settle()
@@ -596,13 +582,13 @@ def test_one_that_is_being_deleted_is_waited_for_and_then_made_anew(house: House
         "metadata": {"name": "held", "namespace": house.namespace, "finalizers": ["egs.test/held"]},
     }
     house.cluster.apply(config)
-    house.cluster.kubectl("delete", "namespace", house.namespace, "--wait=false")
+    house.cluster.delete("namespace", house.namespace)
 
     waiting = house.settle()
 
     assert waiting.state is BindingState.WAITING
     assert "being deleted" in waiting.detail
-    house.cluster.kubectl("patch", "configmap", "held", "-n", house.namespace, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    house.cluster.patch("configmap", "held", {"metadata": {"finalizers": None}}, namespace=house.namespace)
     wait_for("the namespace is gone", lambda: house.cluster.get("namespace", house.namespace) is None, within_s=SOON_S)
     assert house.settle() == house.seen(BindingState.READY, "", "namespace")
     house.make()
@@ -636,6 +622,7 @@ def test_what_one_gives_up_another_gets_only_with_an_administrator_s_word(house:
 
     assert (first.state, second.state) == (BindingState.UNBOUND, BindingState.CONFLICT)
     heir = msgspec.structs.replace(heir, bindings=(Binding(namespace=namespace, may_adopt=True),))
+    house.cluster.label("namespace", namespace, "egs.io/may-adopt=true")
     assert [seen.state for seen in house.found(heir).bindings] == [BindingState.UNBOUND, BindingState.READY]
     assert house.labels()["egs.io/slice"] == heir.id
     policy = house.get("networkpolicy", "egs-slice")
@@ -777,7 +764,7 @@ def test_no_token_is_made_while_its_namespace_is_not_ready(house: House) -> None
 
 def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
     house.make()
-    access = access_by_kubeconfig(house.cluster.kubeconfig)
+    house.looks_at_installation, access = True, access_as_agent(house.cluster)
     house.start_at(msgspec.structs.replace(access, url="https://127.0.0.1:9"))
 
     assert house.found() == Found()
@@ -788,18 +775,16 @@ def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
 
 
 @pytest.fixture
-def described(managed: Cluster) -> Iterator[House]:
+def described(cluster: Cluster) -> Iterator[House]:
     """Where the kinds are installed. The agent has its own rights alone."""
-    made = House(managed, a_workspace(name="Vision & Speech"))
-    made.start_at(access_as_agent(managed))
+    made = House(cluster, a_workspace(name="Vision & Speech"))
     yield made
     made.leave()
 
 
 def about(house: House) -> dict[str, Any]:
-    found = house.cluster.kubectl("get", "workspaces", "-n", house.namespace, "-o", "json")
-    (item,) = json.loads(found)["items"]
-    return dict(item)
+    (item,) = house.cluster.list("workspaces", namespace=house.namespace)
+    return item
 
 
 def test_members_read_in_their_namespace_what_their_workspace_is(described: House) -> None:
@@ -812,7 +797,7 @@ def test_members_read_in_their_namespace_what_their_workspace_is(described: Hous
     assert found["status"]["namespaces"] == [described.namespace]
     assert [(each["type"], each["status"]) for each in found["status"]["conditions"]] == [("Ready", "True")]
     described.make()
-    described.start_at(access_as_agent(described.cluster))
+    described.start()
     described.make()
     assert about(described)["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
 
@@ -835,9 +820,7 @@ def test_it_follows_what_the_hub_says_and_goes_when_the_namespace_is_given_up(de
 def test_what_somebody_wrote_into_it_is_put_right(described: House) -> None:
     described.make()
 
-    described.cluster.kubectl(
-        "patch", "ws", "vision-speech", "-n", described.namespace, "--type=merge", "--patch", '{"spec":{"podsMax":9}}'
-    )
+    described.cluster.patch("workspace", "vision-speech", {"spec": {"podsMax": 9}}, namespace=described.namespace)
 
     assert described.settle() == described.seen(BindingState.READY, "", "workspace object")
     assert about(described)["spec"]["podsMax"] == 1000

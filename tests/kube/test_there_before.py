@@ -14,14 +14,14 @@ from worker_agent.protocol import Phase
 
 
 @pytest.fixture
-def site(managed: Cluster) -> Iterator[Site]:
-    with moved_in(managed) as made:
+def site(cluster: Cluster) -> Iterator[Site]:
+    with moved_in(cluster) as made:
         yield made
 
 
 @pytest.fixture
-def counter(managed: Cluster) -> Iterator[Counter]:
-    made = Counter(managed)
+def counter(cluster: Cluster) -> Iterator[Counter]:
+    made = Counter(cluster)
     made.cluster.wait_for_account(made.namespace)
     yield made
     made.leave()
@@ -34,14 +34,14 @@ def told(site: Site, namespace: str) -> list[str]:
 
 def test_a_pod_from_before_its_namespace_was_bound_is_told_so_and_runs_in_the_first_box_after(site: Site) -> None:
     red = site.make_slice("red")
-    site.cluster.kubectl("label", "namespace", red, "egs.io/slice-")
+    site.cluster.label("namespace", red, "egs.io/slice-")
     site.run_pod(red, "early", gpus=2)
     site.until(
         "it is told",
         lambda: f"Namespace {red} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod." in told(site, red),
     )
 
-    site.cluster.kubectl("label", "namespace", red, f"egs.io/slice={red}")
+    site.cluster.label("namespace", red, f"egs.io/slice={red}")
     site.until("it is told anew", lambda: any(message.startswith("Waits for GPUs") for message in told(site, red)))
     (box,) = site.box(red)
     site.tell(box)
@@ -76,7 +76,7 @@ def test_a_pod_that_waited_before_egs_came_stays_pending_takes_no_room_and_runs_
     (early,) = [pod for pod in site.pods(red) if pod["metadata"]["name"] == "early"]
     assert (early["status"]["phase"], early["spec"].get("nodeName")) == ("Pending", None)
 
-    site.cluster.kubectl("delete", "pod", "early", "two", "--namespace", red)
+    site.cluster.delete("pod", "early", "two", namespace=red, waits=True)
     site.run_pod(red, "early", gpus=1)
 
     site.until("it runs", lambda: {pod["metadata"]["name"] for pod in site.running(red)} == {"one", "early"})

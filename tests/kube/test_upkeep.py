@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,10 +17,14 @@ from worker_agent.leaving import NODE_GONE_S
 from worker_agent.protocol import Assignment, Drain, Phase
 
 
-@pytest.fixture
-def site(managed: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+@pytest.fixture(autouse=True)
+def _guard_is_read_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tending, "GUARD_ANEW_S", 2.0)
-    with moved_in(managed, nodes=2) as made:
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Iterator[Site]:
+    with moved_in(cluster, nodes=2) as made:
         yield made
 
 
@@ -40,7 +44,7 @@ def active(site: Site, slice_: str) -> Assignment:
 
 def by_hand(site: Site, patch: list[Object]) -> None:
     """Policies keep everybody but the agent from it, so it is done in the agent's name."""
-    site.cluster.kubectl("patch", "node", site.node_names[0], "--type", "json", "--patch", json.dumps(patch), "--as", AGENT)
+    site.cluster.patch("node", site.node_names[0], patch, user=AGENT)
 
 
 def label(key: str) -> str:
@@ -81,9 +85,7 @@ def test_labels_that_are_taken_off_or_added_are_put_right(site: Site, red: str) 
 @pytest.mark.parametrize("value", ["@0", "@0,somebody", None])
 def test_a_guard_that_was_changed_is_put_right(site: Site, red: str, value: str | None) -> None:
     box = active(site, red)
-    spec = {"nodes": {box.node: value}}
-
-    site.cluster.kubectl("patch", "bindguard", "nodes", "--type", "merge", "--patch", json.dumps({"spec": spec}))
+    site.cluster.patch("bindguard", "nodes", {"spec": {"nodes": {box.node: value}}})
 
     site.until("the guard", lambda: site.guard().split(",")[1:] == [red])
     assert len(site.running(red)) == 2
@@ -93,9 +95,7 @@ def test_where_the_policy_says_so_a_mark_that_was_changed_is_told_and_left_until
     box = active(site, red)
     site.tell(box, repairs_drift=False)
     by_hand(site, [{"op": "replace", "path": label("egs-slice"), "value": "somebody"}])
-    site.cluster.kubectl(
-        "patch", "bindguard", "nodes", "--type", "merge", "--patch", f'{{"spec": {{"nodes": {{"{box.node}": "@0,{red},x"}}}}}}'
-    )
+    site.cluster.patch("bindguard", "nodes", {"spec": {"nodes": {box.node: f"@0,{red},x"}}})
 
     site.until("told", lambda: len(site.drifts) == 2)
     for _ in range(3):
@@ -146,7 +146,7 @@ def test_a_node_that_is_deleted_and_made_anew_is_another_node_and_nobodys_until_
     box = active(site, red)
     old, before = site.states[box.node].view, {pod["metadata"]["uid"] for pod in site.running(red)}
     manifest = site.manifest(0)
-    site.cluster.kubectl("delete", "node", box.node)
+    site.cluster.delete("node", box.node, waits=True)
     site.cluster.apply(manifest)
 
     site.until("ready anew", lambda: (seen := site.states.get(box.node)) and seen.view.uid != old.uid and seen.view.ready)
@@ -176,7 +176,7 @@ def test_a_node_that_is_renamed_is_another_node_and_what_it_held_is_over_after_a
     box = active(site, red)
     manifest = site.manifest(0)
     name = manifest["metadata"]["name"] = f"{box.node}-renamed"
-    site.cluster.kubectl("delete", "node", box.node)
+    site.cluster.delete("node", box.node, waits=True)
     site.cluster.apply(manifest)
     try:
         site.until("taken in", lambda: name in site.states and site.states[name].view.ready)
@@ -190,7 +190,7 @@ def test_a_node_that_is_renamed_is_another_node_and_what_it_held_is_over_after_a
         (event,) = (event for event in site.take_events() if (event.assignment_id, event.step) == (box.id, "release"))
         assert event.log == f"node {box.node} is not in the cluster any more: nothing of the workspace can be on it"
     finally:
-        site.cluster.kubectl("delete", "node", name, "--wait=false")
+        site.cluster.delete("node", name)
 
 
 def test_a_box_goes_on_where_one_of_its_eight_gpus_drops_out_and_the_hub_is_told_which(site: Site, red: str) -> None:
@@ -211,13 +211,12 @@ def test_a_box_goes_on_where_one_of_its_eight_gpus_drops_out_and_the_hub_is_told
 
 def test_a_namespace_that_vanishes_takes_its_pods_along_and_the_box_goes_on_until_its_end(site: Site, red: str) -> None:
     box = active(site, red)
-    site.cluster.kubectl("delete", "namespace", red)
+    site.cluster.delete("namespace", red, waits=True)
     site.until("pods gone", lambda: site.placed_count(box.gpr_id) == 0)
     assert site.is_in(Phase.ACTIVE, box)
 
     # Made anew and bound again: in it the box is as good as before.
-    site.cluster.make_namespace(red)
-    site.cluster.kubectl("label", "namespace", red, f"egs.io/slice={red}")
+    site.cluster.make_namespace(red, **{"egs.io/slice": red})
     site.deploy(red, replicas=2, gpus=4)
     site.until("pods running", lambda: len(site.running(red)) == 2)
 
@@ -227,12 +226,12 @@ def test_a_namespace_that_vanishes_takes_its_pods_along_and_the_box_goes_on_unti
 
 
 def test_pods_of_a_namespace_that_is_going_do_not_hold_the_end_up(site: Site, red: str) -> None:
-    site.cluster.kubectl("delete", "deployment", "train", "--namespace", red)
+    site.cluster.delete("deployment", "train", namespace=red, waits=True)
     site.run_pod(red, "stubborn", gpus=8, labels={"egs.test/stops": "never"})
     (box,) = site.box(red, drain=Drain(grace_s=1.0, force_after_s=2.0))
     site.tell(box)
     site.until("running", lambda: site.running(red))
-    site.cluster.kubectl("delete", "namespace", red, "--wait=false")
+    site.cluster.delete("namespace", red)
     site.until("going", lambda: not site.running(red))
 
     site.tell(*ended(box))
@@ -249,9 +248,9 @@ def test_a_gpu_that_drops_out_makes_the_node_no_smaller_but_one_gpu_unhealthy(si
     assert len(site.states[name].view.gpus) == NODE_GPUS
 
 
-def test_a_node_with_gpu_pods_of_others_is_not_ready_until_they_are_gone(managed: Cluster, site: Site) -> None:
+def test_a_node_with_gpu_pods_of_others_is_not_ready_until_they_are_gone(cluster: Cluster, site: Site) -> None:
     """They hold GPUs that would be given out. They run on; no new ones get in."""
-    late = Site(managed)
+    late = Site(cluster)
     late.start()
     late.cluster.apply(late.manifest(0, is_managed=False))
     slice_ = late.make_slice("early")
@@ -263,7 +262,7 @@ def test_a_node_with_gpu_pods_of_others_is_not_ready_until_they_are_gone(managed
     assert not late.states[late.node_names[0]].view.ready
     assert late.running(slice_)
 
-    late.cluster.kubectl("delete", "pod", "early", "--namespace", slice_)
+    late.cluster.delete("pod", "early", namespace=slice_, waits=True)
     late.until("ready", lambda: late.states[late.node_names[0]].view.ready)
     late.stop()
     late.move_out()
@@ -271,7 +270,7 @@ def test_a_node_with_gpu_pods_of_others_is_not_ready_until_they_are_gone(managed
 
 def test_a_node_that_is_no_longer_managed_is_let_go_once_it_is_free(site: Site, red: str) -> None:
     box = active(site, red)
-    site.cluster.kubectl("label", "node", box.node, "egs.io/managed-")
+    site.cluster.label("node", box.node, "egs.io/managed-")
     site.until("not ready", lambda: not site.states[box.node].view.ready)
     assert len(site.running(red)) == 2
 
@@ -285,31 +284,39 @@ def test_a_node_that_is_no_longer_managed_is_let_go_once_it_is_free(site: Site, 
     site.until("taken in again", lambda: box.node in site.states)
 
 
-def test_without_the_guard_a_box_ends_all_the_same(managed: Cluster, site: Site, red: str) -> None:
-    box = active(site, red)
-    guard = managed.get("bindguard", "nodes")
+@contextmanager
+def without_guard(cluster: Cluster) -> Iterator[None]:
+    guard = cluster.get("bindguard", "nodes")
     assert guard is not None
-    managed.kubectl("delete", "bindguard", "nodes")
-    site.until("noted", lambda: [fields for event, fields in site.notes if "not installed" in str(fields)])
-
-    site.tell(*ended(box))
-    site.until("released", lambda: site.is_in(Phase.RELEASED, box))
-
-    assert site.running(red) == []
-    managed.apply({"apiVersion": "egs.io/v1alpha1", "kind": "BindGuard", "metadata": {"name": "nodes"}, "spec": guard["spec"]})
+    cluster.delete("bindguard", "nodes", waits=True)
+    try:
+        yield
+    finally:
+        cluster.apply({"apiVersion": "egs.io/v1alpha1", "kind": "BindGuard", "metadata": {"name": "nodes"}, "spec": guard["spec"]})
 
 
-def test_without_the_guard_no_node_is_taken_in_and_the_reason_is_noted(managed: Cluster, site: Site) -> None:
-    guard = managed.get("bindguard", "nodes")
-    assert guard is not None
-    managed.kubectl("delete", "bindguard", "nodes")
-    late = Site(managed)
-    late.start()
-    late.cluster.apply(late.manifest(0))
-    late.until("noted", lambda: [fields for event, fields in late.notes if "not installed" in str(fields)])
-    assert late.node_names[0] not in late.states
+def test_without_the_guard_a_box_ends_all_the_same(frail: Cluster) -> None:
+    with moved_in(frail) as site:
+        slice_ = site.make_slice("red")
+        site.deploy(slice_, replicas=2, gpus=4)
+        box = active(site, slice_)
+        with without_guard(frail):
+            site.until("noted", lambda: [fields for event, fields in site.notes if "not installed" in str(fields)])
 
-    managed.apply({"apiVersion": "egs.io/v1alpha1", "kind": "BindGuard", "metadata": {"name": "nodes"}, "spec": guard["spec"]})
+            site.tell(*ended(box))
+            site.until("released", lambda: site.is_in(Phase.RELEASED, box))
+
+        assert site.running(slice_) == []
+
+
+def test_without_the_guard_no_node_is_taken_in_and_the_reason_is_noted(frail: Cluster) -> None:
+    late = Site(frail)
+    with without_guard(frail):
+        late.start()
+        late.cluster.apply(late.manifest(0))
+        late.until("noted", lambda: [fields for event, fields in late.notes if "not installed" in str(fields)])
+        assert late.node_names[0] not in late.states
+
     late.until("taken in", lambda: late.node_names[0] in late.states)
     late.stop()
     late.move_out()

@@ -15,11 +15,11 @@ from worker_agent.protocol import PodsWaiting
 
 
 @pytest.fixture
-def counter(managed: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
+def counter(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     monkeypatch.setattr(waits, "EVERY_S", 0.0)
     monkeypatch.setattr(waits, "EVERY_NAMESPACE_S", 0.0)
     monkeypatch.setattr(waits, "JOB_AGAIN_S", 0.5)
-    made = Counter(managed)
+    made = Counter(cluster)
     made.cluster.wait_for_account(made.namespace)
     yield made
     made.leave()
@@ -57,7 +57,7 @@ def test_a_job_whose_deadline_runs_while_its_pods_wait_is_told_with_the_time_at_
 
     assert [(each.name, each.count) for each in seen.jobs] == [("short", 2), ("long", 2)]
     assert seen.jobs[0].fails_s == fails_s(counter, "short", 3600)
-    counter.kubectl("delete", "job", "short", "--cascade=background")
+    counter.delete("job", "short", waits=False)
     counter.until("the other alone", lambda: (seen := told(counter)) and [each.name for each in seen.jobs] == ["long"])
 
 

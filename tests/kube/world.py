@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.e2e.processes import ROOT, wait_for
-from tests.kube.callers import APPLY, DONE, JSON_PATCH, Caller
+from tests.kube.callers import DONE, Caller
 from tests.kube.cluster import CLAIMS, MUTATING, SOON_S, Cluster, Object
 from tests.kube.nodes import nodes_of
+from tests.kube.wire import APPLY, JSON_PATCH
 from tests.kube.written import gated, written
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.kube import names
@@ -184,7 +185,7 @@ def new_world(cluster: Cluster) -> Iterator[World]:
         cluster=cluster,
         admin=admin,
         agent=Caller(cluster, token=token(names.NAMESPACE, names.AGENT)),
-        scheduler=Caller(cluster, kubeconfig="kube-scheduler.kubeconfig"),
+        scheduler=Caller(cluster, who="kube-scheduler"),
         root=Caller(cluster, token=token("people", "root")),
         people={who: Caller(cluster, token=token("people", who)) for who in PEOPLE},
     )

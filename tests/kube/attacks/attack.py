@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.kube.callers import DONE, JSON_PATCH, Answer, Caller
+from tests.kube.callers import DONE, Answer, Caller
 from tests.kube.cluster import RESIZE, Cluster, Object
+from tests.kube.wire import JSON_PATCH
 from tests.kube.world import NODE_BLUE, is_gated, pod, pods_path
 
 TRIES, CONFLICT = 5, 409

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tests.kube.attacks.attack import ONLY_BY_ROLE, Act, Attack, Attacker, calling, deleting, eviction, posting
-from tests.kube.callers import DONE, MERGE, Answer
+from tests.kube.callers import DONE, Answer
 from tests.kube.cluster import Object
+from tests.kube.wire import MERGE
 from tests.kube.world import BLUE, NODE_BLUE, RED, pod, pods_path
 from worker_agent.kube import names
 

@@ -18,8 +18,9 @@ from tests.kube.attacks.attack import (
     patching,
     posting,
 )
-from tests.kube.callers import APPLY, DONE, MERGE, STRATEGIC
+from tests.kube.callers import DONE
 from tests.kube.cluster import Object
+from tests.kube.wire import APPLY, MERGE, STRATEGIC
 from tests.kube.world import BLUE, BLUE_GPR, NODE_BLUE, RESTRICTED, gate_index, is_gated, pod
 from worker_agent.kube import names
 

@@ -19,8 +19,9 @@ from tests.kube.attacks.attack import (
     posting,
 )
 from tests.kube.attacks.entering import ephemeral
-from tests.kube.callers import APPLY, DONE, MERGE, STRATEGIC
+from tests.kube.callers import DONE
 from tests.kube.cluster import CLAIMS, POD_RESOURCES, Object
+from tests.kube.wire import APPLY, MERGE, STRATEGIC
 from tests.kube.world import BLUE_GPR, NODE_BLUE, container
 from worker_agent.kube import names
 

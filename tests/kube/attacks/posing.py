@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.kube.attacks.attack import ONLY_BY_ROLE, Act, Attack, Attacker, calling, posting
-from tests.kube.callers import DONE, MERGE, Answer
+from tests.kube.callers import DONE, Answer
 from tests.kube.cluster import Object
+from tests.kube.wire import MERGE
 from worker_agent.kube import names
 
 GROUP: Final = "/apis/egs.io/v1alpha1/namespaces"
