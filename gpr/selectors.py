@@ -32,7 +32,7 @@ TURN = ("turn_share", "turn_key", "turn_at", "id")
 QUEUE_ORDER = ("-priority", *TURN)
 # As they start by the plan. Who has no planned start comes last: a moment after all others, since a cursor cannot stand behind none.
 STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
-START_ORDER = ("starts_at", *QUEUE_ORDER)
+START_ORDER = ("starts_at", "created_at", "id")
 
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:

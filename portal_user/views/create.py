@@ -62,7 +62,7 @@ def create(request: PageRequest, slice: str) -> HttpResponse:
 @needs_write
 def edit(request: PageRequest, pk: UUID) -> HttpResponse:
     gpr = gpr_for(request.user, pk, write=True)
-    if gpr.state not in WAITS:
+    if request.method == "GET" and gpr.state not in WAITS:  # what is sent then is refused, and what was typed stays
         return closed(request, gpr, "edited", shell=Shell.user(request, page="requests", slice_=gpr.slice))
     desk = Desk.set_up(request, gpr.slice, edited=gpr)
     if request.method == "GET":

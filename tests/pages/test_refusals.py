@@ -142,7 +142,7 @@ def test_the_pages_show_these_words(world: World) -> None:
     assert "one may take 90 d at most; 100 d were asked for" in text(owner.post(CREATE, form(duration="100 d")), 422)
     assert "Must be from 1 min to 366 d." in text(owner.post(OFFERS, form(idle_timeout="5 s")))
     dialog = text(owner.post(f"/gprs/{waits.pk}/release/", {"version": waits.version}, headers=HTMX))
-    assert "By now its state is “Queued”. While it waits it can be changed or canceled." in dialog
+    assert "waits is “Queued” by now. While it waits it can be changed or canceled." in dialog
 
 
 def test_a_rule_that_asks_for_approval_speaks_of_days_and_of_one_node(world: World) -> None:

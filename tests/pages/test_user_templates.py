@@ -69,7 +69,7 @@ def test_a_request_s_form_is_filled_in_from_the_template_that_is_chosen_and_the_
         "template": str(half.pk),
     }
     assert 'name="evictable" id="id_evictable" ><' in filled
-    assert f'value="{SHAPE}" checked' in filled
+    assert f'value="{SHAPE}" data-gpus-per-node="8" checked' in filled
 
     text(owner.post(CREATE, form(template=str(half.pk), nodes="1")), 302)
     made = Gpr.objects.get()
@@ -247,7 +247,7 @@ def test_who_sees_uses_and_writes_templates(persona: str, sees: int, uses: bool,
     page = text(client.get(PATH), sees)
 
     assert (f"{CREATE}?template={half.pk}" in page, f"{PATH}{half.pk}/delete/" in page) == (uses, writes == 302)
-    for path, body in ((f"{PATH}new/", typed(name="new")), (f"{PATH}{half.pk}/", typed()), (f"{PATH}{half.pk}/auto-on/", {})):
+    for path, body in ((f"{PATH}new/", typed(name="new")), (f"{PATH}{half.pk}/", typed()), (f"{PATH}{half.pk}/auto-off/", {})):
         assert client.post(path, body).status_code == writes
     assert client.post(f"{PATH}{half.pk}/delete/").status_code == writes
     assert GprTemplate.objects.filter(pk=half.pk).exists() is (writes != 302)
