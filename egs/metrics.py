@@ -23,7 +23,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from egs.clock import db_now
-from egs.readable import first_readable, is_time
 from gpr.models import AllocatorRecord, Gpr, GprState, PromiseMove
 from inventory.models import AgentSession, agent_is_live
 from inventory.selectors import node_counts
@@ -113,7 +112,7 @@ def _gprs(now: datetime) -> Iterator[Metric]:
     counts = dict(Gpr.objects.order_by().values_list("state").annotate(n=Count("pk")))
     yield _gauge("egs_gprs", "GPRs by state.", "state", {state: counts.get(state, 0) for state in GprState.values})
     yield GaugeMetricFamily("egs_queue_length", "GPRs that wait for nodes.", value=counts.get(GprState.QUEUED, 0))
-    oldest_at = Gpr.objects.filter(is_time("queued_at"), state=GprState.QUEUED).aggregate(at=Min("queued_at"))["at"]
+    oldest_at = Gpr.objects.filter(state=GprState.QUEUED).aggregate(at=Min("queued_at"))["at"]
     wait_s = (now - oldest_at).total_seconds() if oldest_at else 0.0
     yield GaugeMetricFamily("egs_queue_oldest_wait_seconds", "How long the oldest of them has waited.", value=wait_s)
 
@@ -125,7 +124,7 @@ def _inventory(now: datetime) -> Iterator[Metric]:
 
 
 def _allocator(now: datetime) -> Iterator[Metric]:
-    record = first_readable(AllocatorRecord.objects.all()) or AllocatorRecord()
+    record = AllocatorRecord.objects.first() or AllocatorRecord()
     yield CounterMetricFamily("egs_ticks", "Whole ticks of the allocator.", value=record.tick_count)
     if record.last_tick_at is not None:
         age_s = (now - record.last_tick_at).total_seconds()

@@ -7,21 +7,18 @@ from typing import Final
 
 from django.conf import settings
 
-from egs.readable import first_readable
 from gpr.models import AllocatorRecord
 from inventory.models import HubAbsence
 
 # No tick for so long after the last one was over, or no word of a web server. After a shorter gap agents have time enough left to be heard.
 AWAY_S: Final = 30
-# No tick takes longer: what is stored of one that did makes no sense.
-TICK_MOST_S: Final = 86_400
 # Each web server says that it is there.
 SERVED_EVERY_S: Final = 10
 
 
 def absence_load(*, now: datetime) -> HubAbsence | None:
     """The last one. One query."""
-    return absence_of(first_readable(AllocatorRecord.objects.all()), now)
+    return absence_of(AllocatorRecord.objects.first(), now)
 
 
 def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | None:
@@ -60,7 +57,6 @@ def _last_there_at(record: AllocatorRecord, now: datetime) -> datetime | None:
 
 def _last_ticked_at(record: AllocatorRecord, now: datetime) -> datetime | None:
     """When a tick began, also one that failed; or when one that took long was over."""
-    took_s = record.last_duration_s if 0 <= record.last_duration_s <= TICK_MOST_S else 0
     # Later than now it may be where the clock was set back.
-    over_at = record.last_tick_at and min(record.last_tick_at, now) + timedelta(seconds=took_s)
+    over_at = record.last_tick_at and min(record.last_tick_at, now) + timedelta(seconds=record.last_duration_s)
     return max((at for at in (record.began_at, over_at) if at is not None), default=None)

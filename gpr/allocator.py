@@ -24,12 +24,10 @@ from fast_update.fast import fast_update
 from egs.clock import db_now
 from egs.errors import EgsError
 from egs.locks import gate_shut, single_runner
-from egs.readable import first_readable, readable
 from egs.words import are, plural, utc
 from gpr.absence import absence_of, is_just_over, was_just_away
 from gpr.claims import orphans_cancel
 from gpr.evictions import reason_at_end
-from gpr.faults import spoiled_record
 from gpr.lifecycle import gprs_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState
 from gpr.planner.claims import may_claim
@@ -43,11 +41,11 @@ from gpr.services.replacing import box_of, replacements_review, spare_follow, sp
 from gpr.services.sparing import notices_review
 from gpr.services.starting import Start, gprs_start
 from gpr.snapshot import Loaded, at, books_end
-from gpr.sound import BOX, NOTHING_OF_ITS_KIND, Spoiled
 from gpr.witness import SUBMITS_GATE, explanation_data, replan
 from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import Window, reservations_set_windows
 from inventory.services.supplies import orders_give_up
+from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import event_record
 from slices.kubeconfigs import kubeconfigs_expire
@@ -85,7 +83,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         if not mine:
             return None
         now, began_s = now or db_now(), time.perf_counter()
-        record = _record()
+        record, _ = AllocatorRecord.objects.get_or_create(singleton=True)
         absence = absence_of(record, now)
         away = {"away_at": absence.began_at if absence else None, "back_at": absence.ended_at if absence else None}
         AllocatorRecord.objects.update(began_at=now, **away)
@@ -105,14 +103,6 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         duration_s = time.perf_counter() - began_s
         AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
         return report
-
-
-def _record() -> AllocatorRecord:
-    """One that cannot be read is as a new one: this tick writes all of it."""
-    record = first_readable(AllocatorRecord.objects.all())
-    if record is None and not AllocatorRecord.objects.exists():
-        record, _ = AllocatorRecord.objects.get_or_create(singleton=True)
-    return record or AllocatorRecord()
 
 
 def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) -> None:
@@ -159,7 +149,7 @@ def _last_event_id() -> int:
 def advance(*, now: datetime) -> int:
     """Move every provisioned GPR as far as its nodes and the clock allow; how many moves."""
     moved_count = _activate_ready(now)
-    for gpr in _readable(_with_rows(Gpr.objects.filter(pk__in=_stirring(now))), now):
+    for gpr in _with_rows(Gpr.objects.filter(pk__in=_stirring(now))):
         rows = gpr.rows_now
         # After a pause one may be due for several moves.
         while gpr.state in PROVISIONED and _survives(gpr, rows, now):
@@ -172,7 +162,7 @@ def _stirring(now: datetime) -> set[UUID]:
     """Those that may be due for something, by the clock or their nodes: most boxes run undisturbed, and are not read at each tick."""
     due = set(Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=now)).values_list("pk", flat=True))
     windows = Gpr.objects.filter(state=S.ACTIVE).values_list("pk", "active_at", "ends_at", "marks_passed")
-    due |= {pk for pk, active_at, ends_at, passed in _readable(windows, now) if _marks(active_at, ends_at, now) > passed}
+    due |= {pk for pk, active_at, ends_at, passed in windows if _marks(active_at, ends_at, now) > passed}
     leaves = Q(state=ReservationState.RELEASED) | Q(phase__in=[Phase.FAILED, Phase.EXITING, Phase.RELEASED]) | ~Q(desired=Desired.PRESENT)
     fails = leaves | Q(node__gone_at__isnull=False)
     is_late = Q(enter_by_at__lt=now - timedelta(seconds=ENTRY_SILENCE_S))
@@ -182,22 +172,13 @@ def _stirring(now: datetime) -> set[UUID]:
     return due.union(rows.values_list("gpr", flat=True))
 
 
-def _readable(rows: QuerySet[Any, Any], now: datetime) -> list[Any]:
-    """Without boxes that cannot be read: their nodes stay theirs, and administrators are told."""
-    found, lost = readable(rows)
-    spoiled_record([Spoiled(pk, BOX, NOTHING_OF_ITS_KIND) for pk in lost], now=now)
-    return found
-
-
 def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
     """With the reservations of its present run as `rows_now`."""
     return gprs.select_related("slice").order_by("pk").prefetch_related(Prefetch("reservations", _rows_now(), to_attr="rows_now"))
 
 
 def _rows_now() -> QuerySet[Reservation]:
-    """Of its node no time but that at which it went: no other moves a box, and a box ends though one of them cannot be read."""
-    rows = Reservation.objects.filter(run=F("gpr__run")).select_related("node")
-    return rows.defer("node__seen_at", "node__broken_at", "node__sick_gpus_at", "node__cordoned_at")
+    return Reservation.objects.filter(run=F("gpr__run")).select_related("node")
 
 
 def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
@@ -257,7 +238,7 @@ def _activate_ready(now: datetime) -> int:
     """Those whose nodes are all open, many at once; how many. What fails is left to be moved alone."""
     shut = Reservation.objects.filter(gpr=OuterRef("pk"), run=OuterRef("run"), active_at=None).exclude(phase=Phase.ACTIVE)
     gprs = _with_rows(Gpr.objects.filter(~Exists(shut), state=S.PROVISIONING))
-    ready = [gpr for gpr in _readable(gprs, now) if _is_open(gpr.rows_now) and not _has_lost_a_node(gpr.rows_now)]
+    ready = [gpr for gpr in gprs if _is_open(gpr.rows_now) and not _has_lost_a_node(gpr.rows_now)]
     count = 0
     for first in range(0, len(ready) if len(ready) > 1 else 0, MOVES_AT_ONCE):
         some = ready[first : first + MOVES_AT_ONCE]
@@ -345,18 +326,27 @@ def _tell_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
 
 def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: TickReport) -> None:
     """Together; where that fails each alone: a conflict skips one GPR, and the next tick plans afresh."""
+    if len(starts) == 1:
+        _try_start(starts[0], loaded, now, report)
+        return
     try:
         gprs_start(starts, loaded=loaded, now=now)
         report.started += [start.gpr.pk for start in starts]
     except Exception as error:
-        if len(starts) == 1:
-            _skip(starts[0].gpr, error, report)
-            return
         _note_alone("starts", error)
         fresh = gprs_by_id(str(start.gpr.pk) for start in starts)  # these may have been moved on, before all was undone
         for start in starts:
             if gpr := fresh.get(str(start.gpr.pk)):
-                _try_starts([Start(gpr, start.slot)], loaded, now, report)
+                _try_start(Start(gpr, start.slot), loaded, now, report)
+
+
+def _try_start(start: Start, loaded: Loaded, now: datetime, report: TickReport) -> None:
+    gpr_id = start.gpr.pk
+    with set_aside_on_error("gpr_start", "This request could not be started", now=now, gpr_id=gpr_id) as attempt:
+        gprs_start([start], loaded=loaded, now=now)
+        report.started.append(gpr_id)
+    if attempt.error is not None:
+        report.skipped[gpr_id] = attempt.error.detail if isinstance(attempt.error, EgsError) else "internal error"
 
 
 def _note_alone(what: str, error: Exception) -> None:
@@ -367,21 +357,9 @@ def _note_alone(what: str, error: Exception) -> None:
         log.exception("each_alone", what=what)
 
 
-def _skip(gpr: Gpr, error: Exception, report: TickReport) -> None:
-    if isinstance(error, EgsError):
-        report.skipped[gpr.pk] = error.detail
-        log.info("start_skipped", gpr_id=str(gpr.pk), why=error.detail)
-    else:
-        report.skipped[gpr.pk] = "internal error"
-        log.exception("start_failed", gpr_id=str(gpr.pk))
-
-
 def _survives(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
     """Advance one; a GPR that cannot be moved must not stop the others."""
-    try:
-        return _STEPS[S(gpr.state)](gpr, rows, now)
-    except EgsError as error:
-        log.info("advance_skipped", gpr_id=str(gpr.pk), why=error.detail)
-    except Exception:
-        log.exception("advance_failed", gpr_id=str(gpr.pk))
-    return False
+    has_moved = False
+    with set_aside_on_error("gpr_advance", "This request could not be moved on", now=now, gpr_id=gpr.pk) as attempt:
+        has_moved = _STEPS[S(gpr.state)](gpr, rows, now)
+    return has_moved and attempt.error is None

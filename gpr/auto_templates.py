@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from django.db.models import F, Q
 
-from egs.readable import made_of, readable
 from egs.words import split
 from gpr.models import GprTemplate
 from slices.models import Namespace
@@ -23,18 +23,14 @@ def auto_templates_told(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
     bound = Namespace.objects.filter(cluster=cluster_id).values("slice")
     rows = GprTemplate.objects.filter(Q(cluster=cluster_id) | Q(cluster=None), is_default=True, slice__in=bound)
     first: dict[UUID, GprTemplate] = {}
-    for row in readable(rows.order_by("slice", F("cluster").asc(nulls_last=True)))[0]:
+    for row in rows.order_by("slice", F("cluster").asc(nulls_last=True)):
         first.setdefault(row.slice_id, row)
-    autos = [row for row in first.values() if row.auto]
-    return tuple(made_of(autos, lambda row: AutoTemplate(id=str(row.slice_id), name=row.name, spec=_claimed(row.asked))))
+    return tuple(AutoTemplate(id=str(row.slice_id), name=row.name, spec=_claimed(row.asked)) for row in first.values() if row.auto)
 
 
-def _claimed(asked: Any) -> ClaimSpec:
-    """Raises TypeError or ValueError for what its agent could not read."""
-    if not isinstance(asked, dict):
-        raise TypeError("no words of a request")
+def _claimed(asked: Mapping[str, Any]) -> ClaimSpec:
     words: dict[str, Any] = {str(SPANS.get(name, name)): _span(value) if name in SPANS else value for name, value in asked.items()}
-    return msgspec.convert(msgspec.to_builtins(ClaimSpec(**words)), ClaimSpec)
+    return msgspec.convert(words, ClaimSpec)
 
 
 def _span(span_s: int) -> str:

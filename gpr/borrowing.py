@@ -34,7 +34,7 @@ def borrowers_among(gprs: Iterable[Gpr], *, now: datetime) -> set[UUID]:
 
 def told_to_borrow(gpr: Gpr) -> bool:
     """By the plan of the last tick, if what is stored of it can be read."""
-    return isinstance(gpr.explanation, dict) and gpr.explanation.get("borrows") is True
+    return gpr.explanation.get("borrows") is True
 
 
 def borrowing_of(gpr: Gpr, *, now: datetime) -> str:

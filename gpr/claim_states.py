@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-from egs.readable import readable
 from egs.words import plural, utc
 from gpr.endings import ending
 from gpr.evictions import WHY, notices_of
@@ -24,7 +22,7 @@ S = GprState
 
 
 def claims_told(cluster_id: UUID, *, now: datetime) -> tuple[ClaimState, ...]:
-    """All that are open or ended lately and can be read, in order of uid. Eight queries at most, however many there are; one for none."""
+    """All that are open or ended lately, in order of uid. Eight queries at most, however many there are; one for none."""
     rows = list(_told_rows(cluster_id, now))
     if not rows:
         return ()
@@ -40,8 +38,8 @@ def claims_told(cluster_id: UUID, *, now: datetime) -> tuple[ClaimState, ...]:
 
 
 def _told_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
-    """Those that ended long ago are put aside for good. One that cannot be read must not cut the cluster off."""
-    rows, _ = readable(Claim.objects.filter(cluster=cluster_id, is_told=True).select_related("gpr__slice", "gpr__promise"))
+    """Those that ended long ago are put aside for good."""
+    rows = Claim.objects.filter(cluster=cluster_id, is_told=True).select_related("gpr__slice", "gpr__promise")
     since = now - timedelta(seconds=CLAIM_TOLD_S)
     over = {row.pk for row in rows if row.gpr.ended_at is not None and row.gpr.ended_at <= since}
     if over:
@@ -79,7 +77,7 @@ def _held(gprs: Sequence[Gpr]) -> dict[UUID, list[Reservation]]:
     holders = [gpr.pk for gpr in gprs if gpr.state in PROVISIONED]
     if holders:
         rows = Reservation.objects.filter(gpr__in=holders, state=ReservationState.HELD).select_related("node")
-        for row in readable(rows.order_by("node__name"))[0]:
+        for row in rows.order_by("node__name"):
             found[row.gpr_id].append(row)
     return found
 
@@ -91,7 +89,7 @@ def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -
     for gpr in gprs:
         match gpr.state:
             case S.PENDING_APPROVAL:
-                text = f"It waits for an administrator to approve it. {' '.join(_sentences(gpr.approval_reasons))}".strip()
+                text = f"It waits for an administrator to approve it. {' '.join(gpr.approval_reasons)}".strip()
             case S.QUEUED:
                 text = waits.get(gpr.pk, "It is about to be planned.")
             case S.PROVISIONING:
@@ -107,11 +105,6 @@ def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -
                 text = ending(gpr, ends.get(gpr.pk))
         told[gpr.pk] = text
     return told
-
-
-def _sentences(stored: Any) -> list[str]:
-    """None where it is no list of them."""
-    return stored if isinstance(stored, list) and all(isinstance(each, str) for each in stored) else []
 
 
 def _end_events(gprs: Sequence[Gpr]) -> dict[UUID, Event]:

@@ -25,7 +25,6 @@ from fast_update.fast import fast_update
 
 from accounts.models import User
 from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
-from egs.readable import readable
 from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.auto_templates import auto_templates_told
 from gpr.claim_states import claims_told
@@ -37,6 +36,7 @@ from gpr.spec import NAME_MAX_CHARS, GprSpec, approval_reasons
 from gpr.witness import filing_lock, witness_lock
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
+from journal.guard import set_aside_on_error
 from journal.models import Event
 from journal.services import events_record
 from slices.models import KubeconfigState, Namespace, Role, Slice
@@ -116,22 +116,13 @@ def claims_take(*, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -
 
 
 def orphans_cancel(*, now: datetime) -> None:
-    """What waits and was filed as an object of a namespace that its workspace has no more: nobody could end it there. At each tick.
-
-    One that cannot be canceled, or read, must not stop the others, nor the tick.
-    """
+    """What waits and was filed as an object of a namespace that its workspace has no more: nobody could end it there. At each tick."""
     home = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
     rows = Claim.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL]).exclude(Exists(home)).select_related("gpr", "cluster")
-    for row in readable(rows)[0]:
+    for row in rows:
         why = f"The workspace has namespace {row.namespace} of cluster {row.cluster.name}, where it was filed, no more."
-        try:
+        with set_aside_on_error("orphan_cancel", "This request could not be canceled", now=now, gpr_id=row.gpr_id):
             gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)
-        except (IllegalTransition, StaleState):
-            continue  # the next tick looks again
-        except (OperationalError, InterfaceError):
-            raise  # the database is away
-        except Exception:
-            log.exception("orphan_not_canceled", gpr_id=str(row.gpr_id))
 
 
 # -- new ones ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django.db.models import F
 
-from egs.readable import readable
 from egs.words import duration_exact, utc
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from gpr.planner.plan import Eviction as Planned
@@ -89,8 +88,7 @@ def notices_of(gprs: Iterable[Gpr]) -> dict[UUID, EvictionVictim]:
     active = [gpr.pk for gpr in gprs if gpr.state == GprState.ACTIVE]
     if not active:
         return {}
-    rows, _ = readable(EvictionVictim.objects.filter(gpr__in=active, outcome=VictimOutcome.NOTICED))
-    return {row.gpr_id: row for row in rows}
+    return {row.gpr_id: row for row in EvictionVictim.objects.filter(gpr__in=active, outcome=VictimOutcome.NOTICED)}
 
 
 def reason_at_end(gpr: Gpr) -> EndReason:

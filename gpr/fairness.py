@@ -54,7 +54,7 @@ def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
 def usage_load(*, now: datetime) -> dict[str, float]:
     """Of every project, what its ended boxes used; one query."""
     rows = Project.objects.order_by("pk").values_list("pk", Coalesce("usage__gpu_s", 0.0), Coalesce("usage__summed_at", Value(now)))
-    return {str(pk): faded(max(gpu_s, 0.0) if math.isfinite(gpu_s) else 0.0, (now - at).total_seconds()) for pk, gpu_s, at in rows}
+    return {str(pk): faded(gpu_s, (now - at).total_seconds()) for pk, gpu_s, at in rows}
 
 
 def shares_of(

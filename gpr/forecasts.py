@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from egs.readable import readable, readable_first
 from gpr.models import Forecast, Gpr
 from gpr.planner.bands import ENOUGH_COUNT, Bands
 from gpr.planner.bands import Forecast as Asked
@@ -41,15 +40,14 @@ class Range:
 
 
 def bands_load(*, edited: Gpr | None = None) -> Bands:
-    """From the last outcomes, and those that wait still, without those that cannot be read; two queries.
+    """From the last outcomes, and those that wait still; two queries.
 
     `edited`: what was foretold to it teaches nothing, for it is asked about anew.
     """
     rows = Forecast.objects.values_list(*_FIELDS)
-    ended, _ = readable_first(rows.exclude(started_at=None).order_by("-started_at", "-pk"), HISTORY_COUNT)
+    ended = list(rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT])
     open_rows = rows.filter(started_at=None) if edited is None else rows.filter(started_at=None).exclude(gpr=edited)
-    waiting, _ = readable(open_rows.order_by("made_at", "pk"))
-    return Bands([_asked(*row) for row in reversed(ended)] + [_asked(*row) for row in waiting])
+    return Bands([_asked(*row) for row in (*reversed(ended), *open_rows.order_by("made_at", "pk"))])
 
 
 def range_of(bands: Bands, asked: Asked) -> Range:

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
-from egs.readable import readable
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import Reservation
 from journal.models import Event
@@ -102,7 +101,7 @@ def _held(cluster_id: UUID, gpr_ids: Collection[UUID], now: datetime) -> Mapping
         gpr=OuterRef("gpr"), cluster=cluster_id, run__gt=OuterRef("run"), starts_at__lte=now - timedelta(seconds=LIFE_TOLD_S)
     )
     rows = Reservation.objects.filter(~Exists(later), cluster=cluster_id, gpr__in=gpr_ids).order_by("node__name")
-    for row in readable(rows.values_list(*_Held._fields))[0]:
+    for row in rows.values_list(*_Held._fields):
         held = _Held(*row)
         found[held.gpr_id].append(held)
     return found

@@ -8,7 +8,7 @@ from uuid import UUID
 from gpr.models import Gpr, GprState, Promise
 from gpr.planner.plan import Plan
 from gpr.planner.snapshot import Slot
-from gpr.rows import gprs_by_id, ids_of
+from gpr.rows import gprs_by_id
 from gpr.snapshot import Loaded, at
 from gpr.supplies import POOL_PREFIX, pool_id
 from inventory.models import SupplyOrder, SupplyOrderState
@@ -44,11 +44,11 @@ def orders_under(promise: Promise | None) -> list[SupplyOrder]:
     """Those that are to come, of the nodes that a slot stands on; no query where it stands on nodes that are there."""
     if promise is None or not promise.slot_pool.startswith(POOL_PREFIX):
         return []
-    rows = SupplyOrder.objects.filter(pk__in=ids_of(promise.slot_nodes), state=SupplyOrderState.ORDERED).select_related("supply")
+    rows = SupplyOrder.objects.filter(pk__in=promise.slot_nodes, state=SupplyOrderState.ORDERED).select_related("supply")
     return list(rows.order_by("supply__name", "expected_at", "pk"))
 
 
 def gprs_on(order: SupplyOrder) -> list[Gpr]:
     """Who waits and is to start on its node."""
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED, slot_pool=pool_id(order.supply_id)).select_related("gpr__slice")
-    return [promise.gpr for promise in rows.order_by("slot_start_at", "pk") if str(order.pk) in ids_of(promise.slot_nodes)]
+    return [promise.gpr for promise in rows.order_by("slot_start_at", "pk") if str(order.pk) in promise.slot_nodes]

@@ -10,16 +10,15 @@ from datetime import datetime
 
 from django.db.models import Exists, F, OuterRef, QuerySet
 
-from egs.readable import readable
 from gpr.forecasts import forecasts_started, whole_s
 from gpr.models import AllocatorRecord, Forecast, Gpr, Promise, PromiseMove, PromiseOutcome
 from gpr.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, length_s
 
 
 def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """They start now, also those whose promise or forecast cannot be read: then there is nothing to score."""
+    """They start now."""
     ids = [gpr.pk for gpr in gprs]
-    foretold = {forecast.gpr_id: forecast for forecast in readable(Forecast.objects.filter(gpr__in=ids, started_at=None))[0]}
+    foretold = {forecast.gpr_id: forecast for forecast in Forecast.objects.filter(gpr__in=ids, started_at=None)}
     forecasts_started(gprs, now=now)
     promises = Promise.objects.filter(gpr__in=ids)
     outcomes = _outcomes(promises, gprs, now)
@@ -50,8 +49,7 @@ def _outcomes(promises: QuerySet[Promise], gprs: Sequence[Gpr], now: datetime) -
     """As if each were settled now, without a start. One that only got earlier was not moved."""
     of_id = {gpr.pk: gpr for gpr in gprs}
     moves = PromiseMove.objects.filter(gpr=OuterRef("gpr"), at__gte=OuterRef("made_at"))
-    found, _ = readable(promises.annotate(has_moved=Exists(moves)))
-    return [_outcome(promise, of_id[promise.gpr_id], promise.has_moved, now) for promise in found]
+    return [_outcome(promise, of_id[promise.gpr_id], promise.has_moved, now) for promise in promises.annotate(has_moved=Exists(moves))]
 
 
 def _outcome(promise: Promise, gpr: Gpr, is_moved: bool, now: datetime) -> PromiseOutcome:

@@ -10,7 +10,6 @@ import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from egs.readable import readable
 from gpr.ages import ages_of, joined
 from gpr.models import Gpr, GprState
 from gpr.planner.engine import plan
@@ -159,4 +158,4 @@ def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
 
 def _evicted(made: Plan) -> tuple[Gpr, ...]:
     ids = {victim.id for victim in victims_of(made.evictions)}
-    return tuple(readable(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk"))[0]) if ids else ()
+    return tuple(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk")) if ids else ()

@@ -10,34 +10,28 @@ import math
 from dataclasses import replace
 from datetime import datetime
 
-import structlog
-
-from egs.readable import readable
 from gpr.ages import Ages, ages_of, joined
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
 from gpr.planner.engine import plan
 from gpr.planner.snapshot import Snapshot
 from gpr.services.ending import goes_back, left_s
 from gpr.snapshot import Loaded, at, books_end, with_running_end
-
-log = structlog.get_logger(__name__)
+from journal.guard import set_aside_on_error
 
 
 def restarts_foresee(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
     """Keep with each notice when what is left would start. One query and no plan where no box has notice; else one plan for all of them.
 
     `is_anew`: the queue may have moved since the last time; else only notices of which it is not known make a plan. A notice that is
-    younger than `loaded` is for the next tick. What fails here must not stop the tick.
+    younger than `loaded` is for the next tick.
     """
     rows = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, gpr__state=GprState.ACTIVE, gpr__requeue_on_failure=True)
     rows = rows.filter(eviction__made_at__lt=now)
     if not (rows if is_anew else rows.filter(foreseen_at=None)).exists():
         return
-    try:
-        notices, _ = readable(rows.select_related("gpr__slice").prefetch_related("gpr__clusters", "gpr__slice__clusters").order_by("pk"))
-        _foresee(notices, loaded, now)
-    except Exception:
-        log.exception("restarts_not_foreseen")
+    with set_aside_on_error("restarts_foresee", "When evicted boxes start again could not be foreseen", now=now):
+        notices = rows.select_related("gpr__slice").prefetch_related("gpr__clusters", "gpr__slice__clusters").order_by("pk")
+        _foresee(list(notices), loaded, now)
 
 
 def _foresee(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> None:

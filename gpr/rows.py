@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 from django.db.models import BigIntegerField, Count, Func, Min, Q, QuerySet
 
-from egs.readable import readable
 from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow
 from inventory.models import Reservation, ReservationState
 from slices.models import Slice
@@ -94,14 +92,14 @@ class Shade(NamedTuple):
 class Held(NamedTuple):
     """A node that a GPR holds. `replaces_id`: the reservation in whose place it is, or is to be.
 
-    Seconds since 1970; the end is rounded up. None: it is no time that could be counted with.
+    Seconds since 1970; the end is rounded up.
     """
 
     pk: UUID
     replaces_id: UUID | None
     gpr_id: UUID
     node_id: UUID
-    end_s: int | None
+    end_s: int
     slice_id: UUID
     gpr__slice__project_id: UUID
     gpr__priority: int
@@ -119,10 +117,10 @@ LAST_S: Final = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
 HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
 
 
-def asks_waiting() -> tuple[list[Ask], list[UUID]]:
-    """In the order of age, which breaks ties among equals; and of whom it cannot be read what they ask for."""
-    rows, lost = readable(Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk").values_list(*Ask._fields))
-    return [Ask._make(row) for row in rows], lost
+def asks_waiting() -> list[Ask]:
+    """In the order of age, which breaks ties among equals."""
+    rows = Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk")
+    return [Ask._make(row) for row in rows.values_list(*Ask._fields)]
 
 
 def clusters_wanted() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
@@ -133,26 +131,23 @@ def clusters_wanted() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
     return _sets(own), _sets(shared)
 
 
-def promises_standing() -> tuple[dict[str, Stood], list[UUID]]:
-    """Of GPRs that wait, by their id; and of whom it cannot be read."""
-    rows, lost = readable(Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*Stood._fields))
-    return {str(row[0]): Stood._make(row) for row in rows}, lost
+def promises_standing() -> dict[str, Stood]:
+    """Of GPRs that wait, by their id."""
+    rows = Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*Stood._fields)
+    return {str(row[0]): Stood._make(row) for row in rows}
 
 
 def shades_standing(now: datetime) -> list[Shade]:
-    """Those that are not over in both queues, in the order in which they came. What makes no sense is forgotten: no promise rests on it."""
+    """Those that are not over in both queues, in the order in which they came."""
     stands = Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)
     rows = Shadow.objects.filter(stands, strict_ends_at__isnull=False, patient_ends_at__isnull=False).order_by("made_at", "pk")
     times = {f"{queue}_{end}_s": _Second(f"{queue}_{end}s_at") for queue in ("patient", "strict") for end in ("start", "end")}
-    found, _ = readable(rows.annotate(**times).values_list(*Shade._fields))
-    return [shade for row in found if _makes_sense(shade := Shade._make(row))]
+    return [Shade._make(row) for row in rows.annotate(**times).values_list(*Shade._fields)]
 
 
 def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
-    """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them. Without those that came
-    at no time that makes sense.
-    """
-    timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_Second("made_at")).filter(at_s__gte=0, at_s__lte=LAST_S)
+    """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them."""
+    timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_Second("made_at"))
     alike = timed.values("priority", "gpu_s").annotate(since_at=Min("made_at"), since_s=Min("at_s"), arrival_count=Count("pk"))
     return list(alike.order_by("since_at", "priority", "gpu_s").values_list("priority", "gpu_s", "since_s", "arrival_count"))
 
@@ -160,14 +155,13 @@ def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
 def told_waiting(ids: Iterable[UUID] | None = None) -> dict[str, Told]:
     """By id; None: of all that wait."""
     chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=list(ids))
-    rows, lost = readable(chosen.values_list("pk", *Told._fields))
-    return {str(pk): Told._make(rest) for pk, *rest in rows} | {str(pk): Told(None, {}, 0, 0) for pk in lost}
+    return {str(pk): Told._make(rest) for pk, *rest in chosen.values_list("pk", *Told._fields)}
 
 
 def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
-    """With their slices; those that can be read. No query for none."""
+    """With their slices. No query for none."""
     wanted = {str(id_) for id_ in ids}
-    return {str(gpr.pk): gpr for gpr in readable(Gpr.objects.filter(pk__in=wanted).select_related("slice"))[0]} if wanted else {}
+    return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
 
 
 def held_of(rows: QuerySet[Reservation]) -> list[Held]:
@@ -175,39 +169,11 @@ def held_of(rows: QuerySet[Reservation]) -> list[Held]:
     return [Held._make(row) for row in timed.order_by("gpr", "node").values_list(*Held._fields)]
 
 
-def _makes_sense(shade: Shade) -> bool:
-    times_s: tuple[int | None, ...] = shade.patient_start_s, shade.patient_end_s, shade.strict_start_s, shade.strict_end_s
-    return all(at_s is not None and 0 <= at_s <= LAST_S for at_s in times_s) and _is_slot(shade.patient) and _is_slot(shade.strict)
-
-
-def _is_slot(stored: Any) -> bool:
-    return isinstance(stored, dict) and isinstance(stored.get("pool"), str) and are_ids(stored.get("nodes"))
-
-
-def are_ids(stored: Any) -> bool:
-    """Is this JSON a list of ids?"""
-    return type(stored) is list and all(type(id_) is str and _is_id(id_) for id_ in stored)
-
-
-def ids_of(stored: Any) -> list[str]:
-    """None where it is no list of ids."""
-    return stored if are_ids(stored) else []
-
-
-@lru_cache(maxsize=65_536)
-def _is_id(text: str) -> bool:
-    """The same few thousand nodes again and again."""
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False
-
-
 class _Second(Func):
     """Of a time, since 1970, rounded down. A database counts it out in less time than it takes to read a time into an object."""
 
     output_field = BigIntegerField()
-    postgresql = "CASE WHEN isfinite(%(expressions)s) THEN FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint END"
+    postgresql = "FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
     sqlite = "CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER)"
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
@@ -220,7 +186,7 @@ class _Second(Func):
 class _SecondUp(_Second):
     """Rounded up. As text a time without a fraction has 19 characters."""
 
-    postgresql = "CASE WHEN isfinite(%(expressions)s) THEN CEIL(EXTRACT(EPOCH FROM %(expressions)s))::bigint END"
+    postgresql = "CEIL(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
     sqlite = f"{_Second.sqlite} + (length(%(expressions)s) > 19)"
 
 

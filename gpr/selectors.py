@@ -19,7 +19,6 @@ from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
 from egs.errors import NotAllowed, StaleState
-from egs.readable import readable
 from egs.rest.references import one_by_id, one_by_reference
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
 from inventory.models import Node, Reservation, ReservationState, StepResult
@@ -119,7 +118,7 @@ def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     places = {pk: ahead + number for pk, number in rows.values_list("pk", "place")}
     # Since they were read a plan has put them elsewhere, or started them.
     gone = [gpr.pk for gpr in waiting if gpr.pk not in places]
-    moved = readable(queue.filter(pk__in=gone))[0] if gone else []
+    moved = queue.filter(pk__in=gone) if gone else []
     return places | {gpr.pk: _ahead_count(queue, gpr) + 1 for gpr in moved}
 
 

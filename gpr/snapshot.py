@@ -14,7 +14,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models.functions import Coalesce
 
-from egs.readable import first_readable
 from gpr.absence import absence_load
 from gpr.fairness import shares_of, usage_load
 from gpr.models import Gpr, GprState, Witness
@@ -46,11 +45,12 @@ from gpr.rows import (
     Shade,
     Stood,
     arrivals_since,
+    asks_waiting,
     clusters_wanted,
     held_of,
+    promises_standing,
     shades_standing,
 )
-from gpr.sound import CLUSTER, MAINTENANCE, NODE, SUPPLY, Spoiled, Unreadable, Waiting, waiting_load, why_unreadable
 from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
@@ -118,7 +118,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A snapshot and the way back from its ids to rows; and what cannot be read: `spoiled` of those who wait, `unreadable` of clusters."""
+    """A snapshot and the way back from its ids to rows."""
 
     snapshot: Snapshot
     asks: Mapping[str, Ask]
@@ -126,21 +126,19 @@ class Loaded:
     cluster_ids: dict[str, UUID]
     shares: dict[str, int]
     places: Places
-    spoiled: tuple[Spoiled, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
         return self._request(gpr, clusters, len(self.snapshot.queue), None)
 
     def queued(self, gpr: Gpr) -> Request | None:
-        """One that is in the queue. None: what is stored of it cannot be read, so no plan knows it."""
+        """One that is in the queue; None where it is not."""
         return next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
 
     def waiting(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request | None:
-        """One that is in the queue, as it would be there if it asked for this. None: it is not promised anything, or cannot be read."""
+        """One that is in the queue, as it would be there if it asked for this. None: it is not promised anything."""
         queued = self.queued(gpr)
-        if queued is None or queued.promise_s is None or why_unreadable(Ask.of(gpr)):
+        if queued is None or queued.promise_s is None:
             return None
         return replace(self._request(gpr, clusters, queued.rank, self.promises.get(queued.id)), slot=queued.slot)
 
@@ -179,23 +177,20 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     `with_memory`: something new is to be planned. Where the queue itself holds something new it is loaded anyway.
     """
     now_s = math.floor(now.timestamp())
-    clusters, lost = clusters_there()
+    clusters = clusters_there()
     names = {cluster.pk: cluster.name for cluster in clusters.values()}
     pool_of_node: dict[UUID, str] = {}
-    waiting = waiting_load()
-    asks, promises = waiting.asks, waiting.promises
+    asks, promises = asks_waiting(), promises_standing()
     books = supplies_load(promises.values(), clusters, now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
-    windows = windows_ahead(now)
-    nodes = nodes_there(clusters)
-    keys, pools = _pools(clusters, nodes, pool_of_node, books, _announced(windows, now_s), now)
+    keys, pools = _pools(clusters, nodes_there(clusters), pool_of_node, books, _announced(windows_ahead(now)), now)
     running, quotas, places = boxes_of(held_of(HELD), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
-    record = first_readable(Witness.objects.all()) or Witness()
+    record = Witness.objects.first() or Witness()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
     snapshot = Snapshot(
         now_s=now_s,
         pools=pools,
         running=running,
-        queue=_queue(waiting, shares, places),
+        queue=_queue(asks, promises, shares, places),
         quotas=quotas,
         policy=policy(),
         memory=memory_load(record, now=now) if with_memory or len(promises) < len(asks) else Memory(),
@@ -208,13 +203,6 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         cluster_ids={name: pk for pk, name in names.items()},
         shares=shares,
         places=places,
-        spoiled=waiting.spoiled,
-        unreadable=(
-            *(Unreadable(cluster_id, CLUSTER) for cluster_id in lost),
-            *(Unreadable(window.cluster_id, MAINTENANCE) for window in windows if window.ends_at is None),
-            *(Unreadable(cluster_id, SUPPLY) for cluster_id in books.unreadable),
-            *(Unreadable(cluster_id, NODE) for cluster_id in dict.fromkeys(row.cluster_id for row in nodes if not row.is_sound)),
-        ),
     )
 
 
@@ -240,17 +228,13 @@ def memory_load(record: Witness, *, now: datetime) -> Memory:
     return Memory(
         shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
         arrivals=tuple(Arrival(since_s, priority, gpu_s, count) for priority, gpu_s, since_s, count in arrivals_since(since)),
-        promised_s=_finite(record.promised_sum_s),
-        patient_s=_finite(record.patient_sum_s),
+        promised_s=record.promised_sum_s,
+        patient_s=record.patient_sum_s,
         summed_at_s=_second(record.summed_at),
-        ran_s=_finite(record.ran_sum_s),
-        booked_s=_finite(record.booked_sum_s),
+        ran_s=record.ran_sum_s,
+        booked_s=record.booked_sum_s,
         failed=tuple(Failed(name, _second(failed_at), RETURN_S) for name, failed_at in clusters_failed()),
     )
-
-
-def _finite(sum_s: float) -> float:
-    return sum_s if math.isfinite(sum_s) else 0.0
 
 
 def _shadow_of(row: Shade) -> PlannerShadow:
@@ -272,15 +256,13 @@ def _second(moment: datetime | None) -> int:
     return math.floor(moment.timestamp()) if moment else 0
 
 
-def _queue(waiting: Waiting, shares: Mapping[str, int], places: Places) -> tuple[Request, ...]:
-    own, of_slice = clusters_wanted() if waiting.asks else ({}, {})
-    queue, slotless = [], waiting.slotless
-    for rank, ask in enumerate(waiting.asks):
+def _queue(asks: Sequence[Ask], promises: Mapping[str, Stood], shares: Mapping[str, int], places: Places) -> tuple[Request, ...]:
+    own, of_slice = clusters_wanted() if asks else ({}, {})
+    queue = []
+    for rank, ask in enumerate(asks):
         wanted = own.get(ask.pk) or of_slice.get(ask.slice_id, set())
         clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
-        request = _request(ask, rank, clusters, waiting.promises.get(str(ask.pk)), shares, places)
-        # A slot of no nodes: it was there, so that nobody's edit took it away.
-        queue.append(replace(request, slot=Slot("", request.promise_s or 0, ())) if ask.pk in slotless else request)
+        queue.append(_request(ask, rank, clusters, promises.get(str(ask.pk)), shares, places))
     return tuple(queue)
 
 
@@ -372,21 +354,18 @@ def _away(row: NodeRow, closure: tuple[Window, ...], books: SupplyBooks, now_s: 
     if row.is_usable:
         return closure
     due = books.due.get(str(row.pk))
-    return (due,) if due is not None and not row.is_cordoned and row.is_sound else (Window(now_s, _return_s(now_s)),)
+    return (due,) if due is not None and not row.is_cordoned else (Window(now_s, _return_s(now_s)),)
 
 
-def window_of(row: MaintenanceWindow) -> Window:
+def window_of(row: MaintenanceWindow | WindowRow) -> Window:
     return Window(math.floor(row.starts_at.timestamp()), math.ceil(row.ends_at.timestamp()), str(row.pk))
 
 
-def _announced(windows: Iterable[WindowRow], now_s: int) -> defaultdict[UUID, list[Window]]:
+def _announced(windows: Iterable[WindowRow]) -> defaultdict[UUID, list[Window]]:
     """Maintenance by the id of what it closes: a node, or a whole cluster."""
     found: defaultdict[UUID, list[Window]] = defaultdict(list)
     for row in windows:
-        starts_s = math.floor(row.starts_at.timestamp()) if row.starts_at else now_s
-        # Of one that cannot be read nobody says when it ends.
-        ends_s = math.ceil(row.ends_at.timestamp()) if row.ends_at else _return_s(max(starts_s, now_s))
-        found[row.node_id or row.cluster_id].append(Window(starts_s, ends_s, str(row.pk)))
+        found[row.node_id or row.cluster_id].append(window_of(row))
     return found
 
 
@@ -429,8 +408,7 @@ def _running_box(rows: tuple[Held, ...], pool: str) -> Running:
         pool=pool,
         nodes=tuple(str(each.node_id) for each in rows),
         gpus_per_node=row.gpr__gpus_per_node or 0,
-        # No end that could be read: overdue.
-        end_s=max(each.end_s or 0 for each in rows),
+        end_s=max(each.end_s for each in rows),
         started_s=row.started_s or 0,
         evictable=row.gpr__evictable,
         is_open=row.gpr__state == GprState.ACTIVE,

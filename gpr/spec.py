@@ -15,7 +15,6 @@ from egs.names import text_fault
 from egs.words import duration_exact, number, plural
 from gpr.models import GprTemplate
 from inventory.models import Cluster, Node, Supply
-from inventory.rows import NODE_GPUS_MAX
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 from slices.quotas import whose
 from slices.selectors import quotas_of
@@ -241,8 +240,7 @@ def _largest_gpu_count(spec: GprSpec) -> int:
 
 
 def _nodes_meant(spec: GprSpec) -> QuerySet[Node]:
-    """Without those that are said to have more GPUs than any has: they are not planned with either."""
-    rows = Node.objects.filter(cluster__in=spec.clusters or spec.slice.clusters.all(), gone_at=None, gpu_count__lte=NODE_GPUS_MAX)
+    rows = Node.objects.filter(cluster__in=spec.clusters or spec.slice.clusters.all(), gone_at=None)
     if spec.shape:
         return rows.filter(shape=spec.shape)
     rows = rows.filter(gpu_memory_gib__gte=spec.min_gpu_memory_gib or 0)

@@ -16,7 +16,6 @@ from uuid import UUID, uuid5
 
 from django.db.models import Count, Max, Q, QuerySet
 
-from egs.readable import FIRST, readable
 from gpr.models import GprState
 from gpr.planner.snapshot import Node, Pool, Window
 from gpr.planner.snapshot import Supply as PlannerSupply
@@ -39,7 +38,6 @@ class SupplyBooks:
 
     `kept`: by node, the pool of the supply that it came from, while slots stand there on nodes that are still to come. `due`: by order or
     by node that has come but was never ready, how long it is closed. `refused`: (GPR, supply) of whom an administrator canceled an order.
-    `unreadable`: the clusters of supplies that cannot be read.
     """
 
     supplies: tuple[Supply, ...] = ()
@@ -49,7 +47,6 @@ class SupplyBooks:
     kept: Mapping[UUID, str] = field(default_factory=dict)
     due: Mapping[str, Window] = field(default_factory=dict)
     refused: frozenset[tuple[UUID, UUID]] = frozenset()
-    unreadable: tuple[UUID, ...] = ()
 
     def nodes_of(self, slot_nodes: Iterable[str]) -> tuple[str, ...]:
         """As they are called now."""
@@ -68,10 +65,7 @@ def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *
         "failed_at": Max("orders__ended_at", filter=failed),
         "failed_count": Count("orders", filter=failed),
     }
-    rows: Any = Supply.objects.filter(cluster__in=list(clusters)).order_by("pk").defer("created_at")
-    found, lost = readable(rows.annotate(**counts))
-    unreadable = _resting(rows.filter(pk__in=lost)) if lost else []
-    supplies = (*found, *unreadable)
+    supplies: Any = tuple(Supply.objects.filter(cluster__in=list(clusters)).order_by("pk").annotate(**counts))
     if not supplies:
         return SupplyBooks()
     for supply in supplies:
@@ -92,20 +86,11 @@ def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *
         kept=_kept(promises, orders, node_of),
         due=due,
         refused=frozenset(refused.values_list("refused_to", "supply")),
-        unreadable=tuple(supply.cluster_id for supply in unreadable),
     )
 
 
-def _resting(supplies: Iterable[Any]) -> list[Any]:
-    """Of which cannot be read what was ordered from them: nothing more is, but what comes is theirs."""
-    rows = list(supplies)
-    for supply in rows:
-        supply.is_enabled, supply.order_count, supply.failed_at, supply.failed_count = False, 0, None, 0
-    return rows
-
-
 def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
-    """With no more of their supplies, GPRs and nodes than they need. One of which cannot be read when it is expected is late since ever."""
+    """With no more of their supplies, GPRs and nodes than they need."""
     rows = rows.select_related("supply", "gpr__promise", "node").only(
         "state",
         "expected_at",
@@ -119,11 +104,7 @@ def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
         "node__rdma",
         "node__epoch",
     )
-    found, lost = readable(rows)
-    for order in rows.filter(pk__in=lost).defer("expected_at") if lost else ():
-        order.expected_at = FIRST
-        found.append(order)
-    return found
+    return list(rows)
 
 
 def supply_pools(

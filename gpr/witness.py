@@ -19,13 +19,13 @@ from egs.locks import gate_pass
 from egs.words import utc
 from gpr.evictions import evictions_store
 from gpr.fairness import usage_add
-from gpr.faults import clusters_spoiled_record, faults_record, spoiled_record
+from gpr.faults import faults_record
 from gpr.forecasts import Range, forecasts_drop, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.orders import orders_follow
 from gpr.planner.engine import plan
 from gpr.planner.pace import ENDS_FADING
-from gpr.planner.plan import Blocker, Explanation, Placement, Plan, Reason, Remembered, Stand
+from gpr.planner.plan import Blocker, Explanation, Placement, Plan, Remembered, Stand
 from gpr.planner.plan import PromiseMove as Move
 from gpr.planner.snapshot import Arrival, Moved, Slot
 from gpr.planner.snapshot import Shadow as PlannerShadow
@@ -52,8 +52,7 @@ class Edited:
 
 def witness_lock() -> None:
     """Hold the right to write slots until the transaction ends."""
-    if not Witness.objects.select_for_update().values_list("pk", flat=True):  # nothing that it holds need be readable
-        Witness.objects.select_for_update().get_or_create(singleton=True)
+    Witness.objects.select_for_update().get_or_create(singleton=True)
 
 
 def filing_lock() -> None:
@@ -91,10 +90,6 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-# Of those whose rows cannot be read.
-LEFT_OUT: Final = Told(None, explanation_data(Explanation(Reason.UNREADABLE)) | {"borrows": False}, 0, 0)
-
-
 def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None, edited: Gpr | None = None) -> None:
     """The caller holds the witness, since before he loaded. `tells` as for `replan`; `edited` is planned as what it asks for now."""
     new: list[Promise] = []
@@ -102,17 +97,12 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     news: dict[UUID, Told] = {}
     shown = told_waiting(tells)
     faults_record(made.faults, loaded.asks, now=now)
-    spoiled_record(loaded.spoiled, now=now)
-    clusters_spoiled_record(loaded.unreadable, now=now)
     if edited is not None:
         forecasts_drop([edited])
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
         if placement.id in shown and (told := _told(placement)) != shown[placement.id]:
             news[UUID(placement.id)] = told
-    for row in loaded.spoiled:
-        if row.is_left_out and (was := shown.get(str(row.gpr_id))) is not None and was != LEFT_OUT:
-            news[row.gpr_id] = LEFT_OUT
     for stand in made.stands:
         ask, stood = loaded.asks[stand.id], loaded.promises.get(stand.id)
         if stand.moved is not None:
@@ -137,7 +127,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     orders_follow(made, loaded, now=now)
     if news or new or changed:
         hint(PLAN)
-    for slice_id in {loaded.asks[str(pk)].slice_id for pk in news if str(pk) in loaded.asks}:
+    for slice_id in {loaded.asks[str(pk)].slice_id for pk in news}:
         hint(slice_topic(slice_id))
 
 

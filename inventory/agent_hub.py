@@ -14,12 +14,13 @@ from typing import TypeVar
 
 import msgspec
 import structlog
+from django.db import DataError, IntegrityError
 
 from egs.errors import EgsError
 from egs.rest.problems import problem
 from inventory import claims, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
-from inventory.services.events import UNSTORABLE, events_store
+from inventory.services.events import events_store
 from inventory.services.sync import sync_hear, sync_tell
 from worker_agent.protocol import (
     CLAIMS_PATH,
@@ -43,6 +44,9 @@ from worker_agent.protocol import (
 
 log = structlog.get_logger(__name__)
 
+# A value beyond its column or the calendar: the form was right, but no database can hold it.
+UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
+
 Message = TypeVar("Message")
 # No text of PostgreSQL holds the character NUL, and a log may: it is left out. An even number of backslashes before it is text.
 NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
@@ -57,10 +61,6 @@ class AgentAnswer:
 class Malformed(EgsError):
     code = "agent_malformed"
     title = "Not a message of EGS Sync v1"
-
-
-class HubAtFault(Exception):
-    """What is stored here cannot be told. No EgsError: the agent's message was good, and it asks again."""
 
 
 class UnsupportedProto(EgsError):
@@ -79,7 +79,7 @@ class HeardSync:
 
 
 def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer:
-    """One exchange, never waiting. Every error becomes a problem document; nothing of it is stored then. Raises HubAtFault."""
+    """One exchange, never waiting. Every error becomes a problem document; nothing of it is stored then."""
     return guarded(lambda: _encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
 
 
@@ -92,17 +92,13 @@ def hear(*, bearer: str, body: bytes, now: datetime) -> HeardSync:
 
 
 def tell(heard: HeardSync, *, now: datetime) -> SyncReply:
-    """Raises HubAtFault."""
-    try:
-        return sync_tell(
-            agent=heard.agent,
-            message=heard.message,
-            session_epoch=heard.session_epoch,
-            received_at=heard.received_at,
-            now=now,
-        )
-    except UNSTORABLE as error:
-        raise HubAtFault(f"{type(error).__name__}: {error}") from error
+    return sync_tell(
+        agent=heard.agent,
+        message=heard.message,
+        session_epoch=heard.session_epoch,
+        received_at=heard.received_at,
+        now=now,
+    )
 
 
 def guarded(work: Callable[[], AgentAnswer]) -> AgentAnswer:

@@ -267,7 +267,7 @@ def reservations_visible_to(actor: User) -> QuerySet[Reservation]:
 
 
 def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:
-    """With the slice, and of the GPR its name and state alone: what else cannot be read of it must not hide the node on which it stands."""
+    """With the slice, and of the GPR its name and state alone."""
     gpr = Reservation._meta.get_field("gpr").related_model
     others = [field.name for field in gpr._meta.concrete_fields if field.name not in NAMED_BY]
     return rows.select_related(f"{path}gpr", f"{path}slice").defer(*(f"{path}gpr__{name}" for name in others))

@@ -24,6 +24,7 @@ from egs.rest.references import id_of
 from egs.words import duration
 from inventory.models import Cluster, agent_is_live
 from inventory.services.clusters import desired_set_changed
+from journal.guard import set_aside_on_error
 from journal.models import Severity
 from journal.services import event_record
 from slices.models import (
@@ -156,20 +157,16 @@ def kubeconfigs_revoke(rows: QuerySet[Kubeconfig], *, why: str, actor: User | No
 
 
 def kubeconfigs_expire(*, now: datetime) -> None:
-    """Those that stayed in their state for too long, wherever, and those of people who may not sign in any more.
-
-    Called at every tick: no transaction is opened where there is nothing to do.
-    """
-    over = Kubeconfig.objects.filter(Q(due_at__lte=now) | Q(user__is_active=False), state__in=LIVE_STATES).values_list("pk", flat=True)
-    if ids := list(over):
-        _expire(ids, now)
+    """Those that stayed in their state for too long, wherever, and those of people who may not sign in any more. At every tick."""
+    over = Kubeconfig.objects.filter(Q(due_at__lte=now) | Q(user__is_active=False), state__in=LIVE_STATES)
+    for pk, cluster_id in over.order_by("pk").values_list("pk", "cluster_id"):
+        with set_aside_on_error("kubeconfig_expire", f"Kubeconfig {pk} could not be ended", now=now, cluster_id=cluster_id):
+            _expire(pk, now)
 
 
 @transaction.atomic
-def _expire(ids: Sequence[UUID], now: datetime) -> None:
-    # No more of them than ends them: a time that cannot be read must not keep one alive, nor stop the tick.
-    needed = ("state", "slice__name", "cluster__name", "user__name", "user__is_active")
-    for row in _locked().only(*needed).filter(pk__in=ids, state__in=LIVE_STATES).order_by("pk"):
+def _expire(pk: UUID, now: datetime) -> None:
+    for row in _locked().filter(pk=pk, state__in=LIVE_STATES):
         if not row.user.is_active:
             _end(row, S.REVOKED, f"{row.user.name} may not sign in any more.", now)
         elif row.state == S.GIVEN:

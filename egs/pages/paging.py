@@ -21,12 +21,11 @@ Row = TypeVar("Row", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[Row]):
-    """`next`, `previous`: cursors, empty where there is nothing more. `lost_count`: as in CursorPage."""
+    """`next`, `previous`: cursors, empty where there is nothing more."""
 
     rows: list[Row]
     next: str
     previous: str
-    lost_count: int = 0
 
 
 def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[str, ...]) -> ListPage[Row]:
@@ -35,7 +34,7 @@ def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[s
         found = page_behind(rows, ordering, cursor=request.GET.get(CURSOR), size=PAGE_ROWS)
     except ValidationError:
         raise InvalidInput({CURSOR: ["There is no such page of this list. Begin at its first one."]}) from None
-    return ListPage(found.rows, found.next or "", found.previous or "", found.lost_count)
+    return ListPage(found.rows, found.next or "", found.previous or "")
 
 
 def foot_of(page: ListPage[Any], url: str, filters: Mapping[str, str] | None = None) -> ListFoot:
@@ -43,7 +42,6 @@ def foot_of(page: ListPage[Any], url: str, filters: Mapping[str, str] | None = N
     return ListFoot(
         previous_url=url_with(url, filters or {}, cursor=page.previous) if page.previous else "",
         next_url=url_with(url, filters or {}, cursor=page.next) if page.next else "",
-        lost_count=page.lost_count,
     )
 
 

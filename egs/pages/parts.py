@@ -132,7 +132,6 @@ class ListFoot:
     csv_url: str = ""
     new_count: int = 0
     new_url: str = ""
-    lost_count: int = 0  # rows that cannot be read
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from rest_framework.settings import api_settings
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
-from egs.readable import readable_first
 from egs.rest.fields import whole_number
 from egs.rest.sealed import seal, unseal
 
@@ -52,15 +51,11 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """`next`, `previous`: cursors as text; None where there is nothing more.
-
-    `lost_count`: rows that cannot be read and would stand among these, or at the end of the list behind them.
-    """
+    """`next`, `previous`: cursors as text; None where there is nothing more."""
 
     rows: list[Any]
     next: str | None
     previous: str | None
-    lost_count: int = 0
 
 
 def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, size: int) -> CursorPage:
@@ -70,14 +65,11 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
     order = _turned(ordering) if backward else ordering
     rows = rows.order_by(*order)
     found: list[Any] = []
-    lost: list[Any] = []
     for stretch in [Q()] if at is None else _stretches(order, at.values):
-        part, more_lost = readable_first(rows.filter(stretch), size + 1 - len(found))
-        found, lost = found + part, lost + more_lost
+        found += rows.filter(stretch)[: size + 1 - len(found)]
         if len(found) > size:
             break
     page = found[:size]
-    lost_count = _lost_count(rows, lost, order, found, size=size, backward=backward)
     if backward:
         page.reverse()
     is_more = len(found) > size
@@ -85,16 +77,7 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
     here = at.values if at else ()
     last, first = (_values(page[-1], ordering), _values(page[0], ordering)) if page else (here, here)
     next_, previous = Cursor(False, last).encode() if has_next else None, Cursor(True, first).encode() if has_previous else None
-    return CursorPage(page, next_, previous, lost_count)
-
-
-def _lost_count(rows: Any, lost: Sequence[Any], order: Sequence[str], found: Sequence[Any], *, size: int, backward: bool) -> int:
-    """Each belongs to the page of the next row that can be read, or to the last one: not to two pages, from whichever side they come."""
-    if not lost or not found or (len(found) <= size and not backward):
-        return len(lost)
-    edge = found[0] if backward else found[size - 1]
-    behind_count: int = rows.filter(_behind(order, _values(edge, order)), pk__in=lost).count()
-    return behind_count if backward else len(lost) - behind_count
+    return CursorPage(page, next_, previous)
 
 
 class CreatedPagination(BasePagination):

@@ -8,7 +8,6 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 
 from egs.errors import Conflict, NotFound
-from egs.readable import readable_first
 
 Row = TypeVar("Row", bound=Model)
 
@@ -29,14 +28,11 @@ def one_by_reference(rows: QuerySet[Row], reference: str | UUID, *, what: str) -
 
 
 def one_by_id(rows: QuerySet[Row], text: str | UUID, *, what: str) -> Row:
-    """Where there is no name to refer to. What is no id is nobody's. Raises NotFound, or Conflict where it cannot be read."""
+    """Where there is no name to refer to. What is no id is nobody's. Raises NotFound."""
     id_ = id_of(text)
-    found, lost = readable_first(rows.filter(pk=id_), 1) if id_ else ([], [])
-    if lost:
-        raise Conflict(f"What is stored of this {what} cannot be read, by a fault of EGS; its log names it.")
-    if not found:
+    row = rows.filter(pk=id_).first() if id_ else None
+    if row is None:
         raise NotFound(what)
-    row: Row = found[0]
     return row
 
 

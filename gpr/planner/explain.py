@@ -8,7 +8,6 @@ from typing import Final
 from gpr.planner.plan import Blocker, Explanation, Reason
 
 STRANGER: Final = "another workspace's request"
-UNREADABLE: Final = "Something that is stored of it cannot be read, by a fault of EGS. Administrators have been told."
 
 NameOf = Callable[[str], str | None]
 SayAt = Callable[[int], str]
@@ -46,8 +45,6 @@ def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, sa
             return "It waits for nodes that have been ordered; it starts when they have come."
         case Reason.NODES_NOT_BACK:
             return "Its time is over, but its nodes are not back yet. If its agent is gone, an administrator can free them by force."
-        case Reason.UNREADABLE:
-            return UNREADABLE
         case Reason.WAITS_FOR_GPUS:
             return _of_gpus(explanation, _known(explanation.blockers, now_s, name_of, say_at))
         case Reason.DOES_NOT_FIT_THEN:

@@ -22,7 +22,6 @@ class Reason(StrEnum):
     WAITS_FOR_CONTACT = "waits_for_contact"  # its slot is in a cluster that is not heard at present; it keeps the slot
     WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # nodes are closed, as announced
     WAITS_FOR_ORDER = "waits_for_order"  # nodes that have been ordered, and are to come
-    UNREADABLE = "unreadable"  # not of the plan: what is stored of the request makes no sense
     NODES_NOT_BACK = "nodes_not_back"  # not of the plan: its time is over, and its agent has not let all nodes go
     NEVER_FITS = "never_fits"  # no pool could hold it even when empty, or it is above a ceiling
     DOES_NOT_FIT_THEN = "does_not_fit_then"  # a booking whose time is taken

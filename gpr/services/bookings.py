@@ -9,7 +9,6 @@ from itertools import compress
 from uuid import UUID
 from zoneinfo import ZoneInfo, available_timezones
 
-import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -23,10 +22,9 @@ from gpr.services.requests import booking_does_not_fit, bookings_fitting, gpr_ca
 from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX, PLAIN_FIELDS, GprSpec, spec_check
 from gpr.witness import filing_lock, witness_lock
 from inventory.models import Cluster
+from journal.guard import set_aside_on_error
 from journal.models import Severity
 from journal.services import event_record
-
-log = structlog.get_logger(__name__)
 
 # Of the keys under which a series is filed once: the API and the pages file by the same ones.
 SERIES_ROUTE = "booking-series"
@@ -97,12 +95,11 @@ def series_cancel(*, series: BookingSeries, actor: User, now: datetime) -> None:
 
 
 def series_care(*, now: datetime) -> None:
-    """Book what has come within the horizon, of all series. One that cannot be carried on must not stop the others."""
-    for pk in BookingSeries.objects.filter(next_start_at__lte=now + HORIZON).order_by("next_start_at", "pk").values_list("pk", flat=True):
-        try:
+    """Book what has come within the horizon, of all series."""
+    due = BookingSeries.objects.filter(next_start_at__lte=now + HORIZON).order_by("next_start_at", "pk")
+    for pk, name in due.values_list("pk", "name"):
+        with set_aside_on_error("series_book", f"Booking series {name} ({pk}) could not be carried on", now=now):
             _carry_on(pk, now)
-        except Exception:
-            log.exception("series_failed", series_id=str(pk))
 
 
 def occurrences_retry(*, now: datetime) -> None:
@@ -115,12 +112,10 @@ def occurrences_retry(*, now: datetime) -> None:
     pk = due.values_list("series", flat=True).first()
     if pk is None:
         return
-    try:
+    with set_aside_on_error("series_retry", f"What was refused of booking series {pk} could not be tried again", now=now):
         rows = list(due.filter(series=pk)[:RETRIED_AT_ONCE])
         BookingOccurrence.objects.filter(pk__in=[row.pk for row in rows]).update(tried_at=now)
         _take_up(pk, _fitting(pk, rows, now), now)
-    except Exception:
-        log.exception("series_retry_failed", series_id=str(pk))
 
 
 def _refused(now: datetime) -> QuerySet[BookingOccurrence]:

@@ -15,7 +15,6 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from egs.errors import Conflict, IllegalTransition
-from egs.readable import first_readable
 from gpr.models import Gpr, GprState
 from gpr.planner.snapshot import Moved, Place
 from gpr.selectors import QUEUE_ORDER, TURN, before, behind
@@ -97,7 +96,7 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
             f"Only a GPR in the queue has a place there; this one is {gpr.get_state_display().lower()}.", state=gpr.state
         )
     passed = _band(gpr).filter(before(gpr) if to in {MoveTo.UP, MoveTo.FIRST} else behind(gpr))
-    neighbor = first_readable(passed if to in {MoveTo.FIRST, MoveTo.DOWN} else passed.reverse())
+    neighbor = passed.first() if to in {MoveTo.FIRST, MoveTo.DOWN} else passed.last()
     if neighbor is None:
         which = "first" if to in {MoveTo.UP, MoveTo.FIRST} else "last"
         raise Conflict(f"It is the {which} of its priority already. To pass those of another, change its priority.")
@@ -108,11 +107,11 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
             key = neighbor.turn_key if neighbor.turn_share == FAR_SHARE else 0
             return Spot(Place(FAR_SHARE, key), _at(neighbor) + GAP, neighbor)
         case MoveTo.UP:
-            last = first_readable(_band(gpr).filter(before(neighbor)).reverse())
+            last = _band(gpr).filter(before(neighbor)).last()
             at = _at(neighbor) - GAP if last is None or place_of(last) != place_of(neighbor) else _middle(last, neighbor)
             return Spot(place_of(neighbor), at, neighbor=neighbor)
         case MoveTo.DOWN:
-            following = first_readable(_band(gpr).filter(behind(neighbor)))
+            following = _band(gpr).filter(behind(neighbor)).first()
             at = _at(neighbor) + GAP if following is None or place_of(following) != place_of(neighbor) else _middle(neighbor, following)
             return Spot(place_of(neighbor), at, neighbor, neighbor)
 

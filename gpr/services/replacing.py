@@ -13,33 +13,28 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, EgsError, IllegalTransition, NotFound, StaleState
-from egs.readable import readable
+from egs.errors import Conflict, IllegalTransition, NotFound, StaleState
 from egs.words import are, duration_exact, plural
 from gpr.absence import was_just_away
-from gpr.faults import spoiled_record
 from gpr.models import Gpr, GprState
 from gpr.planner.snapshot import Within
 from gpr.planner.spares import NoSpare, Wanted, spare_for
 from gpr.services.starting import entry_steps, namespaces_of, starting_cluster
 from gpr.snapshot import Loaded, PoolKey, books_end, snapshot_load
-from gpr.sound import BOX, NOTHING_OF_ITS_KIND, Spoiled
 from gpr.witness import witness_lock
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.nodes import node_set_aside
 from inventory.services.reservations import HoldSpec, box_count, reservation_want_absent, reservations_hold, spare_join
+from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
 from worker_agent.protocol import Desired, Phase
-
-log = structlog.get_logger(__name__)
 
 # Where there was none: each look costs some plans.
 SEEK_EVERY_S: Final = 15
@@ -96,23 +91,13 @@ def why_lost(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Lost | Non
 
 
 def replacements_review(*, now: datetime) -> None:
-    """Note which nodes of running boxes fail, and look for spares. One query where all is well.
-
-    One that cannot be reviewed, or read, must not stop the others, nor the tick.
-    """
+    """Note which nodes of running boxes fail, and look for spares. One query where all is well."""
     if settings.EGS_SPARE_TRIES_MAX < 1:
         return
-    rows, lost = readable(_troubled(now))
-    if lost:
-        gpr_ids = Reservation.objects.filter(pk__in=lost).order_by("gpr").values_list("gpr", flat=True).distinct()
-        spoiled_record([Spoiled(gpr_id, BOX, NOTHING_OF_ITS_KIND) for gpr_id in gpr_ids], now=now)
-    for row in rows:
-        try:
+    for row in _troubled(now):
+        failed = f"The replacement of node {row.node.name} could not be reviewed"
+        with set_aside_on_error("replacement_review", failed, now=now, gpr_id=row.gpr_id, node_id=row.node_id):
             _review(row, now)
-        except EgsError as error:
-            log.info("replacement_skipped", gpr_id=str(row.gpr_id), why=error.detail)
-        except Exception:
-            log.exception("replacement_failed", gpr_id=str(row.gpr_id))
 
 
 def spare_follow(*, gpr: Gpr, spare: Reservation, now: datetime) -> bool:
@@ -175,8 +160,7 @@ def _troubled(now: datetime) -> QuerySet[Reservation]:
     rows = rows.filter(Q(failing_at__isnull=False) | fails & Q(state=ReservationState.HELD))
     rows = rows.exclude(Exists(Reservation.objects.filter(replaces=OuterRef("pk"), joined_at__isnull=False)))
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
-    rows = rows.select_related("gpr", "node").defer("node__seen_at", "node__cordoned_at")
-    return rows.prefetch_related(gpus, "spares").order_by("failing_at", "pk")
+    return rows.select_related("gpr", "node").prefetch_related(gpus, "spares").order_by("failing_at", "pk")
 
 
 def _trouble(row: Reservation, now: datetime) -> str:
@@ -346,9 +330,8 @@ def _drop(gpr: Gpr, spare: Reservation, why: str, now: datetime) -> None:
 
 
 def _replaced_by(spare: Reservation) -> Reservation:
-    """With its node, of which no more need be readable than is used here."""
-    rows = Reservation.objects.select_related("node").only("failing_why", "node__cluster", "node__name", "node__gone_at")
-    return rows.get(spares=spare)
+    """With its node."""
+    return Reservation.objects.select_related("node").get(spares=spare)
 
 
 def _lock_active(gpr: Gpr) -> None:

@@ -17,7 +17,6 @@ from accounts.models import User
 from egs.errors import (
     BookingDoesNotFit,
     CanNeverStart,
-    Conflict,
     EgsError,
     IllegalTransition,
     InvalidInput,
@@ -33,7 +32,6 @@ from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState, GprTemplate, Promise
 from gpr.outcomes import promises_abandon
 from gpr.planner.bookings import Nearest, fitting, nearest
-from gpr.planner.explain import UNREADABLE
 from gpr.planner.limits import most_that_fits
 from gpr.planner.plan import Placement, Reason
 from gpr.planner.snapshot import Request, Snapshot, Within
@@ -160,7 +158,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     """Change a request that waits. Its age in the queue stays; what becomes of its place in the plan says gpr.planner.edits. Nobody else's
     promise moves.
 
-    Errors as in `gpr_submit`; and Conflict where its promise cannot be read.
+    Errors as in `gpr_submit`.
     """
     if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
@@ -356,7 +354,7 @@ def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> No
 
     `edited`: it waited before, for that.
 
-    Raises CanNeverStart, BookingDoesNotFit, or Conflict where what is stored of it cannot be read.
+    Raises CanNeverStart or BookingDoesNotFit.
     """
     if refused := _promises_make([gpr], now, edited=edited):
         raise refused[gpr.pk]
@@ -497,10 +495,8 @@ def _promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None 
     refused: dict[UUID, EgsError] = {}
     loaded: Loaded | None = None
     for gpr in gprs:
-        placement = placements.get(str(gpr.pk))
-        if placement is None:
-            refused[gpr.pk] = Conflict(UNREADABLE)
-        elif placement.explanation.reason == Reason.NEVER_FITS:
+        placement = placements[str(gpr.pk)]
+        if placement.explanation.reason == Reason.NEVER_FITS:
             refused[gpr.pk] = never_fits(placement, Within(gpr.within))
         elif placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
             loaded = loaded or snapshot_load(now=now)

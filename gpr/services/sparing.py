@@ -9,25 +9,21 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 
 from egs.errors import Conflict
-from egs.readable import readable
 from egs.words import utc
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
-from gpr.rows import are_ids
 from gpr.services.ending import EXTENSION_ACK_S, refuse_if_it_hurts, refuse_into_maintenance
 from gpr.snapshot import books_end, end_by_books
 from gpr.witness import witness_lock
 from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import Window, reservations_set_windows
+from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.services import event_record
-
-log = structlog.get_logger(__name__)
 
 REVIEWS_MOST: Final = 4  # in a tick
 REVIEWED_AGAIN: Final = timedelta(minutes=5)
@@ -37,21 +33,19 @@ HELD = Reservation.objects.filter(state=ReservationState.HELD)
 def notices_review(*, now: datetime) -> None:
     """Give back their windows to those that need not end any more. Two queries where all is well.
 
-    Each is planned for, so some at a time; one that cannot be reviewed, or read, must not stop the others, nor the tick.
+    Each is planned for, so some at a time.
     """
     is_due = Q(reviewed_at=None) | Q(reviewed_at__lt=now - REVIEWED_AGAIN) | Q(reviewed_at__gt=now)  # clocks may be set back
     noticed = EvictionVictim.objects.filter(is_due, outcome=VictimOutcome.NOTICED, is_final=False).order_by(
         F("reviewed_at").asc(nulls_first=True), "pk"
     )
-    victims, _ = readable(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
+    victims = list(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
     nodes: dict[UUID, set[str]] = defaultdict(set)
     for gpr_id, node_id in HELD.filter(gpr__in=[victim.gpr_id for victim in victims]).values_list("gpr", "node"):
         nodes[gpr_id].add(str(node_id))
     for victim in [victim for victim in victims if not _is_needed(victim, nodes[victim.gpr_id])][:REVIEWS_MOST]:
-        try:
+        with set_aside_on_error("notice_review", "The eviction notice of this box could not be reviewed", now=now, gpr_id=victim.gpr_id):
             _review(victim, now)
-        except Exception:
-            log.exception("review_failed", gpr_id=str(victim.gpr_id))
 
 
 def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
@@ -61,8 +55,7 @@ def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
         return False
     start_at = victim.eviction.start_at
     is_later = start_at is not None and promise.slot_start_at > start_at + timedelta(seconds=settings.EGS_EVICTION_GAIN_S)
-    # A slot that cannot be read is found anew by the next plan.
-    return not is_later and (not are_ids(promise.slot_nodes) or not nodes.isdisjoint(promise.slot_nodes))
+    return not is_later and not nodes.isdisjoint(promise.slot_nodes)
 
 
 def _awaited(victim: EvictionVictim) -> Promise | None:

@@ -12,13 +12,10 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
 
-import msgspec
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
 
 from accounts.models import User
 from egs.errors import Conflict, InvalidInput, NotFound
-from egs.readable import made_of, readable
 from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
@@ -96,27 +93,16 @@ def terms(policy: CheckPolicy) -> str:
 
 def policies_told(*, cluster_id: UUID) -> Callable[[str], protocol.CheckPolicy]:
     """By shape, what an agent gets for nodes of it. One query."""
-    rows = _sound(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
+    rows = list(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
     return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
 
 
 def steps_skipped(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozenset[str]]:
     """By node, the steps that its checks leave out. One query."""
-    rows = _sound(CheckPolicy.objects.filter(cluster__in=cluster_ids))
+    rows = list(CheckPolicy.objects.filter(cluster__in=cluster_ids))
     return lambda node: frozenset(
         step for row in rows if row.cluster_id == node.cluster_id and row.shape in ("", node.shape) for step in row.skipped_steps
     )
-
-
-def _sound(rows: QuerySet[CheckPolicy]) -> list[CheckPolicy]:
-    """Those that make sense: of another nothing holds, so that its checks are EGS's own. When they were made decides nothing."""
-    return made_of(readable(rows.defer("created_at"))[0], _as_it_is)
-
-
-def _as_it_is(row: CheckPolicy) -> CheckPolicy:
-    """Raises ValueError where one of its columns holds nothing of its kind."""
-    msgspec.convert((row.limits, row.images, row.skipped_steps), tuple[dict[str, float], dict[str, str], list[str]])
-    return row
 
 
 def _merged(rows: Iterable[CheckPolicy]) -> protocol.CheckPolicy:

@@ -7,22 +7,23 @@ from datetime import UTC, datetime
 from itertools import groupby
 from uuid import UUID
 
-from django.db import DataError, IntegrityError, transaction
+from django.db import InterfaceError, OperationalError, transaction
 
-from egs.readable import readable
+from egs.errors import EgsError
 from egs.rest.references import id_of
 from inventory.models import AgentSession, CheckResult, Reservation, StepResult
 from inventory.services.agents import AgentIdentity, session_check
 from inventory.services.inventory import inventory_store
 from inventory.services.nodes import node_set_aside
+from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import events_record
 from worker_agent.limits import sentence
 from worker_agent.protocol import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent, Verdict
 from worker_agent.steps import EXIT_CHECKS
 
-# A value beyond its column or the calendar: the form was right, but no database can hold it.
-UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
+# The agent is told, or gets no answer, and sends them again.
+RETRIED = (EgsError, OperationalError, InterfaceError)
 LOG_MAX_CHARS, MESSAGE_MAX_CHARS, WHY_MAX_CHARS = 64_000, 400, 200
 
 
@@ -45,13 +46,26 @@ def _batches(events: Iterable[AgentEvent]) -> Iterator[list[AgentEvent]]:
 
 
 def _store_batch(agent: AgentIdentity, session_epoch: int, batch: Sequence[AgentEvent], now: datetime) -> list[int]:
-    """Together, else each alone: one that cannot be stored keeps none before it. The numbers of those that came too late to count."""
+    """Together, else each alone. The numbers of those that came too late to count."""
+    if len(batch) == 1:
+        return _store_alone(agent, session_epoch, batch[0], now)
     try:
         return _store_next(agent, session_epoch, batch, now)
-    except UNSTORABLE:
-        if len(batch) == 1:
-            raise
-        return [seq for event in batch for seq in _store_next(agent, session_epoch, [event], now)]
+    except RETRIED:
+        raise
+    except Exception:
+        return [seq for event in batch for seq in _store_alone(agent, session_epoch, event, now)]
+
+
+def _store_alone(agent: AgentIdentity, session_epoch: int, event: AgentEvent, now: datetime) -> list[int]:
+    """One that cannot be stored counts as heard: the agent would send it for ever, and nothing after it."""
+    failed, cluster_id = f"Event {event.seq} of the agent of {agent.cluster.name} could not be stored", agent.cluster.pk
+    stale: list[int] = []
+    with set_aside_on_error("agent_event_store", failed, now=now, cluster_id=cluster_id, raises=RETRIED) as attempt:
+        stale = _store_next(agent, session_epoch, [event], now)
+    if attempt.error is not None:
+        AgentSession.objects.filter(pk=cluster_id, session_epoch=session_epoch, stored_seq=event.seq - 1).update(stored_seq=event.seq)
+    return stale
 
 
 @transaction.atomic
@@ -70,10 +84,10 @@ def _store_next(agent: AgentIdentity, session_epoch: int, batch: Sequence[AgentE
 
 
 def _store_steps(agent: AgentIdentity, events: Sequence[StepEvent], now: datetime) -> list[int]:
-    """The numbers of those whose assignment is none of its own, or over, or cannot be read."""
+    """The numbers of those whose assignment is none of its own, or over."""
     ids = {event.seq: id_of(event.assignment_id) for event in events}
     told = Reservation.objects.select_related("node").filter(cluster=agent.cluster, pk__in={id_ for id_ in ids.values() if id_})
-    rows = {row.pk: row for row in readable(told)[0]}
+    rows = {row.pk: row for row in told}
     found = {event.seq: row for event in events if (id_ := ids[event.seq]) and (row := rows.get(id_)) and row.epoch == event.epoch}
     known = set(StepResult.objects.filter(reservation__in=rows).values_list("reservation_id", "step", "attempt"))
     new: dict[tuple[UUID | None, str, int], StepEvent] = {}

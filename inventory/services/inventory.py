@@ -18,7 +18,6 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Cast, Concat
 
 from egs.errors import InvalidInput
-from egs.readable import readable
 from egs.words import are, plural
 from inventory.models import Cluster, Gpu, Node, SupplyKind
 from inventory.selectors import maintenance_ahead
@@ -41,7 +40,7 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
     """
     _refuse_twins(nodes)
     seen = {view.uid for view in nodes}
-    known = {node.uid: node for node in _lock_known(cluster, seen, now)}
+    known = {node.uid: node for node in _lock_known(cluster, seen)}
     gpus = _gpus_of(known.values())
     # Nodes that left make room for the names of those that came.
     gone = [node for node in known.values() if node.uid not in seen]
@@ -114,15 +113,9 @@ class _Report:
             yield from _gpu_events(node, had=self.had_healthy_count, has=sum(gpu.healthy for gpu in self.view.gpus), now=now)
 
 
-def _lock_known(cluster: Cluster, seen: Set[str], now: datetime) -> list[Node]:
-    """Those that are there, or were and are seen. Times that no report tells need not be readable; others that are not it tells anew."""
-    there = Node.objects.select_for_update().defer("seen_at", "cordoned_at").filter(cluster=cluster).order_by("pk")
-    nodes, lost = readable(there.filter(Q(gone_at=None) | Q(uid__in=seen)))
-    if lost:
-        Node.objects.filter(pk__in=lost).update(broken_at=None, sick_gpus_at=None)
-        Node.objects.filter(pk__in=lost, gone_at__isnull=False).update(gone_at=now)
-        nodes += there.filter(pk__in=lost)
-    return nodes
+def _lock_known(cluster: Cluster, seen: Set[str]) -> list[Node]:
+    """Those that are there, or were and are seen."""
+    return list(Node.objects.select_for_update().filter(Q(gone_at=None) | Q(uid__in=seen), cluster=cluster).order_by("pk"))
 
 
 def _refuse_twins(nodes: Sequence[NodeView]) -> None:

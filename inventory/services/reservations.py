@@ -14,7 +14,6 @@ from fast_update.fast import fast_update
 
 from accounts.models import User
 from egs.errors import Conflict, NotFound
-from egs.readable import readable
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import maintenance_over
 from inventory.services.checks import steps_skipped
@@ -184,12 +183,12 @@ class Word:
 
 @transaction.atomic
 def reservations_observe(words: Sequence[Word], *, now: datetime) -> None:
-    """Store what is news, but of reservations that cannot be read. The caller has locked the agent's session."""
+    """Store what is news. The caller has locked the agent's session."""
     # All nodes at once and in order: reservations of others lock them so, too.
     node_ids = {word.reservation.node_id for word in words}
     list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
     locked = Reservation.objects.select_for_update().filter(pk__in={word.reservation.pk for word in words}).order_by("pk")
-    rows = {row.pk: row for row in readable(locked)[0]}
+    rows = {row.pk: row for row in locked}
     known = [(row, word) for word in words if (row := rows.get(word.reservation.pk)) is not None]
     changed = list({row.pk: row for row, word in known if _take(row, word, now)}.values())
     fast_update(Reservation.objects.all(), changed, ["phase", "failure", "active_at", "exit_began_at"], None)
@@ -235,7 +234,7 @@ def reservation_force_release(*, reservation: Reservation, actor: User, why: str
     Raises Conflict when it is not held. The epoch rises, so that the agent, should it come back, cannot act on the old one; it is told
     to let go until it says that it has.
     """
-    node = Node.objects.select_for_update().only("cluster", "name", "epoch").get(pk=reservation.node_id)  # it may be spoiled otherwise
+    node = Node.objects.select_for_update().get(pk=reservation.node_id)
     row = Reservation.objects.select_for_update().get(pk=reservation.pk)
     if row.state != ReservationState.HELD:
         raise Conflict("This reservation is not held any more.")
@@ -288,9 +287,7 @@ def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
         if spec.replaces_id is not None:
             of_box = Q(gpr=spec.gpr_id, state=ReservationState.HELD) | Q(pk=spec.replaces_id)
             wanted |= Q(pk__in=Reservation.objects.filter(of_box).values("node"))
-    # These times decide nothing, and need not be readable.
-    nodes = Node.objects.select_for_update().defer("seen_at", "broken_at", "sick_gpus_at").filter(wanted)
-    return {node.pk: node for node in nodes.order_by("pk")}
+    return {node.pk: node for node in Node.objects.select_for_update().filter(wanted).order_by("pk")}
 
 
 def _refuse_closed(specs: Sequence[HoldSpec], nodes: Sequence[Node]) -> None:

@@ -18,7 +18,6 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from egs.errors import IllegalTransition, InvalidInput, NameTaken
-from egs.readable import readable
 from egs.words import duration_exact, number, plural, utc
 from inventory.models import (
     SUPPLY_GAIN_MAX_S,
@@ -32,6 +31,7 @@ from inventory.models import (
     SupplyOrder,
     SupplyOrderState,
 )
+from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -164,16 +164,11 @@ def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> N
 
 
 def orders_give_up(*, now: datetime) -> None:
-    """Those that are late by so much have failed: whoever waits for them is planned elsewhere. One query where none is.
-
-    So have those of which cannot be read when they are expected.
-    """
-    times, lost = readable(SupplyOrder.objects.filter(state=SupplyOrderState.ORDERED).values_list("pk", "expected_at"))
-    late = [pk for pk, expected_at in times if expected_at <= now - timedelta(seconds=ORDER_LATE_MOST_S)]
-    for order in _open_of(SupplyOrder.objects.filter(pk__in=[*late, *lost])) if late or lost else ():
-        why = "When its node was to come cannot be read." if order.pk in lost else "Its node did not come in time."
-        with transaction.atomic():
-            _end(order, SupplyOrderState.FAILED, None, why, now)
+    """Those that are late by so much have failed: whoever waits for them is planned elsewhere. One query where none is."""
+    for order in _open_of(SupplyOrder.objects.filter(expected_at__lte=now - timedelta(seconds=ORDER_LATE_MOST_S))):
+        failed, cluster_id = f"The late order {order.pk} could not be given up", order.supply.cluster_id
+        with set_aside_on_error("order_give_up", failed, now=now, cluster_id=cluster_id), transaction.atomic():
+            _end(order, SupplyOrderState.FAILED, None, "Its node did not come in time.", now)
 
 
 def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetime) -> None:
@@ -205,7 +200,7 @@ def _open_of(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
     rows = rows.filter(state=SupplyOrderState.ORDERED).order_by("expected_at", "ordered_at", "pk")
     of_supply = ("name", "cluster", "kind", "shape", "gpus_per_node", "gpu_memory_gib")
     needed = [*(f"supply__{name}" for name in of_supply), "gpr__name", "gpr__slice", "gpr__promise__slot_nodes"]
-    return readable(rows.select_related("supply", "gpr__promise").only(*needed))[0]
+    return list(rows.select_related("supply", "gpr__promise").only(*needed))
 
 
 def _end_or_raise(order: SupplyOrder, to: SupplyOrderState, actor: User, why: str, now: datetime) -> None:
@@ -281,5 +276,4 @@ def _tell_order(order: SupplyOrder, verb: str, text: str, actor: User | None, no
 def _is_stood_on(order: SupplyOrder) -> bool:
     """By the GPR that it was made for."""
     promise = getattr(order.gpr, "promise", None)
-    nodes = promise.slot_nodes if promise is not None else []
-    return isinstance(nodes, list) and str(order.pk) in nodes
+    return promise is not None and str(order.pk) in promise.slot_nodes

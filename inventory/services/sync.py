@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Prefetch
 
-from egs.readable import made_of, readable
 from egs.words import plural
 from inventory import claims, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_told
 from inventory.services.reservations import Word, is_news, reservations_observe, reservations_told
+from journal.guard import Subject, set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
@@ -35,21 +35,6 @@ from worker_agent.protocol import (
 )
 
 MESSAGE_MAX_CHARS = 500
-# Of a reservation and its node: one of them that cannot be read must not keep it from its agent.
-UNTOLD_TIMES: Final = (
-    "ends_at",
-    "active_at",
-    "exit_began_at",
-    "released_at",
-    "joined_at",
-    "failing_at",
-    "spare_sought_at",
-    "node__seen_at",
-    "node__gone_at",
-    "node__broken_at",
-    "node__sick_gpus_at",
-    "node__cordoned_at",
-)
 DRIFT, STEPS_LOST = "cluster.drift", "cluster.steps_lost"
 AGAIN = timedelta(seconds=AGAIN_S / 2)
 
@@ -79,8 +64,8 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
     """The whole set, or without its assignments when the agent has just this one."""
     # The generation is read before the set: a change between the two makes the set newer than its number, and is sent again.
     generation, repairs_drift = Cluster.objects.values_list("generation", "repairs_drift").get(pk=agent.cluster.pk)
-    assignments = desired_set(cluster_id=agent.cluster.pk)
     cluster_id = agent.cluster.pk
+    assignments = desired_set(cluster_id=cluster_id, now=now)
     lists = {
         **ASSIGNMENTS.tell(message, generation, lambda: assignments),
         **WORKSPACES.tell(message, generation, lambda: tenancy.told(cluster_id)),
@@ -108,24 +93,25 @@ def generation_now(*, cluster_id: UUID) -> int:
     return Cluster.objects.values_list("generation", flat=True).get(pk=cluster_id)
 
 
-def desired_set(*, cluster_id: UUID) -> tuple[Assignment, ...]:
+def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
     """Everything in the cluster that its agent has not let go, in order of id: what is held, and what an administrator freed without it.
 
-    Without what cannot be read: an agent keeps what it has heard of and is not listed, with its end.
+    One that cannot be told is left out: the agent keeps what it has heard of and is not listed, with its end.
     """
     told = policies_told(cluster_id=cluster_id)
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
-    # Of the GPR its name alone: one that cannot be read must not cut the cluster off.
     rows = reservations_told(cluster_id).annotate(gpr_name=F("gpr__name")).select_related("slice", "node").prefetch_related(gpus)
-    found, _ = readable(rows.defer(*UNTOLD_TIMES).order_by("pk"))
-    return tuple(made_of(found, lambda row: _assignment(row, told(row.node.shape))))
+    found = []
+    for row in rows.order_by("pk"):
+        with set_aside_on_error("assignment_tell", "The agent could not be told of a box on this node", now=now, **_subject(row)):
+            found.append(_assignment(row, told(row.node.shape)))
+    return tuple(found)
 
 
 def orders_told(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
-    """The nodes that the cluster shall get, the first expected first, but those of which cannot be read when: they are given up."""
+    """The nodes that the cluster shall get, the first expected first."""
     rows = SupplyOrder.objects.filter(supply__cluster=cluster_id, state=SupplyOrderState.ORDERED).select_related("supply")
-    found, _ = readable(rows.defer("supply__created_at").order_by("expected_at", "pk"))
-    return tuple(order_told(row) for row in found)
+    return tuple(order_told(row) for row in rows.order_by("expected_at", "pk"))
 
 
 def order_told(row: SupplyOrder) -> NodeOrder:
@@ -149,10 +135,27 @@ def hub_id() -> str:
 
 def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
     """Take over what is news. Another cluster's id, an old epoch, an unknown id: no effect."""
-    rows = {str(row.pk): row for row in readable(reservations_told(cluster_id))[0]}
+    rows = {str(row.pk): row for row in reservations_told(cluster_id)}
     news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
-    if news:
+    if not news:
+        return
+    try:
         reservations_observe([_word(rows[seen.assignment_id], seen) for seen in news], now=now)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        for seen in news:
+            _observe_alone(rows[seen.assignment_id], seen, now)
+
+
+def _observe_alone(row: Reservation, seen: Observed, now: datetime) -> None:
+    failed = "What the agent said of a box on this node could not be stored"
+    with set_aside_on_error("observation_store", failed, now=now, **_subject(row)):
+        reservations_observe([_word(row, seen)], now=now)
+
+
+def _subject(row: Reservation) -> Subject:
+    return {"gpr_id": row.gpr_id, "node_id": row.node_id, "cluster_id": row.cluster_id}
 
 
 def _word(row: Reservation, seen: Observed) -> Word:
@@ -252,7 +255,7 @@ def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
         gpr_name=row.gpr_name,
         slice=row.slice.name,
         slice_id=str(row.slice_id),
-        namespaces=_texts(row.namespaces),
+        namespaces=tuple(row.namespaces),
         node=row.node.name,
         node_uid=row.node.uid,
         gpus=tuple(sorted(reserved.gpu.uuid for reserved in row.gpus.all())),
@@ -264,18 +267,11 @@ def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
         enter_by_s=row.enter_by_at.timestamp(),
         duration_s=float(row.duration_s),  # as the agent reads it back, so that both digests agree
         not_after_s=row.not_after_at.timestamp() if row.not_after_at else None,
-        entry_steps=_texts(row.entry_steps),
-        exit_steps=_texts(row.exit_steps),
+        entry_steps=tuple(row.entry_steps),
+        exit_steps=tuple(row.exit_steps),
         checks=checks,
         replaces=str(row.replaces_id or ""),
     )
-
-
-def _texts(stored: Any) -> tuple[str, ...]:
-    """Raises TypeError for what is no list of texts: its agent could read nothing of the whole set."""
-    if type(stored) is not list or not all(type(text) is str for text in stored):
-        raise TypeError("no list of texts")
-    return tuple(stored)
 
 
 def _moment(at_s: float | None) -> datetime | None:

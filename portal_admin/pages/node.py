@@ -17,7 +17,6 @@ from egs.pages.measures import measures_each
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
 from egs.pages.shell import Shell
-from egs.readable import first_readable
 from gpr.models import GprState
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from inventory.selectors import nodes_known_to, with_holders
@@ -75,7 +74,7 @@ class NodePage:
         known = present or node_known(request.user, pk)
         rows = with_holders(Reservation.objects.filter(node=pk))
         page = page_of(request, rows, ordering=HISTORY_ORDER)
-        last = first_readable(rows.order_by("-epoch"))
+        last = rows.order_by("-epoch").first()
         url = reverse("admin-node", args=[pk])
         return cls(
             shell=admin_shell(request, page="inventory"),

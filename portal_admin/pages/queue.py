@@ -19,7 +19,6 @@ from egs.pages.paging import ListPage, foot_of, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, mark_of
 from egs.pages.strip import Strip, strip_of
-from egs.readable import readable_first
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.planner.plan import Reason
@@ -251,7 +250,6 @@ class _Found:
     rows: list[Gpr]
     count: int | None
     page: ListPage[Gpr] | None  # of the one that is paged
-    lost_count: int  # of rows that cannot be read
 
 
 def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> Iterator[_Found]:
@@ -271,10 +269,9 @@ def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> 
         count = None if filters.is_narrow else known[state]
         if state == paged:
             page = page_of(request, rows, ordering=order)
-            yield _Found(state, page.rows, count, page, page.lost_count)
+            yield _Found(state, page.rows, count, page)
         elif count != 0:
-            found, lost = readable_first(rows.order_by(*order), GROUP_ROWS)
-            yield _Found(state, found, count, None, len(lost))
+            yield _Found(state, list(rows.order_by(*order)[:GROUP_ROWS]), count, None)
 
 
 def _group(found: _Found, filters: QueueFilters, axis: Axis, places: Mapping[UUID, int], told: Mapping[Any, Told]) -> QueueGroup:
@@ -286,7 +283,7 @@ def _group(found: _Found, filters: QueueFilters, axis: Axis, places: Mapping[UUI
 
 def _foot(lists: Sequence[_Found], filters: QueueFilters, places: Mapping[UUID, int]) -> ListFoot:
     paged, page = next((found, found.page) for found in lists if found.page is not None)
-    foot = replace(foot_of(page, reverse("admin-queue"), filters.in_url), lost_count=sum(found.lost_count for found in lists))
+    foot = foot_of(page, reverse("admin-queue"), filters.in_url)
     if paged.state != "queued" or filters.is_narrow or not paged.rows:
         return foot
     # A row that has left the queue since the page was read has no place.

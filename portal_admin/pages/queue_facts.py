@@ -13,7 +13,6 @@ from accounts.models import User
 from egs.pages import words
 from egs.pages.paging import url_with
 from egs.pages.parts import Fact
-from egs.readable import is_time
 from gpr.models import PROVISIONED, Gpr, GprState, Promise
 from gpr.snapshot import PROMISE_TOLERANCE
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
@@ -43,8 +42,8 @@ class QueueCounts:
             late=Count("pk", filter=IS_LATE),
             approval=Count("pk", filter=approval),
             running=Count("pk", filter=Q(state__in=PROVISIONED)),
-            oldest_queued_at=Min("state_changed_at", filter=queued & is_time("state_changed_at")),
-            oldest_approval_at=Min("state_changed_at", filter=approval & is_time("state_changed_at")),
+            oldest_queued_at=Min("state_changed_at", filter=queued),
+            oldest_approval_at=Min("state_changed_at", filter=approval),
         )
         return cls(**found)
 

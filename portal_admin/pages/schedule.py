@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, DateTimeField, Q
+from django.db.models import Count, Q
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
@@ -21,9 +21,7 @@ from egs.pages.node_strip import NodeBox
 from egs.pages.paging import url_with
 from egs.pages.parts import Tab
 from egs.pages.shell import Shell
-from egs.readable import readable
 from gpr.models import GprState, Promise
-from gpr.rows import ids_of
 from gpr.snapshot import length_s
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
 from inventory.selectors import clusters_visible_to, with_holders
@@ -43,7 +41,6 @@ TABLE_ROWS = 500
 NAMES_SHOWN = 3
 # The ninth hue: of everybody else, when one workspace is looked for.
 GREY_HUE = 8
-_TIMES = tuple(field.name for field in Reservation._meta.concrete_fields if isinstance(field, DateTimeField))
 EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 
@@ -114,7 +111,6 @@ class ClusterPart:
     url: str
     node_count: int
     nodes: tuple[NodeName, ...] = ()
-    lost_count: int = 0  # of what stands or is to stand there
     drawing: Drawing | None = None
     curves: tuple[FreeCurve, ...] = ()
 
@@ -146,7 +142,6 @@ class SchedulePage:
     rows: tuple[TableRow, ...]
     is_cut: bool
     legend: tuple[Mark, ...]
-    lost_count: int  # of the clusters that are drawn
 
     @classmethod
     def build(cls, request: PageRequest) -> SchedulePage:
@@ -172,7 +167,6 @@ class SchedulePage:
             rows=tuple(rows[:TABLE_ROWS]),
             is_cut=len(rows) > TABLE_ROWS,
             legend=books.legend(),
-            lost_count=books.lost.total(),
         )
 
 
@@ -193,7 +187,6 @@ class _Books:
             self._nodes[node.cluster_id].append(node)
         self._stays: dict[UUID, list[Stay]] = defaultdict(list)
         self._slices: dict[UUID, Slice] = {}
-        self.lost: Counter[UUID] = Counter()  # by cluster, what cannot be read
         self._add_reservations()
         self._add_plan()
         self._add_aside()
@@ -209,7 +202,6 @@ class _Books:
             url=_part_url(cluster, self._window),
             node_count=len(nodes),
             nodes=tuple(_name(node, cluster, lanes) for node, lanes in zip(nodes, drawing.lanes, strict=True)),
-            lost_count=self.lost[cluster.pk],
             drawing=drawing,
             curves=tuple(self._curve(shape, list(alike)) for shape, alike in groupby(nodes, key=lambda node: node.shape)),
         )
@@ -250,20 +242,9 @@ class _Books:
         rows = Reservation.objects.filter(cluster__in=self._clusters, starts_at__lt=self._axis.end, ends_at__gt=self._axis.start)
         # Held longer than booked: it stands there until it is given back.
         overdue = Reservation.objects.filter(cluster__in=self._clusters, state=ReservationState.HELD, ends_at__lte=self._axis.start)
-        found, lost = readable(with_holders(rows | overdue))
-        for row in found:
+        for row in with_holders(rows | overdue):
             ends_at = max(row.ends_at, self._axis.now) if row.state == ReservationState.HELD else row.ends_at
             self._add(row.node_id, f"{row.gpr_id}.{row.run}", _kind(row), row.starts_at, ends_at, row.gpr, row.slice)
-        if lost:
-            self._add_lost(lost)
-
-    def _add_lost(self, pks: Sequence[UUID]) -> None:
-        """What is held by now is not free, though nobody can read from when to when: it stands there all the time."""
-        rows = Reservation.objects.filter(pk__in=pks)
-        self.lost.update(rows.order_by().values_list("cluster", flat=True))
-        held = with_holders(rows.filter(state=ReservationState.HELD)).defer(*_TIMES)
-        for row in readable(held)[0]:
-            self._add(row.node_id, f"{row.gpr_id}.{row.run}", _kind(row), self._axis.start, self._axis.end, row.gpr, row.slice)
 
     def _add_plan(self) -> None:
         if not self._clusters:
@@ -273,17 +254,12 @@ class _Books:
             pools |= Q(slot_pool__startswith=f"{cluster.name}/")
         waiting = Promise.objects.filter(pools, gpr__state=GprState.QUEUED, slot_start_at__lt=self._axis.end)
         known = {str(node.pk): node.pk for nodes in self._nodes.values() for node in nodes}
-        found, lost = readable(waiting.select_related("gpr__slice"))
-        if lost:
-            of_name = {cluster.name: cluster.pk for cluster in self._clusters.values()}
-            lost_pools = Promise.objects.filter(pk__in=lost).values_list("slot_pool", flat=True)
-            self.lost.update(of_name[pool.partition("/")[0]] for pool in lost_pools)
-        for promise in found:
+        for promise in waiting.select_related("gpr__slice"):
             starts_at = max(promise.slot_start_at, self._axis.now)
             ends_at = starts_at + timedelta(seconds=length_s(promise.gpr))
             if ends_at <= self._axis.start:
                 continue
-            for node_id in (known[text] for text in ids_of(promise.slot_nodes) if text in known):
+            for node_id in (known[text] for text in promise.slot_nodes if text in known):
                 kind = "booked" if promise.gpr.is_booking else "planned"
                 self._add(node_id, str(promise.gpr_id), kind, starts_at, ends_at, promise.gpr, promise.gpr.slice)
 

@@ -11,7 +11,6 @@ from django.db.models import Count, Max, Min, Q, Subquery
 from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.parts import Fact
-from egs.readable import is_time
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import ReservationState, ReservedGpu
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
@@ -36,14 +35,10 @@ class Tally:
 
         A workspace holds nodes for one at a time, so the greatest of its group is that of the one.
         """
-        next_ = Gpr.objects.filter(is_time("planned_start_at"), slice=slice_, state=GprState.QUEUED).order_by("planned_start_at", "pk")
+        next_ = Gpr.objects.filter(planned_start_at__isnull=False, slice=slice_, state=GprState.QUEUED).order_by("planned_start_at", "pk")
         gpus: Any = ReservedGpu.objects.filter(reservation__slice=slice_, state=ReservationState.HELD).order_by()
         rows: Any = Gpr.objects.filter(slice=slice_).order_by().values("state").annotate(n=Count("pk", filter=counted or None))
-        rows = rows.annotate(
-            nodes=Max("nodes"),
-            until=Max("ends_at", filter=is_time("ends_at")),
-            starts=Min("planned_start_at", filter=is_time("planned_start_at")),
-        )
+        rows = rows.annotate(nodes=Max("nodes"), until=Max("ends_at"), starts=Min("planned_start_at"))
         rows = rows.annotate(
             next_name=Subquery(next_.values("name")[:1]),
             gpus=Subquery(gpus.values("state").annotate(n=Count("pk")).values("n")),

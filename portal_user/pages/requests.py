@@ -16,7 +16,6 @@ from egs.pages.gpr_box import shown_state, window_end
 from egs.pages.paging import ListPage, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, WorkspaceMark
-from egs.readable import readable_first
 from gpr.evictions import notices_of
 from gpr.explaining import explain_gprs
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
@@ -138,7 +137,6 @@ class RequestTable:
             foot=ListFoot(
                 previous_url=listing.url(cursor=page.previous) if page and page.previous else "",
                 next_url=listing.url(cursor=page.next) if page and page.next else "",
-                lost_count=found.lost_count,
             ),
             empty="" if any(group.rows for group in groups) else ("filter" if listing.q or listing.state or listing.cursor else "new"),
         )
@@ -197,7 +195,6 @@ def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, span_s: int = 
 class _Found:
     rows: dict[str, list[Gpr]]
     page: ListPage[Gpr] | None
-    lost_count: int  # of rows that cannot be read
 
     @classmethod
     def load(cls, request: PageRequest, listing: Listing) -> _Found:
@@ -205,24 +202,18 @@ class _Found:
         of_slice = Gpr.objects.filter(listing.match, slice=listing.slice_).select_related("slice", "promise", "cluster")
         rows: dict[str, list[Gpr]] = {key: [] for key in listing.groups}
         page: ListPage[Gpr] | None = None
-        lost_count = 0
         if listing.state == "pending" and listing.groups == ("pending",):
             page = page_of(request, of_slice.filter(state__in=WAITING).annotate(starts_at=STARTS_AT), ordering=START_ORDER)
-            return cls({"pending": page.rows}, page, page.lost_count)
+            return cls({"pending": page.rows}, page)
         live = [state for key in listing.groups if key != "ended" for state in STATES_OF[key]]
         if live:
             in_order = of_slice.filter(state__in=live).annotate(starts_at=STARTS_AT).order_by(IN_ORDER, *START_ORDER)
-            first, lost = readable_first(in_order, PENDING_ROWS + 1)
-            if lost and len(first) > PENDING_ROWS:
-                _, lost = readable_first(in_order, PENDING_ROWS)  # those beyond what is shown are not left out of it
-            lost_count += len(lost)
-            for gpr in first:
+            for gpr in in_order[: PENDING_ROWS + 1]:
                 rows["provisioned" if gpr.state in PROVISIONED else "pending"].append(gpr)
         if "ended" in listing.groups:
             page = page_of(request, of_slice.filter(state__in=ENDED), ordering=("-ended_at", "id"))
             rows["ended"] = page.rows
-            lost_count += page.lost_count
-        return cls(rows, page, lost_count)
+        return cls(rows, page)
 
     def is_whole(self, key: str) -> bool:
         if self.page is not None and self.page.rows is self.rows[key]:

@@ -17,7 +17,6 @@ from egs.pages.gpr_box import ask_of
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import Fact, ListFoot
 from egs.pages.shell import Shell, WorkspaceMark
-from egs.readable import readable
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
@@ -100,7 +99,7 @@ def _slices(request: PageRequest) -> Any:
 
 def _gprs(slices: Sequence[Any]) -> dict[UUID, Gpr]:
     ids = {pk for slice_ in slices for pk in (slice_.held_id, slice_.next_id) if pk}
-    return {gpr.pk: gpr for gpr in readable(Gpr.objects.filter(pk__in=ids))[0]} if ids else {}
+    return {gpr.pk: gpr for gpr in Gpr.objects.filter(pk__in=ids)} if ids else {}
 
 
 def _row(slice_: Any, gprs: Mapping[UUID, Gpr], told: Mapping[UUID, Told], *, may_write: bool) -> WorkspaceRow:

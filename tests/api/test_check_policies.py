@@ -11,7 +11,7 @@ from inventory.services.sync import desired_set
 from journal.models import Event
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
-from tests.builders import SHAPE
+from tests.builders import NOW, SHAPE
 
 pytestmark = pytest.mark.django_db
 
@@ -106,7 +106,7 @@ def test_an_agent_is_told_at_once_and_the_words_of_the_shape_go_before_the_clust
     factories.check_policy(world.cluster, shape=SHAPE, limits={"nccl_bandwidth": 2.0}, runtime_class="nvidia")
     factories.check_policy(world.cluster, shape="B300-288GB", limits={"nccl_bandwidth": 3.0})
 
-    (told,) = desired_set(cluster_id=world.cluster.pk)
+    (told,) = desired_set(cluster_id=world.cluster.pk, now=NOW)
 
     assert (told.checks.limits, told.checks.images) == ({"nccl_bandwidth": 2.0, "rdma_rate": 100.0}, {"probe": "a/b"})
     assert (told.checks.runtime_class, told.checks.pull_secret) == ("nvidia", "mine")

@@ -427,7 +427,7 @@ class Life(RuleBasedStateMachine):
     def _check_rising(self) -> None:
         """I5, I16: and whatever changes of what an agent is told, changes with the generation."""
         for pk, generation in Cluster.objects.values_list("pk", "generation"):
-            told = set_digest(desired_set(cluster_id=pk))
+            told = set_digest(desired_set(cluster_id=pk, now=NOW))
             before, told_before = self.generations.get(pk, (0, told))
             assert generation >= before
             assert generation > before or told == told_before, "the agent is told something else under the same generation"

@@ -85,7 +85,7 @@ def say(stage: Stage, row: Reservation, *phases: Phase, **changes: Any) -> None:
 
 def wanted(stage: Stage) -> dict[str, Assignment]:
     """What the agent is told, by node."""
-    return {each.node: each for each in desired_set(cluster_id=stage.cluster.pk)}
+    return {each.node: each for each in desired_set(cluster_id=stage.cluster.pk, now=stage.now)}
 
 
 def swapping(stage: Stage, **asked: Any) -> Gpr:

@@ -105,11 +105,11 @@ def _held() -> tuple[Cluster, Gpr, Reservation]:
 def test_the_generation_rises_with_everything_that_the_agent_is_told(change: str) -> None:
     cluster, gpr, row = _held()
     other = make_cluster(nodes=1)
-    before, told = generation_of(cluster), set_digest(desired_set(cluster_id=cluster.pk))
+    before, told = generation_of(cluster), set_digest(desired_set(cluster_id=cluster.pk, now=NOW))
 
     TELLING[change](gpr, row)
 
-    assert set_digest(desired_set(cluster_id=cluster.pk)) != told, "the agent is told nothing new: the test is at fault"
+    assert set_digest(desired_set(cluster_id=cluster.pk, now=NOW)) != told, "the agent is told nothing new: the test is at fault"
     assert generation_of(cluster) > before
     assert generation_of(other) == 0
 
@@ -118,11 +118,11 @@ def test_the_generation_rises_with_everything_that_the_agent_is_told(change: str
 def test_the_generation_rests_while_the_agent_is_told_nothing_new(change: str) -> None:
     cluster, gpr, row = _held()
     reservations_want_absent(gpr_id=gpr.pk)
-    before, told = generation_of(cluster), set_digest(desired_set(cluster_id=cluster.pk))
+    before, told = generation_of(cluster), set_digest(desired_set(cluster_id=cluster.pk, now=NOW))
 
     SILENT[change](gpr, row)
 
-    assert set_digest(desired_set(cluster_id=cluster.pk)) == told
+    assert set_digest(desired_set(cluster_id=cluster.pk, now=NOW)) == told
     assert generation_of(cluster) == before
 
 
@@ -143,4 +143,4 @@ def test_the_books_of_a_release_say_when_it_was() -> None:
     row.refresh_from_db()
     assert row.ends_at == row.released_at == later
     assert set(row.gpus.values_list("ends_at", "state")) == {(later, "RELEASED")}
-    assert desired_set(cluster_id=cluster.pk) == ()
+    assert desired_set(cluster_id=cluster.pk, now=NOW) == ()

@@ -1,0 +1,84 @@
+"""The one guard of ticks and syncs: an object that raises is set aside, administrators are told once, and the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, TypedDict, Unpack
+from uuid import UUID
+
+import structlog
+from django.db import InterfaceError, OperationalError, connection, transaction
+
+from egs.errors import EgsError
+from journal.models import Event, Severity
+from journal.services import event_record
+
+log = structlog.get_logger(__name__)
+
+FAULT: Final = "egs.fault"
+TELL_AGAIN: Final = timedelta(days=1)
+
+
+class Subject(TypedDict, total=False):
+    """Of which object; none of these where it has no column in an Event."""
+
+    gpr_id: UUID
+    node_id: UUID
+    cluster_id: UUID
+
+
+NOBODY: Final[dict[str, UUID | None]] = dict.fromkeys(Subject.__annotations__)
+
+
+@dataclass(slots=True)
+class Attempt:
+    error: Exception | None = None
+
+
+@contextmanager
+def set_aside_on_error(
+    code: str,
+    failed: str,
+    *,
+    now: datetime,
+    raises: tuple[type[Exception], ...] = (),
+    **ids: Unpack[Subject],
+) -> Iterator[Attempt]:
+    """Run the body for one object, and keep what it raises from the others, but for `raises`.
+
+    `failed` says it as a clause: "This request could not be started". What the body writes must be in transactions of its own, which are
+    undone. An EgsError is no fault: the object changed meanwhile. A lost connection to the database is everybody's, and is raised.
+    """
+    attempt = Attempt()
+    try:
+        yield attempt
+    except raises:
+        raise
+    except EgsError as error:
+        attempt.error = error
+        log.info("skipped", code=code, why=error.detail, **_said(ids))
+    except (OperationalError, InterfaceError) as error:
+        if connection.in_atomic_block or not connection.is_usable():
+            raise
+        attempt.error = error
+        log.warning("skipped", code=code, why=str(error), **_said(ids))
+    except Exception as error:
+        attempt.error = error
+        log.exception(FAULT, code=code, **_said(ids))
+        text = f"{failed}, by a fault of EGS ({type(error).__name__}). All others go on, and it is tried again. Please report it."
+        with transaction.atomic():
+            fault_tell(FAULT, text, reason=code, now=now, **ids)
+
+
+def fault_tell(kind: str, message: str, *, reason: str, now: datetime, **ids: Unpack[Subject]) -> None:
+    """A fault of EGS itself, to administrators: an Event without a slice, once a day for each object. Inside a transaction."""
+    told = Event.objects.filter(kind=kind, reason=reason, at__gt=now - TELL_AGAIN, message=message[:500], **NOBODY | ids)
+    if not told.exists():
+        event_record(kind=kind, message=message, at=now, severity=Severity.ERROR, reason=reason, **ids)
+
+
+def _said(ids: Subject) -> dict[str, str]:
+    return {name: str(id_) for name, id_ in ids.items()}
