@@ -7,6 +7,8 @@ from typing import ClassVar
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models
 
+from egs.sound_values import sound_values
+
 
 class Scope(models.TextChoices):
     """What a token may do at most; its user's rights bound it further."""
@@ -16,6 +18,7 @@ class Scope(models.TextChoices):
     ADMIN = "admin", "Administer"
 
 
+@sound_values
 class User(AbstractBaseUser):
     """A person or a robot. Never deleted, since Events name it; deactivated instead."""
 
@@ -33,6 +36,7 @@ class User(AbstractBaseUser):
         return self.name
 
 
+@sound_values
 class ApiToken(models.Model):
     """A user's bearer token: found by its key id, proved by an HMAC, never readable again."""
 
@@ -64,6 +68,7 @@ class ApiToken(models.Model):
         return scope in self.scopes
 
 
+@sound_values
 class IdempotentCreation(models.Model):
     """That a user's key made or changed an object: the same key answers with the same object instead of doing it again."""
 

@@ -1,7 +1,6 @@
 """Migrations that need each database's own words: exclusion constraints, triggers.
 
-SQLite remakes a table when a later migration alters it, and its triggers are lost then: such a migration must run the guard's SQL
-again. A test reads the triggers of a migrated database, so that this cannot be forgotten.
+Triggers of SQLite are passed over: egs/triggers.py makes those of now, once all is migrated.
 """
 
 from __future__ import annotations
@@ -23,6 +22,9 @@ def vendor_sql(
 
 
 def _run(statements: dict[str, Sequence[str]], apps: Any, schema_editor: Any) -> None:
-    for statement in statements[schema_editor.connection.vendor]:
+    vendor = schema_editor.connection.vendor
+    for statement in statements[vendor]:
+        if vendor == "sqlite" and statement.split()[1] == "TRIGGER":
+            continue
         # None, not an empty list: a percent sign stays a percent sign.
         schema_editor.execute(statement, params=None)

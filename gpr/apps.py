@@ -6,7 +6,10 @@ class GprConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from egs.triggers import triggers_of
         from gpr.claims import GprClaimants
+        from gpr.triggers import TRIGGERS
         from inventory import claims
 
         claims.answer_by(GprClaimants())
+        triggers_of(self, TRIGGERS)

@@ -8,10 +8,13 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from egs.sound_values import sound_values
 from inventory.models import Cluster
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
 GPU_S_MOST = 1e300
+NODES_MAX, GPUS_PER_NODE_MAX = 10_000, 1_024
+CENTURY_S = 100 * 366 * 86_400  # beyond it an end would be in no calendar
 TURN_AT_HELP = "Its age among equals: that in the queue, but for an administrator's move."
 
 
@@ -54,6 +57,7 @@ class Nearness(models.TextChoices):
     NVLINK = "nvlink", "One NVLink domain"
 
 
+@sound_values
 class GprTemplate(models.Model):
     """What requests of a slice may start from; see docs/templates.md.
 
@@ -85,6 +89,7 @@ class GprTemplate(models.Model):
         return self.name
 
 
+@sound_values
 class Gpr(models.Model):
     """A box in time: nodes x GPUs x duration, with a strict end."""
 
@@ -103,8 +108,7 @@ class Gpr(models.Model):
     clusters = models.ManyToManyField(Cluster, blank=True, related_name="+", help_text="Allowed ones; none means any of the slice.")
     earliest_start_at = models.DateTimeField(null=True, blank=True)
     # The policy's when it was filed: a later one is for later requests.
-    # Nullable: a default would make SQLite remake this table, and lose its triggers.
-    allowed_shapes = models.JSONField(null=True, blank=True, help_text="Shapes that the slice's policy allowed; none means all.")
+    allowed_shapes = models.JSONField(default=list, blank=True, help_text="Shapes that the slice's policy allowed; none means all.")
     is_booking = models.BooleanField(default=False, help_text="It starts at `earliest_start_at`, or is refused.")
     node_type = models.CharField(max_length=63, blank=True)
     rdma = models.BooleanField(default=False)
@@ -115,16 +119,8 @@ class Gpr(models.Model):
     requeue_on_failure = models.BooleanField(default=True)
     run_checks = models.BooleanField(default=True)
     model = models.JSONField(default=dict, blank=True, help_text="Name and parameters of the model, free form.")
-    # Without constraint and index: to take the column away SQLite would remake the table, and lose its triggers.
     template = models.ForeignKey(
-        GprTemplate,
-        null=True,
-        blank=True,
-        on_delete=models.SET_NULL,
-        related_name="gprs",
-        db_constraint=False,
-        db_index=False,
-        help_text="What it was filed from.",
+        GprTemplate, null=True, blank=True, on_delete=models.SET_NULL, related_name="gprs", help_text="What it was filed from."
     )
     # Where it is.
     state = models.CharField(max_length=16, choices=GprState.choices)
@@ -165,8 +161,9 @@ class Gpr(models.Model):
                 condition=Q(state__in=[GprState.PROVISIONING, GprState.ACTIVE, GprState.EXITING]),
                 name="slice_holds_one_gpr",
             ),
-            models.CheckConstraint(condition=Q(state__in=GprState.values), name="gpr_state_known"),
             models.CheckConstraint(condition=Q(nodes__gte=1, duration_s__gte=1), name="gpr_asks_for_something"),
+            models.CheckConstraint(condition=Q(nodes__lte=NODES_MAX, gpus_per_node__lte=GPUS_PER_NODE_MAX), name="gpr_asks_within_bounds"),
+            models.CheckConstraint(condition=Q(duration_s__lte=CENTURY_S, remaining_s__lte=CENTURY_S), name="gpr_within_a_century"),
             models.CheckConstraint(condition=Q(priority__gte=PRIORITY_MIN, priority__lte=PRIORITY_MAX), name="gpr_priority_in_range"),
             models.CheckConstraint(
                 condition=Q(state=GprState.ACTIVE, active_at__isnull=False, ends_at__isnull=False) | ~Q(state=GprState.ACTIVE),
@@ -201,6 +198,7 @@ class RepeatRule(models.TextChoices):
     WEEKLY = "weekly", "Every week"
 
 
+@sound_values
 class BookingSeries(models.Model):
     """The same booking again and again, at one time of day of its zone. Its occurrences are GPRs of their own."""
 
@@ -223,13 +221,13 @@ class BookingSeries(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.CheckConstraint(condition=Q(until_at=None) ^ Q(count=None), name="series_has_one_end"),
             models.CheckConstraint(condition=Q(canceled_at=None) | Q(next_start_at=None), name="series_canceled_books_no_more"),
-            models.CheckConstraint(condition=Q(rule__in=RepeatRule.values), name="series_rule_known"),
         ]
 
     def __str__(self) -> str:
         return self.name
 
 
+@sound_values
 class BookingOccurrence(models.Model):
     """One start of a series: booked as a GPR, or refused, with the nearest times that would have done."""
 
@@ -255,6 +253,7 @@ class BookingOccurrence(models.Model):
         return f"{self.series_id} at {self.starts_at:%Y-%m-%d %H:%M}"
 
 
+@sound_values
 class Claim(models.Model):
     """An object of kind GPUProvisioningRequest in a cluster, and the GPR that was filed for it: one, however often it is claimed.
 
@@ -295,6 +294,7 @@ class Claim(models.Model):
         return f"object {self} of cluster {self.cluster.name}{for_pods}{by}"
 
 
+@sound_values
 class Promise(models.Model):
     """What a waiting GPR was promised, and the slot in the stored plan that the promise rests on (gpr/planner).
 
@@ -324,6 +324,7 @@ class Promise(models.Model):
         return self.lost_cause if self.slot_nodes else ""
 
 
+@sound_values
 class PromiseMove(models.Model):
     """That a promise was moved, and by what: never without a cause."""
 
@@ -341,6 +342,7 @@ class PromiseMove(models.Model):
         return f"{self.gpr_id} moved by {self.cause}"
 
 
+@sound_values
 class Eviction(models.Model):
     """Boxes that end early: for a GPR that starts sooner by it (gpr/planner/claims.py), or because an administrator evicts one.
 
@@ -386,6 +388,7 @@ class VictimOutcome(models.TextChoices):
     SOONER = "SOONER", "Told again, to end sooner"
 
 
+@sound_values
 class EvictionVictim(models.Model):
     """A box that an eviction ends. Its owner has notice until `ends_at`."""
 
@@ -408,14 +411,13 @@ class EvictionVictim(models.Model):
         ordering: ClassVar[list[str]] = ["ends_at", "id"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["gpr"], condition=Q(outcome="NOTICED"), name="gpr_has_one_notice"),
-            models.CheckConstraint(condition=Q(kind__in=VictimKind.values), name="victim_kind_known"),
-            models.CheckConstraint(condition=Q(outcome__in=VictimOutcome.values), name="victim_outcome_known"),
         ]
 
     def __str__(self) -> str:
         return f"{self.gpr_id} by {self.ends_at:%Y-%m-%d %H:%M}"
 
 
+@sound_values
 class Forecast(models.Model):
     """What was foretold to a request that had to wait, and how it turned out: what later forecasts learn from (gpr/planner/bands.py).
 
@@ -442,6 +444,7 @@ class Forecast(models.Model):
         return f"{self.gpr_id} within {self.p90_s} s"
 
 
+@sound_values
 class PromiseOutcome(models.Model):
     """How one promise turned out, held against the time that was promised first (gpr/outcomes.py)."""
 
@@ -464,6 +467,7 @@ class PromiseOutcome(models.Model):
         return f"{self.gpr_id} by {self.promised_start_at:%Y-%m-%d %H:%M}, {self.margin_s} s before"
 
 
+@sound_values
 class Shadow(models.Model):
     """Where a request would have stood in two queues that nobody overtakes (gpr/planner/pace.py), and the work that it brought.
 
@@ -486,6 +490,7 @@ class Shadow(models.Model):
         return f"{self.gpr_id} of {self.gpu_s} GPU-seconds"
 
 
+@sound_values
 class ProjectUsage(models.Model):
     """GPU-seconds that the ended boxes of a project used, fading, as of `summed_at` (gpr/fairness.py)."""
 
@@ -503,6 +508,7 @@ class ProjectUsage(models.Model):
         return f"{self.project_id} used {self.gpu_s:.0f} GPU-seconds"
 
 
+@sound_values
 class Witness(models.Model):
     """One row whose lock orders all writers of slots: two who plan at once would promise the same nodes twice.
 
@@ -521,6 +527,7 @@ class Witness(models.Model):
         return "the witness"
 
 
+@sound_values
 class AllocatorRecord(models.Model):
     """One row: what the ticks did, whichever process ran them, for those who watch. Web servers write only that they are there."""
 

@@ -13,15 +13,13 @@ from django.db.models import Max, QuerySet
 from egs.errors import InvalidInput, OverPolicy
 from egs.names import text_fault
 from egs.words import duration_exact, number, plural
-from gpr.models import GprTemplate
+from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
 from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 from slices.quotas import whose
 from slices.selectors import quotas_of
 
 NAME_MAX_CHARS = 63
-NODES_MAX = 10_000
-GPUS_PER_NODE_MAX = 1_024
 MODEL_MAX_CHARS = 16_384
 EARLIEST_START_MAX = timedelta(days=366)
 CLOCK_SLACK = timedelta(minutes=1)

@@ -10,8 +10,10 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower
 
+from egs.sound_values import sound_values
 from worker_agent.protocol import Desired, Outcome, Phase, Verdict
 
+NODE_GPUS_MAX = 10_000
 SUPPLY_NODES_MAX, SUPPLY_GPUS_MAX = 1000, 64
 SUPPLY_LEAD_MAX_S, SUPPLY_GAIN_MAX_S = 30 * 86_400, 90 * 86_400
 
@@ -26,6 +28,7 @@ class Hub(models.Model):
         return str(self.id)
 
 
+@sound_values
 class Cluster(models.Model):
     """A Kubernetes cluster that EGS may give nodes of."""
 
@@ -56,6 +59,7 @@ class Cluster(models.Model):
         return self.name
 
 
+@sound_values
 class AgentSession(models.Model):
     """The agent of a cluster as the hub last heard it. Every message but claims locks this row first, so messages count one by one."""
 
@@ -77,6 +81,7 @@ class AgentSession(models.Model):
         return f"agent of {self.cluster_id}"
 
 
+@sound_values
 class JoinToken(models.Model):
     """Good for one join of one cluster. The same install may repeat it while it lives: its answer may have been lost."""
 
@@ -93,6 +98,7 @@ class JoinToken(models.Model):
         return f"join token {self.key_id}"
 
 
+@sound_values
 class AgentCredential(models.Model):
     """A bearer secret of an agent. The successor ends its predecessor when it is first used."""
 
@@ -116,6 +122,7 @@ class AgentCredential(models.Model):
         return f"credential {self.key_id}"
 
 
+@sound_values
 class Node(models.Model):
     """A GPU node, known by its UID: one made anew under an old name is another node."""
 
@@ -146,12 +153,14 @@ class Node(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["cluster", "uid"], name="node_uid_once_per_cluster"),
             models.UniqueConstraint(fields=["cluster", "name"], condition=Q(gone_at=None), name="node_name_once_per_cluster"),
+            models.CheckConstraint(condition=Q(gpu_count__lte=NODE_GPUS_MAX), name="node_gpu_count_in_range"),
         ]
 
     def __str__(self) -> str:
         return self.name
 
 
+@sound_values
 class MaintenanceWindow(models.Model):
     """That a node, or without one the whole cluster, is closed over `[starts_at, ends_at)`, as announced. No box stands on it then."""
 
@@ -209,6 +218,7 @@ class SupplyKind(models.TextChoices):
     ATTACH = "ATTACH", "GPUs that can be attached"
 
 
+@sound_values
 class Supply(models.Model):
     """That a cluster can have more nodes of a shape, some time after they are ordered: see docs/supplies.md."""
 
@@ -229,7 +239,6 @@ class Supply(models.Model):
         ordering: ClassVar[list[str]] = ["cluster__name", "name", "id"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint("cluster", Lower("name"), name="supply_name_once_per_cluster"),
-            models.CheckConstraint(condition=Q(kind__in=SupplyKind.values), name="supply_kind_known"),
             models.CheckConstraint(condition=Q(node_count__gte=1, node_count__lte=SUPPLY_NODES_MAX), name="supply_gives_nodes"),
             models.CheckConstraint(condition=Q(gpus_per_node__gte=1, gpus_per_node__lte=SUPPLY_GPUS_MAX), name="supply_gives_gpus"),
             models.CheckConstraint(condition=Q(gpu_memory_gib__gte=1), name="supply_gpus_have_memory"),
@@ -248,6 +257,7 @@ class SupplyOrderState(models.TextChoices):
     FAILED = "FAILED", "Failed"
 
 
+@sound_values
 class SupplyOrder(models.Model):
     """One node that was ordered. Until it is there its id stands for the node's in plans; from then on it names that node."""
 
@@ -270,7 +280,6 @@ class SupplyOrder(models.Model):
     class Meta:
         ordering: ClassVar[list[str]] = ["-ordered_at", "id"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.CheckConstraint(condition=Q(state__in=SupplyOrderState.values), name="supply_order_state_known"),
             models.CheckConstraint(condition=Q(ordered_at__lt=F("expected_at")), name="supply_order_takes_time"),
             models.CheckConstraint(
                 condition=Q(state="ORDERED", ended_at=None) | (~Q(state="ORDERED") & Q(ended_at__isnull=False)),
@@ -297,6 +306,7 @@ class SupplyOrder(models.Model):
         return max(self.ordered_at, self.expected_at - timedelta(seconds=self.supply.lead_time_s))
 
 
+@sound_values
 class Gpu(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
@@ -332,6 +342,7 @@ VERDICTS = [(verdict.value, verdict.value.title()) for verdict in Verdict]
 OUTCOMES = [(outcome.value, outcome.value.title()) for outcome in Outcome]
 
 
+@sound_values
 class Reservation(models.Model):
     """One node for one GPR over `[starts_at, ends_at)`; it is what the agent is told, and what the agent says came of it.
 
@@ -415,6 +426,7 @@ class Reservation(models.Model):
         return self.failing_at is not None and self.desired == Desired.ABSENT
 
 
+@sound_values
 class ReservedGpu(models.Model):
     """A GPU of a reservation; repeats its window and state, so that the database itself can refuse to give a GPU twice."""
 
@@ -429,13 +441,14 @@ class ReservedGpu(models.Model):
             models.CheckConstraint(condition=Q(starts_at__lt=F("ends_at")), name="reserved_gpu_starts_before_it_ends"),
             # I2: a late exit keeps the GPU, whatever the books say, until it is really released.
             models.UniqueConstraint(fields=["gpu"], condition=Q(state=ReservationState.HELD), name="gpu_held_once"),
-            # I1, a GPU reserved for one box at any instant, is an EXCLUDE on PostgreSQL and triggers on SQLite: see migration 0002.
+            # I1, a GPU reserved for one box at any instant, is an EXCLUDE on PostgreSQL and triggers on SQLite: see migration 0003.
         ]
 
     def __str__(self) -> str:
         return f"{self.gpu_id} in {self.reservation_id}"
 
 
+@sound_values
 class StepResult(models.Model):
     """One attempt at one entry or exit step of a reservation, with its log."""
 
@@ -467,6 +480,7 @@ class StepResult(models.Model):
         return "; ".join(dict.fromkeys(result.text for result in results))
 
 
+@sound_values
 class CheckResult(models.Model):
     """One thing that a step measured, of one GPU or, without one, of the node. When, and for how long: see its step."""
 
@@ -490,6 +504,7 @@ class CheckResult(models.Model):
         return f"{self.what} {self.verdict}"
 
 
+@sound_values
 class CheckPolicy(models.Model):
     """What differs from the agent's own limits in the checks of a cluster, or of its nodes of one shape: that goes first."""
 

@@ -7,6 +7,9 @@ class JournalConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import audit
+        from egs.triggers import triggers_of
         from journal.services import record_account_change
+        from journal.triggers import TRIGGERS
 
         audit.listen(record_account_change)
+        triggers_of(self, TRIGGERS)

@@ -5,6 +5,8 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
+from egs.sound_values import sound_values
+
 
 class Severity(models.TextChoices):
     INFO = "info", "Info"
@@ -12,6 +14,7 @@ class Severity(models.TextChoices):
     ERROR = "error", "Error"
 
 
+@sound_values
 class Event(models.Model):
     """One thing that happened. Append-only: the database refuses to change or delete a row.
 

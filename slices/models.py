@@ -7,6 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
+from egs.sound_values import sound_values
 from inventory.models import Cluster
 from worker_agent.protocol import BindingState
 
@@ -15,6 +16,7 @@ KUBECONFIG_MIN_S = 600  # no API server gives a token for less
 DETAIL_MAX_CHARS = 300
 
 
+@sound_values
 class Project(models.Model):
     """A tenant."""
 
@@ -29,6 +31,7 @@ class Project(models.Model):
         return self.name
 
 
+@sound_values
 class Slice(models.Model):
     """A workspace: the members who share GPRs, and the clusters where those may run.
 
@@ -81,6 +84,7 @@ class Slice(models.Model):
         return self.name
 
 
+@sound_values
 class Quota(models.Model):
     """GPUs of one shape for a project, or for a slice out of its project's: see docs/quotas.md."""
 
@@ -126,6 +130,7 @@ class Role(models.TextChoices):
     VIEWER = "viewer", "Viewer"
 
 
+@sound_values
 class Membership(models.Model):
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
@@ -171,6 +176,7 @@ class BoundNamespaces(models.Manager["Namespace"]):
         return super().get_queryset().exclude(state=PENDING)
 
 
+@sound_values
 class Namespace(models.Model):
     """A Kubernetes namespace bound to a slice: its pods may use the slice's nodes, and no other slice may bind it.
 
@@ -202,6 +208,7 @@ class Namespace(models.Model):
         return self.name
 
 
+@sound_values
 class Unbinding(models.Model):
     """A namespace that a slice gave up, until the agent has taken the binding away in the cluster. The same name may be bound meanwhile."""
 
@@ -230,6 +237,7 @@ class KubeconfigState(models.TextChoices):
     EXPIRED = "expired", "Expired"
 
 
+@sound_values
 class Kubeconfig(models.Model):
     """Somebody's way into the namespaces of a slice in one cluster: an account there, and a token of it that is read once.
 

@@ -6,13 +6,11 @@ from typing import Any
 
 from django.db import connection
 
-# table -> the guards that its promises rest on. A migration that remakes a table on SQLite loses its triggers: then this list says so.
+# table -> the guards that its promises rest on.
 TRIGGERS = {
     "sqlite": {
         ("gpr_gpr", "gpr_legal_birth"),
         ("gpr_gpr", "gpr_legal_move"),
-        ("gpr_gpr", "gpr_within_a_century_born"),
-        ("gpr_gpr", "gpr_within_a_century_changed"),
         ("inventory_cluster", "inventory_cluster_generation_rises"),
         ("inventory_node", "inventory_node_epoch_rises"),
         ("inventory_reservedgpu", "gpu_reserved_once_insert"),
@@ -39,7 +37,8 @@ CONSTRAINTS = {
         "gpr_active_has_a_window",
         "gpr_asks_for_something",
         "gpr_priority_in_range",
-        "gpr_state_known",
+        "gpr_gpr_sound_values",
+        "gpr_within_a_century",
         "slice_holds_one_gpr",
     },
     "inventory_agentcredential": {"credential_generation_once"},

@@ -1,0 +1,36 @@
+"""Triggers of SQLite: made after each migrating, since SQLite drops those of a table that a migration remakes.
+
+PostgreSQL keeps its own, which are in migrations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from django.apps import AppConfig
+from django.db import connections
+from django.db.models.signals import post_migrate
+
+# By name: on which table, and what follows the name in `CREATE TRIGGER`.
+Triggers = Mapping[str, tuple[str, str]]
+
+
+def triggers_of(app: AppConfig, triggers: Triggers) -> None:
+    """Have the triggers of an app made whenever it was migrated. From its `ready`."""
+    post_migrate.connect(partial(_make, triggers), sender=app, weak=False, dispatch_uid=f"triggers of {app.label}")
+
+
+def _make(triggers: Triggers, *, using: str, **_: Any) -> None:
+    connection = connections[using]
+    if connection.vendor != "sqlite":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, sql FROM sqlite_master")
+        there = dict(cursor.fetchall())
+        for name, (table, rest) in triggers.items():
+            sql = f"CREATE TRIGGER {name} {rest}"
+            if table in there and there.get(name) != sql:
+                cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+                cursor.execute(sql)
