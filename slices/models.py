@@ -146,6 +146,7 @@ class Membership(models.Model):
         return f"{self.user_id} is {self.role} of {self.slice_id}"
 
 
+@sound_values
 class Invitation(models.Model):
     """That whoever goes by this name may become a member. It is stored alike whether there is such a user or not."""
 

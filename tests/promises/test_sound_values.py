@@ -8,7 +8,6 @@ from django.db import IntegrityError, connection, models, transaction
 
 from egs.sound_values import SoundValues
 from tests.lifecycle.stage import Stage
-from tests.promises.processes import run_script
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
@@ -21,30 +20,6 @@ UNSOUND = {
     "no object": ("gpr_gpr", "explanation", {"postgresql": "'5'", "sqlite": "'5'"}),
     "an unknown state": ("inventory_reservation", "state", {"postgresql": "'LOST'", "sqlite": "'LOST'"}),
 }
-# To the state before and back again, with rows in it as that state had them.
-UPGRADE = """
-from uuid import uuid4
-from django.core.management import call_command
-from django.db import connection
-from tests.promises import guards
-
-call_command("migrate", verbosity=0)
-from gpr.models import Gpr
-from tests.lifecycle.stage import Stage
-stage = Stage(nodes=2)
-gpr = stage.active(duration_s=3600)
-before = {model: list(model.objects.order_by("pk").values()) for model in (Gpr, *{type(row) for row in stage.held()}, type(stage.cluster))}
-
-for app, name in (("slices", "0010"), ("inventory", "0016"), ("gpr", "0030"), ("journal", "0002"), ("accounts", "0002")):
-    call_command("migrate", app, name, verbosity=0)
-with connection.cursor() as cursor:
-    cursor.execute("UPDATE gpr_gpr SET allowed_shapes = NULL, template_id = %s", [uuid4().hex])
-call_command("migrate", verbosity=0)
-
-assert {model: list(model.objects.order_by("pk").values()) for model in before} == before
-assert guards.triggers() == guards.TRIGGERS[connection.vendor], guards.triggers()
-print("upgraded")
-"""
 
 
 def test_every_model_with_values_that_may_be_unsound_has_the_constraint() -> None:
@@ -67,7 +42,3 @@ def test_what_nobody_could_work_with_is_not_stored(what: str) -> None:
 
     with pytest.raises(IntegrityError, match=f"{table}_sound_values"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"UPDATE {table} SET {column} = {values[connection.vendor]}")  # noqa: S608
-
-
-def test_a_database_with_rows_in_it_is_upgraded(own_database: dict[str, str]) -> None:
-    assert run_script(UPGRADE, env=own_database) == "upgraded\n"

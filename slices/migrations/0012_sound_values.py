@@ -9,11 +9,15 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('inventory', '0017_sound_values'),
-        ('slices', '0010_namespace_names'),
+        ('slices', '0011_invitations'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
+        migrations.AddConstraint(
+            model_name='invitation',
+            constraint=egs.sound_values.SoundValues(choices={'role': ('owner', 'editor', 'viewer')}, name='slices_invitation_sound_values', times=('created_at',)),
+        ),
         migrations.AddConstraint(
             model_name='kubeconfig',
             constraint=egs.sound_values.SoundValues(choices={'state': ('asked', 'made', 'given', 'failed', 'revoked', 'expired')}, name='slices_kubeconfig_sound_values', times=('asked_at', 'due_at', 'expires_at', 'ended_at', 'closed_at')),
