@@ -14,13 +14,12 @@ from typing import TypeVar
 
 import msgspec
 import structlog
-from django.db import DataError, IntegrityError
 
 from egs.errors import EgsError
 from egs.rest.problems import problem
 from inventory import claims, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
-from inventory.services.events import events_store
+from inventory.services.events import UNSTORABLE, events_store
 from inventory.services.sync import sync_hear, sync_tell
 from worker_agent.protocol import (
     CLAIMS_PATH,
@@ -43,9 +42,6 @@ from worker_agent.protocol import (
 )
 
 log = structlog.get_logger(__name__)
-
-# A value beyond its column or the calendar: the form was right, but no database can hold it.
-UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
 
 Message = TypeVar("Message")
 # No text of PostgreSQL holds the character NUL, and a log may: it is left out. An even number of backslashes before it is text.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, transaction
 
 from egs.errors import EgsError
 from egs.rest.references import id_of
@@ -22,7 +22,8 @@ from worker_agent.limits import sentence
 from worker_agent.protocol import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent, Verdict
 from worker_agent.steps import EXIT_CHECKS
 
-# The agent is told, or gets no answer, and sends them again.
+# A value beyond its column or the calendar: the form was right, but no database can hold it. The agent's message is refused.
+UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
 RETRIED = (EgsError, OperationalError, InterfaceError)
 LOG_MAX_CHARS, MESSAGE_MAX_CHARS, WHY_MAX_CHARS = 64_000, 400, 200
 
@@ -58,10 +59,10 @@ def _store_batch(agent: AgentIdentity, session_epoch: int, batch: Sequence[Agent
 
 
 def _store_alone(agent: AgentIdentity, session_epoch: int, event: AgentEvent, now: datetime) -> list[int]:
-    """One that cannot be stored counts as heard: the agent would send it for ever, and nothing after it."""
+    """One that EGS fails at counts as heard: the agent would send it for ever, and nothing after it."""
     failed, cluster_id = f"Event {event.seq} of the agent of {agent.cluster.name} could not be stored", agent.cluster.pk
     stale: list[int] = []
-    with set_aside_on_error("agent_event_store", failed, now=now, cluster_id=cluster_id, raises=RETRIED) as attempt:
+    with set_aside_on_error("agent_event_store", failed, now=now, cluster_id=cluster_id, raises=(*RETRIED, *UNSTORABLE)) as attempt:
         stale = _store_next(agent, session_epoch, [event], now)
     if attempt.error is not None:
         AgentSession.objects.filter(pk=cluster_id, session_epoch=session_epoch, stored_seq=event.seq - 1).update(stored_seq=event.seq)

@@ -139,19 +139,16 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
     news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
     if not news:
         return
+    words = [_word(rows[seen.assignment_id], seen) for seen in news]
     try:
-        reservations_observe([_word(rows[seen.assignment_id], seen) for seen in news], now=now)
+        reservations_observe(words, now=now)
     except (OperationalError, InterfaceError):
         raise
     except Exception:
-        for seen in news:
-            _observe_alone(rows[seen.assignment_id], seen, now)
-
-
-def _observe_alone(row: Reservation, seen: Observed, now: datetime) -> None:
-    failed = "What the agent said of a box on this node could not be stored"
-    with set_aside_on_error("observation_store", failed, now=now, **_subject(row)):
-        reservations_observe([_word(row, seen)], now=now)
+        failed = "What the agent said of a box on this node could not be stored"
+        for word in words:
+            with set_aside_on_error("observation_store", failed, now=now, **_subject(word.reservation)):
+                reservations_observe([word], now=now)
 
 
 def _subject(row: Reservation) -> Subject:
