@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('inventory', '0017_sound_values'),
-        ('slices', '0011_invitations'),
+        ('slices', '0012_queue_limit'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
