@@ -73,7 +73,7 @@ def test_no_act_is_asked_or_done(headers: dict[str, str], house: House, reader: 
         assert (asked.status_code, sent.status_code) == (403, 403), url
         said = asked.headers["HX-Trigger"] if headers else asked.content.decode()
         assert READ_ONLY in said, url
-        assert writer.get(url, headers=headers).status_code == 200, url
+        assert writer.get(url, headers=headers).status_code in {200, 409}, url  # 409: asked, but there is nothing to decide
     assert reader.post("/admin/clusters/", {"name": "new"}, headers=headers).status_code == 403
     assert books() == before
 
