@@ -19,10 +19,11 @@ from tests.promises import guards
 
 call_command("migrate", verbosity=0)
 from gpr.models import Gpr, Witness
-from tests.lifecycle.stage import Stage
-stage = Stage(nodes=2)
-gpr = stage.active(duration_s=3600)
-before = {model: list(model.objects.order_by("pk").values()) for model in (Gpr, *{type(row) for row in stage.held()}, type(stage.cluster))}
+from inventory.models import Cluster, Reservation
+from tests.builders import hold, make_cluster, make_gpr, make_slice, nodes_of
+cluster = make_cluster(nodes=2)
+hold(make_gpr(make_slice(cluster)), nodes_of(cluster)[0])
+before = {model: list(model.objects.order_by("pk").values()) for model in (Gpr, Reservation, Cluster)}
 
 for app, name in (("slices", "0010"), ("inventory", "0016"), ("gpr", "0030"), ("journal", "0002"), ("accounts", "0002")):
     call_command("migrate", app, name, verbosity=0)
