@@ -54,7 +54,7 @@ ADMIN_PAGES = {
     "node": "/admin/inventory/{node}/",
     "clusters": "/admin/clusters/",
     "maintenance": "/admin/maintenance/",
-    "maintenance-announce": "/admin/maintenance/announce/?{announced}",
+    "maintenance-announce": "/admin/maintenance/announce/",
     "checks": "/admin/checks/",
     "check-add": "/admin/checks/create/",
     "supplies": "/admin/supplies/",
@@ -187,9 +187,8 @@ def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:
     times = {"starts_at": begin.isoformat(), "ends_at": (begin + timedelta(hours=4)).isoformat()}
     api.post("/maintenance/", {"cluster": cluster, **times, "reason": "New switches in row 3."})
     soon = datetime.now(ZoneInfo("Europe/Berlin")) + timedelta(minutes=30)  # as the visitor's clock has it
-    typed = {"starts_at": f"{soon:%Y-%m-%dT%H:%M}", "ends_at": f"{soon + timedelta(hours=6):%Y-%m-%dT%H:%M}", "reason": "Firmware"}
-    wanted = {"shape": "H100-80GB", "nodes": 2, "starts_at": typed["starts_at"], "duration": "4 h", "priority": 101}
-    return {"booked": booked, "announced": urlencode({"cluster": cluster, "node": "", **typed}), "wanted": urlencode(wanted)}
+    wanted = {"shape": "H100-80GB", "nodes": 2, "starts_at": f"{soon:%Y-%m-%dT%H:%M}", "duration": "4 h", "priority": 101}
+    return {"booked": booked, "wanted": urlencode(wanted)}
 
 
 def _orders(api: Api, ask: Callable[..., str]) -> dict[str, str]:

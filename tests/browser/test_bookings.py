@@ -60,7 +60,9 @@ def test_a_weekly_time_is_booked_and_canceled_and_a_maintenance_announced_and_ta
     admin.goto(MAINTENANCE)
     admin.get_by_role("link", name="Announce maintenance").click()
     dialog = admin.get_by_role("dialog")
-    cluster = dialog.get_by_label("Cluster").input_value()
+    whole = dialog.get_by_label("Closes").locator("option", has_text=", the whole cluster").first.inner_text()
+    dialog.get_by_label("Closes").select_option(label=whole)
+    cluster = whole.partition(",")[0]
     dialog.get_by_label("Closed from").fill(in_field(start - timedelta(hours=1)))
     dialog.get_by_label("Open again at").fill(in_field(start + timedelta(hours=6)))
     dialog.get_by_label("Reason").fill("New switches")
