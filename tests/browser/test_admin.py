@@ -113,7 +113,7 @@ def test_an_approval_puts_it_into_the_queue(both: tuple[Visitor, Visitor], api: 
     user.says("main", "Needs approval")
 
     admin.open_question("long", "Approve")
-    admin.says("#ask-effects", "It joins the queue at place 3")
+    admin.says("#ask-effects", "It joins the queue and is promised a start by")
     admin.decide("Approve long")
 
     admin.says("#toasts", "long is in the queue")
@@ -233,8 +233,8 @@ def test_on_a_phone_each_figure_of_a_cluster_says_what_it_is(browser: Browser, d
         page.goto(CLUSTERS)
         row = page.locator("tr[id^=cluster-]").first
 
-        shown = row.locator("td.num").evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content)")
-        assert shown == ['"Heard"', '"Clock"', '"Generation"', '"Usable nodes"', '"GPUs held"']
+        shown = row.locator("td[data-label]").evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content)")
+        assert shown == ['"Heard"', '"Clock"', '"Generation"', '"Nodes"', '"GPUs held"']
 
 
 def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], waits: str) -> None:
@@ -246,7 +246,7 @@ def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], wa
         page.get_by_role("link", name="Set priority").click()
         page.locator("[name=priority]").fill("42")
         page.get_by_role("button", name="Show what changes").click()
-        admin.says("#ask-effects", "Place")
+        admin.says("#ask-effects", "It is planned as number")
         page.get_by_role("button", name="Set priority").click()
         admin.says("main", "priority 42")
 
