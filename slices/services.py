@@ -245,7 +245,7 @@ def namespace_refuse(*, namespace: Namespace, actor: User, why: str, now: dateti
 def namespace_adopt(*, namespace: Namespace, actor: User, now: datetime) -> None:
     """One that was there before EGS may be taken over, with all that is in it. Raises NotAllowed, Conflict when it is ready already."""
     _refuse_to_adopt(actor)
-    if not Namespace.objects.filter(pk=namespace.pk).exclude(state=BindingState.READY).update(may_adopt=True):
+    if not Namespace.with_pending.filter(pk=namespace.pk).exclude(state=BindingState.READY).update(may_adopt=True):
         raise Conflict(f"Namespace {namespace.name} is the workspace's already.")
     text = f"Workspace {namespace.slice.name} may adopt namespace {namespace.name} of cluster {namespace.cluster.name}."
     _namespace_event(namespace, "namespace_adopted", text, actor, now)

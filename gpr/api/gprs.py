@@ -179,9 +179,12 @@ class GprViewSet(ApiViewSet[Gpr]):
 
 def version_of(text: str | None, *, where: str = "version") -> int | None:
     try:
-        return None if text is None else whole_number(text)
+        version = None if text is None else whole_number(text)
     except ValueError:
-        raise InvalidInput({where: ["Must be a whole number."]}) from None
+        version = -1
+    if version is not None and version < 0:
+        raise InvalidInput({where: ["Must be a whole number, 0 or more."]})
+    return version
 
 
 class StepPagination(CreatedPagination):

@@ -168,7 +168,9 @@ def test_time_alone_does_not_change_what_was_shown(world: Scattered) -> None:
     world.stage.after(240)
     world.stage.tick()
 
-    assert world.make_room(shown).start_at > world.stage.now
+    start_at = world.make_room(shown).start_at
+    assert start_at is not None
+    assert start_at > world.stage.now
 
 
 @pytest.mark.parametrize("changes", [{"evictable": False}, {"requeue_on_failure": False}, {"is_booking": True}, {"priority": 300}])

@@ -72,6 +72,7 @@ def test_the_owner_has_notice_and_the_other_a_start(stage: Stage, other: Slice) 
     assert row.lost_gpu_s == 4 * (LEAST_RUN_S + 5)
     start_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
     assert eviction.start_at == fresh(beneficiary).promise.promised_start_at == start_at
+    assert eviction.instead_at is not None
     assert eviction.instead_at > start_at + timedelta(hours=23)
 
 
@@ -336,6 +337,7 @@ def test_a_booking_within_its_guarantee_has_its_time_and_whoever_borrows_works_o
     assert told.message == f"Others end early for {booking.name}: it can start at {utc(at)}, as it is booked."
     (row,) = EvictionVictim.objects.all()
     assert (row.gpr, row.eviction.gpr, row.kind, row.ends_at) == (borrower, booking, "reclaim", end_by_books(at))
+    assert row.eviction.instead_at is not None
     assert row.eviction.start_at == at < row.eviction.instead_at
     assert fresh(borrower).ends_at == end_by_books(at)
 
