@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -37,12 +37,15 @@ def measured(client: Any, queued: int) -> list[Figure]:
 
 
 def _pages(client: Any, queued: int) -> Iterator[Figure]:
-    deep = _cursor_at(queued // 2)
+    from gpr.selectors import QUEUE_ORDER, START_ORDER, STARTS_AT
+
+    page = _cursor_at(queued // 2, START_ORDER, starts_at=STARTS_AT)
+    listed = _cursor_at(queued // 2, QUEUE_ORDER)
     for case, path in {
         "admin's page, the first": QUEUE,
-        "admin's page, from the middle": f"{QUEUE}?cursor={deep}",
+        "admin's page, from the middle": f"{QUEUE}?cursor={page}",
         "API queue/, the first page": "/api/v1/queue/",
-        "API queue/, from the middle": f"/api/v1/queue/?cursor={deep}",
+        "API queue/, from the middle": f"/api/v1/queue/?cursor={listed}",
     }.items():
         yield _figure(queued, case, times_ms(client, path, runs=RUNS))
 
@@ -106,13 +109,13 @@ def _at(offset: int) -> Any:
     return Gpr.objects.select_related("slice").filter(state=GprState.QUEUED).order_by(*QUEUE_ORDER)[offset]
 
 
-def _cursor_at(offset: int) -> str:
-    """As `next` of the page that ends there."""
+def _cursor_at(offset: int, order: Sequence[str], **annotations: Any) -> str:
+    """The cursor of the page that begins after this row in this order."""
     from egs.rest.pagination import Cursor
-    from gpr.selectors import QUEUE_ORDER
+    from gpr.models import Gpr, GprState
 
-    row = _at(offset)
-    return Cursor(False, tuple(getattr(row, name.lstrip("-")) for name in QUEUE_ORDER)).encode()
+    row = Gpr.objects.filter(state=GprState.QUEUED).annotate(**annotations).order_by(*order)[offset]
+    return Cursor(False, tuple(getattr(row, name.lstrip("-")) for name in order)).encode()
 
 
 if __name__ == "__main__":

@@ -171,6 +171,7 @@ SPECTACULAR_SETTINGS = {
         "AvailabilityEnum": "inventory.selectors.Availability",
         "MaintenanceStateEnum": "inventory.models.MaintenanceState",
         "KindEnum": "gpr.models.VictimKind",
+        "CauseEnum": "gpr.api.outputs.CAUSES",
         "SupplyKindEnum": "inventory.models.SupplyKind",
         "SupplyOrderStateEnum": "inventory.models.SupplyOrderState",
         "ReplacementOutcomeEnum": "gpr.replacements.Outcome",

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
+from tests.migrated import copy_to_file
 
 
 @contextmanager
 def running_demo(folder: Path) -> Iterator[dict[str, str]]:
     """Its address and tokens, once its fleet is there."""
+    copy_to_file(folder / "egs.sqlite3")
     env = {**os.environ, "EGS_VAR_DIR": str(folder)}
     process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=folder / "demo.log")
     process.start()

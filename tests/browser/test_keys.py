@@ -14,7 +14,7 @@ from tests.e2e.processes import Api
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
-SHELL = {"?": "Keys and help", "/": "Jump to a page or workspace", "Ctrl K": "Jump to a page or workspace", "Esc": "Close what lies on top"}
+SHELL = {"?": "Keys and help", "/": "Jump to a page or workspace", "Ctrl K": "Jump to a page or workspace", "Esc": "Close dialog"}
 ADMIN = {**SHELL, "g q": "Queue", "g s": "Schedule", "g p": "Promises"}
 USER = {**SHELL, "g w": "Workspaces", "g p": "Promises"}
 OF_WORKSPACE = {**USER, "g r": "GPU requests", "c": "Create GPU request"}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.chromium import DESK, PHONE, Theme, Watch, axe_violations, visitor
+from tests.browser.demo import running_demo
 from tests.browser.people import LIVE_MS, goes_through, sign_in
-from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
+from tests.e2e.processes import START_S, Api, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
@@ -23,15 +22,8 @@ WORKSPACE, CREATE = "/workspaces/vision/", "/workspaces/vision/create/"
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder: Path = tmp_path_factory.mktemp("demo")
-    env = {**os.environ, "EGS_VAR_DIR": str(folder)}
-    process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=folder / "demo.log")
-    process.start()
-    found = wait_for("demo.json", lambda: demo_tokens(folder), within_s=START_S)
-    api = Api(found["url"], found["user_token"])
-    wait_for("the fleet", lambda: len(api.get("/shapes/")["results"]) >= 3, within_s=START_S)
-    api.close()
-    yield found
-    process.stop()
+    with running_demo(folder) as found:
+        yield found
 
 
 @pytest.fixture

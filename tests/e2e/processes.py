@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import httpx
 
 from tests.e2e.balancer import Balancer
+from tests.migrated import copy_to_file
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -148,6 +149,7 @@ class Stage:
     def __init__(self, folder: Path, *, env: dict[str, str] | None = None) -> None:
         self.folder, self.port = folder, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        copy_to_file(folder / "egs.sqlite3")
         self._env = {**os.environ, "EGS_VAR_DIR": str(folder), "EGS_LOG_LEVEL": "WARNING", **(env or {})}
         self.hub = self._hub()
         self.agents: dict[str, Running] = {}

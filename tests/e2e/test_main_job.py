@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.processes import ROOT, START_S, Api, Running, demo_tokens, free_port, wait_for
+from tests.migrated import copy_to_file
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
@@ -22,6 +23,7 @@ AT_ONCE = {"EGS_EVICTION_LEAST_RUN_S": "0", "EGS_EVICTION_NOTICE_S": "3", "EGS_E
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Path]:
+    copy_to_file(tmp_path / "egs.sqlite3")
     env = {**os.environ, "EGS_VAR_DIR": str(tmp_path), **AT_ONCE}
     process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=tmp_path / "demo.log")
     process.start()

@@ -144,7 +144,7 @@ def test_the_planner_is_told_of_every_quota(stage: Stage) -> None:
 def test_quotas_and_use_cost_a_query_each_however_many_there_are(stage: Stage, django_assert_num_queries: Any) -> None:
     for _ in range(9):
         quota_create(owner=make_project(), shape=SHAPE, change={}, actor=None, now=NOW)
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(11):
         snapshot_load(now=NOW)
 
 

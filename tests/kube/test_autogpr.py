@@ -376,7 +376,7 @@ def test_some_time_after_its_end_it_is_deleted_and_the_hub_told_nothing_but_one_
 ) -> None:
     """Given back, too."""
     monkeypatch.setattr(tidying, "EVERY_S", 0.5)
-    monkeypatch.setattr(tidying, "KEPT_S", 6.0)
+    monkeypatch.setattr(tidying, "KEPT_S", 12.0)
     monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
     counter.make(template(**AUTO), pod("alone", 1), request("mine", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))
     counter.make(deployment(replicas=1, gpus=2))

@@ -101,7 +101,9 @@ get*"-f -"*) sed 's|/v1beta1$|/{version}|' | kubectl "$@" ;;""",
     install(world.cluster, "--no-agent", programs=beta)
 
     applied = [each for text in said.read_text().split("apiVersion: v1\nkind: List")[1:] for each in text.split("- apiVersion: ")[1:]]
-    assert [each.split("\n")[0] for each in applied if "MutatingAdmission" in each] == ["admissionregistration.k8s.io/v1beta1"] * 6
+    assert [each.split("\n")[0] for each in applied if re.search(r"^ *kind: MutatingAdmission", each, re.MULTILINE)] == [
+        "admissionregistration.k8s.io/v1beta1"
+    ] * 6
 
 
 def test_mutating_policies_that_are_served_and_not_carried_out_are_told_with_what_to_turn_on(world: World, tmp_path: Path) -> None:

@@ -412,17 +412,18 @@ def test_an_exit_that_does_not_end_is_told_once_to_its_owner_and_to_whoever_wait
     assert (fresh(gpr).state, fresh(gpr).explanation) == (S.COMPLETED, {})
 
 
-def test_an_overdue_box_is_blamed_though_its_cluster_is_not_heard_either() -> None:
+def test_while_a_cluster_is_silent_an_overdue_box_there_moves_no_promise_but_puts_it_at_risk() -> None:
     stage = Stage(nodes=1)
     stage.active()
-    stage.submit(make_slice(stage.cluster, owner=stage.owner), name="late")
+    late = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="late")
     stage.after(3600)
     stage.tick()
     for _ in range(40):
         stage.after(30)
         tick(now=stage.now)
 
-    assert PromiseMove.objects.order_by("at", "id")[0].cause == "overrun"
+    assert not PromiseMove.objects.exists()
+    assert Promise.objects.get(gpr=late).risk == "silence"
 
 
 def test_nothing_is_freed_because_time_has_passed() -> None:
