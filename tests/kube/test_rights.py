@@ -14,7 +14,7 @@ from tests.kube.attacks.attack import eviction
 from tests.kube.callers import DONE, Answer, Caller
 from tests.kube.cluster import CLAIMS, SOON_S, Object
 from tests.kube.wire import APPLY, JSON_PATCH, MERGE
-from tests.kube.world import BLUE, KIND_OF_REQUEST, NODE_BLUE, NODE_RED, RED, World, container, pod, pods_path
+from tests.kube.world import BLUE, KIND_OF_REQUEST, NODE_BLUE, NODE_RED, RED, World, container, file_request, pod, pods_path
 from worker_agent.kube import names
 from worker_agent.kube.installed import PLURALS
 from worker_agent.kube.jobs import Work, manifest
@@ -443,6 +443,7 @@ def bystanders(world: World) -> Iterator[None]:
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     world.admin.make("/api/v1/nodes", {"metadata": {"name": "control"}, "spec": {"taints": [taint]}})
     world.admin.make(fence, {"metadata": {"name": "fence"}, "spec": {"podSelector": {}}})
+    file_request(world, "red")
     yield
     for path in (pods_path("kube-system", GUARDED), f"{fence}/fence", "/api/v1/namespaces/spared", "/api/v1/nodes/control"):
         world.admin.call("DELETE", path, is_dry=False)

@@ -200,8 +200,7 @@ def new_world(cluster: Cluster) -> Iterator[World]:
         world.lift(namespace, name, gpr=gpr)
     for namespace in ("red", "loose"):
         make_targets(world, namespace)
-        filed = {"metadata": {"name": "filed", "annotations": {names.REQUESTER: "admin"}}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
-        world.admin.make(f"/apis/egs.io/v1alpha1/namespaces/{namespace}/gpuprovisioningrequests", {**KIND_OF_REQUEST, **filed})
+        file_request(world, namespace)
     assert world.running("red", "mine")["spec"]["nodeName"] == NODE_RED
     assert world.running("blue", "victim")["spec"]["nodeName"] == NODE_BLUE
     # As a kubelet says that it can resize.
@@ -212,6 +211,13 @@ def new_world(cluster: Cluster) -> Iterator[World]:
     finally:
         for caller in (world.admin, world.agent, world.scheduler, world.root, *world.people.values()):
             caller.close()
+
+
+def file_request(world: World, namespace: str) -> None:
+    """An administrator's request `filed`, unless it is there; members may delete it."""
+    filed = {"metadata": {"name": "filed", "annotations": {names.REQUESTER: "admin"}}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
+    path = f"/apis/egs.io/v1alpha1/namespaces/{namespace}/gpuprovisioningrequests"
+    world.admin.call("POST", path, {**KIND_OF_REQUEST, **filed}, is_dry=False)
 
 
 def make_targets(world: World, namespace: str) -> None:
