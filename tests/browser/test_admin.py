@@ -234,7 +234,7 @@ def test_on_a_phone_each_figure_of_a_cluster_says_what_it_is(browser: Browser, d
         row = page.locator("tr[id^=cluster-]").first
 
         shown = row.locator("td[data-label]").evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content)")
-        assert shown == ['"Heard"', '"Clock"', '"Generation"', '"Nodes"', '"GPUs held"']
+        assert shown == ['"Heard"', '"Clock"', '"Generation"', '"Usable nodes"', '"GPUs held"']
 
 
 def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], waits: str) -> None:
