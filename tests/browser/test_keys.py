@@ -45,10 +45,10 @@ USER_PAGES = {
 # What has to be pressed before, so that a key has something to do.
 BEFORE = {"k": ["j", "j"], "Enter": ["j"], "Esc": ["/"]}
 
-# What a person notices: another page, something that opens or closes or is busy, the focus somewhere else.
+# What a person notices: another page, something that opens or closes or is busy, the focus somewhere else, another request beside the list.
 STATE = """() => JSON.stringify([
     location.href, window.isMarked ?? false, document.querySelectorAll(":popover-open, dialog[open], button[aria-busy]").length,
-    document.activeElement?.outerHTML.slice(0, 200) ?? null,
+    document.activeElement?.outerHTML.slice(0, 200) ?? null, document.querySelector("#inspector")?.innerText ?? null,
 ])"""
 
 
