@@ -53,8 +53,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A test on SQLite runs once. One that is marked `both_databases` runs on PostgreSQL as well, and in a soak all of them do.
     """
-    kept = [item for item in items if _belongs(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    kept: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        (kept if _belongs(item) else others).append(item)
+    config.hook.pytest_deselected(items=others)
     items[:] = kept
 
 

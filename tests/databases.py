@@ -26,9 +26,16 @@ def postgres_database() -> Iterator[str]:
         try:
             yield given._replace(path=f"/{name}").geturl()
         finally:
-            # Not WITH (FORCE): that is refused while autovacuum, a superuser's process, looks at the database; a plain DROP ends it.
-            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user", [name])
-            server.execute(f"DROP DATABASE {name}")
+            drop(server, name)
+
+
+def drop(server: psycopg.Connection, name: str) -> None:
+    """End our connections to this database and drop it.
+
+    WITH (FORCE) would be refused while autovacuum, a superuser's process, looks at the database; a plain DROP ends that process.
+    """
+    server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user", [name])
+    server.execute(f"DROP DATABASE {name}")
 
 
 def db_threads_let_go() -> None:

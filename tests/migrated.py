@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from tests.databases import drop
+
 ROOT = Path(__file__).parent.parent
 CODE = ("core", "egs", "accounts", "journal", "inventory", "slices", "gpr", "observability", "inference", "requirements")
 
@@ -79,9 +81,7 @@ def postgres_copy(name: str, server_url: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # Not WITH (FORCE): that is refused while autovacuum, a superuser's process, looks at the database.
-            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user", [name])
-            server.execute(f"DROP DATABASE {name}")
+            drop(server, name)
 
 
 def _drop_templates(server: psycopg.Connection) -> None:
