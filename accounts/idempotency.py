@@ -73,6 +73,6 @@ def _route(request: Request) -> str:
 
 
 def _id_of(answer: Response) -> UUID | None:
-    """Of the object that the act made or changed; None where the answer names none."""
+    """Returns the id of the object that the act made or changed, or None if the answer names no object."""
     id_ = answer.data.get("id") if isinstance(answer.data, dict) else None
     return UUID(str(id_)) if id_ is not None else None

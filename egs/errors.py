@@ -49,7 +49,7 @@ class OverPolicy(EgsError):
 
 
 class QueueFull(OverPolicy):
-    """As many requests of the workspace wait as may: others can be filed when some of them have started or are canceled."""
+    """The workspace has reached its limit of waiting requests. It can file another when one of them starts or is canceled."""
 
     status = 429
     code = "queue_full"

@@ -29,7 +29,7 @@ def name_fault(name: str) -> str:
 
 
 def text_fault(text: str) -> str:
-    """What is wrong with a text that is shown to others, as a sentence; empty where nothing is."""
+    """Returns a sentence that says what is wrong with a text that people will see, or "" if nothing is wrong."""
     return TEXT_MUST if any(map(_is_unseen, text)) else ""
 
 

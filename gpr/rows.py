@@ -124,7 +124,7 @@ def asks_waiting() -> list[Ask]:
 
 
 def clusters_wanted() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
-    """Of GPRs that wait: the clusters that they name, by GPR; and those of their slices, by slice."""
+    """Returns the clusters that waiting GPRs name, by GPR, and the clusters of their slices, by slice."""
     own = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id")
     slices = Slice.objects.filter(gprs__state=GprState.QUEUED)
     shared = Slice.clusters.through.objects.filter(slice__in=slices).values_list("slice_id", "cluster_id")
@@ -132,7 +132,7 @@ def clusters_wanted() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
 
 
 def promises_standing() -> dict[str, Stood]:
-    """Of GPRs that wait, by their id."""
+    """Returns the promises of waiting GPRs, by the id of the GPR."""
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*Stood._fields)
     return {str(row[0]): Stood._make(row) for row in rows}
 

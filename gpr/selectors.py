@@ -29,7 +29,7 @@ from slices.selectors import has_role, slices_visible_to
 # As the planner considers them (gpr/planner/waiting.py); the index gpr_queue is in this order.
 TURN = ("turn_share", "turn_key", "turn_at", "id")
 QUEUE_ORDER = ("-priority", *TURN)
-# As they start by the plan. Who has no planned start comes last: a moment after all others, since a cursor cannot stand behind none.
+# Requests in the order of their planned starts. A request without one comes last; it gets a far time, since a cursor cannot hold a null.
 STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
 START_ORDER = ("starts_at", "created_at", "id")
 
@@ -113,7 +113,7 @@ def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     if first is last:
         return {first.pk: ahead + 1}
     place = Window(RowNumber(), order_by=list(QUEUE_ORDER))
-    # As an alternative the filter on keys counts after the numbering.
+    # Django applies a filter that mentions the window after it has numbered the rows, so the ids must stand in the same Q.
     rows = queue.filter(_between(first, last)).annotate(place=place).filter(Q(place__lt=1) | Q(pk__in=[gpr.pk for gpr in waiting]))
     places = {pk: ahead + number for pk, number in rows.values_list("pk", "place")}
     # Since they were read a plan has put them elsewhere, or started them.
@@ -132,7 +132,7 @@ def start_places(gprs: Iterable[Gpr]) -> dict[UUID, int]:
         return {}
     place = Window(RowNumber(), order_by=list(START_ORDER))
     rows = Gpr.objects.filter(state=GprState.QUEUED).annotate(starts_at=STARTS_AT).annotate(place=place).order_by()
-    # As an alternative the filter on ids counts after the numbering.
+    # Django numbers the rows first, as above.
     return dict(rows.filter(Q(place__lt=1) | Q(pk__in=ids)).values_list("pk", "place"))
 
 

@@ -42,7 +42,7 @@ class NodeRow(NamedTuple):
 
 
 class WindowRow(NamedTuple):
-    """Of a maintenance that is announced."""
+    """An announced maintenance: its place and its time."""
 
     pk: UUID
     cluster_id: UUID

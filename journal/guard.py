@@ -23,7 +23,7 @@ TELL_AGAIN: Final = timedelta(days=1)
 
 
 class Subject(TypedDict, total=False):
-    """Of which object; none of these where it has no column in an Event."""
+    """Names the object that failed. It is empty for an object for which an Event has no column."""
 
     gpr_id: UUID
     node_id: UUID

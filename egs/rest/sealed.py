@@ -23,7 +23,7 @@ ROUNDS: Final = range(4)
 
 
 def seal(number: int) -> UUID:
-    """Of a number that fits into 64 bits, with its sign."""
+    """Returns the UUID of a number of 64 bits, with its sign."""
     left, right = 0, number & HALF
     for each in ROUNDS:
         left, right = right, left ^ _mixed(each, right)

@@ -76,7 +76,7 @@ def compiled(function: Function) -> Function:
 
 
 def lean(function: Function) -> Function:
-    """As `compiled`, without counting references to arrays, which took half the time of a plan: each call counts all that it is given.
+    """Compiles like `compiled`, but counts no references to arrays: each call would count its arguments, for half the time of a plan.
 
     So it may neither make arrays or lists, nor call what is `compiled` and answers with one; numbers alone are answered. It may make
     views and call what is `spliced`. Else memory is lost, or freed too early: tests/planner/test_memory.py looks for that.

@@ -18,7 +18,7 @@ from gpr.planner.kernels import compiled, lean
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-# Of two and of three dimensions.
+# These arrays have two or three dimensions; kernels are compiled for that number.
 IntGrid = Annotated[NDArray[np.int64], 2]
 IntCube = Annotated[NDArray[np.int64], 3]
 BoolGrid = Annotated[NDArray[np.bool_], 2]

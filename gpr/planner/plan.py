@@ -95,7 +95,7 @@ class PromiseMove:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Of a request of which nothing was to be told: its slot, its promise and `lost`, as of a placement."""
+    """Holds slot, promise and `lost` of a request that needs no explanation. The fields mean what they mean in a Placement."""
 
     id: str
     slot: Slot | None
