@@ -72,7 +72,13 @@ def press(page: Page, keys: str) -> None:
         page.keyboard.press({"Esc": "Escape", "Control+K": "Control+k"}.get(key, key))
 
 
+def leave_field(page: Page) -> None:
+    """A page of a form begins in its first field, where letters are typed."""
+    page.evaluate("document.activeElement.matches('input, textarea, select') && document.activeElement.blur()")
+
+
 def listed(page: Page) -> dict[str, str]:
+    leave_field(page)
     page.keyboard.press("?")
     expect(page.locator("[data-key-list] dt").first).to_be_visible()
     keys, says = (page.locator(f"[data-key-list] {tag}").all_inner_texts() for tag in ("dt", "dd"))
