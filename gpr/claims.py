@@ -182,7 +182,8 @@ def _ask(cluster: Cluster, claim: Claimed, now: datetime) -> tuple[User, GprSpec
     if claim.is_auto:
         _refuse_if_served(slice_, cluster)
         # Its words are in the claim; one that is gone, or has another name by now, has been filed all the same.
-        spec = replace(spec, template=slice_.templates.filter(name=claim.template).first() if claim.template else None)
+        template = slice_.templates.filter(name=claim.template).first() if claim.template else None
+        spec = replace(spec, template=template, kept_idle_timeout_s=spec.idle_timeout_s)
     return actor, spec
 
 

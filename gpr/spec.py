@@ -31,6 +31,7 @@ class GprSpec:
     """A request as asked. `shape` empty: any with `min_gpu_memory_gib`. `gpus_per_node` None: all. `clusters` empty: any of the slice.
 
     `is_booking`: it starts at `earliest_start_at`, or is refused. `template`: what it was filed from; its words are taken in already.
+    `kept_idle_timeout_s`: what was stored before idle time-outs were refused, of a request that changes or is asked for again.
     """
 
     name: str
@@ -54,10 +55,11 @@ class GprSpec:
     run_checks: bool = True
     model: dict[str, Any] = field(default_factory=dict)
     template: GprTemplate | None = None
+    kept_idle_timeout_s: int | None = None
 
 
 # The fields that are copied to the Gpr as they are.
-PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters", "template"})
+PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters", "template", "kept_idle_timeout_s"})
 # Of those that need not be given, what they are then.
 DEFAULTS: dict[str, Any] = {
     "model": {},
@@ -150,22 +152,28 @@ def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> lis
         ("gpus_per_node", spec.gpus_per_node, 1, GPUS_PER_NODE_MAX),
         ("min_gpu_memory_gib", spec.min_gpu_memory_gib, 1, 100_000),
         ("priority", spec.priority, PRIORITY_MIN, PRIORITY_MAX),
-        ("idle_timeout_s", spec.idle_timeout_s, 60, settings.EGS_DURATION_MAX_S),
     ]:
         if value is not None and not least <= value <= most:
-            said = duration_exact if field_name.endswith("_s") else number
-            faults.append((field_name, f"Must be from {said(least)} to {said(most)}."))
+            faults.append((field_name, f"Must be from {number(least)} to {number(most)}."))
     if spec.duration_s < 1:
         faults.append(("duration_s", "Must be at least one second."))
     if len(str(spec.model)) > MODEL_MAX_CHARS:
         faults.append(("model", f"Must be shorter than {MODEL_MAX_CHARS} characters."))
-    return faults + _shape_faults(spec) + _cluster_faults(spec) + _start_faults(spec, now, kept_start_at)
+    return faults + _idle_faults(spec) + _shape_faults(spec) + _cluster_faults(spec) + _start_faults(spec, now, kept_start_at)
 
 
 def _name_faults(name: str) -> list[str]:
     if not name.strip() or len(name) > NAME_MAX_CHARS:
         return [f"Give it a name of 1 to {NAME_MAX_CHARS} characters."]
     return [fault] if (fault := text_fault(name)) else []
+
+
+def _idle_faults(spec: GprSpec) -> list[tuple[str, str]]:
+    """Nothing tells EGS whether GPUs are idle, so nobody may rely on it; what was stored before stays."""
+    given_by_template = spec.template.asked.get("idle_timeout_s") if spec.template else None
+    if spec.idle_timeout_s in {None, spec.kept_idle_timeout_s, given_by_template}:
+        return []
+    return [("idle_timeout_s", "EGS cannot see yet whether GPUs are idle: leave it empty.")]
 
 
 def _shape_faults(spec: GprSpec) -> list[tuple[str, str]]:

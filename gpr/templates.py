@@ -28,9 +28,9 @@ def terms(template: GprTemplate) -> str:
 
 
 def told(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Name and value for people, in the order of a request's fields."""
+    """Name and value for people, in the order of a request's fields; without the idle time-out, for nothing comes of it."""
     for name in WORDS:
-        if name in asked:
+        if name in asked and name != "idle_timeout_s":
             yield LABELS.get(name) or name.removesuffix("_s").replace("_", " "), _value(name, asked[name])
 
 

@@ -73,7 +73,7 @@ class ServiceForm(forms.Form):
 
 
 class GprForm(ServiceForm):
-    """A request, new or changed. `is_question`: only to hear when it would start."""
+    """A request, new or changed. `edited`: the one that it changes. `is_question`: only to hear when it would start."""
 
     name = forms.CharField(label="Name", max_length=63)
     shape = forms.ChoiceField(label="GPU", required=False)
@@ -93,7 +93,6 @@ class GprForm(ServiceForm):
     rdma = forms.BooleanField(label="Only nodes with RDMA", required=False)
     within = forms.ChoiceField(label="All nodes in", choices=Nearness.choices, required=False)
     run_checks = forms.BooleanField(label="Run all entry checks", required=False, initial=True)
-    idle_timeout = SpanField(label="Release when idle for", max_length=40, required=False)
     evictable = forms.BooleanField(label="May be evicted for a higher priority", required=False, initial=True)
     may_evict = forms.BooleanField(label="May evict others of lower priority", required=False)
     requeue_on_failure = forms.BooleanField(label="Queue again when evicted or failed", required=False, initial=True)
@@ -107,9 +106,17 @@ class GprForm(ServiceForm):
     again = UnseenText(max_length=3)  # its sender knows that he has filed the same lately
     version = UnseenNumber(min_value=0)
 
-    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], is_question: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        slice_: Slice,
+        shapes: Sequence[str],
+        edited: Gpr | None = None,
+        is_question: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.slice = slice_
+        self.slice, self.edited = slice_, edited
         self._clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in slice_.clusters.all()}
         self.fields["shape"].choices = [("", "Any"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
         self.fields["clusters"].choices = [(name, name) for name in self._clusters]  # type: ignore[attr-defined]
@@ -143,6 +150,7 @@ class GprForm(ServiceForm):
         cluster, _, chosen_shape = data["offer"].partition("/")
         if cluster in self._clusters and chosen_shape:
             names, shape = [cluster], chosen_shape
+        kept_s = self._kept_idle_timeout_s()
         model = {**({"name": data["model_name"]} if data["model_name"] else {}), **data["model_parameters"]}
         return GprSpec(
             name=data["name"] or "request",
@@ -157,11 +165,19 @@ class GprForm(ServiceForm):
             earliest_start_at=data["earliest_start_at"],
             node_type=data["node_type"],
             within=data["within"],
-            idle_timeout_s=data["idle_timeout"],
+            idle_timeout_s=kept_s,
+            kept_idle_timeout_s=kept_s,
             model=model,
             template=data["template"],
             **{flag: data[flag] for flag in FLAGS},
         )
+
+    def _kept_idle_timeout_s(self) -> int | None:
+        """Nobody can set one here; that of the request or of its template stays."""
+        template: GprTemplate | None = self.cleaned_data["template"]
+        if self.edited is not None:
+            return self.edited.idle_timeout_s
+        return template.asked.get("idle_timeout_s") if template else None
 
     def open_spec(self) -> GprSpec:
         """The same wherever it starts first: what the offers are for."""
@@ -246,7 +262,6 @@ class TemplateForm(ServiceForm):
     priority = forms.IntegerField(
         label=f"Priority, {PRIORITY_MIN} to {PRIORITY_MAX}", required=False, min_value=PRIORITY_MIN, max_value=PRIORITY_MAX
     )
-    idle_timeout = SpanField(label="Release when idle for", max_length=40, required=False)
     node_type = PlainTextField(label="Node type", max_length=63, required=False)
     within = forms.ChoiceField(label="All nodes in", required=False, choices=[("", "Not said"), *Nearness.choices[1:]])
     rdma = _said_or_not("Only nodes with RDMA")
@@ -269,7 +284,7 @@ class TemplateForm(ServiceForm):
         """What was typed, as the service takes it."""
         data = self.cleaned_data
         plain = ("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "node_type", "within")
-        asked = {name: data[name] or None for name in plain} | {f"{name}_s": data[name] for name in ("duration", "idle_timeout")}
+        asked = {name: data[name] or None for name in plain} | {"duration_s": data["duration"]}
         asked |= {name: {"yes": True, "no": False}.get(data[name]) for name in SAID_OR_NOT}
         return {
             "name": data["name"],
@@ -321,8 +336,8 @@ def initial_by(template: GprTemplate) -> dict[str, Any]:
     given = {name: asked[name] for name in SAME_FIELDS if name in asked}
     if {"shape", "min_gpu_memory_gib"} & given.keys():
         given = {"shape": "", "gpus_per_node": None, **given}  # no other GPU is meant
-    spans = {name: words.duration_exact(asked[f"{name}_s"]) for name in ("duration", "idle_timeout") if f"{name}_s" in asked}
-    return {**given, **spans, "clusters": [template.cluster.name] if template.cluster else [], "template": str(template.pk)}
+    duration = {"duration": words.duration_exact(asked["duration_s"])} if "duration_s" in asked else {}
+    return {**given, **duration, "clusters": [template.cluster.name] if template.cluster else [], "template": str(template.pk)}
 
 
 def initial_of(gpr: Gpr) -> dict[str, Any]:
@@ -333,7 +348,6 @@ def initial_of(gpr: Gpr) -> dict[str, Any]:
     return {
         **{field: getattr(spec, field) for field in SAME_FIELDS},
         "duration": words.duration_exact(spec.duration_s),
-        "idle_timeout": words.duration_exact(spec.idle_timeout_s) if spec.idle_timeout_s else "",
         "clusters": [cluster.name for cluster in spec.clusters],
         "model_name": name,
         "model_parameters": json.dumps(model) if model else "",

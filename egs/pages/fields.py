@@ -19,7 +19,6 @@ FormT = TypeVar("FormT", bound=forms.Form)
 # The form's names of fields, by the service's names.
 FORM_FIELDS = {
     "duration_s": "duration",
-    "idle_timeout_s": "idle_timeout",
     "lead_time_s": "lead_time",
     "gain_s": "gain",
     "extra_s": "extra",

@@ -21,6 +21,7 @@ from inventory.selectors import cluster_for
 from slices.selectors import slice_for
 
 WHY_MAX_CHARS = 300
+IDLE_HELP = "Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored already."
 NEEDED = ("nodes", "duration_s")  # of a request; all else has a default
 REPLACEMENT_WHY_MAX_CHARS = 150  # it stands in the reason why the node is set aside
 
@@ -39,6 +40,13 @@ class Duration(serializers.Field[int, Any, int, Any]):
 
     def to_representation(self, value: int) -> int:
         return value
+
+
+class IdleTimeout(Duration):
+    """0 says that there is none."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return super().to_internal_value(data) or None
 
 
 class GprChange(StrictSerializer):
@@ -63,7 +71,7 @@ class GprChange(StrictSerializer):
         required=False,
         help_text="What all of its nodes must be of; they are put as near together as can be anyway.",
     )
-    idle_timeout_s = Duration(required=False, allow_null=True)
+    idle_timeout_s = IdleTimeout(required=False, allow_null=True, help_text=IDLE_HELP)
     evictable = Flag(required=False)
     may_evict = Flag(required=False)
     requeue_on_failure = Flag(required=False)

@@ -132,6 +132,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="What it was filed from.")
     template_id = serializers.UUIDField(allow_null=True)
     origin = serializers.SerializerMethodField(help_text="The object of a cluster as which it was filed; null: it was filed here.")
+    idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="As stored; nothing comes of it while EGS cannot see idle GPUs.")
     remaining_s = serializers.IntegerField(help_text="Of its duration, what it has not had: what it waits for when it is queued again.")
 
     class Meta:

@@ -202,7 +202,8 @@ def spec_of_series(series: BookingSeries) -> GprSpec:
     """What each occurrence asks for, without its time."""
     asked = dict(series.asked)
     clusters = Cluster.objects.filter(pk__in=asked.pop("clusters")).order_by("name")
-    return GprSpec(name=series.name, slice=series.slice, clusters=tuple(clusters), **asked)
+    kept_s = asked.get("idle_timeout_s")
+    return GprSpec(name=series.name, slice=series.slice, clusters=tuple(clusters), kept_idle_timeout_s=kept_s, **asked)
 
 
 def _at(spec: GprSpec, starts_at: datetime) -> GprSpec:

@@ -546,7 +546,8 @@ def can_never_start(most_nodes: int, most_gpus_per_node: int, within: Within = W
 def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
     """What the GPR asks for, with changes: the starting point of an edit."""
     plain = {name: getattr(gpr, name) for name in PLAIN_FIELDS}
-    return replace(GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all())), **changes)
+    spec = GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all()), kept_idle_timeout_s=gpr.idle_timeout_s)
+    return replace(spec, **changes)
 
 
 def may_submit(actor: User, spec: GprSpec) -> None:

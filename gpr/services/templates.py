@@ -5,6 +5,7 @@ A slice has one default for all of its clusters at most, and one for each of the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
@@ -95,6 +96,7 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
     """Raises InvalidInput or OverPolicy."""
     if fault := name_fault(change.get("name", template.name)):
         raise InvalidInput({"name": [fault]})
+    kept_idle_timeout_s = template.asked.get("idle_timeout_s")
     asked = {**template.asked, **change.get("asked", {})}
     for name, value in change.items():
         setattr(template, name, value)
@@ -103,7 +105,7 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
         return  # what it asks for may have become impossible: then it can be switched off all the same
     _check_auto(template)
     try:
-        spec_check(_least_of(template), now=now)
+        spec_check(replace(_least_of(template), kept_idle_timeout_s=kept_idle_timeout_s), now=now)
     except InvalidInput as error:
         errors: dict[str, list[str]] = error.extra["errors"]
         raise InvalidInput({"cluster" if name == "clusters" else name: texts for name, texts in errors.items()}) from None

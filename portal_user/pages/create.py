@@ -29,7 +29,7 @@ TEMPLATES_SHOWN = 20
 FOLDED = {
     "start": ("priority", "earliest_start_at", "is_booking"),
     "where": ("clusters", "node_type", "within", "rdma"),
-    "rules": ("idle_timeout", "run_checks", "evictable", "may_evict", "requeue_on_failure"),
+    "rules": ("run_checks", "evictable", "may_evict", "requeue_on_failure"),
     "model": ("model_name", "model_parameters"),
 }
 NONE_OPEN = dict.fromkeys(FOLDED, False)
@@ -163,7 +163,7 @@ class Desk:
 
     def form(self, data: Mapping[str, Any] | None = None, *, initial: dict[str, Any] | None = None, is_question: bool = False) -> GprForm:
         names = {shape.shape for shape in self.shapes} | ({self.edited.shape} if self.edited and self.edited.shape else set())
-        form = GprForm(data, initial=initial, slice_=self.slice_, shapes=sorted(names), is_question=is_question)
+        form = GprForm(data, initial=initial, slice_=self.slice_, shapes=sorted(names), edited=self.edited, is_question=is_question)
         per_node = {shape.shape: shape.gpus_per_node for shape in self.shapes}.get(form["shape"].value() or "")
         if per_node:
             form.fields["gpus_per_node"].widget.attrs |= {"placeholder": f"all {per_node}", "data-all": per_node}
@@ -233,13 +233,7 @@ def folds_of(form: GprForm, request: PageRequest) -> Folds:
     return Folds(
         start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}",
         where=", ".join([", ".join(chosen) or f"any of {len(choices)}", said["node_type"] or "any type", *_network(said)]),
-        rules=", ".join(
-            [
-                "all checks" if said["run_checks"] else "few checks",
-                f"idle {said['idle_timeout']}" if said["idle_timeout"] else "never idle",
-                "evictable" if said["evictable"] else "not evictable",
-            ]
-        ),
+        rules=f"{'all' if said['run_checks'] else 'few'} checks, {'evictable' if said['evictable'] else 'not evictable'}",
         model=str(model),
     )
 
@@ -274,7 +268,6 @@ def _differences(form: GprForm, gpr: Gpr) -> list[tuple[str, str, str]]:
     typed = {
         **{name: getattr(spec, name) for name in now if hasattr(spec, name)},
         "duration": words.duration_exact(spec.duration_s),
-        "idle_timeout": words.duration_exact(spec.idle_timeout_s) if spec.idle_timeout_s else "",
         "clusters": [cluster.name for cluster in spec.clusters],
     }
     return [

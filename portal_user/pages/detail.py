@@ -330,7 +330,6 @@ def _asked(gpr: Gpr) -> Iterable[Pair]:
     if gpr.within:
         yield Pair("All nodes in", gpr.get_within_display())
     yield Pair("RDMA", "only nodes with it" if gpr.rdma else "not needed")
-    yield Pair("Idle release", f"after {words.duration(gpr.idle_timeout_s)}" if gpr.idle_timeout_s else "never")
     yield Pair("Evictable", "yes" if gpr.evictable else "no")
     yield Pair("May evict", "yes" if gpr.may_evict else "no")
     yield Pair("Queue again", "when evicted or failed" if gpr.requeue_on_failure else "never")

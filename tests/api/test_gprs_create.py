@@ -45,7 +45,6 @@ def test_every_field_is_kept_as_it_was_asked(owner: Caller, world: World, ask: d
         "earliest_start_at": (db_now() + timedelta(hours=2)).isoformat().replace("+00:00", "Z"),
         "node_type": "hgx",
         "rdma": False,
-        "idle_timeout_s": 600,
         "evictable": False,
         "may_evict": True,
         "requeue_on_failure": False,
@@ -64,6 +63,22 @@ def test_defaults_are_the_service_s(owner: Caller, ask: dict[str, Any]) -> None:
 
     assert (gpr["priority"], gpr["gpus_per_node"], gpr["clusters"], gpr["model"]) == (101, None, [], {})
     assert (gpr["evictable"], gpr["may_evict"], gpr["requeue_on_failure"], gpr["run_checks"]) == (True, False, True, True)
+
+
+def test_an_idle_timeout_is_refused_while_nobody_sees_idle_gpus_and_one_that_is_stored_stays(
+    owner: Caller, world: World, ask: dict[str, Any]
+) -> None:
+    refused = assert_problem(owner.post("gprs/", {**ask, "idle_timeout_s": "30m"}), 400, "invalid_input")
+    assert refused["errors"] == {"idle_timeout_s": ["EGS cannot see yet whether GPUs are idle: leave it empty."]}
+
+    made = owner.post("gprs/", {**ask, "idle_timeout_s": 0}).json()
+    assert made["idle_timeout_s"] is None
+    path = f"gprs/{made['id']}/"
+    Gpr.objects.filter(pk=made["id"]).update(idle_timeout_s=1800)
+    assert owner.patch(path, {"priority": 90, "idle_timeout_s": "30m"}).json()["idle_timeout_s"] == 1800
+    assert owner.patch(path, {"priority": 91}).json()["idle_timeout_s"] == 1800
+    assert faults(owner.patch(path, {"idle_timeout_s": 1801})) == ["idle_timeout_s"]
+    assert owner.patch(path, {"idle_timeout_s": None}).json()["idle_timeout_s"] is None
 
 
 def test_slice_and_clusters_are_taken_by_id_as_well_as_by_name(owner: Caller, world: World, ask: dict[str, Any]) -> None:
@@ -111,7 +126,7 @@ BAD: dict[str, list[Any]] = {
     "gpus_per_node": BAD_NUMBERS,
     "min_gpu_memory_gib": BAD_NUMBERS,
     "duration_s": [*BAD_DURATIONS, None],
-    "idle_timeout_s": BAD_DURATIONS,
+    "idle_timeout_s": [*(value for value in BAD_DURATIONS if value != 0), 600, "30m"],
     "name": [
         "",
         " ",

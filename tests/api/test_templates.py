@@ -21,7 +21,7 @@ from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE, spec
 
-WORDS = {"shape": SHAPE, "nodes": 1, "gpus_per_node": 4, "duration_s": 7200, "priority": 120, "idle_timeout_s": 1800, "evictable": False}
+WORDS = {"shape": SHAPE, "nodes": 1, "gpus_per_node": 4, "duration_s": 7200, "priority": 120, "node_type": "hgx", "evictable": False}
 ASKING = {"name": "train", "slice": "vision"}
 
 
@@ -129,9 +129,9 @@ def test_a_request_stays_when_its_template_goes(owner: Caller, sample: dict[str,
 
 
 def test_a_change_sets_what_it_says_takes_back_what_is_null_and_leaves_the_rest(owner: Caller, sample: dict[str, Any]) -> None:
-    changed = owner.patch("templates/half-node/", {"name": "half", "nodes": 2, "idle_timeout_s": None}).json()
+    changed = owner.patch("templates/half-node/", {"name": "half", "nodes": 2, "node_type": None}).json()
 
-    assert changed == {**sample, "name": "half", "nodes": 2, "idle_timeout_s": None}
+    assert changed == {**sample, "name": "half", "nodes": 2, "node_type": None}
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,7 @@ def test_a_change_sets_what_it_says_takes_back_what_is_null_and_leaves_the_rest(
         ({"nodes": 0}, "nodes"),
         ({"priority": 301}, "priority"),
         ({"within": "galaxy"}, "within"),
+        ({"idle_timeout_s": 1800}, "idle_timeout_s"),
         ({"model": {}}, "model"),
         ({"earliest_start_at": "2027-01-01T00:00:00Z"}, "earliest_start_at"),
         ({"name": "two words"}, "name"),
@@ -148,6 +149,19 @@ def test_a_change_sets_what_it_says_takes_back_what_is_null_and_leaves_the_rest(
 )
 def test_what_no_request_could_ask_for_no_template_says(fields: dict[str, Any], field: str, owner: Caller, world: World) -> None:
     assert faults(owner.post("templates/", {"name": "wrong", "slice": "vision", **fields})) == [field]
+
+
+def test_a_template_that_has_an_idle_timeout_already_keeps_it_and_may_be_filed(owner: Caller, sample: dict[str, Any]) -> None:
+    row = GprTemplate.objects.get(pk=sample["id"])
+    row.asked["idle_timeout_s"] = 1800
+    row.save()
+
+    assert owner.patch("templates/half-node/", {"nodes": 2, "idle_timeout_s": "30m"}).json()["idle_timeout_s"] == 1800
+    assert faults(owner.patch("templates/half-node/", {"idle_timeout_s": 60})) == ["idle_timeout_s"]
+    assert owner.post("gprs/", {**ASKING, "template": "half-node"}).json()["idle_timeout_s"] == 1800
+    assert faults(owner.post("gprs/", {**ASKING, "template": "half-node", "idle_timeout_s": 60})) == ["idle_timeout_s"]
+    assert "idle" not in Event.objects.get(kind="template.changed").message
+    assert owner.patch("templates/half-node/", {"idle_timeout_s": 0}).json()["idle_timeout_s"] is None
 
 
 def test_a_template_beyond_the_policy_or_for_a_foreign_cluster_is_refused(owner: Caller, admin: Caller, world: World) -> None:
@@ -200,7 +214,7 @@ def test_each_change_is_told_with_who_did_it_and_nothing_is_told_of_none(owner: 
     assert [(event.kind, event.actor, event.slice_id) for event in told] == [
         (f"template.{what}", world.people.owner, world.slice.pk) for what in ("created", "changed", "deleted")
     ]
-    said = f"shape {SHAPE}, nodes 1, GPUs per node 4, duration 2 h, priority 120, idle timeout 30 min, evictable no"
+    said = f"shape {SHAPE}, nodes 1, GPUs per node 4, duration 2 h, priority 120, node type hgx, evictable no"
     assert told[0].message == f"Template half-node was made: {said}."
     assert told[1].message.endswith("; the default; for pods that wait.")
 

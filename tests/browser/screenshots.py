@@ -159,7 +159,7 @@ def _work(api: Api) -> dict[str, str]:
 
 def _templates(api: Api) -> str:
     """One that counts for pods that wait, and one for people."""
-    half = {"name": "half-node", "shape": "H100-80GB", "nodes": 1, "gpus_per_node": 4, "duration_s": 8 * HOUR, "idle_timeout_s": "30m"}
+    half = {"name": "half-node", "shape": "H100-80GB", "nodes": 1, "gpus_per_node": 4, "duration_s": 8 * HOUR}
     api.post("/templates/", {"slice": "vision", "is_default": True, "auto": True, **half})
     gang = {"name": "gang", "shape": "H100-80GB", "nodes": 2, "duration_s": "2d", "priority": 150, "auto": True, "evictable": False}
     return str(api.post("/templates/", {"slice": "vision", **gang})["id"])

@@ -60,7 +60,6 @@ def test_every_word_of_the_object_is_asked_for(stage: ClaimStage) -> None:
         priority=150,
         earliest_start_at=start_at.isoformat(),
         node_type="hgx",
-        idle_timeout="10m",
         evictable=False,
         requeue_on_failure=False,
         run_checks=False,
@@ -70,7 +69,7 @@ def test_every_word_of_the_object_is_asked_for(stage: ClaimStage) -> None:
 
     assert gpr.model == {"name": "llama-3-70b", "parameters": {"batch": "8", "tuned": ""}}
     assert (gpr.nodes, gpr.duration_s, gpr.gpus_per_node, gpr.min_gpu_memory_gib, gpr.priority) == (2, 5400, 2, 40, 150)
-    assert (gpr.earliest_start_at, gpr.node_type, gpr.idle_timeout_s) == (start_at, "hgx", 600)
+    assert (gpr.earliest_start_at, gpr.node_type) == (start_at, "hgx")
     assert (gpr.evictable, gpr.requeue_on_failure, gpr.run_checks) == (False, False, False)
 
 
@@ -291,7 +290,7 @@ def test_another_workspace_is_refused_alike_whether_it_is_there_or_not(stage: Cl
         ({"earliest_start_at": "0001-01-01T00:00:00+14:00"}, "earliestStartAt"),
         ({"earliest_start_at": "9999-12-31T23:59:59-12:00"}, "earliestStartAt"),
         ({"earliest_start_at": "tomorrow"}, "earliestStartAt"),
-        ({"idle_timeout": "1s"}, "idleTimeout"),
+        ({"idle_timeout": "30m"}, "idleTimeout"),
         ({"within": "galaxy"}, "within"),
         ({"early_release": True}, "earlyRelease"),
     ],
@@ -419,6 +418,10 @@ def test_one_that_an_agent_files_by_a_template_shows_it_as_one_filed_by_hand_doe
     assert stage.filed("auto", is_auto=True, template="standard").template == template
     assert stage.filed("gone", is_auto=True, template="of-others").template is None
     assert stage.filed("own", is_auto=True).template is None
+
+
+def test_a_template_that_has_an_idle_timeout_is_filed_for_pods_that_wait_as_ever(stage: ClaimStage) -> None:
+    assert stage.filed("auto", is_auto=True, idle_timeout="30m").idle_timeout_s == 1800
 
 
 def test_one_that_was_filed_as_an_object_by_hand_counts_as_well(stage: ClaimStage) -> None:

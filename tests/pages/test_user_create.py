@@ -56,7 +56,7 @@ def test_every_field_of_the_form_reaches_the_request(world: World) -> None:
     after = (db_now() + timedelta(days=1)).replace(microsecond=0, second=0)
     sent = form(
         name="all", shape="", min_gpu_memory_gib="40", nodes="2", gpus_per_node="4", duration="1h30m", priority="150", clusters=["aurora"],
-        earliest_start_at=f"{after:%Y-%m-%dT%H:%M}", node_type="hgx", idle_timeout="30 min", evictable=None, may_evict="on",
+        earliest_start_at=f"{after:%Y-%m-%dT%H:%M}", node_type="hgx", evictable=None, may_evict="on",
         requeue_on_failure=None, run_checks=None, model_name="conformer", model_parameters='{"precision": "bf16"}',
     )  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_every_field_of_the_form_reaches_the_request(world: World) -> None:
     gpr = Gpr.objects.get(name="all")
     assert (gpr.shape, gpr.min_gpu_memory_gib, gpr.gpus_per_node, gpr.duration_s, gpr.priority) == ("", 40, 4, 5400, 150)
     assert [cluster.name for cluster in gpr.clusters.all()] == ["aurora"]
-    assert (gpr.earliest_start_at, gpr.node_type, gpr.idle_timeout_s) == (after, "hgx", 1800)
+    assert (gpr.earliest_start_at, gpr.node_type) == (after, "hgx")
     assert (gpr.evictable, gpr.may_evict, gpr.requeue_on_failure, gpr.run_checks) == (False, True, False, False)
     assert gpr.model == {"name": "conformer", "precision": "bf16"}
 
@@ -129,8 +129,6 @@ def test_a_token_that_may_only_read_opens_no_form_and_files_nothing(world: World
         ({"clusters": ["borealis"]}, "does not use cluster borealis"),
         ({"earliest_start_at": "2020-01-01T00:00"}, "between now and a year"),
         ({"earliest_start_at": "tomorrow"}, "valid date"),
-        ({"idle_timeout": "1 s"}, "from 1 min to 366 d"),
-        ({"idle_timeout": "never"}, "Write 90 min"),
         ({"model_parameters": "[1, 2]"}, "JSON object"),
         ({"model_parameters": "{"}, "JSON object"),
         ({"model_parameters": '{"a": NaN}'}, "JSON object"),
@@ -259,7 +257,7 @@ def test_the_offers_are_a_fragment_with_the_same_request_as_code(world: World) -
 
 WHOLE = {
     "name": "it's <all>", "shape": "", "min_gpu_memory_gib": "40", "nodes": "2", "gpus_per_node": "4", "duration": "1h30m",
-    "priority": "150", "clusters": ["aurora"], "node_type": "hgx", "idle_timeout": "30 min", "evictable": None, "may_evict": "on",
+    "priority": "150", "clusters": ["aurora"], "node_type": "hgx", "evictable": None, "may_evict": "on",
     "requeue_on_failure": None, "run_checks": None, "model_name": "conformer", "model_parameters": '{"lr": 1.0, "note": "it\'s"}',
     "earliest_start_at": "2099-01-01T09:00",
 }  # fmt: skip

@@ -52,6 +52,17 @@ def test_the_form_shows_what_is_asked_now_and_saves_what_is_changed(owner: Clien
     assert (waits.name, waits.nodes, waits.model) == ("renamed", 1, {"name": "asr"})
 
 
+def test_pages_offer_and_show_no_idle_release_while_it_never_happens_and_an_edit_keeps_what_is_stored(owner: Client, waits: Gpr) -> None:
+    Gpr.objects.filter(pk=waits.pk).update(idle_timeout_s=1800)
+    markup = text(owner.get(address(waits)))
+    assert "idle" not in markup.lower()
+    assert "idle" not in text(owner.get(f"/gprs/{waits.pk}/")).lower()
+
+    assert owner.post(address(waits), form(name="renamed", nodes="1", version=version_in(markup))).status_code == 302
+    waits.refresh_from_db()
+    assert (waits.name, waits.idle_timeout_s) == ("renamed", 1800)
+
+
 def test_an_edit_does_not_wait_for_itself(owner: Client, waits: Gpr) -> None:
     markup = text(owner.post(f"{OFFERS}?edit={waits.pk}", form(nodes="2", version="1"), headers=HTMX))
 
