@@ -22,7 +22,9 @@ from worker_agent.cluster.base import Cluster, ClusterError, Note
 from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
+from worker_agent.health import Health, serve
 from worker_agent.log import Log, configure
+from worker_agent.metrics import LEADING, SYNC_AGE_S
 from worker_agent.process import EXIT_OK, Process
 from worker_agent.references import is_image, is_object_name
 from worker_agent.state import StateLost
@@ -53,9 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
     clock = SystemClock()
+    log, health = Log(clock), Health({"hub": lambda: "the agent starts"})
     store = FileStore(options.state_dir) if options.state_dir else MemoryStore()
     cluster = SimulatedCluster(fleet=read_fleet(options.simulate), store=store, clock=clock)
-    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), clock, Log(clock), stop)
+    serve(health, host=options.health_host, port=options.health_port, note=log)
+    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), clock, log, health, stop)
 
 
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
@@ -78,6 +82,8 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     leadership = Leadership(api, identity=f"{socket.gethostname()}-{secrets.token_hex(4)}", note=log)
     checks = Checks(api, image=options.check_image, runtime_class=options.check_runtime_class, pull_secret=options.check_pull_secret)
     cluster = KubernetesCluster(api, check=checks.run, note=log)
+    health = Health({"watches": cluster.why_blind})
+    serve(health, host=options.health_host, port=options.health_port, note=log)
     cluster.start(stop)
     try:
         if not leadership.acquire(stop):
@@ -96,7 +102,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
         )
         cluster.waited_for, cluster.unasked = requests.waited_for, requests.unasked
         try:
-            code = _run(options, cluster, tenancy, requests, clock, log, stop)
+            code = _run(options, cluster, tenancy, requests, clock, log, health, stop)
         finally:
             requests.stop()
     finally:
@@ -121,6 +127,7 @@ def _run(
     requests: Requests,
     clock: SystemClock,
     log: Log,
+    health: Health,
     stop: threading.Event,
 ) -> int:
     _read_token(options.join_token_file)  # one that cannot be read is said to be so before anything begins
@@ -134,6 +141,9 @@ def _run(
         log=log,
         stop=stop,
     )
+    health.checks["hub"], health.idle_s = process.why_not_ready, lambda: process.idle_s
+    SYNC_AGE_S.set_function(lambda: process.sync_age_s)
+    LEADING.set(1)
     return process.run()
 
 
@@ -149,6 +159,9 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_argument("--in-cluster", action="store_true", help="work on the Kubernetes cluster it runs in")
     cluster.add_argument("--simulate", type=Path, metavar="FLEET.yaml", help="work on a simulated cluster")
     _add_check_options(parser)
+    text = "address of /healthz, /readyz and /metrics, which ask nobody who they are (%(default)s)"
+    _add(parser, "--health-host", str, "127.0.0.1", text)
+    _add(parser, "--health-port", int, "8081", "port of these; 0: any that is free (%(default)s)")
     parser.add_argument("--state-dir", type=Path, help="where a simulated cluster is kept; without it, in memory")
     parser.add_argument("--version", action="version", version=VERSION)
     return parser

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from worker_agent.metrics import DRIFT_REPAIRS
 from worker_agent.protocol import DRIFTS_MAX, Drift
 
 AGAIN_S = 60.0  # what is changed again and again is told so often
@@ -31,6 +32,7 @@ class DriftBook:
         self._quiet_until_mono = {what: until for what, until in self._quiet_until_mono.items() if mono < until}
         standing = self._standing.get(who, frozenset())
         drifts = frozenset(found)
+        DRIFT_REPAIRS.inc(sum(drift.is_repaired for drift in drifts))
         fresh = {drift.what: drift for drift in sorted(drifts - standing, key=lambda drift: drift.detail)}
         self._held |= {what: drift for what, drift in fresh.items() if drift.is_repaired and what in self._quiet_until_mono}
         due = {what: drift for what, drift in self._held.items() if what not in self._quiet_until_mono}

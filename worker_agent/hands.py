@@ -32,9 +32,10 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.fences import Held, HeldGpus, own_record
 from worker_agent.gangs import NO_GANG, Gang
+from worker_agent.metrics import DRAIN_S
 from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Member, Memory, Progress
-from worker_agent.steps import Milestone
+from worker_agent.steps import ExitStep, Milestone
 
 Found = TypeVar("Found")
 
@@ -254,6 +255,8 @@ class Hands:
         del self._started_s[key]
         self._retry_mono[key] = self._clock.mono() + self._pause_s(attempt)
         outcome = Outcome.OK if result.status is StepStatus.OK else Outcome.FAILED
+        if step == ExitStep.DRAIN and outcome is Outcome.OK and progress.exit_began_s is not None:
+            DRAIN_S.observe(max(0.0, self._time.now() - progress.exit_began_s))
         self._report(assignment, step, outcome, result, attempt=attempt, started_s=started_s)
         return result.status
 
@@ -306,7 +309,8 @@ class Hands:
             blames_node=result.blames_node,
         )
         self._memory.state.events.append(event)
-        self._note("step", {"assignment": assignment.id, "step": step, "outcome": outcome, "attempt": attempt})
+        said = "step" if outcome is Outcome.OK else "step_failed"
+        self._note(said, {"assignment": assignment.id, "step": step, "outcome": outcome, "attempt": attempt})
         if step in list(Milestone) or outcome is not Outcome.OK:
             self._cluster.tell(assignment, step, event.log, is_bad=outcome is not Outcome.OK)
 

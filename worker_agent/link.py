@@ -78,11 +78,16 @@ class Link:
             return f"HUB_REWIND: the hub is behind generation {self._state.generation}, which it gave before"
         if self._lease_from is None:
             return "no word from the hub since the agent started"
-        if self._lease_from.age_s(self._clock) > self._state.lease_ttl_s:
+        if self.sync_age_s > self._state.lease_ttl_s:
             return f"no word from the hub for more than {self._state.lease_ttl_s:g} s"
         if abs(self._time.offset_s or 0.0) > CLOCK_OFFSET_REFUSE_S:
             return f"CLOCK_SKEW: the cluster's clock and the hub's differ by more than {CLOCK_OFFSET_REFUSE_S:g} s"
         return ""
+
+    @property
+    def sync_age_s(self) -> float:
+        """Since the last answer that counts; infinite before the first."""
+        return self._lease_from.age_s(self._clock) if self._lease_from else float("inf")
 
     def life_wanted(self) -> str | None:
         """Not with each of many syncs: to gather it costs the hub more than all else that has not changed."""

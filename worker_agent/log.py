@@ -11,6 +11,22 @@ import structlog
 from worker_agent.clock import Clock
 
 REPEAT_S = 30.0
+# What happens while all is well.
+INFO = frozenset(
+    {
+        "join_token_found",
+        "leading",
+        "node_let_go",
+        "node_taken_in",
+        "request_given_back",
+        "request_made",
+        "requests_deleted",
+        "step",
+        "watch_begins_anew",
+    }
+)
+# A fault of EGS, or of its installation: it does not go away by itself. All else is a warning: something was refused, or failed for now.
+ERROR = frozenset({"broke", "guard_missing", "lifts_broke", "object_unreadable", "state_not_saved", "superseded"})
 
 
 def configure() -> None:
@@ -27,6 +43,12 @@ def configure() -> None:
     )
 
 
+def level_of(event: str) -> int:
+    if event in INFO:
+        return logging.INFO
+    return logging.ERROR if event in ERROR else logging.WARNING
+
+
 class Log:
     """A pass runs several times a second: what is wrong stays wrong and is said every half minute. For any thread."""
 
@@ -38,7 +60,7 @@ class Log:
 
     def __call__(self, event: str, fields: dict[str, object]) -> None:
         if self._is_new(f"{event} {fields}", self._clock.mono()):
-            self._logger.info(event, **fields)
+            self._logger.log(level_of(event), event, **fields)
 
     def _is_new(self, key: str, now: float) -> bool:
         with self._lock:

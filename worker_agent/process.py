@@ -66,6 +66,20 @@ class Process:
         self._is_stopping = stop or threading.Event()
         self._is_superseded = False
         self._is_over = False  # the cluster may be closed under threads that are in the middle of something
+        self._began_mono = clock.mono()
+
+    def why_not_ready(self) -> str:
+        """As any thread may ask: why nothing new may begin, as a sentence."""
+        return self._core.link.entry_block()
+
+    @property
+    def sync_age_s(self) -> float:
+        return self._core.link.sync_age_s
+
+    @property
+    def idle_s(self) -> float:
+        """Since the last pass began."""
+        return self._clock.mono() - self._began_mono
 
     def run(self) -> int:
         """Until stopped or superseded. Returns the exit code."""
@@ -76,6 +90,7 @@ class Process:
         threading.Thread(target=self._keep_requests, name="egs-requests", daemon=True).start()
         while not self._is_stopping.is_set() and self._dialog_stop() is None:
             self._wake_main.clear()
+            self._began_mono = self._clock.mono()
             serial = self._cluster.serial()
             self._pass()
             self._wake_push.set()

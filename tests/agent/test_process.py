@@ -58,6 +58,7 @@ class TinyHub:
         self.assignments: tuple[Assignment, ...] = ()
         self.generation = 1
         self.problem: Problem | None = None
+        self.lease_ttl_s = 45.0
         self.observed: dict[str, Observed] = {}
         self.paths: list[str] = []
         self.changed = threading.Condition()
@@ -112,7 +113,7 @@ class TinyHub:
                 session_epoch=1,
                 received_s=received_s,
                 sent_s=time.time(),
-                lease_ttl_s=45.0,
+                lease_ttl_s=self.lease_ttl_s,
                 generation=self.generation,
                 count=len(self.assignments),
                 digest=set_digest(self.assignments),
@@ -129,12 +130,13 @@ def hub() -> Iterator[TinyHub]:
 
 
 class Agent:
-    def __init__(self, hub: TinyHub, directory: Path, *, has_token: bool = True) -> None:
+    def __init__(self, hub: TinyHub, directory: Path, *, has_token: bool = True, health_port: int = 0) -> None:
         (directory / "fleet.yaml").write_text(FLEET)
         if has_token:
             (directory / "token").write_text("join-1\n")
         command = [sys.executable, "-m", "worker_agent", "--hub", hub.url, "--join-token-file", str(directory / "token")]
         command += ["--simulate", str(directory / "fleet.yaml"), "--state-dir", str(directory / "state")]
+        command += ["--health-port", str(health_port)]
         self.process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
     def kill(self) -> None:

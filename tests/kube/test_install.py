@@ -20,6 +20,7 @@ from worker_agent.kube import names
 from worker_agent.kube.devices import NO_GPUS
 
 STATE = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
+BUDGET = f"/apis/policy/v1/namespaces/{names.NAMESPACE}/poddisruptionbudgets/egs-agent"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/deployments/egs-agent"
 
 
@@ -166,6 +167,7 @@ def test_the_agent_starts_as_two_restricted_pods_with_all_that_was_given_and_as_
         install(world.cluster, *GIVEN, *OF_CHECKS, "--hub-ca", os.path.relpath(authority))
         pods = wait_for("two pods", lambda: len(found := world.admin.get(PODS)["items"]) == 2 and found, within_s=SOON_S)
         full, template = world.admin.get(SETTINGS)["data"], world.admin.get(DEPLOYMENT)["spec"]["template"]
+        budget = world.admin.get(BUDGET)["spec"]
         install(world.cluster, *GIVEN)
         least, other = world.admin.get(SETTINGS)["data"], world.admin.get(DEPLOYMENT)["spec"]["template"]
     finally:
@@ -174,6 +176,9 @@ def test_the_agent_starts_as_two_restricted_pods_with_all_that_was_given_and_as_
     assert {each["spec"]["containers"][0]["image"] for each in pods} == {"registry.example.org/egs-agent:1"}
     assert full["hub"] == "https://egs.example.org"
     (container,) = template["spec"]["containers"]
+    probed = [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "liveness", "readiness")]
+    assert (probed, container["ports"][0]["containerPort"]) == (["/healthz", "/healthz", "/readyz"], 8081)
+    assert budget["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     folder = next(each["mountPath"] for each in container["volumeMounts"] if each["name"] == "hub")
     items = next(each["configMap"]["items"] for each in template["spec"]["volumes"] if each["name"] == "hub")
     assert (full["ca.crt"], full["hub-ca"]) == (authority.read_text(), f"{folder}/{items[0]['path']}")

@@ -13,10 +13,9 @@ import traceback
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from threading import Event
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -47,7 +46,7 @@ from worker_agent.kube.hoist import LIFTS_OF_BOX, Box, Hoist
 from worker_agent.kube.judging import Judgements
 from worker_agent.kube.lifting import Lift, Room, lifts
 from worker_agent.kube.marks import read_records
-from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.mirror import SILENCE_S, Mirror
 from worker_agent.kube.misfits import Misfits
 from worker_agent.kube.objects import Namespace, Node, Pod
 from worker_agent.kube.rooms import Rooms
@@ -56,6 +55,7 @@ from worker_agent.kube.sight import Sight
 from worker_agent.kube.stranded import Stranded
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
+from worker_agent.metrics import WritePool
 from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
 from worker_agent.state import StateLost
 from worker_agent.steps import ExitStep
@@ -92,7 +92,7 @@ class KubernetesCluster:
         # Apart, so that none waits for calls of another kind that hang.
         urgent = dict.fromkeys(("nodes", "lifts", "evictions", "force"), CALLS_AT_ONCE)
         kinds = {**urgent, "tell": TOLD_AT_ONCE, "ends": TOLD_AT_ONCE}
-        self._pools = [ThreadPoolExecutor(count, thread_name_prefix=f"egs-{kind}") for kind, count in kinds.items()]
+        self._pools = [WritePool(kind, count) for kind, count in kinds.items()]
         self._writers, lifters, evictions, force, tellers, announcers = self._pools
         self._hoist = Hoist(api, lifters, note)
         self._full, self._rooms_known, self._stranded = FullBoxes(), Rooms(), Stranded()
@@ -133,6 +133,15 @@ class KubernetesCluster:
         """As any thread may ask; "" where there is none."""
         found = self._namespaces.objects().get(("", name))
         return found.metadata.uid if found else ""
+
+    def why_blind(self) -> str:
+        """As any thread may ask: which watch is behind, as a sentence; "" while all are alive."""
+        mirrors: dict[str, Mirror[Any]] = {"nodes": self._nodes, "pods": self._pods, "namespaces": self._namespaces}
+        unread = [kind for kind, mirror in mirrors.items() if not mirror.is_whole]
+        if unread:
+            return f"{', '.join(unread)} have not been read yet"
+        silent = [kind for kind, mirror in mirrors.items() if mirror.silent_for_s > SILENCE_S]
+        return f"the API server has said nothing of {', '.join(silent)} for more than {SILENCE_S:g} s" if silent else ""
 
     @property
     def idle_s(self) -> float:
@@ -403,7 +412,7 @@ class KubernetesCluster:
         found = self._tending.tend(repairs=repairs)
         if found is not None:
             waiting = list(self._sight.all_waiting())
-            self._hoist.forget_all_but({pod.metadata.uid for pod in waiting})
+            self._hoist.see({pod.metadata.uid for pod in waiting})
             self._telling.tell_waiting(waiting, self.why_it_waits, is_refused=lambda pod: bool(self._hoist.why_refused(pod)))
             lifted = [pod for pods in self._sight.pods.lifted.values() for pod in pods]
             self._judgements.keep([*waiting, *lifted])

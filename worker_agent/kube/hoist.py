@@ -15,9 +15,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.kube import names
 from worker_agent.kube.client import TIMEOUT_S, Api, Missing, WebhookAway
 from worker_agent.kube.lifting import Lift, lift_ops
 from worker_agent.kube.objects import LONG_AGO, Pod, Pods
+from worker_agent.metrics import LIFT_S, LIFTS_REFUSED
 
 LIFTS_AT_ONCE: Final = 128  # waiting for an answer or for their turn
 LIFTS_OF_BOX: Final = 32  # of these, so that one whose pods do not go leaves room for others
@@ -34,6 +36,7 @@ class _Going:
 
     pod: Pod
     call: Future[Pod] | None
+    seen_mono: float
     is_look: bool = False
     look_mono: float = 0.0
     error: ClusterError | None = None
@@ -54,6 +57,7 @@ class Hoist:
         self._api, self._pool, self._note = api, pool, note
         self._going: dict[Box, list[_Going]] = {}
         self._refused: dict[str, _Refused] = {}  # by pod UID
+        self._seen_mono: dict[str, float] = {}  # by pod UID: since when it is known to wait
 
     @property
     def room_count(self) -> int:
@@ -76,6 +80,9 @@ class Hoist:
 
     def in_turn(self, waiting: Sequence[Pod]) -> Sequence[Pod]:
         """`waiting`, the oldest first, with those that were refused behind all that were there by then."""
+        now = time.monotonic()
+        for pod in waiting:
+            self._seen_mono.setdefault(pod.metadata.uid, now)
         if not self._refused:
             return waiting
         return sorted(waiting, key=self._in_line_since)
@@ -89,13 +96,16 @@ class Hoist:
         refused = self._refused.get(pod.metadata.uid)
         return refused.why if refused else ""
 
-    def forget_all_but(self, waiting: Collection[str]) -> None:
-        """UIDs of the pods that wait."""
+    def see(self, waiting: Collection[str]) -> None:
+        """UIDs of all pods that wait: nothing is kept of others."""
+        now = time.monotonic()
+        self._seen_mono = {uid: self._seen_mono.get(uid, now) for uid in waiting}
         self._refused = {uid: each for uid, each in self._refused.items() if uid in waiting}
 
     def send(self, lift: Lift, box: Box, *, ends_at: str) -> None:
         call = self._pool.submit(self._api.patch, lift.pod.path, lift_ops(lift, *box, ends_at=ends_at), Pod)
-        self._going.setdefault(box, []).append(_Going(lift.pod, call))
+        seen_mono = self._seen_mono.get(lift.pod.metadata.uid, time.monotonic())
+        self._going.setdefault(box, []).append(_Going(lift.pod, call, seen_mono))
 
     def take(self) -> list[Pod]:
         """As they are now: those of which is known what came of it, since the last time."""
@@ -122,6 +132,8 @@ class Hoist:
             self._hold_back(pod, going.error or Unavailable("it was lost on its way"))
         else:
             self._refused.pop(pod.metadata.uid, None)
+            if pod.metadata.label(names.POD_GPR):
+                LIFT_S.observe(time.monotonic() - going.seen_mono)
         known.append(pod)
         return False
 
@@ -153,6 +165,7 @@ class Hoist:
         return found[0]
 
     def _hold_back(self, pod: Pod, error: ClusterError) -> None:
+        LIFTS_REFUSED.inc()
         before = self._refused.get(pod.metadata.uid)
         times = before.times + 1 if before else 1
         wait_s = min(AGAIN_S * 2 ** min(times - 1, 30), AGAIN_MOST_S)

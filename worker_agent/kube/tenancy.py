@@ -65,6 +65,7 @@ from worker_agent.kube.names import (
 from worker_agent.kube.patrol import Patrol
 from worker_agent.kube.scene import Place, Scene, Thing, TokenAnswer, Written
 from worker_agent.kube.survey import ABOUT, ACCOUNT_NAME, DEFAULTS, KINDS, Survey, path_of
+from worker_agent.metrics import DRIFT_REPAIRS
 from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
@@ -241,6 +242,7 @@ class KubernetesTenancy:
         if scene.has_about and state is not BindingState.UNBOUND and self._is_ours(workspace, binding.namespace, scene):
             self._describe(workspace, binding.namespace, scene, detail)
         repaired, left = (tuple(dict.fromkeys(by.get(binding.namespace, ()))) for by in (scene.repaired, scene.left))
+        DRIFT_REPAIRS.inc(len(repaired))
         for event, what in (("namespace_repaired", repaired), ("namespace_changed", left)):
             if what:
                 self._note(event, {"namespace": binding.namespace, "what": ", ".join(what)})
