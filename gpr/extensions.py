@@ -1,35 +1,121 @@
-"""Until when a box can run for certain, and who is next on its nodes."""
+"""Until when a running box can end without harm to others, and what is in the way of a later end."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cached_property
 
+from accounts.models import User
+from egs.errors import Conflict
+from egs.words import utc
 from gpr.models import Gpr
-from gpr.snapshot import at, end_by_books, snapshot_load
+from gpr.planner.engine import plan
+from gpr.planner.plan import Harm, Plan, hurt_by
+from gpr.planner.snapshot import Snapshot
+from gpr.selectors import names_visible_to
+from gpr.snapshot import at, books_end, end_by_books, snapshot_load, with_running_end
+from inventory.models import MaintenanceWindow, Node, ReservationState
+from inventory.selectors import maintenance_over
+
+WHY = {
+    Harm.LATE: "Others have been promised these GPUs from its end on.",
+    Harm.EVICTED: "Others are entitled to these GPUs from its end on: somebody would be evicted for it.",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class ExtensionRoom:
-    """`until`: the latest end at which all slots of others stay as they are. `next_id`: the request whose slot comes first."""
+class Obstacle:
+    """What is in the way of an end. `harm` to the request `next_id`; None: from `closed_at` on a node of it is closed."""
 
-    until: datetime
-    next_id: str
+    harm: Harm | None
+    next_id: str = ""
+    closed_at: datetime | None = None
 
 
-def extension_room(gpr: Gpr, *, now: datetime) -> ExtensionRoom | None:
-    """None where no slot follows on its nodes, and none of its own workspace, which runs one request at a time."""
-    snapshot = snapshot_load(now=now).snapshot
-    box = next((box for box in snapshot.running if box.id == str(gpr.pk)), None)
-    if box is None:
-        return None
-    nodes = set(box.nodes)
-    slots = [
-        (request.slot.start_s, request.id)
-        for request in snapshot.queue
-        if request.slot and request.slot.start_s >= box.end_s and (request.slice == box.slice or not nodes.isdisjoint(request.slot.nodes))
-    ]
-    if not slots:
-        return None
-    start_s, next_id = min(slots)
-    return ExtensionRoom(end_by_books(at(start_s)), next_id)
+class ExtensionTrial:
+    """Plans with a longer box on a copy of how everything stands now. Nothing is written."""
+
+    def __init__(self, gpr: Gpr, *, now: datetime) -> None:
+        self.gpr, self.now = gpr, now
+
+    @cached_property
+    def _snapshot(self) -> Snapshot:
+        return snapshot_load(now=self.now).snapshot
+
+    @cached_property
+    def _as_it_is(self) -> Plan:
+        return plan(self._snapshot)
+
+    def obstacle(self, ends_at: datetime) -> Obstacle | None:
+        """Nobody may start later than promised, or be evicted, who would not be without it."""
+        window = maintenance_before(self.gpr, books_end(ends_at), self.now)
+        if window is not None:
+            return Obstacle(None, closed_at=window.starts_at)
+        longer = with_running_end(self._snapshot, str(self.gpr.pk), math.ceil(books_end(ends_at).timestamp()))
+        hurt = hurt_by(self._as_it_is, plan(longer))
+        return Obstacle(*hurt) if hurt else None
+
+    def latest_end(self, refused_at: datetime, obstacle: Obstacle) -> tuple[datetime, Obstacle]:
+        """The latest end that has no obstacle, and that of an end one second later.
+
+        It halves the span between an end that can be and one that cannot, and tries first where the limit mostly is: three plans do then.
+        """
+        ends_at = self.gpr.ends_at or refused_at
+        can_s, cannot_s = 0, math.floor((refused_at - ends_at).total_seconds())
+        while cannot_s - can_s > 1:
+            likely = (math.floor((moment - ends_at).total_seconds()) for moment in self._likely_ends(obstacle))
+            trials = (trial_s for limit_s in likely for trial_s in (limit_s, limit_s + 1) if can_s < trial_s < cannot_s)
+            trial_s = next(trials, (can_s + cannot_s) // 2)
+            found = self.obstacle(ends_at + timedelta(seconds=trial_s))
+            if found is None:
+                can_s = trial_s
+            else:
+                cannot_s, obstacle = trial_s, found
+        return ends_at + timedelta(seconds=can_s), obstacle
+
+    def _likely_ends(self, obstacle: Obstacle) -> Iterator[datetime]:
+        """At the start of the maintenance, or of the slot of who is next, or at its promise."""
+        if obstacle.closed_at is not None:
+            yield end_by_books(obstacle.closed_at)
+        request = next((request for request in self._snapshot.queue if request.id == obstacle.next_id), None)
+        if request is not None and request.slot is not None:
+            yield end_by_books(at(request.slot.start_s))
+        if request is not None and request.promise_s is not None:
+            yield end_by_books(at(request.promise_s))
+
+
+def refuse_harmful_extension(gpr: Gpr, *, ends_at: datetime, actor: User, now: datetime) -> None:
+    """Raises Conflict with the latest end that is possible, `max_ends_at`, and whose request is next, `next_id`, if he may know of it."""
+    trial = ExtensionTrial(gpr, now=now)
+    obstacle = trial.obstacle(ends_at)
+    if obstacle is None:
+        return
+    max_ends_at, first = trial.latest_end(ends_at, obstacle)
+    name = names_visible_to(actor, {first.next_id}).get(first.next_id)
+    raise Conflict(
+        f"{_why(obstacle)} {_room(gpr, max_ends_at, first, name or 'another request')}",
+        max_ends_at=max_ends_at,
+        next_id=first.next_id if name else None,
+    )
+
+
+def maintenance_before(gpr: Gpr, ends_at: datetime, now: datetime) -> MaintenanceWindow | None:
+    """What closes a node of it before that end."""
+    held = gpr.reservations.filter(state=ReservationState.HELD)
+    return maintenance_over(Node.objects.filter(reservations__in=held).only("cluster"), starts_at=now, ends_at=ends_at).first()
+
+
+def _why(obstacle: Obstacle) -> str:
+    if obstacle.harm is not None:
+        return WHY[obstacle.harm]
+    return f"A node of it is closed for maintenance from {utc(obstacle.closed_at)} on." if obstacle.closed_at else ""
+
+
+def _room(gpr: Gpr, max_ends_at: datetime, obstacle: Obstacle, name: str) -> str:
+    is_next = f"{name} is next" if obstacle.next_id else "its nodes are closed"
+    if max_ends_at == gpr.ends_at:
+        return f"It cannot end later: {is_next}. File a new request."
+    return f"It can end at {utc(max_ends_at)} at the latest, then {is_next}. Extend it by less, or file a new request."

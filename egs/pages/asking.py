@@ -145,11 +145,11 @@ def decide_on(
     question_of: Callable[[Gpr, forms.Form], Question],
     *,
     topics: Iterable[str],
-    ways_out: Callable[[Gpr, dict[str, Any], EgsError], tuple[str, tuple[WayOut, ...]]] | None = None,
+    ways_out: Callable[[Gpr, EgsError], tuple[WayOut, ...]] | None = None,
 ) -> HttpResponse:
     """An act on a GPR as its reader saw it: the form says which version that was.
 
-    What is refused is asked again about the GPR as it is now, so sending it again is a new decision. `ways_out` may then say more.
+    What is refused is asked again about the GPR as it is now, so sending it again is a new decision. `ways_out` says what would do instead.
     """
     gpr = gpr_for(request.user, pk, write=True)
     form = act.form(sent(request), initial={"version": gpr.version, "priority": gpr.priority})
@@ -174,8 +174,7 @@ def decide_on(
         if not act.suits(gpr):
             return ask(request, replace(again, closed=_closed(gpr, act)))
         if ways_out is not None:
-            text, ways = ways_out(gpr, given, error)
-            again = replace(again, text=text or again.text, ways_out=ways)
+            again = replace(again, ways_out=ways_out(gpr, error))
         return refused(request, again, error)
     gpr.refresh_from_db()
     text = act.done.format(name=gpr.name, priority=gpr.priority)

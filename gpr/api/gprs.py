@@ -113,7 +113,12 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(request=Extension)
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
-        """Let it end later, if nobody's promise moves by it."""
+        """Let it end later, if nobody's promise moves by it.
+
+        Where others would be hurt it answers 409, `conflict`, with two more members: `max_ends_at`, the latest end that is possible (an
+        extension to it is accepted as long as nothing changes; the present end if there is none), and `next_id`, the request that is
+        next, null where the reader may not know of it or a maintenance is next.
+        """
         return self._do(pk, Extension, gpr_extend)
 
     @extend_schema(request=Decision)

@@ -178,11 +178,21 @@ class Harm(StrEnum):
 
 def harm_of(before: Plan, after: Plan) -> Harm | None:
     """Of what makes the one plan the other: to those whom it does to what was not to happen anyway."""
+    hurt = hurt_by(before, after)
+    return hurt[0] if hurt else None
+
+
+def hurt_by(before: Plan, after: Plan) -> tuple[Harm, str] | None:
+    """The harm with the id of a request: the first that would be late, or for which somebody would be evicted."""
     late = {placement.id: placement for placement in before.placements if placement.is_late}
-    if any(placement.is_late and not _was_as_late(placement, late.get(placement.id)) for placement in after.placements):
-        return Harm.LATE
+    for placement in after.placements:
+        if placement.is_late and not _was_as_late(placement, late.get(placement.id)):
+            return Harm.LATE, placement.id
     evicted = {victim.id for victim in victims_of(before.evictions)}
-    return Harm.EVICTED if any(victim.id not in evicted for victim in victims_of(after.evictions)) else None
+    for eviction in after.evictions:
+        if any(victim.id not in evicted for victim in eviction.victims):
+            return Harm.EVICTED, eviction.id
+    return None
 
 
 def _was_as_late(now: Placement, before: Placement | None) -> bool:

@@ -13,15 +13,12 @@ from accounts.models import User
 from egs.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from egs.words import duration_exact, utc
 from gpr.evictions import notice_of, notice_settle
+from gpr.extensions import maintenance_before, refuse_harmful_extension
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
-from gpr.planner.engine import plan
-from gpr.planner.plan import Harm, harm_of
 from gpr.services.requests import no_place, promises_drop
-from gpr.snapshot import books_end, snapshot_load, with_running_end
+from gpr.snapshot import books_end
 from gpr.witness import box_ended, witness_lock
-from inventory.models import Node, ReservationState
-from inventory.selectors import maintenance_over
 from inventory.services.reservations import Window, reservations_set_windows, reservations_want_absent
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -96,7 +93,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
 @transaction.atomic
 def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     """Let an active GPR end later, if nobody's promise moves by it. Raises IllegalTransition, InvalidInput, OverPolicy, StaleState
-    or Conflict.
+    or Conflict, with the latest end that is possible where somebody is next.
     """
     if gpr.state != S.ACTIVE or gpr.ends_at is None:
         raise IllegalTransition(f"Only an active GPR can be extended; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
@@ -110,7 +107,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     ends_at = gpr.ends_at + timedelta(seconds=extra_s)
     books_end_at = books_end(ends_at)
     witness_lock()
-    refuse_if_it_hurts(gpr, books_end_at, now)
+    refuse_harmful_extension(gpr, ends_at=ends_at, actor=actor, now=now)
     from_version = gpr.version
     updated = Gpr.objects.filter(pk=gpr.pk, version=from_version, state=S.ACTIVE).update(
         ends_at=ends_at, duration_s=gpr.duration_s + extra_s, remaining_s=gpr.remaining_s + extra_s, version=from_version + 1
@@ -118,7 +115,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     if not updated:
         raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
     reservations_set_windows([Window(gpr.pk, ends_at, books_end_at)])
-    refuse_into_maintenance(gpr, books_end_at, now)
+    _refuse_into_maintenance(gpr, books_end_at, now)
     event_record(
         kind="gpr.extended",
         message=f"{gpr.name} was extended by {duration_exact(extra_s)}, to {utc(ends_at)}.",
@@ -164,20 +161,8 @@ def goes_back(gpr: Gpr) -> bool:
     return gpr.requeue_on_failure and gpr.end_reason in {EndReason.EVICTED, EndReason.NODE_FAILURE}
 
 
-def refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
-    """Its nodes are locked. Raises Conflict."""
-    held = gpr.reservations.filter(state=ReservationState.HELD)
-    window = maintenance_over(Node.objects.filter(reservations__in=held).only("cluster"), starts_at=now, ends_at=ends_at).first()
+def _refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
+    """One that was announced meanwhile: now its nodes are locked. Raises Conflict."""
+    window = maintenance_before(gpr, ends_at, now)
     if window is not None:
         raise Conflict(f"A node of it is closed for maintenance from {utc(window.starts_at)} on. Extend it by less, or file a new request.")
-
-
-def refuse_if_it_hurts(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
-    """Plan with the longer box on a copy: nobody may start later than promised who would not without it. Raises Conflict."""
-    loaded = snapshot_load(now=now)
-    longer = with_running_end(loaded.snapshot, str(gpr.pk), math.ceil(ends_at.timestamp()))
-    harm = harm_of(plan(loaded.snapshot), plan(longer))
-    if harm == Harm.LATE:
-        raise Conflict("Others have been promised these GPUs from its end on. Extend it by less, or file a new request.")
-    if harm == Harm.EVICTED:
-        raise Conflict("Others are entitled to these GPUs from its end on: somebody would be evicted for it. File a new request.")

@@ -13,10 +13,10 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 
-from egs.errors import Conflict
 from egs.words import utc
+from gpr.extensions import ExtensionTrial
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
-from gpr.services.ending import EXTENSION_ACK_S, refuse_if_it_hurts, refuse_into_maintenance
+from gpr.services.ending import EXTENSION_ACK_S
 from gpr.snapshot import books_end, end_by_books
 from gpr.witness import witness_lock
 from inventory.models import Reservation, ReservationState
@@ -73,7 +73,8 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
         return
     is_too_late = (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S
     ends = () if is_too_late else _later_ends(victim, gpr, gpr.active_at + timedelta(seconds=gpr.remaining_s))
-    end = next((end for end in ends if not _is_refused(gpr, end.at, now)), None)
+    trial = ExtensionTrial(gpr, now=now)
+    end = next((end for end in ends if trial.obstacle(end.at) is None), None)
     if end is None:
         EvictionVictim.objects.filter(pk=victim.pk).update(is_final=is_too_late, reviewed_at=now)
     else:
@@ -97,16 +98,6 @@ def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator
     told = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.SOONER, outcome_at__gte=gpr.active_at)
     for before in told.filter(ends_at__gt=victim.ends_at, ends_at__lt=full_at).order_by("-ends_at", "-pk"):
         yield _End(before.ends_at, before)
-
-
-def _is_refused(gpr: Gpr, ends_at: datetime, now: datetime) -> bool:
-    """May it not end then instead?"""
-    try:
-        refuse_into_maintenance(gpr, books_end(ends_at), now)
-        refuse_if_it_hurts(gpr, books_end(ends_at), now)
-    except Conflict:
-        return True
-    return False
 
 
 def _give_back(victim: EvictionVictim, gpr: Gpr, end: _End, now: datetime) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from datetime import datetime
 
 from django import forms
 from django.conf import settings
 from django.urls import reverse
 
-from egs.errors import Conflict, EgsError
+from egs.errors import EgsError
 from egs.pages import words
 from egs.pages.access import PageRequest
 from egs.pages.asking import Question, WayOut
 from egs.pages.gpr_box import ask_of
 from egs.pages.shell import Shell
-from gpr.evictions import notice_of
-from gpr.extensions import extension_room
 from gpr.models import Gpr, GprState
-from gpr.selectors import names_visible_to
 from inventory.models import ReservationState, ReservedGpu
 
 
@@ -69,19 +66,14 @@ def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
     }
 
 
-def extension_ways(request: PageRequest, gpr: Gpr, given: Mapping[str, Any], error: EgsError) -> tuple[str, tuple[WayOut, ...]]:
-    """After a refusal: until when it can run, who is next, and each of what can be done instead as one click."""
+def extension_ways(request: PageRequest, gpr: Gpr, error: EgsError) -> tuple[WayOut, ...]:
+    """After a refusal, which says until when it can run: that end, where it is later than the present one, and a new request."""
     again = WayOut("File another request", f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}")
-    room = extension_room(gpr, now=request.now) if isinstance(error, Conflict) and not notice_of(gpr) else None
-    if room is None or gpr.ends_at is None:
-        return "", (again,)
-    next_name = names_visible_to(request.user, {room.next_id}).get(room.next_id, "another request")
-    if (room.until - gpr.ends_at).total_seconds() < 1:
-        return f"It cannot end later: {next_name} is next on its nodes.", (again,)
-    latest = words.moment(room.until, now=request.now, zone=request.zone)
-    more = words.duration((room.until - gpr.ends_at).total_seconds())
-    text = f"It can end at {latest} at the latest, {more} later than now. Then {next_name} is next on its nodes."
-    return text, (WayOut(f"Extend to {latest}", field="until", value=room.until.isoformat()), again)
+    max_ends_at: datetime | None = error.extra.get("max_ends_at")
+    if max_ends_at is None or max_ends_at == gpr.ends_at:
+        return (again,)
+    latest = words.moment(max_ends_at, now=request.now, zone=request.zone)
+    return (WayOut(f"Extend to {latest}", field="until", value=max_ends_at.isoformat()), again)
 
 
 Ask = Callable[[Gpr, PageRequest], dict[str, object]]

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from egs.clock import db_now
 from gpr.models import Gpr, Promise
 from slices.models import Slice
+from slices.quotas import quota_create
 from tests import factories
-from tests.api.conftest import Caller, World, assert_problem, faults
+from tests.api.conftest import Answer, Caller, World, assert_problem, faults
+from tests.builders import SHAPE
 
 
 @pytest.fixture
@@ -40,6 +43,52 @@ def test_not_if_somebody_was_promised_these_gpus(owner: Caller, world: World, gp
 
     assert "outsider" not in str(body)
     assert owner.get(f"gprs/{gpr.pk}/").json()["duration_s"] == 3600
+
+
+def longer(caller: Caller, gpr: Gpr, ends_at: str, more_s: int = 0) -> Answer:
+    before = caller.get(f"gprs/{gpr.pk}/").json()["ends_at"]
+    return caller.post(f"gprs/{gpr.pk}/extend/", {"extra_s": int((moment(ends_at) - moment(before)).total_seconds()) + more_s})
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["of its workspace", "a stranger"])
+def test_a_refusal_says_the_latest_end_which_is_accepted_to_the_second_and_who_is_next(is_own: bool, owner: Caller, world: World) -> None:
+    """It holds one of two nodes for 1 h, a stranger the other for 3 h; whoever waits for both starts after that."""
+    runs = factories.active(world.slice, world.people.owner, name="short")
+    factories.active(world.foreign_slice, world.people.outsider, duration_s=10_800)
+    third = factories.make_slice(world.cluster, name="third", owner=world.people.owner if is_own else world.people.outsider)
+    waits = factories.gpr(third, third.memberships.get().user, name="next-one", nodes=2)
+
+    body = assert_problem(owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 20_000}), 409, "conflict")
+
+    assert body["next_id"] == (str(waits.pk) if is_own else None)
+    assert ("next-one" in body["detail"]) is is_own
+    ends_at = owner.get(f"gprs/{runs.pk}/").json()["ends_at"]
+    assert 6_000 < (moment(body["max_ends_at"]) - moment(ends_at)).total_seconds() < 7_400
+    assert longer(owner, runs, body["max_ends_at"], 1).status_code == 409
+    assert longer(owner, runs, body["max_ends_at"]).json()["ends_at"] == body["max_ends_at"]
+    again = assert_problem(owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 60}), 409, "conflict")
+    assert again["max_ends_at"] == body["max_ends_at"]
+    assert "cannot end later" in again["detail"]
+
+
+def test_the_latest_end_heeds_a_quota_that_both_share_and_a_maintenance(owner: Caller, world: World, admin: Caller) -> None:
+    """The other node is free, but the project may hold one node at once."""
+    runs = factories.active(world.slice, world.people.owner, gpus_per_node=4)
+    second = factories.make_slice(world.cluster, name="second", owner=world.people.owner, of=world.slice.project)
+    quota_create(owner=world.slice.project, shape=SHAPE, change={"most_gpus": 8}, actor=world.people.admin, now=db_now())
+    factories.gpr(second, world.people.owner, name="by-quota", gpus_per_node=8)
+
+    body = assert_problem(owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 7200}), 409, "conflict")
+    assert "by-quota" in body["detail"]
+
+    Gpr.objects.filter(name="by-quota").update(state="CANCELED")
+    starts_at = db_now() + timedelta(hours=2)
+    closed = {"cluster": "aurora", "starts_at": starts_at.isoformat(), "ends_at": (starts_at + timedelta(hours=1)).isoformat()}
+    assert admin.post("maintenance/", {**closed, "reason": "Cables."}).status_code == 201
+    body = assert_problem(owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 90_000}), 409, "conflict")
+    assert ("maintenance" in body["detail"], body["next_id"]) == (True, None)
+    assert longer(owner, runs, body["max_ends_at"], 1).status_code == 409
+    assert longer(owner, runs, body["max_ends_at"]).status_code == 200
 
 
 def test_not_beyond_what_the_policy_allows_in_all(owner: Caller, world: World, gpr: Gpr) -> None:

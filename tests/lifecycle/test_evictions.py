@@ -467,7 +467,7 @@ def test_one_that_cannot_be_reviewed_stops_neither_the_others_nor_the_tick(
     def broken(*args: object) -> None:
         raise RuntimeError("poison")
 
-    monkeypatch.setattr(sparing, "refuse_if_it_hurts", broken)
+    monkeypatch.setattr(sparing.ExtensionTrial, "obstacle", broken)
     assert stage.tick().queued_count == 0
 
 

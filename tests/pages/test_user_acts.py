@@ -137,7 +137,7 @@ def test_an_extension_that_is_refused_says_until_when_and_who_is_next_and_offers
     markup = text(owner.post(address(runs, "extend"), {"version": runs.version, "extra": "3 h"}, headers=HTMX))
 
     assert "Others have been promised these GPUs" in markup
-    assert re.search(r"It can end at [\w :]+ at the latest, (1 h|59 min)[^.]* later than now. Then another request is next", markup)
+    assert re.search(r"It can end at [^.]+ at the latest, then another request is next\.", markup)
     assert 'value="3 h"' in markup
     assert "canary" not in markup
     until = re.search(r'name="until" value="([^"]+)">Extend to', markup)
@@ -156,7 +156,7 @@ def test_an_extension_with_somebody_next_at_once_says_so(world: World, runs: Gpr
 
     markup = text(world.client("owner").post(address(runs, "extend"), {"version": runs.version, "extra": "45 min"}, headers=HTMX))
 
-    assert "It cannot end later: another request is next on its nodes." in markup
+    assert "It cannot end later: another request is next. File a new request." in markup
     assert f"/workspaces/vision/create/?from={runs.pk}" in markup
     assert 'value="45 min"' in markup
     assert "canary" not in markup
