@@ -13,6 +13,7 @@ from django.test import override_settings
 from egs.errors import BookingDoesNotFit, Conflict
 from egs.words import utc
 from gpr.estimates import RECLAIM, gpr_estimate
+from gpr.extensions import ExtensionTrial
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
 from gpr.planner.engine import plan
 from gpr.services import sparing
@@ -467,7 +468,7 @@ def test_one_that_cannot_be_reviewed_stops_neither_the_others_nor_the_tick(
     def broken(*args: object) -> None:
         raise RuntimeError("poison")
 
-    monkeypatch.setattr(sparing.ExtensionTrial, "obstacle", broken)
+    monkeypatch.setattr(ExtensionTrial, "obstacle", broken)
     assert stage.tick().queued_count == 0
 
 
