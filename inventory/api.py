@@ -16,12 +16,12 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from egs.rest.fields import Flag, Id, NewName, StrictSerializer, Text, Word
+from egs.rest.fields import Flag, Id, NewName, StrictSerializer, Text, WholeNumber, Word
 from egs.rest.filters import Moment, ReferenceFilter, Words
 from egs.rest.pagination import CreatedPagination, NamePagination
 from egs.rest.references import one_by_id
 from egs.rest.views import ApiViewSet
-from inventory.models import PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
+from inventory.models import DRAIN_MAX_S, PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import (
     Availability,
     cluster_for,
@@ -37,6 +37,7 @@ from inventory.services.clusters import (
     cluster_create,
     cluster_resume,
     cluster_set_api_url,
+    cluster_set_drain,
     cluster_set_enabled,
     cluster_set_repairs,
     join_token_issue,
@@ -65,7 +66,9 @@ class AgentSerializer(serializers.ModelSerializer[AgentSession]):
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     """What only administrators see is null for others."""
 
-    FOR_ALL: ClassVar[frozenset[str]] = frozenset({"id", "name", "created_at", "is_enabled", "is_open"})
+    FOR_ALL: ClassVar[frozenset[str]] = frozenset(
+        {"id", "name", "created_at", "is_enabled", "is_open", "drain_grace_s", "drain_force_after_s"}
+    )
 
     is_open = serializers.SerializerMethodField(help_text="Boxes may start here now.")
     uid = serializers.CharField(allow_null=True)
@@ -90,6 +93,8 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "agent",
             "api_url",
             "repairs_drift",
+            "drain_grace_s",
+            "drain_force_after_s",
         ]
         read_only_fields = fields
 
@@ -118,6 +123,15 @@ class ClusterChange(StrictSerializer):
         help_text="Where users reach its API server, for their kubeconfigs; empty: where its agent does.",
     )
     repairs_drift = Flag(required=False, help_text="Put right what somebody else changes of EGS in the cluster, or only tell.")
+    drain_grace_s = WholeNumber(
+        required=False,
+        min_value=0,
+        max_value=DRAIN_MAX_S,
+        help_text="So long a disruption budget may hold a pod after its box has ended.",
+    )
+    drain_force_after_s = WholeNumber(
+        required=False, min_value=1, max_value=DRAIN_MAX_S, help_text="So long after the end of its box a pod is ended by force."
+    )
 
 
 class JoinTokenSerializer(serializers.Serializer[Any]):
@@ -155,6 +169,10 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
             cluster_set_api_url(cluster=cluster, api_url=data["api_url"], actor=actor_of(request), now=self.now)
         if "repairs_drift" in data:
             cluster_set_repairs(cluster=cluster, repairs_drift=data["repairs_drift"], actor=actor_of(request), now=self.now)
+        if data.keys() & {"drain_grace_s", "drain_force_after_s"}:
+            grace_s = data.get("drain_grace_s", cluster.drain_grace_s)
+            force_after_s = data.get("drain_force_after_s", cluster.drain_force_after_s)
+            cluster_set_drain(cluster=cluster, grace_s=grace_s, force_after_s=force_after_s, actor=actor_of(request), now=self.now)
         return Response(self.get_serializer(self.get_object()).data)
 
     @extend_schema(request=Nothing, responses={201: JoinTokenSerializer})

@@ -14,6 +14,7 @@ from egs.sound_values import sound_values
 from worker_agent.protocol import Desired, Outcome, Phase, Verdict
 
 NODE_GPUS_MAX = 10_000
+DRAIN_MAX_S = 86_400
 SUPPLY_NODES_MAX, SUPPLY_GPUS_MAX = 1000, 64
 SUPPLY_LEAD_MAX_S, SUPPLY_GAIN_MAX_S = 30 * 86_400, 90 * 86_400
 
@@ -43,6 +44,8 @@ class Cluster(models.Model):
     repairs_drift = models.BooleanField(
         default=True, help_text="Its agent puts right what somebody else changed of EGS; else it only tells."
     )
+    drain_grace_s = models.PositiveIntegerField(default=30, help_text="So long a disruption budget may hold a pod after its box has ended.")
+    drain_force_after_s = models.PositiveIntegerField(default=120, help_text="So long after the end of its box a pod is ended by force.")
     # The agent knew a higher generation than we: our database is an old copy. Nothing starts here until an admin resumes it.
     rewound_at = models.DateTimeField(null=True, blank=True)
     node_failed_at = models.DateTimeField(null=True, blank=True, help_text="When one of its nodes last failed, and nobody was to blame.")
@@ -53,6 +56,10 @@ class Cluster(models.Model):
             models.UniqueConstraint(fields=["uid"], condition=~Q(uid=""), name="cluster_uid_once"),
             # People read and type names: two that differ only in upper and lower case would be taken for each other.
             models.UniqueConstraint(Lower("name"), name="cluster_name_once_in_any_case"),
+            models.CheckConstraint(
+                condition=Q(drain_force_after_s__gte=F("drain_grace_s"), drain_force_after_s__range=(1, DRAIN_MAX_S)),
+                name="cluster_drain_ends",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -50,6 +50,7 @@ from inventory.models import (
     SupplyOrderState,
     agent_is_live,
 )
+from worker_agent.protocol import Desired, Phase
 
 Row = TypeVar("Row", bound=Model)
 
@@ -59,12 +60,19 @@ class Availability(TextChoices):
 
     FREE = "free", "A box could start on it now"
     HELD = "held", "Held by a GPR, in whole or in part"
+    DRAINING = "draining", "Every box on it has ended, and is being cleared away: not free before that is done"
     UNUSABLE = "unusable", "Not ready, set aside, sick, or its cluster takes nothing new"
 
 
 HELD = Q(state=ReservationState.HELD)
 # Of a GPR, what names whoever holds a node.
 NAMED_BY: Final = frozenset({"id", "name", "state"})
+
+
+def stays(path: str = "") -> Q:
+    """Of reservations: those whose box goes on, as far as the hub and its agent know."""
+    leaves = [Phase.FAILED, Phase.EXITING, Phase.RELEASED]
+    return ~Q(**{f"{path}phase__in": leaves}) & Q(**{f"{path}desired": Desired.PRESENT})
 
 
 def slice_ids_of(actor: User) -> QuerySet[Any]:
@@ -123,7 +131,7 @@ def _nodes_in(clusters: QuerySet[Cluster], now: datetime) -> QuerySet[Node]:
     held_gpus = ReservedGpu.objects.filter(HELD, gpu__node=OuterRef("pk")).values("gpu__node").annotate(n=Count("pk")).values("n")
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, cluster__in=cluster_ids).select_related("cluster")
-    rows = rows.annotate(is_held=Exists(held), is_in_maintenance=Exists(_closing(now, node="pk")))
+    rows = rows.annotate(is_held=Exists(held), is_kept=Exists(held.filter(stays())), is_in_maintenance=Exists(_closing(now, node="pk")))
     is_usable = Q(is_ready=True, cordoned_at=None, cluster__in=open_ids, is_in_maintenance=False) & ~Exists(sick)
     rows = rows.annotate(
         is_usable=Case(When(is_usable, then=Value(True)), default=Value(False)),
@@ -175,6 +183,7 @@ def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
         rows.select_related("node__cluster")
         .annotate(
             is_held=Exists(ReservedGpu.objects.filter(HELD, gpu=OuterRef("pk"))),
+            is_kept=Exists(ReservedGpu.objects.filter(HELD, stays("reservation__"), gpu=OuterRef("pk"))),
             is_usable=Case(When(is_usable, then=Value(True)), default=Value(False)),
             hardware_known=known,
         )
@@ -350,7 +359,8 @@ def _allowed_shapes(actor: User) -> Any:
 
 def _availability() -> Case:
     return Case(
-        When(is_held=True, then=Value(Availability.HELD.value)),
+        When(is_kept=True, then=Value(Availability.HELD.value)),
+        When(is_held=True, then=Value(Availability.DRAINING.value)),
         When(is_usable=True, then=Value(Availability.FREE.value)),
         default=Value(Availability.UNUSABLE.value),
         output_field=CharField(),

@@ -24,7 +24,7 @@ from gpr.replacements import Outcome as ReplacementOutcome
 from gpr.replacements import replacements_of
 from gpr.selectors import names_visible_to, queue_positions
 from inventory.check_api import CheckResultSerializer
-from inventory.models import PHASES, Reservation, StepResult, SupplyOrder
+from inventory.models import PHASES, Cluster, Reservation, StepResult, SupplyOrder
 from worker_agent.steps import Milestone
 
 BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
@@ -32,6 +32,8 @@ AT_RISK_HELP = (
     "Why nobody knows at present whether the promise can be kept; null where that is known. Its cluster is not heard: its place is kept, "
     "and the promise stands as it was, even if its time has passed, until the cluster is heard again."
 )
+
+DRAIN_HELP = "How long its pods may hold the box beyond its end; null while it has no cluster."
 
 CAUSES = [(cause.value, cause.value) for cause in Cause]
 
@@ -108,6 +110,15 @@ class OriginSerializer(serializers.Serializer[Claim]):
     is_auto = serializers.BooleanField(help_text="The agent made the object, for pods that wait.")
 
 
+class DrainSerializer(serializers.Serializer[Cluster]):
+    """A setting of the cluster, see `clusters/`."""
+
+    grace_s = serializers.IntegerField(source="drain_grace_s", help_text="So long a disruption budget may hold up a pod.")
+    force_after_s = serializers.IntegerField(
+        source="drain_force_after_s", help_text="So long a pod has to stop, before it is ended by force."
+    )
+
+
 class GprSerializer(serializers.ModelSerializer[Gpr]):
     slice = serializers.CharField(source="slice.name")
     slice_id = serializers.UUIDField()
@@ -126,6 +137,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     estimate = serializers.SerializerMethodField()
     explanation = serializers.SerializerMethodField()
     nodes_assigned = serializers.SerializerMethodField(help_text="Those that it holds now.")
+    drain = serializers.SerializerMethodField(help_text=DRAIN_HELP)
     time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
     eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is, and when it would go on.")
     borrows = serializers.SerializerMethodField(help_text=BORROWS_HELP)
@@ -143,7 +155,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "at_risk", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
-        fields += ["borrows", "eviction_notice", "template", "template_id", "origin"]
+        fields += ["drain", "borrows", "eviction_notice", "template", "template_id", "origin"]
         read_only_fields = fields
 
     @property
@@ -156,6 +168,10 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
 
     def get_cluster(self, gpr: Gpr) -> str | None:
         return gpr.cluster.name if gpr.cluster else None
+
+    @extend_schema_field(DrainSerializer(allow_null=True))
+    def get_drain(self, gpr: Gpr) -> Any:
+        return DrainSerializer(gpr.cluster).data if gpr.cluster else None
 
     @extend_schema_field(serializers.ChoiceField(choices=EndReason.choices, allow_null=True))
     def get_end_reason(self, gpr: Gpr) -> str | None:

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from accounts.models import User
 from accounts.tokens import TokenKind, token_mint
-from egs.errors import Conflict, NameTaken
+from egs.errors import Conflict, InvalidInput, NameTaken
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from journal.hints import TICK, cluster_topic, hint
 from journal.services import event_record
@@ -59,6 +59,22 @@ def cluster_set_repairs(*, cluster: Cluster, repairs_drift: bool, actor: User, n
     does = "puts right what somebody else changes of EGS there" if repairs_drift else "only tells what somebody else changes of EGS there"
     message = f"The agent of cluster {cluster.name} {does}."
     event_record(kind="cluster.repairs_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
+    desired_set_changed([cluster.pk])
+
+
+@transaction.atomic
+def cluster_set_drain(*, cluster: Cluster, grace_s: int, force_after_s: int, actor: User, now: datetime) -> None:
+    """Its agent hears it with the next answer, also for boxes that are open or being cleared. Raises InvalidInput."""
+    if force_after_s < grace_s:
+        raise InvalidInput({"drain_force_after_s": [f"Must be {grace_s} or more, as drain_grace_s is."]})
+    drain = {"drain_grace_s": grace_s, "drain_force_after_s": force_after_s}
+    if not Cluster.objects.filter(pk=cluster.pk).exclude(**drain).update(**drain):
+        return
+    message = (
+        f"Pods in cluster {cluster.name} get {force_after_s} s to stop after the end of their box; "
+        f"a disruption budget holds them {grace_s} s at most."
+    )
+    event_record(kind="cluster.drain_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
     desired_set_changed([cluster.pk])
 
 

@@ -27,6 +27,7 @@ from worker_agent.protocol import (
     LEASE_TTL_S,
     Assignment,
     CheckPolicy,
+    Drain,
     Drift,
     NodeOrder,
     Observed,
@@ -100,7 +101,7 @@ def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
     """
     told = policies_told(cluster_id=cluster_id)
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
-    rows = reservations_told(cluster_id).annotate(gpr_name=F("gpr__name")).select_related("slice", "node").prefetch_related(gpus)
+    rows = reservations_told(cluster_id).annotate(gpr_name=F("gpr__name")).select_related("slice", "node", "cluster").prefetch_related(gpus)
     found = []
     for row in rows.order_by("pk"):
         with set_aside_on_error("assignment_tell", "The agent could not be told of a box on this node", now=now, **_subject(row)):
@@ -266,6 +267,7 @@ def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
         not_after_s=row.not_after_at.timestamp() if row.not_after_at else None,
         entry_steps=tuple(row.entry_steps),
         exit_steps=tuple(row.exit_steps),
+        drain=Drain(grace_s=float(row.cluster.drain_grace_s), force_after_s=float(row.cluster.drain_force_after_s)),
         checks=checks,
         replaces=str(row.replaces_id or ""),
     )

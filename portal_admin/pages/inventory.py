@@ -21,10 +21,10 @@ from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import GpuTile, ListFoot, Tab
 from egs.pages.shell import Shell
 from inventory.models import Cluster, Node, Reservation, ReservationState, agent_is_live
-from inventory.selectors import gpus_visible_to, nodes_visible_to
+from inventory.selectors import gpus_visible_to, nodes_visible_to, stays
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark, clean
-from worker_agent.protocol import Desired, Phase
+from worker_agent.protocol import Phase
 
 NODE_ORDER = ("cluster__name", "shape", "name", "id")
 STATES = {"": "All", **words.NODE_WORDS}
@@ -164,9 +164,7 @@ def nodes_with_state(actor: User, *, now: datetime) -> QuerySet[Node, Node]:
     """Of `words.NODE_WORDS`: what a person would call the state of the node."""
     agents = {cluster.pk: getattr(cluster, "agent", None) for cluster in Cluster.objects.select_related("agent")}
     silent = [pk for pk, agent in agents.items() if not agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S)]
-    leaves = Reservation.objects.filter(
-        Q(phase=Phase.EXITING) | Q(desired=Desired.ABSENT), node=OuterRef("pk"), state=ReservationState.HELD
-    )
+    leaves = Reservation.objects.filter(~stays(), node=OuterRef("pk"), state=ReservationState.HELD)
     state = Case(
         When(cluster__in=silent, then=Value("silent")),
         When(Q(is_held=True) & (Q(cordoned_at__isnull=False) | Exists(leaves)), then=Value("draining")),

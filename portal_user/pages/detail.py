@@ -332,6 +332,9 @@ def _asked(gpr: Gpr) -> Iterable[Pair]:
     yield Pair("RDMA", "only nodes with it" if gpr.rdma else "not needed")
     yield Pair("Evictable", "yes" if gpr.evictable else "no")
     yield Pair("May evict", "yes" if gpr.may_evict else "no")
+    if gpr.cluster:
+        force, grace = words.duration(gpr.cluster.drain_force_after_s), words.duration(gpr.cluster.drain_grace_s)
+        yield Pair("At its end", f"pods get {force} to stop, then are ended by force", f"a disruption budget holds them {grace} at most")
     yield Pair("Queue again", "when evicted or failed" if gpr.requeue_on_failure else "never")
     yield Pair("Entry checks", "all" if gpr.run_checks else "the short ones")
     yield Pair("Model", ", ".join(f"{value}" if name == "name" else f"{name} {value}" for name, value in gpr.model.items()))

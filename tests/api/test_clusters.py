@@ -114,6 +114,20 @@ def test_an_administrator_says_whether_changes_by_others_are_put_right(admin: Ca
     assert admin.get("clusters/aurora/").json()["repairs_drift"] is False
 
 
+def test_an_administrator_says_how_long_pods_may_hold_a_box_beyond_its_end_and_its_owner_reads_it(
+    admin: Caller, owner: Caller, world: World
+) -> None:
+    gpr = factories.active(world.slice, world.people.owner)
+    assert owner.get(f"gprs/{gpr.pk}/").json()["drain"] == {"grace_s": 30, "force_after_s": 120}
+
+    assert admin.patch("clusters/aurora/", {"drain_force_after_s": 600}).json()["drain_force_after_s"] == 600
+    assert owner.get(f"gprs/{gpr.pk}/").json()["drain"] == {"grace_s": 30, "force_after_s": 600}
+    assert owner.get("clusters/aurora/").json()["drain_grace_s"] == 30
+    assert owner.patch("clusters/aurora/", {"drain_grace_s": 0}).status_code == 403
+    for change in ({"drain_force_after_s": 29}, {"drain_grace_s": 601}, {"drain_force_after_s": 86_401}):
+        assert_problem(admin.patch("clusters/aurora/", change), 400, "invalid_input")
+
+
 def test_a_silent_agent_closes_it(owner: Caller, world: World) -> None:
     world.cluster.agent.last_sync_at = db_now() - timedelta(hours=1)
     world.cluster.agent.save()

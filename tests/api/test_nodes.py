@@ -8,6 +8,7 @@ from journal.models import Event
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
+from worker_agent.protocol import Phase
 
 
 def nodes(caller: Caller, query: str = "") -> dict[str, dict[str, Any]]:
@@ -113,6 +114,18 @@ def test_an_administrator_sets_one_aside_and_takes_it_back(admin: Caller, owner:
     assert admin.post("nodes/aurora-0/uncordon/").json()["state"] == "free"
     assert_problem(admin.post("nodes/aurora-0/uncordon/"), 409, "conflict")
     assert Event.objects.filter(kind__in=["node.cordoned", "node.uncordoned"], actor=world.people.admin).count() == 2
+
+
+def test_a_node_and_its_gpus_read_draining_until_the_last_box_is_cleared_away(admin: Caller, world: World) -> None:
+    ends = factories.active(world.slice, world.people.owner, gpus_per_node=4)
+    factories.observe(ends, Phase.EXITING)
+
+    assert nodes(admin)["aurora-0"]["state"] == "draining"
+    assert {row["state"] for row in admin.get("gpus/?node=aurora-0&state=draining").json()["results"]} == {"draining"}
+    assert len(admin.get("gpus/?node=aurora-0&state=draining").json()["results"]) == 4
+
+    factories.active(world.foreign_slice, world.people.outsider, gpus_per_node=4)
+    assert nodes(admin)["aurora-0"]["state"] == "held"
 
 
 def test_what_runs_on_a_node_set_aside_runs_on(admin: Caller, world: World) -> None:

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from inventory.models import Cluster, Node
-from inventory.services.clusters import cluster_set_repairs
+from inventory.services.clusters import cluster_set_drain, cluster_set_repairs
 from journal.models import Event, Severity
-from tests.builders import NOW, make_cluster, make_user, nodes_of
+from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.inventory.agent import Agent
-from worker_agent.protocol import DRIFTS_MAX, SYNC_PATH, Drift, SyncRequest
+from worker_agent.protocol import DRIFTS_MAX, SYNC_PATH, Drain, Drift, SyncRequest
 
 pytestmark = pytest.mark.django_db
 
@@ -83,6 +83,18 @@ def test_the_agent_is_told_at_once_whether_to_put_things_right(agent: Agent, clu
     assert not after.repairs_drift
     assert after.generation > before.generation
     assert Event.objects.get(kind="cluster.repairs_changed").cluster_id == cluster.pk
+
+
+def test_the_agent_is_told_with_each_box_how_long_its_pods_may_hold_it_beyond_its_end(agent: Agent, cluster: Cluster, node: Node) -> None:
+    hold(make_gpr(make_slice(cluster)), node)
+    (before,) = agent.sync().assignments or ()
+    assert before.drain == Drain(grace_s=30.0, force_after_s=120.0)
+
+    cluster_set_drain(cluster=cluster, grace_s=5, force_after_s=600, actor=make_user(is_admin=True), now=NOW)
+
+    (after,) = agent.sync().assignments or ()
+    assert after.drain == Drain(grace_s=5.0, force_after_s=600.0)
+    assert "get 600 s to stop" in Event.objects.get(kind="cluster.drain_changed").message
 
 
 @pytest.mark.parametrize(

@@ -399,6 +399,8 @@ def test_an_active_one_shows_the_time_that_is_left(world: World, owner: Client) 
 
     markup = page(owner, gpr)
 
+    assert "pods get 2 min to stop, then are ended by force" in markup
+
     assert re.search(r'class="big"><time[^>]*>(2 h|1 h 59 min) left', markup)
     assert ", strict" in markup
     assert f'href="/gprs/{gpr.pk}/release/"' in markup
