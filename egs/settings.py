@@ -89,7 +89,11 @@ TEMPLATES = [
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": ["django.template.context_processors.request"],
-            "builtins": ["egs.pages.templatetags.egs_pages", "template_partials.templatetags.partials"],
+            "builtins": [
+                "egs.pages.templatetags.egs_pages",
+                "egs.pages.templatetags.egs_tables",
+                "template_partials.templatetags.partials",
+            ],
         },
     }
 ]

@@ -19,6 +19,7 @@ from egs.pages.node_strip import NodeBox, node_strip
 from egs.pages.parts import EventRow, Fact, GpuTile, ListFoot, Meter, NodeRow, OfferRow, Pair, StepRow, SwapRow, Tab
 from egs.pages.shell import NavCount, NavItem, Shell, WorkspaceMark
 from egs.pages.strip import Strip, StripBox, hero_of, strip_of
+from egs.pages.table import RowGroup
 
 ZONE = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 19, 13, 8, 4, tzinfo=ZONE).astimezone(UTC)
@@ -202,7 +203,7 @@ def styleguide(request: HttpRequest) -> HttpResponse:
         "offer_axis": OFFER_AXIS,
         "hero_axis": HERO_AXIS,
         "hero": hero_of(hero, HERO_AXIS),
-        "state_rows": _state_rows(),
+        "state_groups": [RowGroup("states-all", "All states", rows := _state_rows(), len(rows))],
         "node_words": tuple(words.NODE_WORDS),
         "step_words": tuple(words.STEP_WORDS),
         "marks": [WorkspaceMark(f"ws-{number}", "#", number % 8, number // 8) for number in range(40)],

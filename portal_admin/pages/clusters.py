@@ -94,6 +94,10 @@ class ClusterRow:
     rewound_at: datetime | None
     generation: int
     kinds: tuple[KindCount, ...]
+    token_url: str
+    resume_url: str  # this and the two below: empty where the cluster has nothing of the kind to do
+    disable_url: str
+    enable_url: str
 
     @property
     def is_behind(self) -> bool:
@@ -138,6 +142,7 @@ def cluster_rows(now: datetime) -> list[ClusterRow]:
 
 
 def _row(cluster: Cluster, kinds: Iterable[KindCount], now: datetime) -> ClusterRow:
+    at = [cluster.pk]
     return ClusterRow(
         id=cluster.pk,
         name=cluster.name,
@@ -147,6 +152,10 @@ def _row(cluster: Cluster, kinds: Iterable[KindCount], now: datetime) -> Cluster
         rewound_at=cluster.rewound_at,
         generation=cluster.generation,
         kinds=tuple(kinds),
+        token_url=reverse("admin-join-token", args=at),
+        resume_url=reverse("admin-cluster-resume", args=at) if cluster.rewound_at else "",
+        disable_url=reverse("admin-cluster-disable", args=at) if cluster.is_enabled else "",
+        enable_url="" if cluster.is_enabled else reverse("admin-cluster-enable", args=at),
     )
 
 

@@ -76,10 +76,6 @@ class DefragmentationPage:
     rows: tuple[SuggestionLine, ...]
     read_only: str  # why there are no acts
 
-    @property
-    def has_acts(self) -> bool:
-        return not self.read_only
-
     @classmethod
     def build(cls, request: PageRequest) -> DefragmentationPage:
         rows = tuple(SuggestionLine.of(made) for made in suggestions(now=request.now))
@@ -95,7 +91,6 @@ class RoomPage:
     answer: tuple[str, str]
     rows: tuple[SuggestionLine, ...]
     refused: str
-    has_acts: bool = False
 
     @classmethod
     def build(cls, request: PageRequest, form: RoomForm, told: RoomAnswer | None, refused: str = "") -> RoomPage:

@@ -20,6 +20,7 @@ from egs.pages.access import PageRequest
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import GpuTile, ListFoot, Tab
 from egs.pages.shell import Shell
+from egs.pages.table import RowGroup
 from inventory.models import Cluster, Node, Reservation, ReservationState, agent_is_live
 from inventory.selectors import gpus_visible_to, nodes_visible_to, stays
 from portal_admin.pages.nav import admin_shell
@@ -81,17 +82,6 @@ class NodeLine:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGroup:
-    """`count`, `free`: of all nodes of this cluster and shape, on whatever page they are."""
-
-    id: str
-    cluster: str
-    shape: str
-    told: str
-    nodes: tuple[NodeLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class InventoryFilters:
     cluster: str = ""
     shape: str = ""
@@ -124,7 +114,7 @@ class InventoryPage:
     clusters: tuple[str, ...]
     shapes: tuple[str, ...]
     filters: InventoryFilters
-    groups: tuple[NodeGroup, ...]
+    groups: tuple[RowGroup[NodeLine], ...]
     foot: ListFoot
     url: str
     clear_url: str
@@ -189,14 +179,15 @@ def _counts(actor: User, now: datetime) -> list[dict[str, Any]]:
     return list(rows.values("cluster__name", "shape", "state").annotate(nodes=Count("pk"), gpus=Sum("gpu_count"), free=Sum("gpus_free")))
 
 
-def _groups(nodes: Sequence[Any], counts: Sequence[dict[str, Any]], request: PageRequest) -> Iterator[NodeGroup]:
+def _groups(nodes: Sequence[Any], counts: Sequence[dict[str, Any]], request: PageRequest) -> Iterator[RowGroup[NodeLine]]:
+    """By cluster and shape, with the counts of all nodes of it, on whatever page they are."""
     gpus = tiles_of(nodes, request)
     for number, ((cluster, shape), members) in enumerate(groupby(nodes, key=lambda node: (node.cluster.name, node.shape))):
         mine = [row for row in counts if (row["cluster__name"], row["shape"]) == (cluster, shape)]
         total, free, all_gpus = (sum(row[name] for row in mine) for name in ("nodes", "free", "gpus"))
         told = f"{words.plural(total, 'node')}, {words.number(free)} of {words.number(all_gpus)} GPUs free"
         lines = tuple(NodeLine.of(node, gpus[node.pk]) for node in members)
-        yield NodeGroup(f"nodes-{number}", cluster, shape or "no GPUs", told, lines)
+        yield RowGroup(f"nodes-{number}", f"{cluster}, {shape or 'no GPUs'}", lines, note=told)
 
 
 def _tile(gpu: Any, *, is_usable: bool) -> GpuTile:

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from egs.pages.access import PageRequest, why_not_write
 from egs.pages.shell import Shell
+from egs.pages.table import RowGroup
 from gpr.models import PromiseMove
 from gpr.planner.plan import Cause
 from inventory.models import MaintenanceState, MaintenanceWindow, Reservation
@@ -70,8 +71,7 @@ class MaintenanceRow:
 @dataclass(frozen=True, slots=True)
 class MaintenancePage:
     shell: Shell
-    ahead: tuple[MaintenanceRow, ...]
-    past: tuple[MaintenanceRow, ...]
+    groups: tuple[RowGroup[MaintenanceRow], ...]
     read_only: str  # why there are no acts
 
     @classmethod
@@ -82,10 +82,12 @@ class MaintenancePage:
         past = list(windows.exclude(pk__in=standing).order_by("-starts_at", "pk")[:PAST_ROWS])
         boxes, moved = boxes_reaching_into(ahead, now=now), _moved_counts([*ahead, *past])
 
-        def rows(of: Sequence[MaintenanceWindow]) -> tuple[MaintenanceRow, ...]:
-            return tuple(MaintenanceRow.of(each, boxes.get(each.pk, []), moved.get(str(each.pk), 0), now=now) for each in of)
+        def group(key: str, label: str, of: Sequence[MaintenanceWindow]) -> RowGroup[MaintenanceRow]:
+            rows = tuple(MaintenanceRow.of(each, boxes.get(each.pk, []), moved.get(str(each.pk), 0), now=now) for each in of)
+            return RowGroup(f"maintenance-{key}", label, rows, len(rows))
 
-        return cls(admin_shell(request, page="maintenance"), rows(ahead), rows(past), why_not_write(request))
+        groups = (group("ahead", "Now and ahead", ahead), group("past", "Over or canceled", past))
+        return cls(admin_shell(request, page="maintenance"), groups, why_not_write(request))
 
 
 def _moved_counts(windows: Sequence[MaintenanceWindow]) -> dict[str, int]:

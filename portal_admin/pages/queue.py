@@ -19,6 +19,7 @@ from egs.pages.paging import ListPage, foot_of, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, mark_of
 from egs.pages.strip import Strip, strip_of
+from egs.pages.table import RowGroup
 from gpr.explaining import Told, explain_gprs
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.planner.plan import Reason
@@ -138,27 +139,12 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueGroup:
-    """Rows of one state; `more_url` when they are not all."""
-
-    id: str
-    label: str
-    count: int | None
-    rows: tuple[QueueRow, ...]
-    more_url: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class QueueTable:
     axis: Axis
-    groups: tuple[QueueGroup, ...]
+    groups: tuple[RowGroup[QueueRow], ...]
     foot: ListFoot
     url: str
     clear_url: str  # to the same list without filters; empty when there are none
-
-    @property
-    def is_empty(self) -> bool:
-        return not any(group.rows for group in self.groups)
 
     @classmethod
     def build(cls, request: PageRequest, *, filters: QueueFilters, counts: QueueCounts) -> QueueTable:
@@ -274,11 +260,12 @@ def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> 
             yield _Found(state, list(rows.order_by(*order)[:GROUP_ROWS]), count, None)
 
 
-def _group(found: _Found, filters: QueueFilters, axis: Axis, places: Mapping[UUID, int], told: Mapping[Any, Told]) -> QueueGroup:
+def _group(found: _Found, filters: QueueFilters, axis: Axis, places: Mapping[UUID, int], told: Mapping[Any, Told]) -> RowGroup[QueueRow]:
     rows = tuple(QueueRow.of(gpr, axis=axis, place=places.get(gpr.pk), told=told.get(gpr.pk)) for gpr in found.rows)
     is_cut = found.page is None and (len(rows) == GROUP_ROWS if found.count is None else len(rows) < found.count)
     more_url = url_with(reverse("admin-queue"), filters.in_url, state=found.state) if is_cut else ""
-    return QueueGroup(f"queue-{found.state}", STATES[found.state], found.count, rows, more_url)
+    label = STATES[found.state]
+    return RowGroup(f"queue-{found.state}", label, rows, found.count, more_url=more_url, more_label=f"Show all: {label.lower()}")
 
 
 def _foot(lists: Sequence[_Found], filters: QueueFilters, places: Mapping[UUID, int]) -> ListFoot:

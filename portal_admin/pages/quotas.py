@@ -14,6 +14,7 @@ from egs.pages.access import PageRequest, why_not_write
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import ListFoot, Meter
 from egs.pages.shell import Shell
+from egs.pages.table import RowGroup
 from gpr.quotas import Standing, standings
 from inventory.selectors import shapes_known
 from portal_admin.pages.nav import admin_shell
@@ -30,6 +31,8 @@ class QuotaRow:
     mark: Mark | None
     name: str
     shape: str
+    change_url: str
+    delete_url: str
     guaranteed: int
     most: int | None
     held: int
@@ -46,6 +49,8 @@ class QuotaRow:
             mark=Mark.of(quota.slice) if quota.slice else None,
             name=f"{quota.shape} of {quota.owner.name}",
             shape=quota.shape,
+            change_url=reverse("admin-quota", args=[quota.pk]),
+            delete_url=reverse("admin-quota-delete", args=[quota.pk]),
             guaranteed=quota.guaranteed_gpus,
             most=quota.most_gpus,
             held=standing.held_gpus,
@@ -57,19 +62,9 @@ class QuotaRow:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaGroup:
-    """Of one project."""
-
-    id: str
-    name: str
-    told: str
-    rows: tuple[QuotaRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class QuotasPage:
     shell: Shell
-    groups: tuple[QuotaGroup, ...]
+    groups: tuple[RowGroup[QuotaRow], ...]
     foot: ListFoot
     url: str  # of its fragment
     read_only: str  # why there are no acts
@@ -89,13 +84,14 @@ class QuotasPage:
         )
 
 
-def _groups(found: Sequence[Standing]) -> tuple[QuotaGroup, ...]:
+def _groups(found: Sequence[Standing]) -> tuple[RowGroup[QuotaRow], ...]:
+    """One for each project."""
     groups = []
     for number, (project, members) in enumerate(groupby(found, key=lambda standing: standing.quota.tenant)):
         rows = tuple(QuotaRow.of(standing) for standing in members)
         guaranteed = sum(row.guaranteed for row in rows if row.mark is None)
         told = f"{words.plural(guaranteed, 'GPU')} guaranteed" if guaranteed else "nothing guaranteed"
-        groups.append(QuotaGroup(f"quotas-{number}", project.name, told, rows))
+        groups.append(RowGroup(f"quotas-{number}", project.name, rows, note=told))
     return tuple(groups)
 
 

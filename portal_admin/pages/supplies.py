@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from django.urls import reverse
 
 from egs.pages.access import PageRequest, why_not_write
 from egs.pages.shell import Shell
+from egs.pages.table import RowGroup
 from inventory.models import SupplyKind, SupplyOrder, SupplyOrderState
 from inventory.selectors import clusters_visible_to, supplies_known_to, supply_orders_known_to
 from portal_admin.pages.nav import admin_shell
@@ -42,11 +44,12 @@ class SupplyRow:
     possible: int
     is_enabled: bool
     change_url: str
-    switch_url: str
+    disable_url: str  # empty: it is disabled
+    enable_url: str  # empty: it is enabled
 
     @classmethod
     def of(cls, supply: Any) -> SupplyRow:
-        act = "disable" if supply.is_enabled else "enable"
+        at = [supply.pk]
         return cls(
             id=supply.pk,
             name=supply.name,
@@ -59,8 +62,9 @@ class SupplyRow:
             arrived=supply.arrived_count,
             possible=supply.possible_count,
             is_enabled=supply.is_enabled,
-            change_url=reverse("admin-supply", args=[supply.pk]),
-            switch_url=reverse(f"admin-supply-{act}", args=[supply.pk]),
+            change_url=reverse("admin-supply", args=at),
+            disable_url=reverse("admin-supply-disable", args=at) if supply.is_enabled else "",
+            enable_url="" if supply.is_enabled else reverse("admin-supply-enable", args=at),
         )
 
 
@@ -118,21 +122,28 @@ class OrderRow:
 class SuppliesPage:
     shell: Shell
     supplies: tuple[SupplyRow, ...]
-    open: tuple[OrderRow, ...]
-    ended: tuple[OrderRow, ...]
+    orders: tuple[RowGroup[OrderRow], ...]
     read_only: str  # why there are no acts
     has_clusters: bool
 
+    @property
+    def has_orders(self) -> bool:
+        return any(group.rows for group in self.orders)
+
     @classmethod
     def build(cls, request: PageRequest) -> SuppliesPage:
-        orders, now = supply_orders_known_to(request.user), request.now
+        orders = supply_orders_known_to(request.user)
         coming = orders.filter(state=SupplyOrderState.ORDERED).order_by("expected_at", "pk")[:OPEN_ROWS]
         ended = orders.exclude(state=SupplyOrderState.ORDERED).order_by("-ended_at", "pk")[:ENDED_ROWS]
         return cls(
             shell=admin_shell(request, page="supplies"),
             supplies=tuple(SupplyRow.of(supply) for supply in supplies_known_to(request.user)),
-            open=tuple(OrderRow.of(order, now=now) for order in coming),
-            ended=tuple(OrderRow.of(order, now=now) for order in ended),
+            orders=(_orders("coming", "To come", coming, request), _orders("ended", "Arrived, canceled or failed", ended, request)),
             read_only=why_not_write(request),
             has_clusters=clusters_visible_to(request.user).exists(),
         )
+
+
+def _orders(key: str, label: str, orders: Iterable[SupplyOrder], request: PageRequest) -> RowGroup[OrderRow]:
+    rows = tuple(OrderRow.of(order, now=request.now) for order in orders)
+    return RowGroup(f"orders-{key}", label, rows, len(rows))

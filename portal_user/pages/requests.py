@@ -16,6 +16,7 @@ from egs.pages.gpr_box import shown_state, window_end
 from egs.pages.paging import ListPage, page_of, url_with
 from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, WorkspaceMark
+from egs.pages.table import RowGroup
 from gpr.evictions import notices_of
 from gpr.explaining import explain_gprs
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
@@ -95,20 +96,10 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestGroup:
-    key: str
-    label: str
-    count: int | None  # None: there are more than are shown
-    rows: tuple[RequestRow, ...]
-    url: str  # of its fragment
-    more_url: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class RequestTable:
     axis: Axis
     axis_url: str
-    groups: tuple[RequestGroup, ...]
+    groups: tuple[RowGroup[RequestRow], ...]
     foot: ListFoot
     empty: str = ""  # why there is no row
 
@@ -119,13 +110,15 @@ class RequestTable:
         known = found.known(request)
         span = str(int((axis.end - axis.start).total_seconds()))
         groups = [
-            RequestGroup(
-                key=key,
+            RowGroup(
+                id=f"requests-{key}",
                 label=GROUPS[key],
                 count=len(found.rows[key]) if found.is_whole(key) else None,
                 rows=tuple(RequestRow.of(gpr, known[gpr.pk], axis=axis) for gpr in found.rows[key][:PENDING_ROWS]),
                 url=listing.url(part=key, span=span, cursor=listing.cursor),
+                trigger="egs:gpr from:body",
                 more_url=listing.url(state=key) if len(found.rows[key]) > PENDING_ROWS else "",
+                more_label="Show all that wait",
             )
             for key in listing.groups
         ]

@@ -50,6 +50,10 @@ class WorkspaceRow:
     approval_count: int
     create_url: str  # empty: may only look
 
+    @property
+    def id(self) -> str:
+        return self.mark.name
+
 
 @dataclass(frozen=True, slots=True)
 class WorkspacesPage:

@@ -36,7 +36,7 @@ def workspace(request: PageRequest, slice: str) -> HttpResponse:
         return render(request, "user/requests_tabs.html", {"tabs": listing.tabs(listing.tally().counts), "url": request.get_full_path()})
     if part in GROUPS:
         table = RequestTable.build(request, listing.only(part))
-        return render(request, "user/requests_group.html", {"group": table.groups[0], "now": request.now})
+        return render(request, "user/requests_table.html", {"table": table, "is_part": True, "now": request.now})
     if part == "axis":
         return render(request, "user/requests_axis.html", {"table": RequestTable.build(request, listing.only(""))})
     page = RequestsPage.build(request, slice_)

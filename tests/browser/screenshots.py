@@ -183,7 +183,7 @@ def _ahead(api: Api, ask: Callable[..., str]) -> dict[str, str]:
     ask("board-demo", "speech", nodes=api.get("/shapes/")["results"][0]["clusters"][0]["nodes"], **_booked(begin + timedelta(days=1)))
     booked = ask("release-eval", "vision", nodes=2, **_booked(begin))
     series = {"name": "nightly-eval", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 2 * HOUR, "zone": "Europe/Berlin"}
-    api.post("/booking-series/", {**series, "first_start_at": (begin + timedelta(hours=8)).isoformat(), "rule": "weekdays", "count": 30})
+    api.post("/booking-series/", {**series, "first_start_at": (begin + timedelta(hours=8)).isoformat(), "rule": "daily", "count": 30})
     times = {"starts_at": begin.isoformat(), "ends_at": (begin + timedelta(hours=4)).isoformat()}
     api.post("/maintenance/", {"cluster": cluster, **times, "reason": "New switches in row 3."})
     soon = datetime.now(ZoneInfo("Europe/Berlin")) + timedelta(minutes=30)  # as the visitor's clock has it

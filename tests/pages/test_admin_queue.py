@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -14,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from egs.clock import db_now
 from egs.pages.paging import PAGE_ROWS
-from gpr.models import Gpr, PromiseMove
+from gpr.models import Gpr, GprState, PromiseMove
 from gpr.planner.plan import Cause
 from tests.pages.admin_world import HTMX, QUERIES_MAX, House, make_house, queue_up, signed_in
 
@@ -112,8 +113,12 @@ def test_one_is_found_by_its_id_whole_or_as_pages_show_it(written: str, house: H
     assert names(text(admin.get(QUEUE, {"q": written.format(id=pk, short=pk[:8])}))) == ["waits"]
 
 
-def test_pages_follow_each_other_without_a_gap_and_places_go_on(house: House, admin: Client) -> None:
+def test_requests_are_listed_by_planned_start_page_by_page_and_places_go_on(house: House, admin: Client) -> None:
     queue_up(house, 2 * PAGE_ROWS)
+    queued = list(Gpr.objects.filter(state=GprState.QUEUED).order_by("id"))
+    for minutes, gpr in enumerate(queued):  # ids, and so the starts, are in another order than the requests were filed in
+        gpr.planned_start_at = db_now() + timedelta(minutes=minutes)
+    Gpr.objects.bulk_update(queued, ["planned_start_at"])
     path, seen, places = f"{QUEUE}?state=queued", list[str](), list[int]()
     while path:
         shown = text(admin.get(path))
@@ -122,7 +127,7 @@ def test_pages_follow_each_other_without_a_gap_and_places_go_on(house: House, ad
         following = re.search(r'href="([^"]+)" rel="next"', shown)
         path = following[1].replace("&amp;", "&") if following else ""
 
-    assert len(seen) == len(set(seen)) == 2 * PAGE_ROWS + 1
+    assert seen == [gpr.name for gpr in queued]
     assert places == list(range(1, 2 * PAGE_ROWS + 2))
 
 
