@@ -89,6 +89,7 @@ def listed(page: Page) -> dict[str, str]:
 def does_something(page: Page, path: str, keys: str) -> bool:
     """On a fresh page."""
     page.goto(path)
+    leave_field(page)
     for before in BEFORE.get(keys, []):
         press(page, before)
     page.evaluate("window.isMarked = true")
