@@ -141,7 +141,7 @@ def test_a_template_is_made_fills_in_a_request_s_form_and_becomes_the_default(ad
     expect(page.locator("#toasts")).to_contain_text("Template pair is kept")
     expect(page.locator("#templates")).to_contain_text("nothing is filed by it")
 
-    page.get_by_role("link", name="Make default: pair").click()
+    page.get_by_role("link", name="Make default pair").click()
     page.get_by_role("dialog").get_by_role("button", name="Make default").click()
     expect(page.locator("#templates")).to_contain_text("Default, auto")
     assert axe_violations(page) == []

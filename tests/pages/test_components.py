@@ -117,3 +117,24 @@ def test_a_quota_that_a_request_would_break_is_said_and_drawn_so() -> None:
 def test_a_part_without_names_for_its_parameters_is_refused() -> None:
     with pytest.raises(TemplateSyntaxError, match="parameters have names"):
         render('{% part "notice" "Late" %}{% endpart %}')
+
+
+def test_a_table_describes_each_column_once_and_says_what_to_do_where_it_has_no_rows() -> None:
+    """On a phone a cell has its heading beside it, and one with nothing in it is left out."""
+    source = """{% table rows=rows name="node" caption="Nodes" %}
+        {% col "Node" phone="plain" %}{{ row.name }}{% endcol %}{% col "Free" width="free" is_num=True %} {{ row.free }} {% endcol %}
+        {% col "Actions" phone="whole" hidden=read_only %}{% act row.url "Delete" row.name stop=True %}{% endcol %}
+        {% empty %}Join a cluster.{% endtable %}"""
+    rows = [SimpleNamespace(id=7, name="<a>", free=4, url="/x/"), SimpleNamespace(id=8, name="b", free="", url="")]
+
+    # What stands around it by the name of a parameter is not taken for one.
+    drawn, read_only = render(source, rows=rows, foot={"next_url": "/next/"}), render(source, rows=rows, read_only="No.")
+
+    assert '<th scope="col" class="num">Free</th>' in drawn
+    assert '<tr id="node-7" tabindex="-1"><td>&lt;a&gt;</td><td class="num" data-label="Free">4</td>' in drawn
+    assert 'class="btn btn-sm btn-stop" href="/x/"' in drawn
+    assert 'aria-label="Delete &lt;a&gt;"' in drawn
+    assert '<td class="num" data-label="Free"></td><td class="whole"></td></tr>' in drawn
+    assert "/next/" not in drawn
+    assert "Actions" not in read_only
+    assert render(source, rows=[]) == "Join a cluster."

@@ -17,7 +17,7 @@ from inventory.models import Cluster, MaintenanceWindow, Node
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
 from slices.invitations import member_add
-from slices.models import BindingState, Namespace, Role
+from slices.models import Namespace, Role
 from slices.quotas import quota_create
 from slices.services import namespace_bind
 from tests import factories
@@ -25,6 +25,7 @@ from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, House, make_house, signed_in
 from tests.pages.user_world import form
 from tests.slices import kubeconfigs
+from worker_agent.protocol import BindingState
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 

@@ -14,6 +14,8 @@ from egs.pages.table import Column, RowGroup
 
 register = template.Library()
 TABLE, BODIES = "components/table.html", "components/table_bodies.html"
+# Of a table, where a page does not say otherwise: what stands around it by the same name is not meant.
+DEFAULTS = {"name": "", "caption": "", "label": "", "css": "", "id": "", "scroll_id": "", "foot": None, "is_part": False}
 
 
 @register.tag
@@ -67,12 +69,12 @@ class TableNode(template.Node):
         self.named, self.columns, self.empty = named, columns, empty
 
     def render(self, context: template.Context) -> SafeString:
-        given = _resolved(self.named, context)
+        given = {**DEFAULTS, **_resolved(self.named, context)}
         groups = given.pop("groups") if "groups" in given else [RowGroup("", "", given.pop("rows"))]
         groups = [group for group in groups if group.rows or group.url]
         columns = list(self._columns(context))
-        bodies = [(group, _rows(context, group.rows, columns, given.get("name", ""))) for group in groups]
-        component = BODIES if given.get("is_part") else TABLE
+        bodies = [(group, _rows(context, group.rows, columns, given["name"])) for group in groups]
+        component = BODIES if given["is_part"] else TABLE
         empty = "" if groups else self.empty.render(context)
         with context.push(**given, columns=[column for column, _ in columns], bodies=bodies, empty=empty):
             return context.template.engine.get_template(component).render(context)  # type: ignore[union-attr]
