@@ -118,13 +118,25 @@ class ClustersPage:
 
 @dataclass(frozen=True, slots=True)
 class TokenShown:
-    """A join token, told once, with the command that uses it."""
+    """A join token, told once, with the commands that use it."""
 
     shell: Shell
     cluster: str
     token: str
     expires_at: datetime
-    command: str
+    commands: str
+
+
+def join_commands(hub: str) -> str:
+    """Those of docs/kubernetes.md. They do the same for an agent that joins anew."""
+    apply = "--dry-run=client -o yaml | kubectl apply --server-side -f -"
+    return "\n".join(
+        (
+            f"kubectl create namespace egs-system {apply}",
+            f"kubectl -n egs-system create secret generic egs-join-token --from-file=token {apply}",
+            f"deploy/agent/install --hub {hub} --image registry.example.org/egs-agent:1",
+        )
+    )
 
 
 def cluster_rows(now: datetime) -> list[ClusterRow]:

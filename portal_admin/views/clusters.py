@@ -19,7 +19,7 @@ from inventory.models import Cluster
 from inventory.selectors import cluster_for
 from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_enabled, join_token_issue
 from portal_admin.forms import ClusterForm, PlainForm
-from portal_admin.pages.clusters import ClustersPage, TokenShown
+from portal_admin.pages.clusters import ClustersPage, TokenShown, join_commands
 from portal_admin.pages.nav import admin_shell
 from portal_admin.views.showing import show
 
@@ -52,8 +52,7 @@ def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
         return ask(request, _question(request, cluster, "join-token", "Issue a join token for {name}?", "Issue join token", text))
     token, plain = join_token_issue(cluster=cluster, actor=request.user, now=request.now)
     hub = request.build_absolute_uri("/").rstrip("/")
-    command = f"python -m worker_agent --hub {hub} --join-token-file join-token --in-cluster"
-    shown = TokenShown(admin_shell(request, page="clusters"), cluster.name, plain, token.expires_at, command)
+    shown = TokenShown(admin_shell(request, page="clusters"), cluster.name, plain, token.expires_at, join_commands(hub))
     return show(request, shown, "join_token_dialog" if request.htmx else "join_token")
 
 

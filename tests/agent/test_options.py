@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.test_process import TinyHub
 from tests.e2e.processes import ROOT
 from worker_agent.__main__ import _token_reader, main
+from worker_agent.protocol import PROTO_MAX, PROTO_MIN, REGISTER_PATH, Code, Problem
 from worker_agent.references import is_image
 
 NEEDED = ["--hub", "https://egs.example.org", "--join-token-file", "token", "--in-cluster"]
@@ -44,6 +46,19 @@ def test_the_script_that_installs_refuses_them_too_before_it_changes_anything(op
     done = subprocess.run(command, env={"PATH": "/usr/bin:/bin", "KUBECONFIG": "/nowhere"}, capture_output=True, text=True, check=False)
 
     assert (done.returncode, f"{option} {value}: this is no name of an object" in done.stderr) == (2, True), done.stderr
+
+
+def test_the_script_that_installs_refuses_an_agent_that_does_not_speak_the_hubs_protocol_before_it_changes_anything() -> None:
+    hub = TinyHub()
+    hub.problem = Problem(status=400, code=Code.UNSUPPORTED_PROTO)
+    command = [str(ROOT / "deploy/agent/install"), "--hub", f"{hub.url}/", "--image", "a"]
+
+    done = subprocess.run(command, env={"PATH": "/usr/bin:/bin", "KUBECONFIG": "/nowhere"}, capture_output=True, text=True, check=False)
+
+    hub.server.shutdown()
+    hub.server.server_close()
+    assert hub.paths == [REGISTER_PATH]
+    assert (done.returncode, f"speaks EGS Sync {PROTO_MIN} to {PROTO_MAX}, and the hub" in done.stderr) == (3, True), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import DONE, WANTS_GATE
-from tests.kube.cluster import SOON_S
+from tests.kube.cluster import SOON_S, Object
 from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without
 from tests.kube.wire import MERGE
 from tests.kube.world import NODE_RED, World, container, install, is_gated, pod, pods_path
@@ -64,6 +65,50 @@ def test_an_upgrade_opens_nothing_and_keeps_what_the_agent_wrote(world: World) -
     assert NODE_RED in guard["nodes"]
 
 
+def config(name: str, **about: Any) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": names.NAMESPACE, **about}, "data": {"a": "b"}}
+
+
+def test_what_an_older_version_left_is_taken_away_and_what_is_others_stays(world: World, tmp_path: Path) -> None:
+    """Also where it bears no label yet. Here on a Kubernetes that is newer than tested, which is told."""
+    left = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "egs-old"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
+            },
+            "validations": [{"expression": "true"}],
+        },
+    }
+    labels = {"app.kubernetes.io/managed-by": "egs-install"}
+    for manager, body in (
+        ("egs-install", left),
+        ("egs-install", config("old")),
+        ("somebody", config("labeled", labels=labels)),
+        ("somebody", config("others")),
+    ):
+        apply = ("apply", "--server-side", f"--field-manager={manager}", "-f", "-")
+        world.cluster.kubectl(*apply, given=json.dumps(body))
+
+    assert "tested up to 1.36" in install(world.cluster, "--no-agent", programs=of_version("99", tmp_path, world))
+
+    assert world.cluster.get("validatingadmissionpolicy", "egs-old") is None
+    there = {name: world.cluster.get("configmap", name, namespace=names.NAMESPACE) is not None for name in ("old", "labeled", "others")}
+    assert there == {"old": False, "labeled": False, "others": True}
+    world.cluster.delete("configmap", "others", namespace=names.NAMESPACE)
+
+
+def of_version(minor: str, folder: Path, world: World) -> Path:
+    return other_kubectl(folder, world, f"""'get --raw /version') echo '{{"major": "1", "minor": "{minor}"}}' ;;""")
+
+
+def test_a_kubernetes_that_is_too_old_is_refused(world: World, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"EGS needs Kubernetes 1\.30 or newer, and this cluster has 1\.29"):
+        install(world.cluster, "--no-agent", programs=of_version("29+", tmp_path, world))
+
+
 def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: Path) -> None:
     """Here after two of them were taken off. The guard is what the agent waits for before it takes nodes in."""
     for path in (f"{VALIDATING}/egs-status", f"{VALIDATING}/egs-pod", names.GUARD_PATH):
@@ -96,16 +141,14 @@ def test_the_policies_that_spare_people_work_are_applied_as_beta_where_only_that
         world,
         (BETA if version == "v1" else "")
         + f"""
-apply*"-f -") tee -a {said} | sed 's|/v1beta1$|/{version}|' | kubectl "$@" ;;
+apply*"-f -") tee -a {said} | sed 's|/v1beta1"|/{version}"|' | kubectl "$@" ;;
 get*"-f -"*) sed 's|/v1beta1$|/{version}|' | kubectl "$@" ;;""",
     )
 
     install(world.cluster, "--no-agent", programs=beta)
 
-    applied = [each for text in said.read_text().split("apiVersion: v1\nkind: List")[1:] for each in text.split("- apiVersion: ")[1:]]
-    assert [each.split("\n")[0] for each in applied if re.search(r"^ *kind: MutatingAdmission", each, re.MULTILINE)] == [
-        "admissionregistration.k8s.io/v1beta1"
-    ] * 6
+    applied = re.findall(r'^    "apiVersion": "(\S+)",\n    "kind": "MutatingAdmission', said.read_text(), re.MULTILINE)
+    assert applied == ["admissionregistration.k8s.io/v1beta1"] * 6
 
 
 def test_mutating_policies_that_are_served_and_not_carried_out_are_told_with_what_to_turn_on(world: World, tmp_path: Path) -> None:

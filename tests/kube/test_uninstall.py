@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
-from tests.e2e.processes import ROOT
+from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import Caller
-from tests.kube.cluster import Cluster, clusters
-from tests.kube.world import NODE_RED, RED, install, new_world
+from tests.kube.cluster import SOON_S, Cluster, KubeError, Object, clusters
+from tests.kube.site import agent_token
+from tests.kube.test_tenancy import House, a_workspace
+from tests.kube.wire import Kind
+from tests.kube.world import NODE_RED, install, new_world
 from worker_agent.kube import names
+from worker_agent.protocol import AccessRole
 
-ACCOUNTS = names.ACCOUNTS
-ACCOUNT = "egs-99999999-9999-4999-8999-999999999999"
+OURS = re.compile(r"egs\.io/|node-restriction\.kubernetes\.io/egs-")
+# What happened stays told, and what runs on in a box keeps how it got there.
+HISTORY = frozenset({"events", "pods"})
 
 
 @pytest.fixture
@@ -33,40 +40,73 @@ def uninstall(cluster: Cluster, *options: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_it_refuses_while_a_node_is_in_a_box_and_then_takes_all_of_it_out(alone: Cluster) -> None:
+def marks_of(body: Object) -> list[str]:
+    """What of it is EGS's: its name, labels, annotations, finalizers, taints, and whom it gives which role."""
+    meta, spec = body["metadata"], body.get("spec") or {}
+    words = [meta["name"], *(meta.get("labels") or {}), *(meta.get("annotations") or {}), *meta.get("finalizers", [])]
+    words += [taint["key"] for taint in spec.get("taints") or [] if isinstance(taint, dict)] if body["kind"] == "Node" else []
+    words += [body.get("roleRef", {}).get("name", "")]
+    return [word for word in words if OURS.search(word) or word.startswith("egs-") or word.endswith(".egs.io")]
+
+
+def all_of(cluster: Cluster, kind: Kind) -> list[Object]:
+    try:
+        return (cluster.wire.find("GET", kind.path("")) or {}).get("items") or []
+    except KubeError as error:
+        if "MethodNotAllowed" in str(error):  # one that is asked and not kept, as a review of rights
+            return []
+        raise
+
+
+def left_of_egs(cluster: Cluster) -> dict[str, list[str]]:
+    """By object, of every kind that the cluster has: a look that asks nothing of the script."""
+    found = {}
+    for kind in cluster.wire.kinds(anew=True):
+        for item in () if kind.plural in HISTORY else all_of(cluster, kind):
+            if marks := marks_of({**item, "kind": kind.kind}):
+                found[f"{kind.plural} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}"] = marks
+    return found
+
+
+def gated_pods(cluster: Cluster) -> list[str]:
+    pods = cluster.list("pods", namespace="")
+    return [pod["metadata"]["name"] for pod in pods if {"name": names.GATE} in pod["spec"].get("schedulingGates", [])]
+
+
+def test_it_refuses_while_a_node_is_in_a_box_and_then_leaves_nothing_and_a_kubeconfig_from_before_opens_nothing(alone: Cluster) -> None:
     with new_world(alone) as world:
         records = '[{"record":{"phase":"OPEN"},"gpus":["a"]}]'
         world.agent.patch(
             f"/api/v1/nodes/{NODE_RED}", [{"op": "add", "path": names.pointer("metadata", "annotations", names.RECORDS), "value": records}]
         )
-        labels = {names.SLICE: RED, names.ACCOUNT: "somebody"}
-        alone.apply(
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": ACCOUNTS, "labels": labels}},
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "RoleBinding",
-                "metadata": {"name": ACCOUNT, "namespace": "red", "labels": labels},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "egs-slice-user"},
-                "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": ACCOUNTS}],
-            },
-            {
-                "apiVersion": "v1",
-                "kind": "ResourceQuota",
-                "metadata": {"name": names.ISOLATION, "namespace": "red", "labels": labels},
-                "spec": {"hard": {"pods": "9"}},
-            },
-        )
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        issued = world.agent.make(f"/api/v1/namespaces/{ACCOUNTS}/serviceaccounts/{ACCOUNT}/token", asked)
-        member = Caller(alone, token=issued["status"]["token"])
-        assert member.call("GET", "/api/v1/namespaces/red/pods").status == 200
+        house = House(alone, a_workspace())
+        account = house.let_in(AccessRole.USER)
+        member = Caller(alone, token=house.token_of(account).token)
+        house.make()
+        pods = f"/api/v1/namespaces/{house.namespace}/pods"
+        wait_for("the kubeconfig", lambda: member.call("GET", pods).status == 200, within_s=SOON_S)
+        assert gated_pods(alone)
+        assert f"resourcequotas {house.namespace}/{names.ISOLATION}" in left_of_egs(alone)
 
         code, said = uninstall(alone)
-        assert code == 1
-        assert NODE_RED in said
-        assert member.call("GET", "/api/v1/namespaces/red/pods").status == 200
+        assert (code, NODE_RED in said) == (1, True), said
+        assert member.call("GET", pods).status == 200
 
         code, said = uninstall(alone, "--force")
         assert (code, "nothing of EGS is left" in said) == (0, True), said
+        wait_for("the end of all", lambda: not left_of_egs(alone) or pytest.fail(str(left_of_egs(alone))), within_s=SOON_S)
+        assert gated_pods(alone) == []
+        assert alone.get("namespace", house.namespace) is not None
         assert uninstall(alone)[0] == 0
+
+        install(alone, "--no-agent")
+        agent_token.cache_clear()  # the account is another
+        adopted = (msgspec.structs.replace(house.workspace.bindings[0], may_adopt=True),)
+        again = House(alone, msgspec.structs.replace(house.workspace, bindings=adopted))
+        alone.label("namespace", house.namespace, "egs.io/may-adopt=true")
+        again.make()
+        assert again.has_account(account)
+        wait_for("the refusal", lambda: member.call("GET", pods).status == 401, within_s=SOON_S)
+        for each in (house, again):
+            each.leave()
         member.close()

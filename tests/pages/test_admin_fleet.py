@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -15,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.tokens import TokenKind
 from egs.clock import db_now
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
+from portal_admin.pages.clusters import join_commands
 from tests import factories
 from tests.pages.admin_world import HTMX, QUERIES_MAX, House, make_house, signed_in
 
@@ -232,9 +234,13 @@ def test_a_cluster_is_added_and_its_join_token_is_shown_once(admin: Client) -> N
     assert "Issue a join token for borealis?" in text(admin.get(url))
     shown = admin.post(url)
     assert f"{TokenKind.JOIN.value}_" in text(shown)
-    assert "--hub http://testserver --join-token-file" in text(shown)
+    assert "deploy/agent/install --hub http://testserver --image" in text(shown)
     assert "no-store" in shown["Cache-Control"]
     assert f"{TokenKind.JOIN.value}_" not in text(admin.get(CLUSTERS)) + text(admin.get(url))
+
+
+def test_the_page_of_a_join_token_and_the_docs_tell_the_same_commands() -> None:
+    assert join_commands("https://egs.example.org") in (settings.BASE_DIR / "docs/kubernetes.md").read_text()
 
 
 @pytest.mark.parametrize(
