@@ -37,25 +37,24 @@ def measured(client: Any, queued: int) -> list[Figure]:
 
 
 def _pages(client: Any, queued: int) -> Iterator[Figure]:
-    from gpr.selectors import QUEUE_ORDER, START_ORDER, STARTS_AT
+    from gpr.selectors import START_ORDER, STARTS_AT
 
     page = _cursor_at(queued // 2, START_ORDER, starts_at=STARTS_AT)
-    listed = _cursor_at(queued // 2, QUEUE_ORDER)
     for case, path in {
         "admin's page, the first": QUEUE,
         "admin's page, from the middle": f"{QUEUE}?cursor={page}",
         "API queue/, the first page": "/api/v1/queue/",
-        "API queue/, from the middle": f"/api/v1/queue/?cursor={listed}",
+        "API queue/, from the middle": f"/api/v1/queue/?cursor={page}",
     }.items():
         yield _figure(queued, case, times_ms(client, path, runs=RUNS))
 
 
 def _places(client: Any, queued: int) -> Iterator[Figure]:
-    from gpr.selectors import queue_positions
+    from gpr.selectors import start_places
 
     for where, offset in {"first": 0, "in the middle": queued // 2, "last": queued - 1}.items():
         gpr = _at(offset)
-        yield _figure(queued, f"place of the one {where}", _each_ms(partial(queue_positions, [gpr]), RUNS))
+        yield _figure(queued, f"place of the one {where}", _each_ms(partial(start_places, [gpr]), RUNS))
         yield _figure(queued, f"API gprs/ID/ of the one {where}", times_ms(client, f"/api/v1/gprs/{gpr.pk}/", runs=RUNS))
 
 

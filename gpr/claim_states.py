@@ -12,7 +12,7 @@ from gpr.endings import ending
 from gpr.evictions import WHY, notices_of
 from gpr.explaining import sentences_for_slices
 from gpr.models import ENDED, PROVISIONED, Claim, EndReason, Gpr, GprState, VictimKind
-from gpr.selectors import queue_positions
+from gpr.selectors import start_places
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
 from slices.models import Namespace
@@ -30,7 +30,7 @@ def claims_told(cluster_id: UUID, *, now: datetime) -> tuple[ClaimState, ...]:
     bound = dict(Namespace.objects.filter(cluster=cluster_id).values_list("name", "slice"))
     rows = [row for row in rows if bound.get(row.namespace) in {None, row.gpr.slice_id}]
     gprs = [row.gpr for row in rows]
-    places, held = queue_positions(gprs), _held(gprs)
+    places, held = start_places(gprs), _held(gprs)
     messages = _messages(gprs, held)
     return tuple(
         _state(row, places.get(row.gpr_id), held.get(row.gpr_id, ()), messages[row.gpr_id]) for row in sorted(rows, key=lambda row: row.uid)
@@ -48,7 +48,7 @@ def _told_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
 
 
 def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: str) -> ClaimState:
-    gpr, promise = row.gpr, getattr(row.gpr, "promise", None)
+    gpr, promise = row.gpr, row.gpr.standing_promise
     return ClaimState(
         id=row.uid,
         gpr_id=str(gpr.pk),

@@ -40,7 +40,7 @@ class ToldBlocker:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An explanation as its reader may have it. `ahead_count` counts everybody, as the position in the queue does."""
+    """An explanation as its reader may have it. `ahead_count` counts all that start before it, of whomever."""
 
     reason: Reason
     sentence: str
@@ -55,7 +55,7 @@ def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, 
 
 
 def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, say: Say = utc) -> dict[Any, Told]:
-    """By id of the GPR; those that wait for no start have none, and those that no plan has told anything yet."""
+    """By id of the GPR; those that wait for no start have none, and those that no plan has told anything yet. See gpr.standings."""
     stored = {gpr.pk: explanation for gpr in gprs if (explanation := _stored(gpr.explanation)) is not None}
     return dict(zip(stored, explain(list(stored.values()), actor=actor, now=now, say=say), strict=True))
 
@@ -95,8 +95,8 @@ def _stored(data: Any) -> Explanation | None:
     """
     try:
         blockers = tuple(_blocker(**b) for b in data["blockers"])
-        counts = (int(data[name]) for name in ("ahead_count", "most_node_count", "most_gpus_per_node"))
-        return Explanation(Reason(data["reason"]), blockers, *counts)
+        most = {name: int(data[name]) for name in ("most_node_count", "most_gpus_per_node")}
+        return Explanation(Reason(data["reason"]), blockers, **most)
     except (TypeError, ValueError, LookupError):
         return None
 

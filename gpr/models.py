@@ -9,12 +9,14 @@ from django.db import models
 from django.db.models import Q
 
 from egs.sound_values import sound_values
+from gpr.planner.plan import Reason
 from inventory.models import Cluster
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
 GPU_S_MOST = 1e300
 NODES_MAX, GPUS_PER_NODE_MAX = 10_000, 1_024
 CENTURY_S = 100 * 366 * 86_400  # beyond it an end would be in no calendar
+NO_PLACE = frozenset({Reason.NEVER_FITS, Reason.DOES_NOT_FIT_THEN})
 TURN_AT_HELP = "Its age among equals: that in the queue, but for an administrator's move."
 
 
@@ -182,6 +184,17 @@ class Gpr(models.Model):
     @property
     def is_ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def has_no_place(self) -> bool:
+        """By the last plan it can never start as things are, or the time that it was booked for is taken."""
+        return self.explanation.get("reason") in NO_PLACE
+
+    @property
+    def standing_promise(self) -> Promise | None:
+        """None where nothing is promised to it, also while it has no place: what it was promised before does not hold then."""
+        promise: Promise | None = getattr(self, "promise", None)
+        return None if self.has_no_place else promise
 
     def time_left_s(self, now: datetime) -> float | None:
         """Of the present window; None when there is none."""

@@ -10,6 +10,8 @@ import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from django.db.models import Q
+
 from gpr.ages import ages_of, joined
 from gpr.models import Gpr, GprState
 from gpr.planner.engine import plan
@@ -17,7 +19,7 @@ from gpr.planner.plan import Cause, Plan, victims_of
 from gpr.planner.snapshot import Moved, Snapshot
 from gpr.restarts import rejoined
 from gpr.rows import gprs_by_id, told_waiting
-from gpr.selectors import queue_positions
+from gpr.selectors import start_places
 from gpr.services.moving import MoveTo, place_of, spot_for
 from gpr.services.requests import spec_of
 from gpr.snapshot import at, snapshot_load
@@ -44,7 +46,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`own` is the GPR decided about. Places count from 1, as the queue is considered; None: not in the queue.
+    """`own` is the GPR decided about; `waits`: in the queue then. Places count planned starts, from 1; None: it has none.
 
     `others` are those whose start would change, the greatest change first; `evicted` those that would have notice.
     """
@@ -54,6 +56,7 @@ class Preview:
     new_place: int | None
     others: tuple[Shift, ...] = ()
     evicted: tuple[Gpr, ...] = ()
+    waits: bool = True
 
     @property
     def earlier(self) -> tuple[Shift, ...]:
@@ -137,23 +140,35 @@ def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
 
 
 def _unchanged(gpr: Gpr) -> Preview:
-    return Preview(Shift(gpr, None, None), None, None)
+    return Preview(Shift(gpr, None, None), None, None, waits=False)
 
 
 def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
-    own, new_place = Shift(gpr, gpr.planned_start_at, None), None
+    own = Shift(gpr, gpr.planned_start_at, None)
     others: dict[str, tuple[datetime | None, datetime | None]] = {}
     made, told = plan(changed), told_waiting()
-    for place, placement in enumerate(made.placements, start=1):
+    for placement in made.placements:
         start_at = at(placement.start_s) if placement.start_s is not None else None
         if placement.id == str(gpr.pk):
-            own, new_place = replace(own, new_start_at=start_at), place
+            own = replace(own, new_start_at=start_at)
         elif placement.id in told and told[placement.id].planned_start_at != start_at:
             others[placement.id] = told[placement.id].planned_start_at, start_at
     gprs = gprs_by_id(others)
     shifts = (Shift(gprs[id_], *starts) for id_, starts in others.items() if id_ in gprs)
     moved = sorted((shift for shift in shifts if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
-    return Preview(own, queue_positions([gpr]).get(gpr.pk), new_place, tuple(moved), _evicted(made))
+    waits = any(placement.id == str(gpr.pk) for placement in made.placements)
+    return Preview(own, start_places([gpr]).get(gpr.pk), _place_in(made, gpr), tuple(moved), _evicted(made), waits)
+
+
+def _place_in(made: Plan, gpr: Gpr) -> int | None:
+    """As `start_places` will tell it: of those that start at the same time, whoever was filed first is before the others."""
+    starts = {placement.id: placement.start_s for placement in made.placements if placement.start_s is not None}
+    own_s = starts.get(str(gpr.pk))
+    if own_s is None:
+        return None
+    equals = Gpr.objects.filter(pk__in=[id_ for id_, start_s in starts.items() if start_s == own_s])
+    filed_first = Q(created_at__lt=gpr.created_at) | Q(created_at=gpr.created_at, pk__lt=gpr.pk)
+    return 1 + sum(start_s < own_s for start_s in starts.values()) + equals.filter(filed_first).count()
 
 
 def _evicted(made: Plan) -> tuple[Gpr, ...]:

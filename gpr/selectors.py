@@ -8,13 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import DateTimeField, Exists, OuterRef, Prefetch, Q, QuerySet, Value, Window
-from django.db.models.fields.tuple_lookups import (
-    Tuple,
-    TupleGreaterThan,
-    TupleGreaterThanOrEqual,
-    TupleLessThan,
-    TupleLessThanOrEqual,
-)
+from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, TupleLessThan
 from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
@@ -95,50 +89,22 @@ def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = N
 
 
 def queue_visible_to(actor: User) -> QuerySet[Gpr]:
-    """What waits, in the order in which it is considered."""
-    return gprs_visible_to(actor).filter(state=GprState.QUEUED).order_by(*QUEUE_ORDER)
-
-
-def queue_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
-    """For those that wait; 1 is considered first. It counts those before, of whomever, and tells nothing else of them.
-
-    Two stretches of the index are counted, without the table; then the keys from the first to the last of them are numbered: as many as
-    they are on a page of the queue, more where filters have left some out. Whoever is not among those any more is counted for alone.
-    """
-    waiting = sorted((gpr for gpr in gprs if gpr.state == GprState.QUEUED), key=lambda gpr: (-gpr.priority, *_turn(gpr)))
-    if not waiting:
-        return {}
-    first, last, queue = waiting[0], waiting[-1], Gpr.objects.filter(state=GprState.QUEUED).order_by()
-    ahead = _ahead_count(queue, first)
-    if first is last:
-        return {first.pk: ahead + 1}
-    place = Window(RowNumber(), order_by=list(QUEUE_ORDER))
-    # Django applies a filter that mentions the window after it has numbered the rows, so the ids must stand in the same Q.
-    rows = queue.filter(_between(first, last)).annotate(place=place).filter(Q(place__lt=1) | Q(pk__in=[gpr.pk for gpr in waiting]))
-    places = {pk: ahead + number for pk, number in rows.values_list("pk", "place")}
-    # Since they were read a plan has put them elsewhere, or started them.
-    gone = [gpr.pk for gpr in waiting if gpr.pk not in places]
-    moved = queue.filter(pk__in=gone) if gone else []
-    return places | {gpr.pk: _ahead_count(queue, gpr) + 1 for gpr in moved}
+    """What waits, in the order of START_ORDER."""
+    return gprs_visible_to(actor).filter(state=GprState.QUEUED).annotate(starts_at=STARTS_AT).order_by(*START_ORDER)
 
 
 def start_places(gprs: Iterable[Gpr]) -> dict[UUID, int]:
-    """For those that wait: 1 starts first by the plan, and who has no planned start comes last. Pages show these places; one query.
+    """For those that wait and have a planned start: 1 starts first. One query; see gpr.standings.
 
     It counts those that start before, of whomever, and tells nothing else of them.
     """
     ids = [gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED]
     if not ids:
         return {}
-    place = Window(RowNumber(), order_by=list(START_ORDER))
-    rows = Gpr.objects.filter(state=GprState.QUEUED).annotate(starts_at=STARTS_AT).annotate(place=place).order_by()
-    # Django numbers the rows first, as above.
+    place = Window(RowNumber(), order_by=["planned_start_at", "created_at", "id"])
+    rows = Gpr.objects.filter(state=GprState.QUEUED, planned_start_at__isnull=False).annotate(place=place).order_by()
+    # Django applies a filter that mentions the window after it has numbered the rows, so the ids must stand in the same Q.
     return dict(rows.filter(Q(place__lt=1) | Q(pk__in=ids)).values_list("pk", "place"))
-
-
-def _ahead_count(queue: QuerySet[Gpr], gpr: Gpr) -> int:
-    higher, equal = queue.filter(priority__gt=gpr.priority), queue.filter(before(gpr), priority=gpr.priority)
-    return higher.values("pk").union(equal.values("pk"), all=True).count()
 
 
 def before(gpr: Gpr) -> Q:
@@ -149,15 +115,6 @@ def before(gpr: Gpr) -> Q:
 def behind(gpr: Gpr) -> Q:
     """Of those of its priority, whoever is considered after it."""
     return Q(TupleGreaterThan(Tuple(*TURN), _turn(gpr)))
-
-
-def _between(first: Gpr, last: Gpr) -> Q:
-    """With both of them."""
-    since, until = (Q(kind(Tuple(*TURN), _turn(gpr))) for kind, gpr in ((TupleGreaterThanOrEqual, first), (TupleLessThanOrEqual, last)))
-    if first.priority == last.priority:
-        return since & until & Q(priority=first.priority)
-    inner = Q(priority__lt=first.priority, priority__gt=last.priority)
-    return Q(priority=first.priority) & since | inner | Q(priority=last.priority) & until
 
 
 def _turn(gpr: Gpr) -> tuple[Any, ...]:

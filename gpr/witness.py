@@ -80,11 +80,10 @@ def replan(
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
-    """As stored. Ids of others stand in it: show it through gpr.explaining only."""
+    """As stored. Ids of others stand in it: show it through gpr.explaining only. How many are ahead is counted when it is read."""
     return {
         "reason": explanation.reason.value,
         "blockers": [{name: getattr(blocker, name) for name in BLOCKER_FIELDS} for blocker in explanation.blockers],
-        "ahead_count": explanation.ahead_count,
         "most_node_count": explanation.most_node_count,
         "most_gpus_per_node": explanation.most_gpus_per_node,
     }

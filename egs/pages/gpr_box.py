@@ -9,7 +9,7 @@ from django.conf import settings
 from egs.pages import words
 from egs.pages.shell import mark_of
 from egs.pages.strip import StripBox
-from gpr.models import ENDED, Gpr, GprState, Promise
+from gpr.models import ENDED, Gpr, GprState
 
 S = GprState
 
@@ -17,7 +17,7 @@ S = GprState
 def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
     """`reason`: one sentence, for those who do not see the drawing."""
     hue, mark = mark_of(gpr.slice.number)
-    promise = promise_of(gpr)
+    promise = gpr.standing_promise
     return StripBox(
         state=shown_state(gpr),
         filed_at=waiting_since(gpr),
@@ -38,7 +38,7 @@ def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
 
 def shown_state(gpr: Gpr) -> str:
     """A booking that waits for its time is booked, unless it has lost that time."""
-    is_booked = gpr.is_booking and gpr.state == S.QUEUED and not gpr.run and late_s(gpr) < words.MINUTE_S
+    is_booked = gpr.is_booking and gpr.state == S.QUEUED and not gpr.run and not gpr.has_no_place and late_s(gpr) < words.MINUTE_S
     return "BOOKED" if is_booked else gpr.state
 
 
@@ -52,14 +52,9 @@ def ask_of(gpr: Gpr) -> str:
     return words.ask(gpr.nodes, gpr.gpus_per_node, gpr.shape or f"with {gpr.min_gpu_memory_gib} GiB or more")
 
 
-def promise_of(gpr: Gpr) -> Promise | None:
-    promise: Promise | None = getattr(gpr, "promise", None)
-    return promise
-
-
 def promised_at_first(gpr: Gpr) -> datetime | None:
     """What its owner was told, whatever moved the promise since: lateness counts from here. An edit makes a new promise."""
-    promise = promise_of(gpr)
+    promise = gpr.standing_promise
     return promise.first_promised_start_at if promise else None
 
 

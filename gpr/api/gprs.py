@@ -39,7 +39,7 @@ from gpr.api.inputs import (
 from gpr.api.outputs import GprDetailSerializer, GprPage, GprSerializer, OffersSerializer, QueueRowSerializer, StepSerializer
 from gpr.estimates import gpr_estimate
 from gpr.models import Gpr
-from gpr.selectors import QUEUE_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
+from gpr.selectors import START_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.moving import gpr_move
@@ -230,12 +230,11 @@ class NodeStepViewSet(ApiViewSet[StepResult]):
 
 
 class QueuePagination(CreatedPagination):
-    # The planner's order: see queue_visible_to.
-    ordering = QUEUE_ORDER
+    ordering = START_ORDER
 
 
 class QueueViewSet(ApiViewSet[Gpr]):
-    """`queue/`: what waits, in the order in which it is considered. A member sees his slices' rows; the position counts all."""
+    """`queue/`: what waits, by planned start, and last what has none. A member sees his slices' rows; the position counts all."""
 
     queryset = Gpr.objects.none()
     serializer_class = QueueRowSerializer

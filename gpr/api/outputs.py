@@ -16,13 +16,14 @@ from egs.rest.sealed import SealedId
 from gpr.borrowing import borrowers_among
 from gpr.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.evictions import WHY, notices_of
-from gpr.explaining import Told, explain_gprs
+from gpr.explaining import Told
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
 from gpr.replacements import Outcome as ReplacementOutcome
 from gpr.replacements import replacements_of
-from gpr.selectors import names_visible_to, queue_positions
+from gpr.selectors import names_visible_to
+from gpr.standings import Standing, standings_of
 from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Cluster, Reservation, StepResult, SupplyOrder
 from worker_agent.steps import Milestone
@@ -32,6 +33,8 @@ AT_RISK_HELP = (
     "Why nobody knows at present whether the promise can be kept; null where that is known. Its cluster is not heard: its place is kept, "
     "and the promise stands as it was, even if its time has passed, until the cluster is heard again."
 )
+POSITION_HELP = "By planned start, among all that wait: 1 starts first. Null where it has no planned start."
+PROMISED_HELP = "It starts no later, but for recorded causes. Null while it can never start, or the time that it was booked for is taken."
 
 DRAIN_HELP = "How long its pods may hold the box beyond its end; null while it has no cluster."
 
@@ -43,15 +46,13 @@ class GprPage:
     """What the reader may know of these GPRs that does not stand in their rows."""
 
     now: datetime
-    positions: Mapping[UUID, int]
-    told: Mapping[UUID, Told]
+    standings: Mapping[UUID, Standing]
     notices: Mapping[UUID, EvictionVictim]
     borrowers: Set[UUID]
 
     @classmethod
     def build(cls, gprs: Sequence[Gpr], *, actor: User, now: datetime) -> GprPage:
-        told = explain_gprs(gprs, actor=actor, now=now)
-        return cls(now, queue_positions(gprs), told, notices_of(gprs), borrowers_among(gprs, now=now))
+        return cls(now, standings_of(gprs, actor=actor, now=now), notices_of(gprs), borrowers_among(gprs, now=now))
 
 
 class ToldBlockerSerializer(serializers.Serializer[Any]):
@@ -67,7 +68,7 @@ class ToldSerializer(serializers.Serializer[Told]):
     reason = serializers.ChoiceField(choices=[(reason.value, reason.value) for reason in Reason])
     sentence = serializers.CharField()
     blockers = ToldBlockerSerializer(many=True)
-    ahead_count = serializers.IntegerField()
+    ahead_count = serializers.IntegerField(help_text="How many start before it, of whomever.")
 
 
 class WaitSerializer(serializers.Serializer[Any]):
@@ -131,8 +132,8 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     state = serializers.ChoiceField(choices=GprState.choices)
     end_reason = serializers.SerializerMethodField()
     approval_reasons = serializers.ListField(child=serializers.CharField())
-    position = serializers.SerializerMethodField(help_text="In the queue; 1 is considered first.")
-    promised_start_at = serializers.SerializerMethodField(help_text="It starts no later, but for recorded causes.")
+    position = serializers.SerializerMethodField(help_text=POSITION_HELP)
+    promised_start_at = serializers.SerializerMethodField(help_text=PROMISED_HELP)
     at_risk = serializers.SerializerMethodField(help_text=AT_RISK_HELP)
     estimate = serializers.SerializerMethodField()
     explanation = serializers.SerializerMethodField()
@@ -178,7 +179,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         return gpr.end_reason or None
 
     def get_position(self, gpr: Gpr) -> int | None:
-        return self._page.positions.get(gpr.pk)
+        return self._page.standings[gpr.pk].place
 
     def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
         return promised_start_of(gpr)
@@ -203,7 +204,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
 
     @extend_schema_field(ToldSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
-        told = self._page.told.get(gpr.pk)
+        told = self._page.standings[gpr.pk].told
         return ToldSerializer(told).data if told else None
 
     @extend_schema_field(AssignedNodeSerializer(many=True))
@@ -324,11 +325,11 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
 
 
 class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
-    position = serializers.SerializerMethodField()
+    position = serializers.SerializerMethodField(help_text=POSITION_HELP)
     slice = serializers.CharField(source="slice.name")
     slice_id = serializers.UUIDField()
     owner = serializers.CharField(source="owner.name")
-    promised_start_at = serializers.SerializerMethodField()
+    promised_start_at = serializers.SerializerMethodField(help_text=PROMISED_HELP)
     reason = serializers.SerializerMethodField(help_text="A sentence.")
     explanation = serializers.SerializerMethodField()
 
@@ -338,20 +339,23 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["queued_at", "planned_start_at", "promised_start_at", "reason", "explanation"]
         read_only_fields = fields
 
+    def _standing(self, gpr: Gpr) -> Standing:
+        page: GprPage = self.context["page"]
+        return page.standings[gpr.pk]
+
     def get_position(self, gpr: Gpr) -> int | None:
-        position: int | None = self.context["page"].positions.get(gpr.pk)
-        return position
+        return self._standing(gpr).place
 
     def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
         return promised_start_of(gpr)
 
     def get_reason(self, gpr: Gpr) -> str:
-        told: Told | None = self.context["page"].told.get(gpr.pk)
+        told = self._standing(gpr).told
         return told.sentence if told else ""
 
     @extend_schema_field(ToldSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
-        told = self.context["page"].told.get(gpr.pk)
+        told = self._standing(gpr).told
         return ToldSerializer(told).data if told else None
 
 
@@ -410,5 +414,5 @@ class OffersSerializer(serializers.Serializer[Any]):
 
 
 def promised_start_of(gpr: Gpr) -> datetime | None:
-    promise = getattr(gpr, "promise", None)
+    promise = gpr.standing_promise
     return promise.promised_start_at if promise else None

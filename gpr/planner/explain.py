@@ -7,6 +7,7 @@ from typing import Final
 
 from gpr.planner.plan import Blocker, Explanation, Reason
 
+NOTHING_PROMISED: Final = ", and nothing is promised to it"
 STRANGER: Final = "another workspace's request"
 
 NameOf = Callable[[str], str | None]
@@ -48,7 +49,7 @@ def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, sa
         case Reason.WAITS_FOR_GPUS:
             return _of_gpus(explanation, _known(explanation.blockers, now_s, name_of, say_at))
         case Reason.DOES_NOT_FIT_THEN:
-            return "It has no place at the time that it was booked for. Change the time, or let it start later."
+            return f"It has no place at the time that it was booked for{NOTHING_PROMISED}. Change the time, or let it start later."
         case Reason.NEVER_FITS:
             return _of_never(explanation)
 
@@ -75,10 +76,10 @@ def _of_gpus(explanation: Explanation, holders: list[str]) -> str:
 def _of_never(explanation: Explanation) -> str:
     nodes, gpus = explanation.most_node_count, explanation.most_gpus_per_node
     if not nodes:
-        return "It can never start: there are no GPU nodes that it may use, or its workspace or project may hold none."
+        return f"It can never start{NOTHING_PROMISED}: there are no GPU nodes that it may use, or its workspace or project may hold none."
     return (
-        "It can never start: by the nodes that there are, how near each other they are to be, and what its workspace and project may hold, "
-        f"it could have at most {_count(nodes, 'node')} with {_count(gpus, 'GPU')}{' each' if nodes > 1 else ''}."
+        f"It can never start{NOTHING_PROMISED}: by the nodes that there are, how near each other they are to be, and what its workspace "
+        f"and project may hold, it could have at most {_count(nodes, 'node')} with {_count(gpus, 'GPU')}{' each' if nodes > 1 else ''}."
     )
 
 

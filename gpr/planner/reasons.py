@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import accumulate
@@ -32,7 +32,6 @@ class Reasons:
         self._slice_ends: dict[tuple[str, int], str] = {}
         self._blockers: dict[str, Blocker] = {}
         self._ceilings = {key: _Ceiling(most) for key, most in board.most.items()}
-        self._starts: dict[str, list[int]] = defaultdict(list)
         self._ahead: dict[str, int] | None = None
 
     def explain(self, request: Request, slot: Slot) -> Explanation:
@@ -141,15 +140,10 @@ class Reasons:
         return found
 
     def _count_ahead(self, expected: Mapping[str, Slot]) -> dict[str, int]:
-        """For each waiting request: who is before it in turn and starts in the same pool no later. Who starts now is gone."""
-        ahead: dict[str, int] = {}
-        for waiting in self._board.order:
-            slot = expected.get(waiting.request.id)
-            if slot is not None and slot.start_s > self._board.now_s:
-                starts = self._starts[slot.pool]
-                ahead[waiting.request.id] = bisect_right(starts, slot.start_s)
-                insort(starts, slot.start_s)
-        return ahead
+        """For each waiting request: how many start before it, or at the same time and are before it in turn. Who starts now is gone."""
+        slots = ((waiting.request.id, expected.get(waiting.request.id)) for waiting in self._board.order)
+        starts = [(slot.start_s, turn, id_) for turn, (id_, slot) in enumerate(slots) if slot and slot.start_s > self._board.now_s]
+        return {id_: count for count, (_, _, id_) in enumerate(sorted(starts))}
 
 
 def _closure(window: Window) -> Reason:

@@ -16,10 +16,11 @@ from egs.pages.parts import EventRow
 from egs.pages.shell import Shell
 from egs.pages.strip import Strip, hero_of
 from gpr.borrowing import borrowing_of
-from gpr.explaining import ToldBlocker, explain_gprs
+from gpr.explaining import ToldBlocker
 from gpr.models import PROVISIONED, Gpr, GprState, PromiseMove
 from gpr.planner.plan import Cause
-from gpr.selectors import gpr_for, gprs_visible_to, names_visible_to, start_places
+from gpr.selectors import gpr_for, gprs_visible_to, names_visible_to
+from gpr.standings import standings_of
 from inventory.models import Node
 from journal.models import Event
 from portal_admin.acts import Act, acts_for
@@ -80,7 +81,6 @@ class InspectorPage:
     owner: str
     origin: str  # the object of a cluster as which it was filed
     place: int | None
-    ahead_count: int
     filed_at: datetime
     planned_at: datetime | None
     promised_at: datetime | None
@@ -99,7 +99,8 @@ class InspectorPage:
     @classmethod
     def build(cls, request: PageRequest, pk: UUID) -> InspectorPage:
         gpr = gpr_for(request.user, pk, rows=gprs_visible_to(request.user).prefetch_related(None))
-        told = explain_gprs([gpr], actor=request.user, now=request.now, say=says(request)).get(gpr.pk)
+        stands = standings_of([gpr], actor=request.user, now=request.now, say=says(request))[gpr.pk]
+        told = stands.told
         axis, reason = _axis(gpr, request), told.sentence if told else ""
         return cls(
             shell=admin_shell(request, page="queue"),
@@ -113,8 +114,7 @@ class InspectorPage:
             priority=gpr.priority,
             owner=gpr.owner.name,
             origin=claim.sentence if (claim := getattr(gpr, "claim", None)) else "",
-            place=start_places([gpr]).get(gpr.pk),
-            ahead_count=told.ahead_count if told else 0,
+            place=stands.place,
             filed_at=gpr.queued_at or gpr.created_at,
             planned_at=gpr.planned_start_at,
             promised_at=promised_at_first(gpr),

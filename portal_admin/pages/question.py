@@ -110,14 +110,16 @@ def about(gpr: Gpr) -> str:
 
 def own_of_priority(preview: Preview, request: PageRequest) -> str:
     own, place = preview.own, preview.new_place
-    if place is None:
+    if not preview.waits:
         return "It still needs approval: other rules hold it back."
-    if preview.old_place is None:
+    if own.gpr.state == GprState.PENDING_APPROVAL:
         return own_of_approval(preview, request)
-    instead = "" if place == preview.old_place else f" instead of {preview.old_place}"
+    if own.new_start_at is None:
+        return "It has no planned start with that either."
+    instead = "" if preview.old_place in {None, place} else f" instead of {preview.old_place}"
     places = f"It is planned as number {place}{instead}"
-    if own.new_start_at is None or own.old_start_at is None:
-        return f"{places}; it has no planned start."
+    if own.old_start_at is None:
+        return f"{places}. It starts {_when(own.new_start_at, request)}."
     if abs(own.later_s) < NOTED_S:
         return f"{places}. It still starts {_when(own.new_start_at, request)}: nothing free would let it start earlier now."
     change = f"{words.duration(abs(own.later_s))} {'later' if own.later_s > 0 else 'earlier'}"
@@ -136,7 +138,7 @@ def own_of_eviction(gpr: Gpr, preview: Preview, request: PageRequest) -> str:
     back_at = books_end(request.now)
     nodes = f"Its {words.plural(gpr.nodes, 'node')} {'is' if gpr.nodes == 1 else 'are'} expected back by {_when(back_at, request)}."
     left = words.duration(left_s(gpr, now=request.now))
-    if preview.new_place is None:
+    if not preview.waits:
         return f"{nodes} It ends, and the {left} that are left of its time are lost."
     again = f"It waits again for the {left} that are left"
     start_at = preview.own.new_start_at

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -20,10 +19,11 @@ from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, mark_of
 from egs.pages.strip import Strip, strip_of
 from egs.pages.table import RowGroup
-from gpr.explaining import Told, explain_gprs
+from gpr.explaining import Told
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.planner.plan import Reason
-from gpr.selectors import START_ORDER, STARTS_AT, by_id, start_places
+from gpr.selectors import START_ORDER, STARTS_AT, by_id
+from gpr.standings import NOT_PLANNED, Standing, standings_of
 from portal_admin.pages.nav import nav_count
 from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
 from slices.models import Slice
@@ -114,7 +114,8 @@ class QueueRow:
     reason: str
 
     @classmethod
-    def of(cls, gpr: Gpr, *, axis: Axis, place: int | None, told: Told | None) -> QueueRow:
+    def of(cls, gpr: Gpr, *, axis: Axis, standing: Standing) -> QueueRow:
+        told = standing.told
         reason = told.sentence if told else " ".join(gpr.approval_reasons)
         is_waiting = gpr.state in {GprState.QUEUED, GprState.PENDING_APPROVAL}
         return cls(
@@ -126,7 +127,7 @@ class QueueRow:
             ask=ask_of(gpr),
             duration_s=gpr.duration_s,
             priority=gpr.priority,
-            place=place,
+            place=standing.place,
             waited_s=max((axis.now - waiting_since(gpr)).total_seconds(), 0.0) if is_waiting else None,
             promised_at=promised_at_first(gpr),
             planned_at=gpr.planned_start_at or gpr.provisioning_at,
@@ -150,13 +151,13 @@ class QueueTable:
     def build(cls, request: PageRequest, *, filters: QueueFilters, counts: QueueCounts) -> QueueTable:
         url, lists = reverse("admin-queue"), list(_lists(request, filters, counts))
         gprs = [gpr for found in lists for gpr in found.rows]
-        places = start_places(gprs)
-        told = explain_gprs([gpr for gpr in gprs if gpr.state == GprState.QUEUED], actor=request.user, now=request.now, say=says(request))
+        queued = [gpr for gpr in gprs if gpr.state == GprState.QUEUED]
+        standings = standings_of(queued, actor=request.user, now=request.now, say=says(request))
         axis = axis_for(gprs, now=request.now, zone=request.zone)
         return cls(
             axis=axis,
-            groups=tuple(_group(found, filters, axis, places, told) for found in lists),
-            foot=_foot(lists, filters, places),
+            groups=tuple(_group(found, filters, axis, standings) for found in lists),
+            foot=_foot(lists, filters, standings),
             url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
             clear_url=url_with(url, {"state": filters.state}) if filters.is_narrow else "",
         )
@@ -260,21 +261,22 @@ def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> 
             yield _Found(state, list(rows.order_by(*order)[:GROUP_ROWS]), count, None)
 
 
-def _group(found: _Found, filters: QueueFilters, axis: Axis, places: Mapping[UUID, int], told: Mapping[Any, Told]) -> RowGroup[QueueRow]:
-    rows = tuple(QueueRow.of(gpr, axis=axis, place=places.get(gpr.pk), told=told.get(gpr.pk)) for gpr in found.rows)
+def _group(found: _Found, filters: QueueFilters, axis: Axis, standings: Mapping[UUID, Standing]) -> RowGroup[QueueRow]:
+    rows = tuple(QueueRow.of(gpr, axis=axis, standing=standings.get(gpr.pk, NOT_PLANNED)) for gpr in found.rows)
     is_cut = found.page is None and (len(rows) == GROUP_ROWS if found.count is None else len(rows) < found.count)
     more_url = url_with(reverse("admin-queue"), filters.in_url, state=found.state) if is_cut else ""
     label = STATES[found.state]
     return RowGroup(f"queue-{found.state}", label, rows, found.count, more_url=more_url, more_label=f"Show all: {label.lower()}")
 
 
-def _foot(lists: Sequence[_Found], filters: QueueFilters, places: Mapping[UUID, int]) -> ListFoot:
+def _foot(lists: Sequence[_Found], filters: QueueFilters, standings: Mapping[UUID, Standing]) -> ListFoot:
     paged, page = next((found, found.page) for found in lists if found.page is not None)
     foot = foot_of(page, reverse("admin-queue"), filters.in_url)
     if paged.state != "queued" or filters.is_narrow or not paged.rows:
         return foot
-    # A row that has left the queue since the page was read has no place.
-    first_row, last_row = (places.get(row.pk, 0) for row in (paged.rows[0], paged.rows[-1]))
+    # A row that has left the queue since the page was read has no place. Those without a start are the last.
+    first_row = standings[paged.rows[0].pk].place or 0
+    last_row = first_row + len(paged.rows) - 1 if first_row else 0
     return replace(foot, first_row=first_row, last_row=last_row, about_total=paged.count or 0)
 
 

@@ -15,18 +15,19 @@ from django.urls import reverse
 from accounts.models import User
 from egs.pages import words
 from egs.pages.access import PageRequest, says
-from egs.pages.gpr_box import ask_of, promise_of, shown_state
+from egs.pages.gpr_box import ask_of, shown_state
 from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from egs.pages.promises import CAUSE_WORDS
 from egs.pages.shell import Shell, WorkspaceMark
 from gpr.borrowing import borrowing_of
-from gpr.explaining import Told, ToldBlocker, explain_gprs
+from gpr.explaining import Told, ToldBlocker
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.orders import orders_under
 from gpr.planner.plan import Cause, Reason
 from gpr.replacements import Outcome, Replacement, replacements_of
-from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to, start_places
+from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to
 from gpr.services.requests import spec_of
+from gpr.standings import NOT_PLANNED, Standing, standings_of
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_user.pages.capacity import stock_for
@@ -173,7 +174,8 @@ class GprPage:
         wanted = frozenset({part} if part else PARTS)
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
         panels = step_panels(gpr, nodes, _results(gpr), say=says(request)) if nodes and wanted & {"now", "steps"} else []
-        told = _told(gpr, request) if "why" in wanted else None
+        standing = standings_of([gpr], actor=request.user, now=request.now, say=says(request)) if wanted & {"now", "why"} else {}
+        stands = standing.get(gpr.pk, NOT_PLANNED)
         warning = notice(gpr) if "now" in wanted else None
         is_writable = "now" in wanted and request.may_write and is_writable_by(request.user, gpr)
         # Whoever may change it may file others.
@@ -187,14 +189,14 @@ class GprPage:
             mark=WorkspaceMark.of(gpr.slice),
             shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=is_editor),
             acts=Acts.of(gpr, is_writable=is_writable, has_notice=warning is not None) if "now" in wanted else None,
-            hero=_hero(gpr, request, nodes, panels, warning) if "now" in wanted else None,
+            hero=_hero(gpr, request, stands, nodes, panels, warning) if "now" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
             nodes_hint=", ".join(filter(None, [gpr.cluster.name if gpr.cluster else "", ask_of(gpr)])),
             nodes_hidden=max(len(nodes) - NODES_SHOWN, 0),
             changes=tuple(_change(each) for each in replacements_of(gpr)) if "nodes" in wanted else (),
             panels=tuple(panels),
-            why=_why(gpr, request, told) if "why" in wanted else None,
+            why=_why(gpr, request, stands.told if gpr.state == S.QUEUED else None) if "why" in wanted else None,
             asked=() if part else tuple(_asked(gpr)),
             events=_events(gpr, request.user) if "events" in wanted else (),
         )
@@ -215,15 +217,16 @@ def _results(gpr: Gpr) -> list[StepResult]:
     return sorted(newest, key=lambda row: (row.started_at, row.pk))
 
 
-def _told(gpr: Gpr, request: PageRequest) -> Told | None:
-    if gpr.state != S.QUEUED:
-        return None
-    return explain_gprs([gpr], actor=request.user, now=request.now, say=says(request)).get(gpr.pk)
-
-
-def _hero(gpr: Gpr, request: PageRequest, nodes: Sequence[Reservation], panels: Sequence[StepPanel], warning: Notice | None) -> Hero:
-    position, event = start_places([gpr]).get(gpr.pk), events_for([gpr]).get(gpr.pk)
-    return hero(gpr, Seen(request.now, request.zone, queued_since(gpr), position, event, nodes, panels, warning))
+def _hero(
+    gpr: Gpr,
+    request: PageRequest,
+    stands: Standing,
+    nodes: Sequence[Reservation],
+    panels: Sequence[StepPanel],
+    warning: Notice | None,
+) -> Hero:
+    event = events_for([gpr]).get(gpr.pk)
+    return hero(gpr, Seen(request.now, request.zone, queued_since(gpr), stands.place, event, nodes, panels, warning))
 
 
 def _gpu_title(gpu: Gpu, *, is_whole: bool) -> str:
@@ -264,7 +267,7 @@ def _change(each: Replacement) -> Change:
 
 
 def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
-    promise, moves = promise_of(gpr), list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
+    promise, moves = gpr.standing_promise, list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
     names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
     return Why(
         title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",

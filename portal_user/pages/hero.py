@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from egs.pages import words
 from egs.pages.axis import Axis
-from egs.pages.gpr_box import box_of, late_s, promise_of, promised_at_first, shown_state, waiting_since, window_end
+from egs.pages.gpr_box import box_of, late_s, promised_at_first, shown_state, waiting_since, window_end
 from egs.pages.parts import Fact
 from egs.pages.strip import Strip, hero_of
 from gpr.endings import ending
@@ -124,7 +124,7 @@ def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
 
 
 def _range(gpr: Gpr, axis: Axis) -> Fact:
-    promise = promise_of(gpr)
+    promise = gpr.standing_promise
     if shown_state(gpr) == "BOOKED":
         return Fact("Range", "none", "booked: it starts exactly then")
     if promise is None or promise.p50_at is None or promise.p90_at is None:
@@ -150,7 +150,7 @@ def _had(gpr: Gpr) -> Fact:
 
 
 def _promise(gpr: Gpr) -> Fact:
-    promise = promise_of(gpr)
+    promise = gpr.standing_promise
     if promise is None or gpr.provisioning_at is None:
         return Fact("Promise", "")
     late = words.late(late_s(gpr))

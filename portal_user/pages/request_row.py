@@ -15,8 +15,8 @@ from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_s
 from egs.pages.strip import Strip, strip_of
 from gpr.endings import ending
 from gpr.evictions import WHY
-from gpr.explaining import Told
 from gpr.models import ENDED, EvictionVictim, Gpr, GprState, VictimKind
+from gpr.standings import NOT_PLANNED, Standing
 from inventory.models import Reservation
 from journal.models import Event
 from portal_user.pages.stories import lateness
@@ -31,8 +31,7 @@ READY = frozenset({Phase.ENTERED, Phase.ACTIVE})
 class Known:
     """What the page has read of one GPR beside its row."""
 
-    position: int | None = None
-    told: Told | None = None
+    standing: Standing = NOT_PLANNED
     event: Event | None = None
     nodes: Sequence[Reservation] = ()
     notice: EvictionVictim | None = None
@@ -98,11 +97,12 @@ def _unapproved(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestR
 
 def _queued(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
     late = lateness(gpr, known.event)
-    why = known.told.sentence if known.told else "It is about to be planned."
+    place, told = known.standing.place, known.standing.told
+    why = told.sentence if told else "It is about to be planned."
     promised_at = promised_at_first(gpr)
     return replace(
         row,
-        note=f"Place {words.number(known.position)}" if known.position and row.state == S.QUEUED else "",
+        note=f"Place {words.number(place)}" if place and row.state == S.QUEUED else "",
         why=f"{late} {why}" if late else why,
         tone="late" if late else "soft",
         at=gpr.planned_start_at,

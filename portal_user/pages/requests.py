@@ -18,9 +18,9 @@ from egs.pages.parts import Fact, ListFoot, Tab
 from egs.pages.shell import Shell, WorkspaceMark
 from egs.pages.table import RowGroup
 from gpr.evictions import notices_of
-from gpr.explaining import explain_gprs
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
-from gpr.selectors import START_ORDER, STARTS_AT, by_id, start_places
+from gpr.selectors import START_ORDER, STARTS_AT, by_id
+from gpr.standings import NOT_PLANNED, standings_of
 from inventory.models import Reservation, ReservationState
 from portal_user.pages.quota_bars import QuotaBar, quota_bars
 from portal_user.pages.request_facts import Tally, facts_of
@@ -220,7 +220,7 @@ class _Found:
     def known(self, request: PageRequest) -> dict[UUID, Known]:
         """Five queries, however many rows; those that have nothing to ask for ask nothing."""
         waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
-        positions, told = start_places(waiting), explain_gprs(waiting, actor=request.user, now=request.now, say=says(request))
+        standings = standings_of(waiting, actor=request.user, now=request.now, say=says(request))
         events, notices = events_for(self.gprs), notices_of(self.gprs)
         nodes: dict[UUID, list[Reservation]] = {}
         if holding := [gpr.pk for gpr in self.gprs if gpr.state in PROVISIONED]:
@@ -229,7 +229,7 @@ class _Found:
             ):
                 nodes.setdefault(row.gpr_id, []).append(row)
         return {
-            gpr.pk: Known(positions.get(gpr.pk), told.get(gpr.pk), events.get(gpr.pk), nodes.get(gpr.pk, ()), notices.get(gpr.pk))
+            gpr.pk: Known(standings.get(gpr.pk, NOT_PLANNED), events.get(gpr.pk), nodes.get(gpr.pk, ()), notices.get(gpr.pk))
             for gpr in self.gprs
         }
 

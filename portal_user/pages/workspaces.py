@@ -17,8 +17,9 @@ from egs.pages.gpr_box import ask_of
 from egs.pages.paging import foot_of, page_of, url_with
 from egs.pages.parts import Fact, ListFoot
 from egs.pages.shell import Shell, WorkspaceMark
-from gpr.explaining import Told, explain_gprs
+from gpr.explaining import Told
 from gpr.models import PROVISIONED, Gpr, GprState
+from gpr.standings import Standing, standings_of
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
 from portal_user.pages.tenancy import InvitationRow, invitation_rows
 from slices.models import Membership, Role
@@ -69,9 +70,9 @@ class WorkspacesPage:
         found = page_of(request, _slices(request), ordering=("name", "id"))
         gprs = _gprs(found.rows)
         waiting = [gpr for gpr in gprs.values() if gpr.state == GprState.QUEUED]
-        told = explain_gprs(waiting, actor=request.user, now=request.now, say=says(request))
+        standings = standings_of(waiting, actor=request.user, now=request.now, say=says(request))
         shapes = shapes_in(stock_for(request.user, now=request.now))
-        rows = tuple(_row(slice_, gprs, told, may_write=request.may_write) for slice_ in found.rows)
+        rows = tuple(_row(slice_, gprs, standings, may_write=request.may_write) for slice_ in found.rows)
         url = reverse("workspaces")
         return cls(
             shell=Shell.user(request, page="workspaces"),
@@ -106,7 +107,7 @@ def _gprs(slices: Sequence[Any]) -> dict[UUID, Gpr]:
     return {gpr.pk: gpr for gpr in Gpr.objects.filter(pk__in=ids)} if ids else {}
 
 
-def _row(slice_: Any, gprs: Mapping[UUID, Gpr], told: Mapping[UUID, Told], *, may_write: bool) -> WorkspaceRow:
+def _row(slice_: Any, gprs: Mapping[UUID, Gpr], standings: Mapping[UUID, Standing], *, may_write: bool) -> WorkspaceRow:
     held, waiting = gprs.get(slice_.held_id), gprs.get(slice_.next_id)
     may_create = may_write and slice_.own_role != Role.VIEWER
     return WorkspaceRow(
@@ -114,7 +115,7 @@ def _row(slice_: Any, gprs: Mapping[UUID, Gpr], told: Mapping[UUID, Told], *, ma
         project=slice_.project.name,
         role=Role(slice_.own_role).label if slice_.own_role else "Administrator",
         holds=_holding(held, at=held.ends_at) if held else None,
-        next=_holding(waiting, at=waiting.planned_start_at, told=told.get(waiting.pk)) if waiting else None,
+        next=_holding(waiting, at=waiting.planned_start_at, told=standings[waiting.pk].told) if waiting else None,
         waiting_count=slice_.waiting_count,
         approval_count=slice_.approval_count,
         create_url=reverse("gpr-create", args=[slice_.name]) if may_create else "",

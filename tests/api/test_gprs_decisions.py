@@ -82,15 +82,16 @@ def test_an_evicted_one_that_would_not_be_queued_again_has_ended(admin: Caller, 
     assert admin.get(f"gprs/{gpr.pk}/").json()["state"] == "EVICTED"
 
 
-def test_a_priority_moves_it_in_the_queue_and_no_promise_with_it(admin: Caller, world: World) -> None:
+def test_a_priority_that_changes_no_start_changes_no_place_and_no_promise(admin: Caller, world: World) -> None:
     factories.gpr(world.foreign_slice, world.people.outsider, nodes=2)
     gpr = factories.gpr(world.slice, world.people.owner, nodes=2)
     before = admin.get(f"gprs/{gpr.pk}/").json()
 
     after = admin.post(f"gprs/{gpr.pk}/priority/", {"priority": 300, "why": "Deadline."}).json()
 
-    assert (before["position"], after["position"], after["priority"], after["version"]) == (2, 1, 300, 2)
+    assert (before["position"], after["position"], after["priority"], after["version"]) == (2, 2, 300, 2)
     assert after["promised_start_at"] == before["promised_start_at"]
+    assert (after["explanation"]["ahead_count"], after["explanation"]["sentence"]) == (1, before["explanation"]["sentence"])
     assert Event.objects.get(kind="gpr.priority_changed").message.endswith("from 101 to 300. Deadline.")
 
 

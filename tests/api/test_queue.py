@@ -29,10 +29,13 @@ def rows(caller: Caller, query: str = "") -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("queue")
-def test_a_member_sees_his_rows_in_order_and_the_administrator_all(owner: Caller, outsider: Caller, admin: Caller) -> None:
-    assert [(row["position"], row["name"]) for row in rows(owner)] == [(2, "first"), (3, "second"), (4, "low")]
-    assert [(row["position"], row["name"]) for row in rows(outsider)] == [(1, "canary-high")]
-    assert [(row["position"], row["name"]) for row in rows(admin)] == [(1, "canary-high"), (2, "first"), (3, "second"), (4, "low")]
+def test_a_member_sees_his_rows_by_planned_start_and_the_administrator_all(owner: Caller, outsider: Caller, admin: Caller) -> None:
+    """Its promise keeps the place of the low one, which was filed first."""
+    assert [(row["position"], row["name"]) for row in rows(owner)] == [(1, "low"), (3, "first"), (4, "second")]
+    assert [(row["position"], row["name"]) for row in rows(outsider)] == [(2, "canary-high")]
+    listed = rows(admin)
+    assert [(row["position"], row["name"]) for row in listed] == [(1, "low"), (2, "canary-high"), (3, "first"), (4, "second")]
+    assert [row["planned_start_at"] for row in listed] == sorted(row["planned_start_at"] for row in listed)
 
 
 @pytest.mark.usefixtures("queue")
@@ -56,7 +59,7 @@ def test_it_comes_in_pages_even_where_all_have_one_priority(owner: Caller, world
             break
         page = owner.get(page["next"]).json()
 
-    assert positions == [2, 3, 4, 5, 6, 7, 8]
+    assert positions == [1, 3, 4, 5, 6, 7, 8]
     assert owner.get(page["previous"]).json()["results"][-1]["position"] == 7
 
 

@@ -97,7 +97,7 @@ def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(both: tupl
 
     admin.open_question("second", "Set priority")
     admin.page.locator("[name=priority]").fill("190")
-    admin.says("#ask-effects", "It is planned as number 1 instead of 2")
+    admin.says("#ask-effects", "It is planned as number 2. It still starts")
     assert gpr_named(api, "second")["priority"] == 101
     admin.decide("Set priority")
 

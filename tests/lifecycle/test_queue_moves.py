@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from egs.errors import Conflict, IllegalTransition
-from gpr.models import Gpr, ProjectUsage
+from gpr.models import Gpr, GprState, ProjectUsage
 from gpr.planner.plan import Cause
 from gpr.previews import preview_move, preview_priority
-from gpr.selectors import queue_positions, queue_visible_to
+from gpr.selectors import QUEUE_ORDER, start_places
 from gpr.services.decisions import gpr_set_priority
 from gpr.services.moving import MoveTo, gpr_move
 from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
@@ -41,7 +41,8 @@ def queued(stage: Stage, *hours: float, priority: int = 101) -> list[Gpr]:
 
 
 def order(stage: Stage) -> list[Gpr]:
-    return list(queue_visible_to(stage.admin))
+    """As it is considered."""
+    return list(Gpr.objects.filter(state=GprState.QUEUED).order_by(*QUEUE_ORDER))
 
 
 def move(stage: Stage, gpr: Gpr, to: MoveTo) -> None:
@@ -64,7 +65,7 @@ def test_each_move_takes_it_where_it_says(stage: Stage) -> None:
     assert order(stage) == [one, three, two]
     move(stage, one, MoveTo.LAST)
     assert order(stage) == [three, two, one]
-    assert [queue_positions([gpr])[gpr.pk] for gpr in order(stage)] == [1, 2, 3]
+    assert [start_places([gpr])[gpr.pk] for gpr in order(stage)] == [1, 2, 3]
 
 
 def test_among_equals_it_passes_exactly_one(stage: Stage) -> None:
@@ -233,7 +234,7 @@ def test_who_gets_the_priority_that_he_has_keeps_his_place_and_nothing_is_told(s
     gpr_set_priority(gpr=fresh(last), priority=101, actor=stage.admin, why="", now=stage.now)
     stage.tick()
 
-    assert (told.old_place, told.new_place, queue_positions([fresh(last)])[last.pk]) == (1, 1, 1)
+    assert (told.old_place, told.new_place, start_places([fresh(last)])[last.pk]) == (1, 1, 1)
     assert fresh(last).version == version
     assert not Event.objects.filter(gpr_id=last.pk, kind="gpr.priority_changed").exists()
 
@@ -252,5 +253,5 @@ def test_what_a_new_priority_would_do_to_one_that_was_moved_is_what_it_does(stag
     stage.tick()
 
     assert len({*low, *high}) == 4
-    assert queue_positions([fresh(chosen)])[chosen.pk] == told.new_place
+    assert start_places([fresh(chosen)])[chosen.pk] == told.new_place
     assert fresh(chosen).planned_start_at == told.own.new_start_at

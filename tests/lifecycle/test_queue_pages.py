@@ -1,10 +1,9 @@
-"""Pages of a long queue, and places in it: right for any page, and read off the index instead of sorting what waits."""
+"""Pages of a long queue, places in it, and moves, which are read off the index instead of sorting what waits."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
@@ -12,15 +11,14 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from egs.clock import db_now
 from egs.errors import Conflict
-from egs.rest.pagination import Cursor, page_behind
+from egs.rest.pagination import page_behind
 from gpr.models import Gpr, GprState
-from gpr.selectors import QUEUE_ORDER, queue_positions, queue_visible_to
+from gpr.selectors import QUEUE_ORDER, queue_visible_to, start_places
 from gpr.services.moving import MoveTo, spot_for
 from slices.models import Slice
 from tests import factories
@@ -39,7 +37,7 @@ def queue(admin: User) -> list[Gpr]:
     """Of three priorities, with shares, work and times that many have in common; as the whole queue is read."""
     slice_ = factories.make_slice(factories.cluster("aurora", nodes=1), name="vision", owner=admin)
     queue_up(slice_, admin, 60)
-    return list(queue_visible_to(admin))
+    return list(Gpr.objects.order_by(*QUEUE_ORDER))
 
 
 def queue_up(slice_: Slice, owner: User, count: int) -> None:
@@ -81,33 +79,18 @@ def test_pages_in_any_order_show_each_row_once_forward_and_backward(order: tuple
     assert list(chain(*reversed(back))) == list(chain(*ahead))
 
 
-def test_a_place_is_the_same_alone_on_any_page_and_among_any_others(queue: list[Gpr]) -> None:
-    places = {gpr.pk: place for place, gpr in enumerate(queue, start=1)}
-    dice = random.Random(6)
+def test_a_place_counts_planned_starts_of_everybody_and_who_has_none_has_no_place(admin: User, queue: list[Gpr]) -> None:
+    starts = dict(zip((gpr.pk for gpr in queue[:-3]), (db_now() + timedelta(hours=number // 2) for number in range(60)), strict=False))
+    for pk, start_at in starts.items():
+        Gpr.objects.filter(pk=pk).update(planned_start_at=start_at)
+    Gpr.objects.filter(pk=queue[5].pk).update(state=GprState.CANCELED)
 
-    assert queue_positions(queue) == places
-    assert all(queue_positions([gpr]) == {gpr.pk: places[gpr.pk]} for gpr in queue)
-    for count in (2, 5, 20):
-        some = dice.sample(queue, count)
-        assert queue_positions(some) == {gpr.pk: places[gpr.pk] for gpr in some}
-    assert queue_positions([]) == {}
+    listed = list(queue_visible_to(admin))
 
-
-def test_a_place_is_told_of_one_that_a_plan_puts_elsewhere_while_the_page_is_read(admin: User, queue: list[Gpr]) -> None:
-    page = queue[20:27]
-    Gpr.objects.filter(pk=page[3].pk).update(turn_share=-9, priority=201)
-    Gpr.objects.filter(pk=page[5].pk).update(state=GprState.CANCELED)
-
-    told = queue_positions(page)
-
-    assert told.keys() == {gpr.pk for gpr in page} - {page[5].pk}
-    assert told[page[3].pk] == 1 + list(queue_visible_to(admin)).index(page[3])
-
-
-def after(rows: QuerySet[Gpr], gpr: Gpr) -> Any:
-    return page_behind(
-        rows, QUEUE_ORDER, cursor=Cursor(False, tuple(getattr(gpr, name.lstrip("-")) for name in QUEUE_ORDER)).encode(), size=3
-    )
+    assert set(listed[-3:]) == set(queue[-3:])
+    assert start_places(listed) == {gpr.pk: place for place, gpr in enumerate(listed[:-3], start=1)}
+    assert start_places(listed[7:9]) == {listed[7].pk: 8, listed[8].pk: 9}
+    assert start_places([]) == start_places(queue[-1:]) == start_places(queue[5:6]) == {}
 
 
 def spot(gpr: Gpr, to: MoveTo) -> None:
@@ -115,20 +98,11 @@ def spot(gpr: Gpr, to: MoveTo) -> None:
         spot_for(gpr, to)
 
 
-READS: dict[str, Callable[[User, Gpr], Any]] = {
-    "first page": lambda admin, gpr: page_behind(queue_visible_to(admin), QUEUE_ORDER, cursor=None, size=3),
-    "later page": lambda admin, gpr: after(queue_visible_to(admin), gpr),
-    "place": lambda admin, gpr: queue_positions([gpr]),
-    "places of a page": lambda admin, gpr: queue_positions(after(queue_visible_to(admin), gpr).rows),
-    **{f"move {to}": lambda admin, gpr, to=to: spot(gpr, to) for to in MoveTo},
-}
-
-
-@pytest.mark.parametrize("read", READS)
-def test_it_is_read_off_the_index_and_nothing_is_sorted(read: str, admin: User, queue: list[Gpr]) -> None:
+@pytest.mark.parametrize("to", MoveTo)
+def test_a_move_is_read_off_the_index_and_nothing_is_sorted(to: MoveTo, queue: list[Gpr]) -> None:
     middle = [gpr for gpr in queue if gpr.priority == 101][8]
     with CaptureQueriesContext(connection) as made:
-        READS[read](admin, middle)
+        spot(middle, to)
 
     asked = [query["sql"] for query in made.captured_queries if '"gpr_gpr"."priority"' in query["sql"] and "WHERE" in query["sql"]]
     plans = [plan_of(sql) for sql in asked]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
@@ -13,19 +14,21 @@ from django.test import Client
 from accounts.models import Scope
 from egs.clock import db_now
 from egs.pages import promises
-from gpr.allocator import advance
+from gpr.allocator import advance, tick
 from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
-from gpr.services.decisions import gpr_reject
+from gpr.services.decisions import gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.replacing import node_replace
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_admin.pages import inspector
 from portal_user.pages.detail import _gpu_title
-from slices.models import Slice
+from slices.models import Quota, Slice
+from slices.quotas import quota_create
 from tests import factories
-from tests.builders import agent_says
+from tests.api.conftest import Caller
+from tests.builders import SHAPE, agent_says
 from tests.pages.user_world import HTMX, World, make_world, text
 from worker_agent.protocol import Outcome, Phase
 
@@ -482,3 +485,50 @@ def test_of_a_part_of_a_node_no_gpu_is_said_to_be_a_certain_piece_of_hardware() 
 
     assert _gpu_title(gpu, is_whole=True) == "H100, 80 GiB, GPU-a"
     assert _gpu_title(gpu, is_whole=False) == "H100, 80 GiB"
+
+
+def told(world: World, gpr: Gpr) -> tuple[dict[str, Any], str, str]:
+    """By the API, on the list of its workspace and on its own page."""
+    owner = world.client("owner")
+    row: dict[str, Any] = Caller(factories.token(world.people.owner)).get(f"gprs/{gpr.pk}/").json()
+    return row, text(owner.get(f"/workspaces/{gpr.slice.name}/")), text(owner.get(f"/gprs/{gpr.pk}/"))
+
+
+def test_a_priority_that_changes_no_plan_leaves_one_account_of_place_and_of_who_is_before_it(world: World) -> None:
+    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
+    second = factories.make_slice(world.cluster, name="second", owner=world.people.owner)
+    factories.gpr(second, world.people.owner, name="earlier", nodes=2)
+    third = factories.make_slice(world.cluster, name="third", owner=world.people.owner)
+    raised = factories.gpr(third, world.people.owner, name="raised", nodes=2)
+    gpr_set_priority(gpr=raised, priority=300, actor=world.people.admin, why="", now=db_now())
+    tick()
+
+    row, listed, shown = told(world, raised)
+
+    assert (row["position"], row["explanation"]["ahead_count"]) == (2, 1)
+    assert [blocker["name"] for blocker in row["explanation"]["blockers"]] == ["earlier"]
+    for markup in (listed, shown):
+        assert "waiting before it" in markup
+    assert "Place 2" in listed
+    assert re.search(r"Place</dt>\s*<dd[^>]*>\s*2\b", shown)
+
+
+def test_a_quota_that_is_lowered_beneath_it_leaves_no_promise_beside_that_it_can_never_start(world: World) -> None:
+    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
+    waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
+    quota_create(owner=world.slice, shape=SHAPE, change={"most_gpus": 8}, actor=world.people.admin, now=db_now())
+    tick()
+
+    row, listed, shown = told(world, waits)
+
+    assert (row["explanation"]["reason"], row["position"], row["promised_start_at"], row["estimate"]) == ("never_fits", None, None, None)
+    for markup in (listed, shown):
+        assert "It can never start, and nothing is promised to it" in markup
+        assert "Place" not in markup
+        assert "Promised by" not in markup
+
+    Quota.objects.all().delete()
+    tick()
+    row, _, shown = told(world, waits)
+    assert (row["position"], row["promised_start_at"] is not None) == (1, True)
+    assert "Promised by" in shown

@@ -135,7 +135,8 @@ def test_without_its_blockers_a_request_would_start_sooner(snapshot: Snapshot) -
             assert sooner < (starts(made)[placement.id] or 0)
 
 
-NEVER = "It can never start: by the nodes that there are, how near each other they are to be, and what its workspace and project may hold, "
+NEVER = "It can never start, and nothing is promised to it: by the nodes that there are, how near each other they are to be, and what its "
+NEVER += "workspace and project may hold, "
 NAMES = {"mine": "train-7", "also mine": "eval-2"}
 
 
@@ -204,7 +205,8 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         (Explanation(Reason.NEVER_FITS, most_node_count=1, most_gpus_per_node=1), f"{NEVER}it could have at most 1 node with 1 GPU."),
         (
             Explanation(Reason.NEVER_FITS),
-            "It can never start: there are no GPU nodes that it may use, or its workspace or project may hold none.",
+            "It can never start, and nothing is promised to it: there are no GPU nodes that it may use, "
+            "or its workspace or project may hold none.",
         ),
     ],
 )
