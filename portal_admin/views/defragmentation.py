@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import EgsError, InvalidInput, StaleState
+from egs.errors import Conflict, EgsError, InvalidInput, StaleState
 from egs.pages.access import PageRequest, admin_only, needs_write
 from egs.pages.asking import UNPROCESSABLE, Question, ask
 from egs.pages.fields import errors_placed, rebound
@@ -84,10 +84,10 @@ def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, st
 
 
 def _suggestion(request: PageRequest, gpr: Gpr) -> Suggestion:
-    """As it would be made now. Raises StaleState where there is none."""
+    """As it would be made now. Raises Conflict where there is none."""
     made = suggestion_for(gpr, now=request.now)
     if made is None:
-        raise StaleState(GONE)
+        raise Conflict(GONE)
     return made
 
 

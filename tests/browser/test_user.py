@@ -125,6 +125,17 @@ def test_an_alternative_is_applied_and_a_chosen_offer_stays_chosen(ada: tuple[Pa
     expect(page.locator("#as-api")).to_contain_text('"duration_s": 5400')
     expect(page.locator(f"#offers input[value='{chosen}']")).to_be_checked()
     expect(page.get_by_label("Duration", exact=True)).to_be_focused()
+
+    # The GPUs of a node are those of the GPU that is chosen: a number that meant all of them, or is too great now, means all again.
+    per_node, other_gpu = page.get_by_label("GPUs per node", exact=True), page.locator("[name=shape][data-gpus-per-node='4']").first
+    per_node.fill("8")
+    other_gpu.check(force=True)
+    expect(per_node).to_have_value("")
+    expect(per_node).to_have_attribute("placeholder", "all 4")
+    per_node.fill("2")
+    page.locator("[name=shape][data-gpus-per-node='8']").first.check(force=True)
+    expect(per_node).to_have_value("2")
+    expect(per_node).to_have_attribute("placeholder", "all 8")
     assert watch.faults == []
 
 

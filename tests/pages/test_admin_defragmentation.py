@@ -111,7 +111,9 @@ def test_when_there_is_nothing_to_agree_to_any_more_it_says_why(admin: Client, w
     gpr_cancel(gpr=sides[1], actor=world.people.outsider, now=db_now())
 
     for response in (admin.get(apply_url(sides[1])), admin.post(apply_url(sides[1]), {"fingerprint": "0" * 16, "why": "x"})):
-        assert response.status_code == 409
+        shown = text(response, 409)
+        assert "There is no such proposal any more" in shown
+        assert "Make room</button>" not in shown
 
 
 def test_a_wanted_booking_is_answered_with_its_moves_and_no_act(admin: Client, world: World, sides: tuple[Gpr, Gpr]) -> None:

@@ -17,6 +17,7 @@ from egs.clock import db_now
 from egs.pages.paging import PAGE_ROWS
 from gpr.models import Gpr, GprState, PromiseMove
 from gpr.planner.plan import Cause
+from tests import factories
 from tests.pages.admin_world import HTMX, QUERIES_MAX, House, make_house, queue_up, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -144,6 +145,26 @@ def test_what_is_no_cursor_is_answered_with_words(cursor: str, admin: Client) ->
         response = admin.get(f"{path}?{urlencode({'cursor': cursor})}")
         assert response.status_code == 400
         assert b"no such page of this list" in response.content
+
+
+def test_free_gpus_of_one_shape_are_never_summed_with_those_of_another(house: House, admin: Client) -> None:
+    """GPUs of two shapes together are no figure that anybody could ask for."""
+    factories.add_nodes(house.cluster, 3, gpus=4, shape="L40S-48GB", memory_gib=48)
+    mixed = ("12 of 28", "3 of 5", "28 GPUs")
+
+    pages = [text(client.get(path)) for client, path in (
+        (admin, QUEUE), (admin, "/admin/inventory/"), (admin, "/admin/clusters/"),
+        (signed_in(house.people.owner), "/"), (signed_in(house.people.owner), "/workspaces/vision/"),
+    )]  # fmt: skip
+
+    said = [" ".join(re.sub(r"<[^>]+>", " ", page).split()) for page in pages]
+    assert [figure for figure in mixed for page in said if figure in page] == []
+    queue, inventory, clusters, home, workspace = said
+    assert "GPUs free, H100-80GB 0 of 16 L40S-48GB: 12 of 12" in queue
+    assert "3 nodes, 12 of 12 GPUs free" in inventory
+    assert "0 of 12" in clusters
+    for page in (home, workspace):
+        assert "L40S-48GB 3 of 3 nodes" in page
 
 
 def test_an_empty_queue_says_so(admin: Client) -> None:

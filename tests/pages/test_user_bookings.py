@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Scope
 from egs.clock import db_now
 from gpr.models import BookingSeries, Gpr, GprState
+from gpr.services.requests import gpr_cancel
 from inventory.models import MaintenanceWindow
 from tests import factories
 from tests.builders import SHAPE
@@ -59,6 +62,24 @@ def test_a_time_is_booked_once_however_often_the_form_is_sent(owner: Client, sta
     assert (gpr.is_booking, gpr.earliest_start_at, gpr.planned_start_at) == (True, start, start)
     assert "Booked" in text(owner.get(f"/gprs/{gpr.pk}/"))
     assert "nightly" in text(owner.get(BOOKINGS))
+
+
+@pytest.mark.parametrize("asking", [typed, weekly], ids=["once", "series"])
+def test_a_second_booking_alike_is_asked_about(asking: Callable[..., dict[str, Any]], owner: Client, start: datetime) -> None:
+    """Who opens the form anew most often does not mean a second one."""
+    assert owner.post(BOOK, asking(start)).status_code == 302
+    booked = list(Gpr.objects.all())
+
+    asked = text(owner.post(BOOK, asking(start)), 422)
+
+    assert "You have filed exactly this within the last hour." in asked
+    again = re.search(r'name="again" value="(\w+)"', asked)
+    assert again
+    assert Gpr.objects.count() == len(booked)
+    for gpr in booked:
+        gpr_cancel(gpr=gpr, actor=gpr.owner, now=db_now())
+    assert owner.post(BOOK, asking(start, again=again[1])).status_code == 302
+    assert Gpr.objects.count() == 2 * len(booked)
 
 
 @pytest.mark.parametrize("page", ["book", "create", "offers"])

@@ -239,6 +239,21 @@ def test_a_form_that_is_gone_back_to_and_changed_asks_before_it_files_a_second(w
     assert Gpr.objects.count() == 2
 
 
+def test_what_only_its_own_workspace_holds_back_is_told_so_first_with_the_ways_out(world: World) -> None:
+    owner, other = world.client("owner"), factories.make_slice(world.cluster, name="robots", owner=world.people.owner)
+    runs = factories.active(world.slice, world.people.owner, name="runs", nodes=1, duration_s=7200)
+
+    offers = text(owner.post(OFFERS, form()))
+    filed = text(owner.get(owner.post(CREATE, form())["Location"]))
+
+    told = "1 node of H100-80GB is free now, but workspace vision runs one request at a time: this one waits for runs."
+    for shown, first in ((offers, 'class="offers"'), (filed, "why-p")):
+        assert shown.index(told) < shown.index(first, shown.index("Only your own workspace is ahead."))
+        assert f'<a href="/gprs/{runs.pk}/">Release runs</a>' in shown
+        assert f'<a href="/workspaces/{other.name}/create/">Request it in robots</a>' in shown
+    assert "Only your own workspace is ahead." not in text(owner.post(OFFERS, form(nodes="2"))), "no nodes are free for it"
+
+
 def test_without_script_a_button_shows_the_wait_time_and_files_nothing(world: World) -> None:
     markup = text(world.client("owner").post(CREATE, form(name="", nodes="2", act="offers")))
 
