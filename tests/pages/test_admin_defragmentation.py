@@ -110,10 +110,10 @@ def test_what_was_shown_before_the_queue_changed_is_refused_and_asked_anew(admin
 def test_when_there_is_nothing_to_agree_to_any_more_it_says_why(admin: Client, world: World, sides: tuple[Gpr, Gpr]) -> None:
     gpr_cancel(gpr=sides[1], actor=world.people.outsider, now=db_now())
 
-    for response in (admin.get(apply_url(sides[1])), admin.post(apply_url(sides[1]), {"fingerprint": "0" * 16, "why": "x"})):
-        shown = text(response, 409)
-        assert "There is no such proposal any more" in shown
-        assert "Make room</button>" not in shown
+    asked, sent = admin.get(apply_url(sides[1])), admin.post(apply_url(sides[1]), {"fingerprint": "0" * 16, "why": "x"})
+
+    assert "There is no such proposal any more" in text(asked, 409)
+    assert "By now its state is “Canceled”." in text(sent, 409)
 
 
 def test_a_wanted_booking_is_answered_with_its_moves_and_no_act(admin: Client, world: World, sides: tuple[Gpr, Gpr]) -> None:
