@@ -19,10 +19,12 @@ from tests.agent.stage import Stage
 from tests.agent.test_exit import active
 from tests.agent.test_kube_driver import served, soon
 from tests.agent.test_process import ROOT, Agent, TinyHub, wait_for
+from worker_agent.clock import Instant, SystemClock
 from worker_agent.cluster.base import Conflict, GpuPhase
 from worker_agent.drift import DriftBook
 from worker_agent.fences import new_records
 from worker_agent.health import STUCK_S, Health, serve
+from worker_agent.kube.mirror import SILENCE_S
 from worker_agent.log import ERROR, INFO, level_of
 from worker_agent.metrics import REGISTRY, WritePool
 from worker_agent.protocol import Drift, Phase, Problem
@@ -75,6 +77,21 @@ def test_an_agent_whose_hub_is_away_lives_and_says_that_it_is_not_ready_and_why(
         assert ask(port, "/other")[0] == 404
     finally:
         agent.kill()
+
+
+def test_a_replica_that_waits_for_its_turn_is_ready_as_long_as_it_hears_of_all_that_it_watches() -> None:
+    _, driver = made({"n1": {}}, guard={})
+    health, now = Health({"watches": driver.why_blind}), Instant.of(SystemClock())
+    for mirror in (driver._nodes, driver._pods, driver._namespaces):
+        mirror._heard = now
+    assert health.answer("/readyz")[0] == 200
+
+    driver._pods._heard = now.later(-SILENCE_S - 1)
+    status, _, body = health.answer("/readyz")
+    assert (status, b"has said nothing of pods for more than 120 s" in body) == (503, True)
+
+    driver._nodes._is_whole.clear()
+    assert driver.why_blind() == "nodes have not been read yet"
 
 
 def figure(name: str, **labels: str) -> float:
