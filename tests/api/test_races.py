@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from gpr.models import Gpr, GprTemplate
 from gpr.witness import filing_lock
-from slices.models import Project, Role
+from slices.models import Project, Role, Slice
 from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Answer, Caller
@@ -54,6 +54,26 @@ def test_of_many_with_one_key_one_makes_the_object_and_all_get_it(people: People
     assert [answer.status_code for answer in answers] == [201] * AT_ONCE
     assert {answer.json()["id"] for answer in answers} == {str(Gpr.objects.get().pk)}
     assert sum("Idempotency-Replayed" in answer for answer in answers) == AT_ONCE - 1
+
+
+def test_of_many_who_file_at_once_no_more_are_queued_than_the_workspace_may_have(people: People) -> None:
+    """Each in a transaction of its own, as in processes of their own: those of one process would share one."""
+    secrets = [factories.token(people.owner) for _ in range(AT_ONCE)]  # whoever uses one writes it down there
+    slice_ = factories.make_slice(factories.cluster("aurora"), name="vision", owner=people.owner)
+    Slice.objects.filter(pk=slice_.pk).update(queued_max=2)
+    ask = {"slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
+
+    def file(number: int) -> Answer:
+        with transaction.atomic():
+            return Caller(secrets[number]).post("gprs/", {**ask, "name": f"n{number}"})
+
+    answers = at_once(file)
+
+    assert Counter(answer.status_code for answer in answers) == {201: 2, 429: AT_ONCE - 2}
+    assert {(answer.json()["code"], answer.json()["limit"]) for answer in answers if answer.status_code == 429} == {
+        ("queue_full", "queued_max")
+    }
+    assert Gpr.objects.count() == 2
 
 
 def test_of_many_with_one_name_one_gets_it(people: People) -> None:
