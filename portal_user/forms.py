@@ -201,7 +201,7 @@ class BookForm(ServiceForm):
     earliest_start_at = MomentField(label="Starts at")
     repeat = forms.ChoiceField(label="Repeat", required=False, choices=[("", "Once"), *RepeatRule.choices])
     until = forms.DateField(
-        label="Until, this day included", required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+        label="Repeat until (inclusive)", required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
     )
     key = UnseenText(validators=[RegexValidator(KEY)])
     again = UnseenText(max_length=3)  # its sender knows that he has filed the same lately
@@ -246,7 +246,7 @@ class BookForm(ServiceForm):
 
 
 def _said_or_not(label: str) -> forms.ChoiceField:
-    return forms.ChoiceField(label=label, required=False, choices=[("", "Not said"), ("yes", "Yes"), ("no", "No")])
+    return forms.ChoiceField(label=label, required=False, choices=[("", "Not set"), ("yes", "Yes"), ("no", "No")])
 
 
 class TemplateForm(ServiceForm):
@@ -263,14 +263,14 @@ class TemplateForm(ServiceForm):
         label=f"Priority, {PRIORITY_MIN} to {PRIORITY_MAX}", required=False, min_value=PRIORITY_MIN, max_value=PRIORITY_MAX
     )
     node_type = PlainTextField(label="Node type", max_length=63, required=False)
-    within = forms.ChoiceField(label="All nodes in", required=False, choices=[("", "Not said"), *Nearness.choices[1:]])
+    within = forms.ChoiceField(label="All nodes in", required=False, choices=[("", "Not set"), *Nearness.choices[1:]])
     rdma = _said_or_not("Only nodes with RDMA")
     run_checks = _said_or_not("Run all entry checks")
     evictable = _said_or_not("May be evicted for a higher priority")
     may_evict = _said_or_not("May evict others of lower priority")
     requeue_on_failure = _said_or_not("Queue again when evicted or failed")
-    is_default = forms.BooleanField(label="The default: it takes the place of the one before", required=False)
-    auto = forms.BooleanField(label="Auto: while it is the default, file it for GPU pods that wait", required=False)
+    is_default = forms.BooleanField(label="Make default (replaces the current one)", required=False)
+    auto = forms.BooleanField(label="As default, create requests for waiting GPU pods", required=False)
 
     def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], own: Cluster | None = None, **kwargs: Any) -> None:
         """`own`: the cluster that it is for now. It may have left the slice: then it stays a choice, or saving would mean all."""
@@ -278,7 +278,7 @@ class TemplateForm(ServiceForm):
         clusters = [*slice_.clusters.all(), *([own] if own else [])]
         self._clusters = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
         self.fields["cluster"].choices = [("", "All clusters"), *((name, name) for name in self._clusters)]  # type: ignore[attr-defined]
-        self.fields["shape"].choices = [("", "Not said"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
+        self.fields["shape"].choices = [("", "Not set"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
 
     def change(self) -> TemplateChange:
         """What was typed, as the service takes it."""

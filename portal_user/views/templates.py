@@ -96,7 +96,7 @@ def _fill_in(
     form = form_of(slice_, template, sent(request))
     if form.is_bound and form.is_valid():
         try:
-            toast(request, f"Template {store(form).name} is kept")
+            toast(request, f"Template {store(form).name} saved")
             return HttpResponseRedirect(reverse("templates", args=[slice_.name]))
         except (NotFound, NotAllowed):
             raise

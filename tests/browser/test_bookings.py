@@ -51,7 +51,7 @@ def test_a_weekly_time_is_booked_and_canceled_and_a_maintenance_announced_and_ta
     user.get_by_label("GPU", exact=True).select_option("H100-80GB")
     user.get_by_label("Starts at").fill(in_field(start))
     user.get_by_label("Repeat").select_option("weekly")
-    user.get_by_label("Until, this day included").fill(f"{start + timedelta(days=8):%Y-%m-%d}")
+    user.get_by_label("Repeat until (inclusive)").fill(f"{start + timedelta(days=8):%Y-%m-%d}")
     user.get_by_role("button", name="Book this time").click()
     expect(user.locator("#bookings")).to_contain_text("2 booked")
     expect(user.locator("#bookings tbody").first.locator("tr")).to_have_count(2)

@@ -147,9 +147,9 @@ def test_a_template_is_made_fills_in_a_request_s_form_and_becomes_the_default(ad
     page.get_by_label("GPU", exact=True).select_option("H100-80GB")
     page.get_by_label("Nodes", exact=True).fill("2")
     page.get_by_label("Duration", exact=True).fill("3 h")
-    page.get_by_text("Auto: while it is the default").click()
+    page.get_by_text("As default, create requests for waiting GPU pods").click()
     page.get_by_role("button", name="Make template").click()
-    expect(page.locator("#toasts")).to_contain_text("Template pair is kept")
+    expect(page.locator("#toasts")).to_contain_text("Template pair saved")
     expect(page.locator("#templates")).to_contain_text("nothing is filed by it")
 
     page.get_by_role("link", name="Make default pair").click()
