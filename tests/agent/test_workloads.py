@@ -157,6 +157,33 @@ def test_a_request_is_not_given_back_while_its_pods_may_be_among_those_whose_own
     assert released == []
 
 
+@pytest.mark.parametrize(("state", "is_given_back"), [("QUEUED", True), ("PENDING_APPROVAL", True), ("ACTIVE", False)])
+def test_a_request_that_waits_is_given_back_when_its_pods_run_elsewhere(state: str, is_given_back: bool) -> None:
+    """It would take nodes for nothing. One that has its nodes may get pods of the same workload again."""
+    meta = {"name": "serve", "namespace": "red", "uid": "g", "annotations": {"egs.io/auto": "true"}, "labels": {"egs.io/workload": UID}}
+    made = msgspec.convert({"metadata": meta, "spec": {}, "status": {"state": state, "gprID": "mine"}}, Custom)
+    released: list[str] = []
+
+    def release(path: str, *_: Any) -> Custom:
+        released.append(path)
+        return made
+
+    api = OwnersApi()
+    api.patch = release  # type: ignore[attr-defined]
+    pods = [pod_of("p0")]
+    auto = auto_gpr(api, pods)
+
+    look(auto, 0.0, [made])
+    look(auto, 100.0, [made])
+    assert released == []
+
+    pods[0] = msgspec.structs.replace(pods[0], spec=msgspec.structs.replace(pods[0].spec, schedulingGates=()))
+    look(auto, 110.0, [made])
+    assert released == []
+    look(auto, 171.0, [made])
+    assert bool(released) is is_given_back
+
+
 def test_a_pod_elsewhere_that_names_a_workload_s_uid_neither_takes_its_request_over_nor_makes_it_larger() -> None:
     api = OwnersApi()
     auto = auto_gpr(api, [*(pod_of(f"e{number}", "evil") for number in range(60)), pod_of("p0"), pod_of("p1")])

@@ -28,13 +28,14 @@ from worker_agent.kube.standing import ACCEPTED, condition_of
 from worker_agent.kube.workloads import Key, Workload, Workloads, gpus_of_whole, largest, needs_whole_nodes, node_gpus, node_of, size_of
 from worker_agent.protocol import AutoTemplate
 
-IDLE_S: Final = 60.0  # without a pod of its workload for so long, a request is given back
+IDLE_S: Final = 60.0  # not needed by its workload for so long, a request is given back
 AGAIN_S: Final = 30.0  # after a call that the API server did not take
 NAME_CHARS: Final = 40  # of the workload's name in that of its request
 AUTO: Final = "Auto"  # condition of a template
 # Ends after which pods that waited before get another one. After all others people or checks were against it: only new pods do.
 NATURAL_ENDS: Final = ("COMPLETED", "EVICTED")
 IDLE_END: Final = "IDLE"
+WAITS: Final = ("QUEUED", "PENDING_APPROVAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class AutoGpr:
     waits_for: Mapping[str, str] = field(default_factory=dict)
     unasked: Mapping[str, str] = field(default_factory=dict)
     _workloads: Workloads = field(init=False)
-    _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it has no pods
+    _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it is not needed
     _not_before_mono: dict[str | Key, float] = field(default_factory=dict)  # by key of workload, uid of request or template, namespace
     _refused: dict[Key, str] = field(default_factory=dict)  # by key of workload
     _whole_gpus: dict[tuple[str, ...], int] = field(default_factory=dict)  # by what is asked for, in this look: to view all nodes is slow
@@ -242,7 +243,7 @@ class AutoGpr:
         idle = {
             gpr.metadata.uid: gpr
             for gpr in is_open
-            if gpr.metadata.labels.workload and _workload_of(gpr) not in workloads and not gpr.fields.get("earlyRelease")
+            if gpr.metadata.labels.workload and not _is_needed(gpr, workloads.get(_workload_of(gpr))) and not gpr.fields.get("earlyRelease")
         }
         self._idle_mono = {uid: self._idle_mono.get(uid, now_mono) for uid in idle}
         for uid, gpr in idle.items():
@@ -298,6 +299,13 @@ def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[
     if "nodes" in spec:
         return spec
     return {**spec, "nodes": size.nodes, **({"gpusPerNode": size.gpus_per_node} if size.gpus_per_node else {})}
+
+
+def _is_needed(gpr: Custom, workload: Workload | None) -> bool:
+    """One that has no nodes yet is for pods that wait: those that run have got others elsewhere."""
+    if workload is None:
+        return False
+    return bool(workload.waiting) or gpr.said.get("state") not in WAITS
 
 
 def _workload_of(gpr: Custom) -> Key:
