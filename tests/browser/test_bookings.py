@@ -50,7 +50,7 @@ def test_a_weekly_time_is_booked_and_canceled_and_a_maintenance_announced_and_ta
     user.get_by_label("Name", exact=True).fill("weekly-eval")
     user.get_by_label("GPU", exact=True).select_option("H100-80GB")
     user.get_by_label("Starts at").fill(in_field(start))
-    user.get_by_label("Repeat").select_option("weekly")
+    user.get_by_label("Repeat", exact=True).select_option("weekly")
     user.get_by_label("Repeat until (inclusive)").fill(f"{start + timedelta(days=8):%Y-%m-%d}")
     user.get_by_role("button", name="Book this time").click()
     expect(user.locator("#bookings")).to_contain_text("2 booked")
