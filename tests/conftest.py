@@ -12,7 +12,10 @@ import hypothesis
 import pytest
 from _pytest.nodeid import NodeId
 from django.conf import settings
+from django.db import connection
 from django.db.backends.sqlite3.base import DatabaseWrapper
+from django.db.transaction import atomic, set_rollback
+from pytest_django import DjangoDbBlocker
 
 from gpr.planner.compile import compile_all, is_compiled
 from gpr.planner.kernels import compiled_here
@@ -126,6 +129,15 @@ def _no_kernel_is_compiled_late() -> Iterator[None]:
     yield
     late = sorted(Counter(compiled_here()) - before)
     assert not late, f"compiled by this test instead of beforehand, as its arguments are not of the types of its annotations: {late}"
+
+
+@pytest.fixture(scope="module")
+def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """A transaction for a world that all tests of a file share: it is rolled back after the last one, as each test's own changes are."""
+    with django_db_blocker.unblock(), atomic():
+        connection.atomic_blocks[-1]._from_testcase = True  # as those of django.test.TestCase: what is durable may begin within it
+        yield
+        set_rollback(True)
 
 
 @pytest.fixture

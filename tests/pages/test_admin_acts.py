@@ -14,19 +14,9 @@ from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr, GprState
 from journal.models import Event
-from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from tests.pages.admin_world import HTMX, House, signed_in
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def url(gpr: Gpr, act: str) -> str:

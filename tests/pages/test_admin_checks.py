@@ -13,22 +13,12 @@ from egs.clock import db_now
 from inventory.models import CheckPolicy, CheckResult, Node, StepResult
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from tests.pages.admin_world import HTMX, House, signed_in
 from worker_agent.protocol import Outcome, Verdict
 
 pytestmark = pytest.mark.django_db
 
 PAGE, CREATE = "/admin/checks/", "/admin/checks/create/"
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def text(response: Any) -> str:

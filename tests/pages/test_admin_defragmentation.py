@@ -20,7 +20,7 @@ from journal.models import Event
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, signed_in
-from tests.pages.user_world import World, make_world, text
+from tests.pages.user_world import World, text
 
 pytestmark = pytest.mark.django_db
 PAGE, BOOKING = "/admin/defragmentation/", "/admin/defragmentation/booking/"
@@ -30,11 +30,6 @@ PAGE, BOOKING = "/admin/defragmentation/", "/admin/defragmentation/booking/"
 def rules() -> Iterator[None]:
     with override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60):
         yield
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from gpr.services.requests import gpr_cancel
 from gpr.services.sparing import notices_review
 from tests import factories
 from tests.pages.admin_world import HTMX, signed_in
-from tests.pages.user_world import World, make_world, text
+from tests.pages.user_world import World, text
 
 pytestmark = pytest.mark.django_db
 EVICTIONS = "/admin/evictions/"
@@ -27,11 +27,6 @@ EVICTIONS = "/admin/evictions/"
 def rules() -> Iterator[None]:
     with override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60):
         yield
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 @pytest.fixture

@@ -18,21 +18,11 @@ from egs.clock import db_now
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
 from portal_admin.pages.clusters import join_commands
 from tests import factories
-from tests.pages.admin_world import HTMX, QUERIES_MAX, House, make_house, signed_in
+from tests.pages.admin_world import HTMX, QUERIES_MAX, House
 
 pytestmark = pytest.mark.django_db
 
 INVENTORY, CLUSTERS = "/admin/inventory/", "/admin/clusters/"
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 @pytest.fixture

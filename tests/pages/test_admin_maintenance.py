@@ -12,20 +12,10 @@ from django.test.utils import CaptureQueriesContext
 
 from egs.clock import db_now
 from inventory.models import MaintenanceWindow
-from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from tests.pages.admin_world import HTMX, House, signed_in
 
 pytestmark = pytest.mark.django_db
 PAGE, ANNOUNCE = "/admin/maintenance/", "/admin/maintenance/announce/"
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def typed(house: House, **changes: Any) -> dict[str, Any]:

@@ -9,23 +9,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from tests.pages.admin_world import HTMX, QUERIES_MAX, House, make_house, queue_up, signed_in
+from tests.pages.admin_world import HTMX, QUERIES_MAX, House, queue_up, signed_in
 
 pytestmark = pytest.mark.django_db
 
 COUNT = "/admin/queue/count/"
 # The session, the token, the count; on PostgreSQL the clock, too.
 COUNT_QUERIES = 3
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def pages_of(house: House) -> list[str]:

@@ -18,21 +18,11 @@ from egs.pages.paging import PAGE_ROWS
 from gpr.models import Gpr, GprState, PromiseMove
 from gpr.planner.plan import Cause
 from tests import factories
-from tests.pages.admin_world import HTMX, QUERIES_MAX, House, make_house, queue_up, signed_in
+from tests.pages.admin_world import HTMX, QUERIES_MAX, House, queue_up, signed_in
 
 pytestmark = pytest.mark.django_db
 
 QUEUE = "/admin/queue/"
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def text(response: Any) -> str:

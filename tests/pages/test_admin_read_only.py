@@ -14,7 +14,7 @@ from inventory.models import Cluster, Node
 from journal.models import Event
 from slices.models import Quota
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from tests.pages.admin_world import HTMX, House, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -22,11 +22,6 @@ READ_ONLY = "Your access token may only read. Sign in with one that may write."
 GPR_ACTS = [("waits", "priority"), ("waits", "reject"), ("held", "approve"), ("runs", "evict")]
 NODE_ACTS = ["cordon", "uncordon", "replace", "force-release"]
 CLUSTER_ACTS = ["join-token", "enable", "disable", "resume"]
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from portal_admin.pages.schedule import SPANS
 from portal_admin.pages.schedule_layout import Drawing, Stay, draw, free_steps
 from tests import factories
 from tests.builders import NOW
-from tests.pages.admin_world import QUERIES_MAX, House, make_house, queue_up, signed_in
+from tests.pages.admin_world import QUERIES_MAX, House, queue_up
 
 SCHEDULE = "/admin/schedule/"
 AXIS = Axis(NOW - timedelta(hours=1), NOW + timedelta(hours=9), NOW, UTC)
@@ -67,16 +67,6 @@ def test_free_nodes_are_counted_from_now_on() -> None:
 def test_a_cluster_without_nodes_draws_nothing() -> None:
     assert boxes(draw([], AXIS)) == []
     assert free_steps([], AXIS) == ()
-
-
-@pytest.fixture
-def house(db: None) -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def text(response: Any) -> str:

@@ -15,20 +15,10 @@ from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from slices.models import Slice
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from tests.pages.admin_world import HTMX, House, signed_in
 
 pytestmark = pytest.mark.django_db
 PAGE, CREATE = "/admin/supplies/", "/admin/supplies/create/"
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def typed(**changes: Any) -> dict[str, Any]:

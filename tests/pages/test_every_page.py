@@ -22,7 +22,7 @@ from slices.quotas import quota_create
 from slices.services import namespace_bind
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from tests.pages.admin_world import HTMX, House, signed_in
 from tests.pages.user_world import form
 from tests.slices import kubeconfigs
 from worker_agent.protocol import BindingState
@@ -52,16 +52,6 @@ PARTS = {
     "admin-supplies": ["rows"],
 }
 POST_ONLY = {"gpr-offers"}
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def address(name: str, house: House) -> str:

@@ -9,17 +9,12 @@ from gpr.claims import claims_take
 from gpr.models import Gpr
 from tests import factories
 from tests.claims.stage import claim
-from tests.pages.user_world import World, make_world, text
+from tests.pages.user_world import World, text
 from tests.slices.kubeconfigs import ready_namespace
 
 pytestmark = pytest.mark.django_db
 
 ORIGIN = "object train/llama of cluster aurora, made by ci"
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 @pytest.fixture

@@ -13,17 +13,12 @@ from egs.pages.promises import percent
 from gpr.planner.plan import Cause
 from tests import factories
 from tests.calibration.outcomes import moved, settled, waited
-from tests.pages.user_world import World, make_world, text
+from tests.pages.user_world import World, text
 
 pytestmark = pytest.mark.django_db
 
 USER, ADMIN = "/promises/", "/admin/promises/"
 QUERIES_MAX = 15
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 @pytest.fixture

@@ -15,21 +15,11 @@ from slices.models import Project, Quota, Slice
 from slices.quotas import QuotaChange, quota_create
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, make_house, signed_in
+from tests.pages.admin_world import HTMX, House, signed_in
 
 pytestmark = pytest.mark.django_db
 
 QUOTAS, GIVE = "/admin/quotas/", "/admin/quotas/create/"
-
-
-@pytest.fixture
-def house() -> House:
-    return make_house()
-
-
-@pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
 
 
 def text(response: Any, status: int = 200) -> str:

@@ -29,18 +29,13 @@ from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
 from slices.models import Role, Slice
 from slices.selectors import slice_for
 from tests import factories
-from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, make_world, text
+from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
 
 pytestmark = pytest.mark.django_db
 
 API_WORDS = re.compile(
     r"\bGPRs?\b|\bslices?\b|\bversion\b|_s\b|_gib\b|\b\d{3,} s\b|\b1 (nodes|GPUs)\b|[A-Z]{2,}_[A-Z]+|\(?\b(QUEUED|ACTIVE)\b"
 )
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 def refused(act: Callable[[], Any]) -> EgsError:

@@ -16,7 +16,7 @@ from inventory.models import AgentSession
 from slices.kubeconfigs import kubeconfig_revoke
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Unbinding
 from slices.services import namespace_bind, namespace_unbind
-from tests.pages.user_world import HTMX, World, make_world, text
+from tests.pages.user_world import HTMX, World, text
 from tests.slices.kubeconfigs import SECRET, answer, asked, list_digest, made, ready_namespace, says_left
 from worker_agent.protocol import BindingState
 
@@ -26,18 +26,8 @@ FORM = {"cluster": "aurora", "duration": "2 h"}
 
 
 @pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
 def namespace(world: World) -> Namespace:
     return ready_namespace(world.slice, world.cluster, at=db_now())
-
-
-@pytest.fixture
-def owner(world: World) -> Client:
-    return world.client("owner")
 
 
 def test_it_shows_each_namespace_as_its_agent_finds_it(world: World, owner: Client, namespace: Namespace) -> None:

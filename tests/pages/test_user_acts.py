@@ -11,14 +11,9 @@ from django.test import Client
 from accounts.models import Scope
 from gpr.models import EndReason, Gpr, GprState
 from tests import factories
-from tests.pages.user_world import HTMX, World, make_world, text, version_in
+from tests.pages.user_world import HTMX, World, text, version_in
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 @pytest.fixture

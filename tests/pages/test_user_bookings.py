@@ -20,21 +20,11 @@ from gpr.services.requests import gpr_cancel
 from inventory.models import MaintenanceWindow
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, make_world, text
+from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
 
 pytestmark = pytest.mark.django_db
 BOOKINGS, BOOK = "/workspaces/vision/bookings/", "/workspaces/vision/bookings/new/"
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def owner(world: World) -> Client:
-    return world.client("owner")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from inventory.models import StepResult
 from slices.models import Membership, Role, Slice
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.user_world import CREATE, HTMX, OFFERS, WORKSPACE, World, form, make_world
+from tests.pages.user_world import CREATE, HTMX, OFFERS, WORKSPACE, World, form
 from worker_agent.protocol import Outcome
 
 pytestmark = pytest.mark.django_db
@@ -28,11 +28,6 @@ QUERIES_MAX = 18
 # The whole queue is read for each question to the planner: what runs, what waits, on which nodes, with which promises, and
 # what has come lately; when EGS itself was away, which clusters had failures, and which nodes are held by what cannot be read.
 PLAN_QUERIES = 16
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 def cost(client: Client, path: str, data: dict[str, Any] | None = None) -> int:

@@ -16,14 +16,9 @@ from gpr.models import Gpr, GprState
 from slices.models import Slice
 from tests import factories
 from tests.api.conftest import Caller
-from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, make_world, snippet_in, text
+from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, snippet_in, text
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 def test_the_form_opens_at_its_name_and_fetches_the_offers(world: World) -> None:

@@ -29,22 +29,12 @@ from slices.quotas import quota_create
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import SHAPE, agent_says
-from tests.pages.user_world import HTMX, World, make_world, text
+from tests.pages.user_world import HTMX, World, text
 from worker_agent.protocol import Outcome, Phase
 
 pytestmark = pytest.mark.django_db
 
 PARTS = ("now", "nodes", "steps", "why", "events")
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def owner(world: World) -> Client:
-    return world.client("owner")
 
 
 def page(client: Client, gpr: Gpr, part: str = "") -> str:

@@ -12,14 +12,9 @@ from slices.models import Role
 from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Caller
-from tests.pages.user_world import HTMX, OFFERS, World, client_of, form, make_world, snippet_in, text, version_in
+from tests.pages.user_world import HTMX, OFFERS, World, client_of, form, snippet_in, text, version_in
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 @pytest.fixture
@@ -27,11 +22,6 @@ def waits(world: World) -> Gpr:
     """Behind one that holds both nodes."""
     factories.active(world.slice, world.people.owner, name="runs", nodes=2)
     return factories.gpr(world.slice, world.people.owner, name="waits", nodes=2, duration_s=3600, model={"name": "asr"})
-
-
-@pytest.fixture
-def owner(world: World) -> Client:
-    return world.client("owner")
 
 
 def address(gpr: Gpr) -> str:

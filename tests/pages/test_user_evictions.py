@@ -17,7 +17,7 @@ from gpr.services.decisions import gpr_evict
 from gpr.services.ending import exit_begin
 from portal_user.pages.notices import WAS
 from tests import factories
-from tests.pages.user_world import WORKSPACE, World, make_world, text
+from tests.pages.user_world import WORKSPACE, World, text
 from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
@@ -28,16 +28,6 @@ FOREIGN = ("canary", "outsider")
 def rules() -> Iterator[None]:
     with override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60):
         yield
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def owner(world: World) -> Client:
-    return world.client("owner")
 
 
 def noticed(world: World, **changes: bool) -> Gpr:

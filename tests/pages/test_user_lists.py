@@ -20,20 +20,10 @@ from slices.invitations import member_add
 from slices.models import Invitation, Membership, Role, Slice
 from tests import factories
 from tests.builders import make_gpr
-from tests.pages.user_world import HTMX, WORKSPACE, World, client_of, make_world, text
+from tests.pages.user_world import HTMX, WORKSPACE, World, client_of, text
 from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def owner(world: World) -> Client:
-    return world.client("owner")
 
 
 def names(markup: str) -> list[str]:

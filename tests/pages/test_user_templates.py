@@ -19,22 +19,12 @@ from slices.models import Role
 from slices.services import member_set
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, make_world, text
+from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
 
 pytestmark = pytest.mark.django_db
 PATH = "/workspaces/vision/templates/"
 # The idle time-out is from the time when it was taken: pages neither show nor lose it.
 ASKED = {"shape": SHAPE, "nodes": 2, "gpus_per_node": 4, "duration_s": 5400, "priority": 120, "idle_timeout_s": 1800, "evictable": False}
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def owner(world: World) -> Client:
-    return world.client("owner")
 
 
 @pytest.fixture
