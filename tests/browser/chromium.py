@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +20,12 @@ WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 DESK = {"width": 1440, "height": 1000}
 PHONE = {"width": 390, "height": 844}
 Theme = Literal["light", "dark"]
+LOOKS = [
+    pytest.param(DESK, "light", id="desk-light"),
+    pytest.param(PHONE, "dark", id="phone-dark"),
+    pytest.param(DESK, "dark", id="desk-dark", marks=pytest.mark.soak),
+    pytest.param(PHONE, "light", id="phone-light", marks=pytest.mark.soak),
+]
 
 
 def chromium_path() -> str:

@@ -8,12 +8,15 @@ from playwright.sync_api import Browser
 
 from tests.browser.chromium import chromium
 
+# A demo keeps a quarter of a core busy as long as it runs, so at most two run at a time.
+ON_THE_SECOND = {"test_admin", "test_keys", "test_styleguide", "test_defragmentation"}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of a file share one demo and its queue, so they go to one process, one after the other."""
+    """All tests of a file share one demo and its queue, so they go to one process, file after file."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group("browser-2" if item.path.stem in ON_THE_SECOND else "browser-1"))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import DESK, PHONE, Watch, axe_violations, visitor
+from tests.browser.chromium import LOOKS, PHONE, Watch, axe_violations, visitor
 from tests.browser.demo import four_gprs, gpr_named, running_demo
 from tests.e2e.processes import START_S, Api, wait_for
 
@@ -213,8 +213,7 @@ def test_a_quota_that_is_given_shows_as_a_bar_in_the_workspace(both: tuple[Visit
     assert axe_violations(user.page) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_no_figure_of_clusters_of_the_schedule_or_of_a_preview_is_cut_off(
     size: dict[str, int], theme: Any, browser: Browser, demo: dict[str, str], api: Api
 ) -> None:
@@ -251,8 +250,7 @@ def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], wa
         admin.says("main", "priority 42")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
     size: dict[str, int], theme: Any, browser: Browser, demo: dict[str, str], api: Api, waits: str
 ) -> None:

@@ -8,13 +8,11 @@ from playwright.sync_api import Browser
 
 from egs.pages.errors import refuse
 from egs.pages.styleguide import styleguide
-from tests.browser.chromium import DESK, PHONE, Theme, axe_violations, visitor
+from tests.browser.chromium import LOOKS, PHONE, Theme, axe_violations, visitor
 from tests.browser.staged import ORIGIN, Stage
 
 pytestmark = pytest.mark.urls(__name__)
 urlpatterns: list[object] = []
-
-SIZES = [DESK, PHONE]
 
 
 def page_of(name: str) -> str:
@@ -24,8 +22,7 @@ def page_of(name: str) -> str:
     return refuse(request, 404, "Not found", "There is no such page, or you may not see it.").content.decode()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES, ids=["desk", "phone"])
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
 @pytest.mark.parametrize("name", ["styleguide", "error"])
 def test_components_are_accessible_quiet_and_no_wider_than_the_window(
     browser: Browser, name: str, size: dict[str, int], theme: Theme

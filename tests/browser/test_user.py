@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.chromium import DESK, PHONE, Theme, Watch, axe_violations, visitor
+from tests.browser.chromium import LOOKS, PHONE, Theme, Watch, axe_violations, visitor
 from tests.browser.demo import running_demo
 from tests.browser.people import LIVE_MS, goes_through, sign_in
 from tests.e2e.processes import START_S, Api, wait_for
@@ -249,8 +249,7 @@ def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(ada: tuple[P
     assert page.url.endswith("next=%2Fworkspaces%2Fvision%2Fcreate%2F")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_no_page_has_an_accessibility_fault(browser: Browser, demo: dict[str, str], size: dict[str, int], theme: Theme) -> None:
     api = Api(demo["url"], demo["user_token"])
     ids = [
@@ -290,8 +289,7 @@ CUT_OFF = """() => [
 ].map((each) => each.outerHTML.slice(0, 120))"""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_on_a_phone_nothing_is_cut_off_and_a_finger_hits_every_target(browser: Browser, demo: dict[str, str], theme: Theme) -> None:
+def test_on_a_phone_nothing_is_cut_off_and_a_finger_hits_every_target(browser: Browser, demo: dict[str, str]) -> None:
     """The filter stands whole on the screen, facts are read to the end, and no link is lower than 24 px."""
     api = Api(demo["url"], demo["user_token"])
     first, second = (
@@ -299,7 +297,7 @@ def test_on_a_phone_nothing_is_cut_off_and_a_finger_hits_every_target(browser: B
         for n in range(2)
     )
     wait_for("ACTIVE", lambda: api.get(f"/gprs/{first}/")["state"] == "ACTIVE", within_s=START_S)
-    with visitor(browser, demo["url"], size=PHONE, theme=theme) as (page, watch):
+    with visitor(browser, demo["url"], size=PHONE) as (page, watch):
         sign_in(page, demo["user_token"])
         for path in ("/", WORKSPACE, CREATE, f"/gprs/{first}/", f"/gprs/{second}/", f"/gprs/{second}/edit/", f"/gprs/{second}/delete/"):
             page.goto(path)
