@@ -72,9 +72,15 @@ def django_db_keepdb() -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tests of one `xdist_group` go to one process. xdist 3.8 writes the group where pytest 9.2 reads no id any more."""
+    """Tests of one group go to one process, and so do those of a file, which may share a world. On Kubernetes each is alone.
+
+    xdist 3.8 writes the group where pytest 9.2 reads no id any more.
+    """
     for item in session.items if session.config.getoption("loadgroup", default=False) else ():
-        if groups := sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")}):
+        groups = sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")})
+        if not groups and not item.nodeid.startswith("tests/kube/"):
+            groups = [f"{item.path.parent.name}.{item.path.stem}"]
+        if groups:
             item._id = NodeId.parse(f"{item.nodeid}@{'_'.join(groups)}")
 
 
@@ -133,9 +139,10 @@ def _no_kernel_is_compiled_late() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """A transaction for a world that all tests of a file share: it is rolled back after the last one, as each test's own changes are."""
+    """A transaction for a world that all tests of a file share. It is rolled back after the last one."""
     with django_db_blocker.unblock(), atomic():
-        connection.atomic_blocks[-1]._from_testcase = True  # as those of django.test.TestCase: what is durable may begin within it
+        # What is durable may begin within it, as within the transactions of django.test.TestCase.
+        connection.atomic_blocks[-1]._from_testcase = True  # type: ignore[attr-defined]
         yield
         set_rollback(True)
 
