@@ -61,8 +61,8 @@ def project(name: str = "") -> Project:
 
 def cluster(name: str = "", *, nodes: int = 2, gpus: int = 8, shape: str = SHAPE, is_heard: bool = True) -> Cluster:
     """With nodes `<name>-0`, ...; `is_heard`: with a live agent, so that the allocator may start boxes there."""
-    # Heard a little in the future: the slowest test must not outlive it.
-    made = builders.make_cluster(name, is_heard=is_heard, at=db_now() + timedelta(minutes=1))
+    # Heard in the future: the slowest file of tests that share it must not outlive it.
+    made = builders.make_cluster(name, is_heard=is_heard, at=db_now() + timedelta(hours=1))
     add_nodes(made, nodes, gpus=gpus, shape=shape)
     return made
 

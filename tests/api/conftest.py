@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -76,17 +77,27 @@ class World:
     foreign_slice: Slice
 
 
-@pytest.fixture
-def people(db: None) -> People:
+@pytest.fixture(scope="module")
+def built_people(module_db: None) -> People:
     return factories.make_people()
 
 
-@pytest.fixture
-def world(people: People) -> World:
+@pytest.fixture(scope="module")
+def built_world(built_people: People) -> World:
     cluster = factories.cluster("aurora")
-    mine = factories.make_slice(cluster, name="vision", owner=people.owner, viewers=[people.teammate])
-    foreign = factories.make_slice(cluster, name="canary-slice", owner=people.outsider, of=factories.project("canary-project"))
-    return World(people, cluster, mine, foreign)
+    mine = factories.make_slice(cluster, name="vision", owner=built_people.owner, viewers=[built_people.teammate])
+    foreign = factories.make_slice(cluster, name="canary-slice", owner=built_people.outsider, of=factories.project("canary-project"))
+    return World(built_people, cluster, mine, foreign)
+
+
+@pytest.fixture
+def people(built_people: People, db: None) -> People:
+    return deepcopy(built_people)
+
+
+@pytest.fixture
+def world(built_world: World, db: None) -> World:
+    return deepcopy(built_world)
 
 
 @pytest.fixture

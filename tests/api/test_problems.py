@@ -150,11 +150,12 @@ BAD_NAMES += ["4be0643f-1d98-573b-97cd-ca98a65347dd", "4be0643f1d98573b97cdca98a
 
 @pytest.mark.parametrize("path", ["projects/", "clusters/"])
 def test_a_name_that_could_not_stand_in_a_path_is_refused_and_nothing_is_stored(path: str, admin: Caller) -> None:
+    before = Event.objects.count()
     for name in BAD_NAMES:
         body = assert_problem(admin.post(path, {"name": name}), 400, "invalid_input")
 
         assert list(body["errors"]) == ["name"]
-        assert not Event.objects.filter(kind__in=["project.created", "cluster.created"]).exists()
+        assert Event.objects.count() == before
 
 
 def test_a_fault_of_ours_tells_nothing_of_itself(owner: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
