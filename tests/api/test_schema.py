@@ -28,11 +28,12 @@ from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import World
 from tests.builders import SHAPE
+from tests.effort import IS_SOAK
 from worker_agent.protocol import Outcome
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 QUIET = settings(
-    max_examples=int(os.environ.get("EGS_TEST_EXAMPLES", "5")),
+    max_examples=int(os.environ.get("EGS_TEST_EXAMPLES", "20" if IS_SOAK else "3")),
     deadline=None,
     derandomize=True,  # a fixed set: a red test stays red
     database=None,

@@ -37,7 +37,7 @@ def chromium_path() -> str:
 def chromium() -> Iterator[Browser]:
     # Inside a container the sandbox of Chromium has no rights to build itself; it only visits our own pages.
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox", "--disable-gpu"])
         try:
             yield browser
         finally:

@@ -357,6 +357,7 @@ def test_pods_that_wait_get_nodes_by_themselves_and_give_them_back_with_their_wo
     terminal.save("auto")
 
 
+@pytest.mark.soak  # quickly: tests/kube/test_crashes.py without Deployments, tests/e2e/test_kill.py with the hub killed
 def test_while_the_hub_is_down_a_box_ends_at_its_time(stage: KubernetesStage, pair: tuple[Cluster, Cluster]) -> None:
     _, west = pair
     api = stage.start()
@@ -401,6 +402,7 @@ def stalls() -> Iterator[list[float]]:
         thread.join()
 
 
+@pytest.mark.soak  # quickly: tests/kube/test_locks.py and tests/agent/test_replicas.py
 def test_whichever_replica_is_killed_whenever_the_other_goes_on_where_it_was(stage: KubernetesStage, pair: tuple[Cluster, Cluster]) -> None:
     east, _ = pair
     api = stage.start()

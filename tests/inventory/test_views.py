@@ -35,7 +35,7 @@ from tests.inventory.http import request, sync, until
 from tests.slices.kubeconfigs import asked, ready_namespace
 from worker_agent.protocol import BODY_MAX_BYTES, CLAIMS_PATH, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, ClaimsRequest, Code
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 Result = TypeVar("Result")
 PATHS = [REGISTER_PATH, RENEW_PATH, SYNC_PATH, EVENTS_PATH, CLAIMS_PATH]

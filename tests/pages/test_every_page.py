@@ -27,7 +27,7 @@ from tests.pages.user_world import form
 from tests.slices import kubeconfigs
 from worker_agent.protocol import BindingState
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
+pytestmark = pytest.mark.django_db
 
 PAGES: list[URLPattern] = [*user_urls, *admin_urls]
 NAMES = [str(page.name) for page in PAGES]
