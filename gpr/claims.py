@@ -28,6 +28,7 @@ from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, Ov
 from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.auto_templates import auto_templates_told
 from gpr.claim_states import claims_told
+from gpr.failed_jobs import jobs_failed_take
 from gpr.life_marks import life_told
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
 from gpr.services.ending import exit_begin, goes_back, gpr_extend
@@ -41,7 +42,17 @@ from journal.models import Event
 from journal.services import events_record
 from slices.models import KubeconfigState, Namespace, Role, Slice
 from slices.selectors import first_owner, has_role, kubeconfig_behind
-from worker_agent.protocol import AutoTemplate, BindingState, ClaimAnswer, ClaimModel, ClaimSpec, ClaimState, ClaimVerdict, LifeMark
+from worker_agent.protocol import (
+    AutoTemplate,
+    BindingState,
+    ClaimAnswer,
+    ClaimModel,
+    ClaimSpec,
+    ClaimState,
+    ClaimVerdict,
+    JobFailed,
+    LifeMark,
+)
 from worker_agent.protocol import Claim as Claimed
 
 log = structlog.get_logger(__name__)
@@ -92,6 +103,9 @@ class GprClaimants:
 
     def heard(self, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> Sequence[ClaimAnswer]:
         return claims_take(cluster=cluster, claims=claims, now=now)
+
+    def jobs_failed(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
+        jobs_failed_take(cluster=cluster, failed=failed, now=now)
 
 
 def claims_take(*, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:

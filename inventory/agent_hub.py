@@ -25,6 +25,7 @@ from worker_agent.protocol import (
     CLAIMS_PATH,
     DRIFTS_MAX,
     EVENTS_PATH,
+    JOBS_FAILED_MAX,
     NAMESPACES_WAITING_MAX,
     PROTO_MAX,
     PROTO_MIN,
@@ -34,6 +35,7 @@ from worker_agent.protocol import (
     Code,
     Drift,
     EventsRequest,
+    JobFailed,
     PodsWaiting,
     RegisterRequest,
     RenewRequest,
@@ -84,6 +86,7 @@ def hear(*, bearer: str, body: bytes, now: datetime) -> HeardSync:
     message = _sync_request(body)
     session_epoch = sync_hear(agent=agent, message=message, now=now)
     tenancy.heard(agent.cluster, message, now)
+    claims.jobs_failed(agent.cluster, message.jobs_failed, now)
     return HeardSync(agent, message, session_epoch, now)
 
 
@@ -165,7 +168,7 @@ def _sync_request(body: bytes) -> SyncRequest:
         return _decode(body, SyncRequest)
     except Malformed as error:
         parts = _decode(body, dict[str, msgspec.Raw])
-        waiting, drifts = parts.pop("waiting", None), parts.pop("drifts", None)
+        waiting, drifts, failed = parts.pop("waiting", None), parts.pop("drifts", None), parts.pop("jobs_failed", None)
         parts.pop("have_life", None)
         message = _decode(msgspec.json.encode(parts), SyncRequest)
         log.warning("agent_sync_partly_unreadable", error=error.detail)
@@ -173,6 +176,7 @@ def _sync_request(body: bytes) -> SyncRequest:
             message,
             waiting=_readable(waiting, PodsWaiting, NAMESPACES_WAITING_MAX),  # None: as it was told before
             drifts=_readable(drifts, Drift, DRIFTS_MAX) or (),
+            jobs_failed=_readable(failed, JobFailed, JOBS_FAILED_MAX) or (),
         )
 
 

@@ -1,5 +1,5 @@
 """Claims: objects of kind GPUProvisioningRequest, as agents report them and are told of them; what agents are told of any GPR's life,
-and by which templates they make claims for pods that wait.
+and by which templates they make claims for pods that wait; and what they tell of Jobs that ran in GPRs.
 
 What becomes of them is decided on a floor above: it names here, when the project starts, who answers.
 """
@@ -16,7 +16,19 @@ import msgspec
 from egs.errors import InvalidInput
 from inventory.models import AgentSession, Cluster
 from inventory.services.agents import AgentIdentity, session_check
-from worker_agent.protocol import CLAIMS_MAX, AutoTemplate, Claim, ClaimAnswer, ClaimsReply, ClaimState, ClaimVerdict, Id, LifeMark, Number
+from worker_agent.protocol import (
+    CLAIMS_MAX,
+    AutoTemplate,
+    Claim,
+    ClaimAnswer,
+    ClaimsReply,
+    ClaimState,
+    ClaimVerdict,
+    Id,
+    JobFailed,
+    LifeMark,
+    Number,
+)
 
 
 class Claimants(Protocol):
@@ -31,6 +43,9 @@ class Claimants(Protocol):
 
     def heard(self, cluster: Cluster, claims: Sequence[Claim], now: datetime) -> Sequence[ClaimAnswer]:
         """Their answers, in order. In transactions of its own: one claim that is refused, or fails, does not stop the others."""
+
+    def jobs_failed(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
+        """Jobs that its agent found to have failed after they ran in boxes."""
 
 
 class RawClaims(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +77,11 @@ def life(cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
 
 def templates(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
     return tuple(template for claimants in _claimants for template in claimants.templates(cluster_id))
+
+
+def jobs_failed(cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
+    for claimants in _claimants:
+        claimants.jobs_failed(cluster, failed, now)
 
 
 def heard(agent: AgentIdentity, message: RawClaims, now: datetime) -> ClaimsReply:

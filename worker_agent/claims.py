@@ -18,6 +18,7 @@ from worker_agent.protocol import (
     Claim,
     ClaimAnswer,
     ClaimState,
+    JobFailed,
     PodsWaiting,
     SyncReply,
     SyncRequest,
@@ -59,6 +60,9 @@ class Requests(Protocol):
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
         """Of the same cluster, the pods that wait, whole; None: they were looked at a moment ago. Raises nothing."""
 
+    def jobs_failed(self) -> tuple[JobFailed, ...]:
+        """Jobs whose pods were in boxes, and that were found to have failed since this was last asked. Raises nothing."""
+
 
 class SimulatedRequests:
     """A simulated cluster has no objects that people could make."""
@@ -71,6 +75,9 @@ class SimulatedRequests:
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
         return None
+
+    def jobs_failed(self) -> tuple[JobFailed, ...]:
+        return ()
 
 
 @dataclass(slots=True)

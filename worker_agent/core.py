@@ -99,6 +99,7 @@ class Core:
             drifts=self.link.drifts.untold,
             waiting=self.link.waiting_untold,
             steps_lost=self._memory.state.steps_lost,
+            jobs_failed=self.link.failures.untold,
         )
         return Sent(request=request, at=at)
 

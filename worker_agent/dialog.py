@@ -138,7 +138,7 @@ class Dialog:
             return Call(EVENTS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch)
         link = self._core.link
         has_news = self._told != self._core.observed or link.board.has_news or bool(link.drifts.untold)
-        return self._sync(credential, 0.0) if has_news or link.waiting_untold is not None else self._claims(credential)
+        return self._sync(credential, 0.0) if has_news or link.has_news_of_pods else self._claims(credential)
 
     def _register(self) -> Call | None:
         token = self._fresh_token()

@@ -30,7 +30,7 @@ from worker_agent.protocol import (
 )
 from worker_agent.state import Progress, State
 from worker_agent.tenancy import Board
-from worker_agent.waits import WaitBook, Waiting
+from worker_agent.waits import FailureBook, WaitBook, Waiting
 
 LIFE_EVERY_S = 5.0
 
@@ -59,6 +59,7 @@ class Link:
         self.drifts = DriftBook()
         self._lost_taken_mono = float("-inf")  # when the hub had last heard of steps that are lost
         self.waits = WaitBook()
+        self.failures = FailureBook()
         self.desk = Desk(clock)
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
@@ -100,6 +101,10 @@ class Link:
     def waiting_untold(self) -> Waiting | None:
         return self.waits.untold(self.session_epoch, self.board.workspaces.digest)
 
+    @property
+    def has_news_of_pods(self) -> bool:
+        return self.waiting_untold is not None or bool(self.failures.untold)
+
     # -- sync ----------------------------------------------------------------------------------------------------------
 
     def have_digest(self, digest: str) -> str:
@@ -114,6 +119,7 @@ class Link:
         self.is_locked = False
         self.drifts.take(sent.request.drifts)
         self.waits.take(sent.request)
+        self.failures.take(sent.request.jobs_failed)
         self._take_lost(sent)
         self._keep_time(sent, reply)
         if not self._is_whole(reply, raw_digest):

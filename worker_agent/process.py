@@ -190,12 +190,13 @@ class Process:
         with self._lock:
             link = self._core.link
             heard = link.desk.collect(link.board.wanted if link.board.is_seen else None)
-        claims, waiting = self._requests.look(heard), self._requests.waiting()
+        claims, waiting, failed = self._requests.look(heard), self._requests.waiting(), self._requests.jobs_failed()
         with self._lock:
             link.desk.put(claims)
             if waiting is not None:
                 link.waits.see(waiting)
-            has_news = link.waiting_untold is not None
+            link.failures.see(failed)
+            has_news = link.has_news_of_pods
         if claims or has_news:
             self._wake_push.set()
 

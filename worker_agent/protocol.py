@@ -44,6 +44,7 @@ LIFE_NODES_MAX = 256  # of one mark: a larger box is told on so many of its node
 
 # Of pods that wait, told for the pages: what is more is counted, or not told.
 NAMESPACES_WAITING_MAX, REASONS_WAITING_MAX, PODS_NAMED_MAX, JOBS_WAITING_MAX = 500, 5, 3, 10
+JOBS_FAILED_MAX = 100  # of one message
 MOMENT_MAX_S = 253_402_300_000.0  # the year 9999
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
@@ -214,10 +215,19 @@ class PodsWaiting(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Annotated[tuple[JobWaiting, ...], msgspec.Meta(max_length=JOBS_WAITING_MAX)] = ()
 
 
+class JobFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """A Job of a bound namespace whose pods were in the box of this GPR last, and that has failed."""
+
+    gpr_id: Id
+    namespace: Id
+    name: Annotated[str, msgspec.Meta(max_length=253)]
+
+
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session.
 
-    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` likewise. `waiting`: all
+    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` and `jobs_failed` likewise.
+    `waiting`: all
     namespaces in which pods wait, whole; None: as it was told in this session, or not looked at. `steps_lost`: at most so many StepEvents
     that the hub was not sent, nor will be, since it was last told so; it may be told twice, where an answer was lost.
     """
@@ -242,6 +252,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
     waiting: Annotated[tuple[PodsWaiting, ...], msgspec.Meta(max_length=NAMESPACES_WAITING_MAX)] | None = None
     steps_lost: Number = 0
+    jobs_failed: Annotated[tuple[JobFailed, ...], msgspec.Meta(max_length=JOBS_FAILED_MAX)] = ()
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):

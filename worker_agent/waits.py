@@ -1,13 +1,14 @@
-"""Which pods of workspaces wait in the cluster, until the hub was told.
+"""Which pods of workspaces wait in the cluster, and which Jobs have failed, until the hub was told.
 
 Nothing of it is written down: it is looked at again and again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from worker_agent.protocol import PodsWaiting, SyncRequest
+from worker_agent.protocol import JOBS_FAILED_MAX, JobFailed, PodsWaiting, SyncRequest
 
 Waiting = tuple[PodsWaiting, ...]
 
@@ -30,3 +31,21 @@ class WaitBook:
     def take(self, told: SyncRequest) -> None:
         if told.waiting is not None:
             self._told = (told.waiting, told.session_epoch, told.have_workspaces)
+
+
+@dataclass(slots=True)
+class FailureBook:
+    """Not for several threads at once."""
+
+    _untold: dict[JobFailed, None] = field(default_factory=dict)
+
+    @property
+    def untold(self) -> tuple[JobFailed, ...]:
+        return tuple(self._untold)[:JOBS_FAILED_MAX]
+
+    def see(self, found: Iterable[JobFailed]) -> None:
+        self._untold |= dict.fromkeys(found)
+
+    def take(self, told: Iterable[JobFailed]) -> None:
+        for failed in told:
+            self._untold.pop(failed, None)

@@ -17,6 +17,7 @@ from gpr.borrowing import borrowers_among
 from gpr.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.evictions import WHY, notices_of
 from gpr.explaining import Told
+from gpr.failed_jobs import failed_jobs_of
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.planner.plan import Cause, Reason
@@ -36,6 +37,10 @@ AT_RISK_HELP = (
 POSITION_HELP = "By planned start, among all that wait: 1 starts first. Null where it has no planned start."
 PROMISED_HELP = "It starts no later, but for recorded causes. Null while it can never start, or the time that it was booked for is taken."
 
+FAILED_JOBS_HELP = (
+    "Jobs (namespace/name) that ran in it and have failed since its nodes were taken back, while it waits again and no GPU pod of its "
+    "workspace waits: cancel it, or start them again."
+)
 DRAIN_HELP = "How long its pods may hold the box beyond its end; null while it has no cluster."
 
 CAUSES = [(cause.value, cause.value) for cause in Cause]
@@ -49,10 +54,11 @@ class GprPage:
     standings: Mapping[UUID, Standing]
     notices: Mapping[UUID, EvictionVictim]
     borrowers: Set[UUID]
+    failed_jobs: Mapping[UUID, Sequence[str]]
 
     @classmethod
     def build(cls, gprs: Sequence[Gpr], *, actor: User, now: datetime) -> GprPage:
-        return cls(now, standings_of(gprs, actor=actor, now=now), notices_of(gprs), borrowers_among(gprs, now=now))
+        return cls(now, standings_of(gprs, actor=actor, now=now), notices_of(gprs), borrowers_among(gprs, now=now), failed_jobs_of(gprs))
 
 
 class ToldBlockerSerializer(serializers.Serializer[Any]):
@@ -141,6 +147,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     drain = serializers.SerializerMethodField(help_text=DRAIN_HELP)
     time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
     eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is, and when it would go on.")
+    failed_jobs = serializers.SerializerMethodField(help_text=FAILED_JOBS_HELP)
     borrows = serializers.SerializerMethodField(help_text=BORROWS_HELP)
     template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="What it was filed from.")
     template_id = serializers.UUIDField(allow_null=True)
@@ -156,7 +163,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
         fields += ["position", "promised_start_at", "at_risk", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
-        fields += ["drain", "borrows", "eviction_notice", "template", "template_id", "origin"]
+        fields += ["drain", "borrows", "eviction_notice", "failed_jobs", "template", "template_id", "origin"]
         read_only_fields = fields
 
     @property
@@ -220,6 +227,9 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     def get_origin(self, gpr: Gpr) -> Any:
         claim = getattr(gpr, "claim", None)
         return OriginSerializer(claim).data if claim else None
+
+    def get_failed_jobs(self, gpr: Gpr) -> list[str]:
+        return list(self._page.failed_jobs.get(gpr.pk, ()))
 
     def get_borrows(self, gpr: Gpr) -> bool:
         return gpr.pk in self._page.borrowers

@@ -32,7 +32,7 @@ from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from portal_user.pages.capacity import stock_for
 from portal_user.pages.hero import Hero, Seen, hero
-from portal_user.pages.notices import Notice, notice, queued_since, waits_again
+from portal_user.pages.notices import Notice, notice, queued_since, waits_again, work_gone
 from portal_user.pages.one_at_a_time import OneAtATime
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
@@ -130,6 +130,7 @@ class Why:
     alone: OneAtATime | None
     sentence: str
     again: str  # of one that has run before: since when and why it waits again
+    gone: str  # of such a one: that its work failed, and what to do
     coming: tuple[Coming, ...]
     blockers: tuple[Ahead, ...]
     pods: tuple[WaitingPods, ...]
@@ -274,6 +275,7 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
         alone=_alone(gpr, request, told),
         sentence=told.sentence if told else _why_plain(gpr, request),
         again=waits_again(gpr, request),
+        gone=work_gone(gpr),
         coming=tuple(_coming(promise, request)) if gpr.state == S.QUEUED else (),
         blockers=tuple(Ahead.of(each) for each in told.blockers) if told else (),
         pods=waiting_pods(gpr, request),

@@ -13,6 +13,7 @@ from egs.pages.gpr_box import waiting_since
 from egs.words import utc
 from gpr.endings import STRICT_ENDS
 from gpr.evictions import WHY, notices_of
+from gpr.failed_jobs import failed_jobs_of, jobs_in_words
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from gpr.services.ending import left_s
 from journal.models import Event
@@ -70,3 +71,12 @@ def waits_again(gpr: Gpr, request: PageRequest) -> str:
     say, rest = says(request), words.duration(gpr.remaining_s)
     ended = f"{STRICT_ENDS[EndReason(left.reason)]} at {say(left.at)}" + (f": {WAS[VictimKind(evicted.kind)]}" if evicted else "")
     return f"{ended}. It waits again since {say(back.at)}, for the {rest} that are left."
+
+
+def work_gone(gpr: Gpr) -> str:
+    """That it may wait for nothing; empty where no Job of it failed, or pods wait."""
+    jobs = failed_jobs_of([gpr]).get(gpr.pk)
+    if not jobs:
+        return ""
+    them = "it" if len(jobs) == 1 else "them"
+    return f"{jobs_in_words(jobs)} since its nodes were taken back, and no GPU pod waits. Cancel the request, or start {them} again."

@@ -28,6 +28,7 @@ from worker_agent.protocol import (
     ClaimVerdict,
     Code,
     Credential,
+    JobFailed,
     PodsWaiting,
     Problem,
     SyncReply,
@@ -240,6 +241,9 @@ class StuckRequests:
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
         return None
+
+    def jobs_failed(self) -> tuple[JobFailed, ...]:
+        return ()
 
 
 class NoHub:

@@ -40,6 +40,7 @@ from worker_agent.protocol import (
     GpuView,
     InventoryEvent,
     IssuedToken,
+    JobFailed,
     JobWaiting,
     LifeMark,
     NodeOrder,
@@ -204,6 +205,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
             ),
         ),
         steps_lost=7,
+        jobs_failed=(JobFailed(gpr_id=ASSIGNMENT.gpr_id, namespace="red-train", name="train"),),
         tokens=(IssuedToken(account=ACCOUNT.id, token="t", expires_s=1800003600.0, server="https://api", ca="PEM", failure=""),),
         observed=(
             Observed(
@@ -388,8 +390,9 @@ def test_an_agent_that_knows_of_no_workspaces_says_nothing_of_them() -> None:
 
 def test_an_agent_that_tells_of_no_pods_has_not_looked_at_them() -> None:
     first = fixture("sync_request")
-    del first["waiting"]
-    assert msgspec.convert(first, type=SyncRequest).waiting is None
+    del first["waiting"], first["jobs_failed"]
+    request = msgspec.convert(first, type=SyncRequest)
+    assert (request.waiting, request.jobs_failed) == (None, ())
 
 
 def test_a_node_of_the_first_version_was_ordered_by_nobody() -> None:

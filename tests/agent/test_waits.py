@@ -1,4 +1,4 @@
-"""The pods that wait are told to the hub when that is news, and to each that may not know; whatever people write into them."""
+"""The pods that wait, and the Jobs that failed with their box, are told to the hub when that is news; whatever people write into them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker_agent.kube import names, waits
 from worker_agent.kube.client import Missing
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.waits import Waits
-from worker_agent.protocol import PodsWaiting, Workspace, set_digest
+from worker_agent.protocol import JobFailed, PodsWaiting, Workspace, set_digest
 
 WAITING = (PodsWaiting(namespace="red-ns", count=2),)
 RED = Workspace(id="red", name="red", bindings=())
@@ -67,6 +67,19 @@ def test_a_hub_of_another_session_and_one_that_bound_other_namespaces_hear_it_an
     assert [say(stage), say(stage)] == [WAITING, None]
 
 
+def test_a_job_that_failed_is_told_until_the_hub_took_it() -> None:
+    stage, failed = Stage(), JobFailed(gpr_id="g", namespace="red-ns", name="train")
+    say(stage)
+    stage.core.link.failures.see((failed,))
+
+    stage.core.sync_request(0.0)  # no answer comes
+    sent = stage.core.sync_request(0.0)
+    stage.core.on_reply(sent, stage.reply())
+
+    assert sent.request.jobs_failed == (failed,)
+    assert stage.core.sync_request(0.0).request.jobs_failed == ()
+
+
 # -- what is read of the cluster ---------------------------------------------------------------------------------------
 
 
@@ -93,7 +106,10 @@ def job(name: str, uid: str, *, started: str = "2027-01-01T00:00:00Z") -> Object
 
 
 def pod_of(job_name: str, uid: str, namespace: str = "red") -> Object:
-    pod = waiting_pod(f"{namespace}-{len(job_name)}", namespace)
+    return of_job(waiting_pod(f"{namespace}-{len(job_name)}", namespace), job_name, uid)
+
+
+def of_job(pod: Object, job_name: str, uid: str) -> Object:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job_name, "uid": uid, "controller": True}
     return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
 
@@ -162,3 +178,32 @@ def test_a_pod_that_has_no_place_yet_is_told_in_our_words_and_not_in_those_of_th
 
     assert "the scheduler has not placed it yet" in told.reasons[0].text
     assert "5e6f7081" not in told.reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [("Failed", [JobFailed(gpr_id="g", namespace="red", name="fit")]), ("Complete", []), ("", []), (None, [])],
+    ids=["failed", "complete", "goes on", "deleted"],
+)
+def test_of_jobs_that_had_pods_in_a_box_those_that_failed_are_told_once(
+    ends: str | None, told: list[JobFailed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pause in ("EVERY_S", "EVERY_NAMESPACE_S", "JOB_AGAIN_S"):
+        monkeypatch.setattr(waits, pause, 0.0)
+    api, pods = JobsApi({}), list[Pod]()
+    made = Waits(api=api, bound=str, pods=lambda: pods, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
+    pod = of_job(waiting_pod("fit-0"), "fit", "uid-fit")
+    pod["metadata"]["labels"] = {names.POD_GPR: "g"}
+    pod["spec"] |= {"schedulingGates": [], "nodeName": "gpu-1"}
+    pods[:] = [msgspec.convert(pod, Pod)]
+    made.look()
+    assert api.asked == []  # it has a pod
+
+    pods.clear()
+    if ends is not None:
+        api.jobs[path_of("fit")] = job("fit", "uid-fit") | {"status": {"conditions": [{"type": ends, "status": "True"}] if ends else None}}
+    made.look()
+    made.look()
+
+    assert [list(made.take_failed()), made.take_failed()] == [told, ()]
+    assert len(api.asked) == (2 if ends == "" else 1)  # what is over is read no more

@@ -1,17 +1,21 @@
-"""Pods that wait, on a real API server: told to the hub by namespace, with the reasons, and with the Jobs that will fail for it."""
+"""Pods that wait, on a real API server: told to the hub by namespace, with the reasons, and with the Jobs that will fail for it.
+
+Jobs that failed with their box are told, too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
 
+import msgspec
 import pytest
 
 from tests.kube.cluster import Cluster, Object
 from tests.kube.counter import Counter
 from tests.kube.test_autogpr import job
-from worker_agent.kube import waits
-from worker_agent.protocol import PodsWaiting
+from worker_agent.kube import names, waits
+from worker_agent.protocol import JobFailed, PodsWaiting
 
 
 @pytest.fixture
@@ -80,3 +84,19 @@ def test_without_the_right_to_read_jobs_pods_are_told_all_the_same(counter: Coun
 
     assert seen.jobs == ()
     assert len(counter.noted("job_unread")) == 1
+
+
+def test_a_job_that_failed_when_its_pod_was_sent_out_of_a_box_is_told_with_the_request_of_the_box(counter: Counter) -> None:
+    body = job(pods=1)
+    counter.make(body | {"spec": body["spec"] | {"backoffLimit": 0}})
+    counter.until("its pod", lambda: (seen := told(counter)) and seen.count == 1)
+    (pod,) = (pod for pod in counter.pods.objects().values() if pod.metadata.namespace == counter.namespace)
+    in_box = msgspec.structs.replace(pod.metadata, labels={names.POD_GPR: "g"})
+    counter.others.append(msgspec.structs.replace(pod, metadata=in_box))
+    told(counter)
+
+    counter.delete("pod", pod.metadata.name)
+    counter.others.clear()
+
+    failed = counter.until("the Job", lambda: (counter.agent.waiting(), counter.agent.jobs_failed())[1])
+    assert failed == (JobFailed(gpr_id="g", namespace=counter.namespace, name="train"),)

@@ -14,6 +14,7 @@ from egs.errors import BookingDoesNotFit, Conflict
 from egs.words import utc
 from gpr.estimates import RECLAIM, gpr_estimate
 from gpr.extensions import ExtensionTrial
+from gpr.failed_jobs import KIND, failed_jobs_of
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
 from gpr.planner.engine import plan
 from gpr.services import sparing
@@ -27,7 +28,10 @@ from slices.models import Slice
 from slices.quotas import quota_create
 from slices.services import SlicePolicy, slice_set_policy
 from tests.builders import SHAPE, make_slice, spec
+from tests.claims.stage import other_cluster
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
+from tests.slices.kubeconfigs import ready_namespace
+from worker_agent.protocol import JobFailed, PodsWaiting
 
 pytestmark = pytest.mark.django_db
 S = GprState
@@ -154,6 +158,38 @@ def test_it_ends_evicted_waits_again_with_what_is_left_and_the_other_starts(stag
     assert victim.queued_at == queued_at  # its place by age
     assert victim.planned_start_at is not None  # the new estimate
     assert EvictionVictim.objects.get().outcome == VictimOutcome.EVICTED
+
+
+def failed_jobs(gpr: Gpr) -> tuple[str, ...]:
+    return failed_jobs_of([gpr]).get(gpr.pk, ())
+
+
+def test_a_request_that_waits_again_names_the_job_that_failed_with_its_box_while_no_pod_waits(stage: Stage, other: Slice) -> None:
+    ready_namespace(stage.slice, stage.cluster, at=stage.now, name="vision")
+    victim, _ = noticed(stage, other)
+    failed = JobFailed(gpr_id=str(victim.pk), namespace="vision", name="train")
+    stage.agent.sync(at=stage.now, jobs_failed=(failed,))  # it failed while the box was open: no word on a wait
+    stage.after(NOTICE_S)
+    stage.tick()
+    other_cluster(stage.now)[1].sync(at=stage.now, jobs_failed=(failed,))
+    assert not Event.objects.filter(kind=KIND).exists()
+
+    for _ in range(2):  # the agent may not hear the answer
+        stage.agent.sync(at=stage.now, jobs_failed=(failed, JobFailed(gpr_id="none", namespace="vision", name="train")))
+    assert failed_jobs(fresh(victim)) == ()  # it does not wait yet
+    stage.say(victim, *EXIT)
+    stage.tick()
+
+    (event,) = Event.objects.filter(kind=KIND)
+    assert (event.gpr_id, event.slice_id) == (victim.pk, victim.slice_id)
+    assert event.message == f"Job vision/train has failed since the nodes of {victim.name} were taken back."
+    waits = fresh(victim)
+    assert failed_jobs(waits) == ("vision/train",)
+    stage.agent.sync(at=stage.now, waiting=(PodsWaiting(namespace="vision", count=1),))
+    assert failed_jobs(waits) == ()
+    stage.agent.sync(at=stage.now, waiting=())
+    waits.run += 1
+    assert failed_jobs(waits) == ()  # it was of the run before
 
 
 def test_one_plan_gives_notice_once(stage: Stage, other: Slice) -> None:

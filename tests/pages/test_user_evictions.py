@@ -10,15 +10,18 @@ import pytest
 from django.db.models import F
 from django.test import Client, override_settings
 
+from accounts.models import Scope
 from egs.clock import db_now
 from gpr.allocator import tick
+from gpr.failed_jobs import jobs_failed_take
 from gpr.models import EndReason, Gpr, GprState, VictimKind
 from gpr.services.decisions import gpr_evict
 from gpr.services.ending import exit_begin
 from portal_user.pages.notices import WAS
 from tests import factories
+from tests.api.conftest import Caller
 from tests.pages.user_world import WORKSPACE, World, text
-from worker_agent.protocol import Phase
+from worker_agent.protocol import JobFailed, Phase
 
 pytestmark = pytest.mark.django_db
 FOREIGN = ("canary", "outsider")
@@ -86,6 +89,7 @@ def test_when_it_waits_again_the_page_says_since_when_and_why(world: World, owne
 
     assert "Evicted at " in markup
     assert f": {WAS[VictimKind.PRIORITY]}. It waits again since " in markup
+    assert "has failed" not in markup
     # What it waited before it ran, and how long it ran, is no part of its wait.
     Gpr.objects.filter(pk=victim.pk).update(queued_at=F("queued_at") - timedelta(hours=6))
     assert re.search(r"<dt>Queued</dt>\s*<dd[^>]*>\d+ s ", text(owner.get(f"/gprs/{victim.pk}/?part=now")))
@@ -120,3 +124,22 @@ def test_one_that_an_administrator_evicted_says_so_and_names_no_right(world: Wor
 
     assert "It waits again since " in markup
     assert [kind for kind, why in WAS.items() if why in markup] == [VictimKind.ADMIN]
+
+
+def test_when_its_job_failed_with_the_box_the_page_and_the_api_ask_what_it_waits_for(world: World, owner: Client) -> None:
+    gpr = factories.active(world.slice, world.people.owner)
+    gpr_evict(gpr=gpr, actor=world.people.admin, why="Repair.", now=db_now())
+    failed = [JobFailed(gpr_id=str(gpr.pk), namespace="vision", name=name) for name in ("train", "<b>eval")]
+    jobs_failed_take(cluster=world.cluster, failed=failed, now=db_now())
+    evicted(gpr)
+
+    markup = text(owner.get(f"/gprs/{gpr.pk}/"))
+
+    assert "Jobs vision/train, vision/&lt;b&gt;eval have failed since its nodes were taken back, and no GPU pod waits." in markup
+    assert "Cancel the request, or start them again." in markup
+    assert f"/gprs/{gpr.pk}/delete/" in markup
+    told = Caller(factories.token(world.people.owner, Scope.READ)).get(f"gprs/{gpr.pk}/").json()
+    assert told["failed_jobs"] == [
+        "vision/train",
+        "vision/<b>eval",
+    ]

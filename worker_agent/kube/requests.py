@@ -47,7 +47,7 @@ from worker_agent.kube.standing import LATER_S, Case, claim_due, is_minor, statu
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tidying import Tidying
 from worker_agent.kube.waits import Waits
-from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired, PodsWaiting
+from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired, JobFailed, PodsWaiting
 
 WRITES_AT_ONCE: Final = 50  # in one look
 WRITE_EVERY_S: Final = 1.0  # to one object
@@ -150,6 +150,9 @@ class KubernetesRequests:
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
         return self._waits.look()
+
+    def jobs_failed(self) -> tuple[JobFailed, ...]:
+        return self._waits.take_failed()
 
     def look(self, heard: Heard) -> list[Claim]:
         """Nothing, while the kinds are not installed."""

@@ -1,7 +1,8 @@
-"""Which GPU pods of workspaces wait, and why, for the pages of EGS; and which Jobs will fail for it.
+"""Which GPU pods of workspaces wait, and why, for the pages of EGS; which Jobs will fail for it, and which failed with their box.
 
 The deadline of a Job runs while its pods wait. Jobs are read one by one, since a deadline is no business of the mirrors: some at each look,
-and each again after a while, for it may be changed. Must not live here: any write.
+and each again after a while, for it may be changed. A Job that had pods in a box is read when none of its pods is left, until it is over.
+Must not live here: any write.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
-from worker_agent.kube.objects import Meta, Owner, Pod
+from worker_agent.kube.objects import Condition, Meta, Owner, Pod
 from worker_agent.kube.workloads import is_waiting
 from worker_agent.protocol import (
     JOBS_WAITING_MAX,
@@ -26,6 +27,7 @@ from worker_agent.protocol import (
     NAMESPACES_WAITING_MAX,
     PODS_NAMED_MAX,
     REASONS_WAITING_MAX,
+    JobFailed,
     JobWaiting,
     PodsWaiting,
     ReasonWaiting,
@@ -37,6 +39,8 @@ JOBS_AT_ONCE: Final = 20  # read in one look
 JOB_AGAIN_S: Final = 60.0
 TROUBLE_S: Final = 30.0  # after a read that the API server did not answer
 TEXT_MAX: Final = 200
+FAILED: Final = "Failed"
+OVER: Final = frozenset({FAILED, "Complete"})
 UNPLACED: Final = "It was let in, and the scheduler has not placed it yet. The pod's events in the cluster tell why."
 
 Key = tuple[str, str]  # namespace, uid of a Job: a pod may name any uid, also that of another workspace's
@@ -48,10 +52,16 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 
     class Status(msgspec.Struct, frozen=True, kw_only=True):
         startTime: datetime | None = None  # none while it is suspended: then the deadline does not run
+        conditions: tuple[Condition, ...] | None = None
 
     metadata: Meta
     spec: Spec = Spec()
     status: Status = Status()
+
+    @property
+    def ends(self) -> frozenset[str]:
+        """How it is over: as conditions have it."""
+        return OVER & {each.type for each in self.status.conditions or () if each.status == "True"}
 
     @property
     def fails_s(self) -> float | None:
@@ -62,11 +72,21 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """`name`: as the Job itself has it. `fails_s`: None where it does not."""
+    """`name`: as the Job itself has it. `fails_s`: None where it does not. A Job that is not there any more is over, and has not failed."""
 
     read_mono: float
     name: str = ""
     fails_s: float | None = None
+    is_over: bool = False
+    has_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A Job that had pods in the box of this GPR. `name`: as its pods call it."""
+
+    gpr_id: str
+    name: str
 
 
 @dataclass(slots=True)
@@ -81,6 +101,8 @@ class Waits:
     _not_before_mono: float = float("-inf")
     _jobs_not_before_mono: float = float("-inf")
     _jobs: dict[Key, _Known] = field(default_factory=dict)
+    _ran: dict[Key, _Ran] = field(default_factory=dict)
+    _failed: list[JobFailed] = field(default_factory=list)
 
     def look(self) -> tuple[PodsWaiting, ...] | None:
         """All namespaces of workspaces in which pods wait; None: it was looked at a moment ago."""
@@ -89,14 +111,31 @@ class Waits:
             return None
         self._not_before_mono = now_mono + EVERY_S
         waiting: dict[str, list[Pod]] = defaultdict(list)
+        there: set[Key] = set()  # Jobs that have pods
         for pod in self.pods():
-            if (is_waiting(pod) or is_unplaced(pod)) and self.bound(pod.metadata.namespace):
+            waits, gpr_id = is_waiting(pod) or is_unplaced(pod), pod.metadata.label(names.POD_GPR)
+            if not (waits or (gpr_id and pod.holds)) or not self.bound(pod.metadata.namespace):
+                continue
+            if waits:
                 waiting[pod.metadata.namespace].append(pod)
-        self._read_jobs(waiting, now_mono)
+            if owner := job_of(pod):
+                key = pod.metadata.namespace, owner.uid
+                there.add(key)
+                if gpr_id:
+                    self._ran[key] = _Ran(gpr_id, owner.name)
+        self._ran = {key: ran for key, ran in self._ran.items() if self.bound(key[0])}
+        left = {key: ran for key, ran in self._ran.items() if key not in there}
+        self._read_jobs(waiting, left, now_mono)
+        self._note_over(left)
         told = [self._told(namespace, pods) for namespace, pods in waiting.items()]
         told.sort(key=lambda each: (-each.count, each.namespace))
         self._not_before_mono += len(told) * EVERY_NAMESPACE_S
         return tuple(sorted(told[:NAMESPACES_WAITING_MAX], key=lambda each: each.namespace))
+
+    def take_failed(self) -> tuple[JobFailed, ...]:
+        """Those that were found since this was last asked."""
+        failed, self._failed = tuple(self._failed), []
+        return failed
 
     def _told(self, namespace: str, pods: Sequence[Pod]) -> PodsWaiting:
         by_reason: dict[str, list[str]] = defaultdict(list)
@@ -122,15 +161,24 @@ class Waits:
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
-    def _read_jobs(self, waiting: Mapping[str, Sequence[Pod]], now_mono: float) -> None:
-        """Those that were read longest ago first."""
-        jobs = {(namespace, owner.uid): owner for namespace, pods in waiting.items() for pod in pods if (owner := job_of(pod))}
+    def _note_over(self, left: Mapping[Key, _Ran]) -> None:
+        for (namespace, uid), ran in left.items():
+            known = self._jobs.get((namespace, uid))
+            if known is not None and known.is_over:
+                del self._ran[namespace, uid]
+                if known.has_failed:
+                    self._failed.append(JobFailed(gpr_id=ran.gpr_id, namespace=namespace, name=known.name))
+
+    def _read_jobs(self, waiting: Mapping[str, Sequence[Pod]], left: Mapping[Key, _Ran], now_mono: float) -> None:
+        """Those that were read longest ago first. `left`: those that have no pod any more."""
+        jobs = {(namespace, owner.uid): owner.name for namespace, pods in waiting.items() for pod in pods if (owner := job_of(pod))}
+        jobs |= {key: ran.name for key, ran in left.items()}
         self._jobs = {key: known for key, known in self._jobs.items() if key in jobs}
         if now_mono < self._jobs_not_before_mono:
             return
         for key in self._due(jobs, now_mono)[:JOBS_AT_ONCE]:
             try:
-                self._jobs[key] = self._read(key, jobs[key].name, now_mono)
+                self._jobs[key] = self._read(key, jobs[key], now_mono)
             except ClusterError as error:
                 # It comes last now: one that cannot be read holds up no other.
                 self._jobs[key] = replace(self._jobs.get(key, _Known(now_mono)), read_mono=now_mono)
@@ -147,8 +195,10 @@ class Waits:
         try:
             job = self.api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", _Job)
         except Missing:
-            return _Known(now_mono)
-        return _Known(now_mono, job.metadata.name, job.fails_s) if job.metadata.uid == uid else _Known(now_mono)
+            return _Known(now_mono, is_over=True)
+        if job.metadata.uid != uid:
+            return _Known(now_mono, is_over=True)
+        return _Known(now_mono, job.metadata.name, job.fails_s, is_over=bool(job.ends), has_failed=FAILED in job.ends)
 
 
 def job_of(pod: Pod) -> Owner | None:
