@@ -84,6 +84,15 @@ def test_a_clock_that_runs_ahead_does_not_open_the_window_early() -> None:
     assert stage.gpu_phases() == set()
 
 
+@pytest.mark.parametrize("hand", ["wall_s", "mono_s"])
+def test_one_clock_that_leaps_since_the_hub_was_heard_does_not_open_the_window_early(hand: str) -> None:
+    stage = Stage()
+    stage.tell(stage.assignment(not_before_s=T0 + 5))
+    setattr(stage.clock, hand, getattr(stage.clock, hand) + 4.0)
+    stage.run(4.75)
+    assert stage.gpu_phases() == set()
+
+
 def test_without_a_live_lease_nothing_is_claimed() -> None:
     stage = Stage()
     stage.tell(stage.assignment(not_before_s=T0 + 50))

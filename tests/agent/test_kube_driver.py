@@ -22,7 +22,7 @@ from worker_agent.kube.draining import PATIENCE_S
 from worker_agent.kube.driver import CALLS_AT_ONCE, STATE_PATH, KubernetesCluster
 from worker_agent.kube.lifting import Room
 from worker_agent.kube.mirror import Mirror
-from worker_agent.kube.objects import Node
+from worker_agent.kube.objects import Meta, Namespace, Node
 from worker_agent.kube.paging import PAGE_COUNT
 from worker_agent.protocol import Assignment, Drift
 from worker_agent.state import StateLost
@@ -104,6 +104,23 @@ def test_boxes_of_one_workspace_do_not_reach_for_the_same_pod() -> None:
 
     assert soon(lambda: waiting(driver) == [])
     assert lift_count(api) == 5
+
+
+def test_pods_of_a_namespace_that_was_given_on_enter_no_box_of_the_workspace_that_had_it() -> None:
+    red, blue = assignment("a", "n1", "GPU-0"), assignment("b", "n2", "GPU-1", slice_="blue")
+    open_ = {box.node: new_records(box, GpuPhase.OPEN) for box in (red, blue)}
+    api, driver = made(open_, guard={"n1": "@1,red", "n2": "@1,blue"}, pods=[waiting_pod("p1")])
+    driver.observe()
+    assert driver._sight.waiting("red")
+
+    fill(driver._namespaces, {("", "red"): Namespace(metadata=Meta(name="red", labels={names.SLICE: "blue"}))})
+    driver.observe()
+    driver.serve([[red]])
+    assert lift_count(api) == 0
+
+    driver.serve([[red], [blue]])
+    assert soon(lambda: waiting(driver) == [])
+    assert [pod.label for pod in driver.lifted(blue.gpr_id)] == ["red/p1"]
 
 
 def test_a_pod_that_cannot_be_let_in_keeps_no_other_from_its_box() -> None:

@@ -67,6 +67,13 @@ def test_what_cannot_have_changed_or_is_not_wanted_is_not_even_read(listing: Lis
     assert listing.tell(asking(listing, have), GENERATION, read) == {listing.digest: have or "", listing.name: None}
 
 
+@pytest.mark.parametrize("listing", [ASSIGNMENTS, CLAIMS, LIFE], ids=lambda listing: listing.name)
+def test_what_changes_without_the_generation_is_news_all_the_same(listing: Listing[Any]) -> None:
+    items = items_of(listing)
+
+    assert listing.tell(asking(listing, "before"), GENERATION, lambda: items) == {listing.digest: set_digest(items), listing.name: items}
+
+
 @EACH
 def test_who_lost_the_list_is_told_it_again_though_nothing_has_changed(listing: Listing[Any]) -> None:
     assert listing.tell(asking(listing, ""), GENERATION, lambda: items_of(listing))[listing.name] == items_of(listing)

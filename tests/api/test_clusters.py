@@ -146,6 +146,7 @@ def test_after_a_rewind_an_administrator_resumes_it_above_all_that_its_agent_kno
     body = admin.post("clusters/aurora/resume/").json()
 
     assert (body["rewound_at"], body["generation"], body["is_open"]) == (None, 41, True)
+    assert Event.objects.get(kind="cluster.resumed").actor == world.people.admin
 
 
 @pytest.mark.parametrize("action", ["join-token", "resume", "enable", "disable"])

@@ -17,6 +17,7 @@ from egs.clock import db_now
 from gpr.models import Gpr, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
+from journal.models import Event
 from slices.models import Invitation, Quota, Role
 from tests import factories
 from tests.api.conftest import Caller, World
@@ -63,11 +64,12 @@ def for_oneself(code: int) -> Codes:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`gpr`: what the GPR of the path has to be. `body` may name what `place` knows."""
+    """`gpr`: what the GPR of the path has to be. `body` may name what `place` knows. `changes`: where it is not refused."""
 
     codes: Codes
     body: Mapping[str, Any] = field(default_factory=dict)
     gpr: Callable[..., Gpr] = factories.gpr
+    changes: bool = True
 
 
 ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
@@ -89,7 +91,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "me/"): Row(LIST),
     ("GET", "gprs/"): Row(LIST),
     ("POST", "gprs/"): Row(change(201), ASK),
-    ("POST", "gprs/estimate/"): Row(Codes(401, 200, 403, 404, 200, 200, 404), ASK),
+    ("POST", "gprs/estimate/"): Row(Codes(401, 200, 403, 404, 200, 200, 404), ASK, changes=False),
     ("GET", "gprs/<pk>/"): Row(SEE),
     ("PATCH", "gprs/<pk>/"): Row(change(200), {"name": "new"}),
     ("DELETE", "gprs/<pk>/"): Row(change(204)),
@@ -105,7 +107,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "queue/"): Row(LIST),
     ("GET", "evictions/"): Row(LIST),
     ("GET", "defragmentation/"): Row(for_admin(200)),
-    ("POST", "defragmentation/question/"): Row(for_admin(200), ROOM),
+    ("POST", "defragmentation/question/"): Row(for_admin(200), ROOM, changes=False),
     ("POST", "defragmentation/<pk>/apply/"): Row(for_admin(409), {"fingerprint": "x", "why": "Release week."}),  # nothing is proposed
     ("GET", "templates/"): Row(LIST),
     ("POST", "templates/"): Row(change(201), {"name": "new", "slice": "vision"}),
@@ -154,7 +156,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("PATCH", "clusters/<ref>/"): Row(for_admin(200), {"api_url": "https://api.example.org"}),
     ("POST", "clusters/<ref>/join-token/"): Row(for_admin(201)),
     ("POST", "clusters/<ref>/resume/"): Row(for_admin(409)),
-    ("POST", "clusters/<ref>/enable/"): Row(for_admin(200)),
+    ("POST", "clusters/<ref>/enable/"): Row(for_admin(200), changes=False),  # it is enabled
     ("POST", "clusters/<ref>/disable/"): Row(for_admin(200)),
     ("GET", "nodes/"): Row(LIST),
     ("GET", "nodes/<ref>/"): Row(SEE_SHARED),
@@ -171,7 +173,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("DELETE", "booking-series/<ref>/"): Row(change(204)),
     ("GET", "maintenance/"): Row(LIST),
     ("POST", "maintenance/"): Row(for_admin(201), MAINTENANCE),
-    ("POST", "maintenance/preview/"): Row(for_admin(200), MAINTENANCE),
+    ("POST", "maintenance/preview/"): Row(for_admin(200), MAINTENANCE, changes=False),
     ("GET", "maintenance/<ref>/"): Row(SEE_SHARED),
     ("DELETE", "maintenance/<ref>/"): Row(for_admin(204)),
     ("GET", "supplies/"): Row(for_admin(200)),
@@ -276,18 +278,20 @@ def callers(world: World) -> dict[str, Caller]:
 REFS = {"projects": "tenant", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0"}
 
 
-def answers(method: str, path: str, body: Any, callers: dict[str, Caller]) -> dict[str, int]:
-    """Each persona finds the same world: what one does is undone before the next."""
-    codes = {}
+def answers(method: str, path: str, body: Any, callers: dict[str, Caller]) -> tuple[dict[str, int], set[str]]:
+    """And whose call has an Event. Each persona finds the same world: what one does is undone before the next."""
+    codes, told, before = {}, set(), Event.objects.count()
     for name in PERSONAS:
         with transaction.atomic():
             codes[name] = callers[name].call(method, path, body).status_code
+            if Event.objects.count() > before:
+                told.add(name)
             transaction.set_rollback(True)
-    return codes
+    return codes, told
 
 
 @pytest.mark.parametrize(("method", "template"), TABLE, ids=lambda value: value)
-def test_each_persona_gets_the_answer_of_the_table(
+def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event(
     method: str, template: str, world: World, place: dict[str, str], callers: dict[str, Caller]
 ) -> None:
     row = TABLE[method, template]
@@ -303,9 +307,10 @@ def test_each_persona_gets_the_answer_of_the_table(
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
     body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}
 
-    codes = answers(method, path, body or None, callers)
+    codes, told = answers(method, path, body or None, callers)
 
     assert codes == {name: getattr(row.codes, name) for name in PERSONAS}
+    assert told == {name for name, code in codes.items() if code < 300 and method != "GET" and row.changes}
 
 
 @pytest.mark.parametrize("template", sorted({path for path, _ in routes() if path != NET}))
@@ -314,4 +319,4 @@ def test_every_other_method_is_refused_to_everybody(template: str, world: World,
     for method in METHODS:
         if (method, template) not in TABLE:
             expected = NOT_THERE_TO_READ if method == "GET" else NOT_THERE
-            assert answers(method, path, None, callers) == {name: getattr(expected, name) for name in PERSONAS}, method
+            assert answers(method, path, None, callers) == ({name: getattr(expected, name) for name in PERSONAS}, set()), method
