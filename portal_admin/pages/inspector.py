@@ -81,6 +81,7 @@ class InspectorPage:
     owner: str
     origin: str  # the object of a cluster as which it was filed
     place: int | None
+    no_place: str
     filed_at: datetime
     planned_at: datetime | None
     promised_at: datetime | None
@@ -115,6 +116,7 @@ class InspectorPage:
             owner=gpr.owner.name,
             origin=claim.sentence if (claim := getattr(gpr, "claim", None)) else "",
             place=stands.place,
+            no_place="no planned start" if gpr.state == GprState.QUEUED else "not in the queue",
             filed_at=gpr.queued_at or gpr.created_at,
             planned_at=gpr.planned_start_at,
             promised_at=promised_at_first(gpr),

@@ -376,20 +376,19 @@ def test_some_time_after_its_end_it_is_deleted_and_the_hub_told_nothing_but_one_
 ) -> None:
     """Given back, too."""
     monkeypatch.setattr(tidying, "EVERY_S", 0.5)
-    monkeypatch.setattr(tidying, "KEPT_S", 12.0)
     monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
-    counter.make(template(**AUTO), pod("alone", 1), request("mine", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))
+    counter.make(template(**AUTO), request("mine", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))
     counter.make(deployment(replicas=1, gpus=2))
-    counter.until("its claim", lambda: [claim for claim in counter.told if claim.is_auto])
-    name = next(claim.name for claim in counter.told if claim.is_auto)
+    counter.until("its claim", lambda: [claim for claim in counter.told if claim.name.startswith("serve-")])
+    name = next(claim.name for claim in counter.told if claim.name.startswith("serve-"))
     counter.until("the claim of people's", lambda: counter.claims("mine"))
     counter.state("mine", state="COMPLETED", is_ended=True, position=None)
     counter.until_condition("Finished", "True", "Completed", "mine")
 
     counter.scale("serve", 0)
-    counter.delete("pod", "alone")
 
     counter.until_condition("Finished", "True", "Canceled", name)
+    monkeypatch.setattr(tidying, "KEPT_S", 1.0)
     counter.until("that it is deleted", lambda: [made["metadata"]["name"] for made in requests(counter)] == ["mine"])
     counter.for_a_while(3.0)
     assert not [claim for claim in counter.told if claim.is_gone]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.kube.cluster import Cluster
 from tests.kube.site import Site, moved_in
+from worker_agent import link
 from worker_agent.protocol import LifeMark
 
 BEGUN_S = time.time() - 300
@@ -20,7 +21,8 @@ REASONS = ["Queued", "Provisioning", "Provisioned", "Passed25Percent", "Passed50
 
 
 @pytest.fixture
-def site(cluster: Cluster) -> Iterator[Site]:
+def site(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(link, "LIFE_EVERY_S", 0.0)  # each time that it is told: what an agent did not ask for it does not hear
     with moved_in(cluster) as made:
         yield made
 
