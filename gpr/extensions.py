@@ -26,6 +26,10 @@ WHY = {
 }
 
 
+# Each is a whole plan, and all other changes wait for it: what is asked for again and again must not hold them up.
+TRIALS_MAX = 6
+
+
 @dataclass(frozen=True, slots=True)
 class Obstacle:
     """What is in the way of an end. `harm` to the request `next_id`; None: from `closed_at` on a node of it is closed."""
@@ -59,13 +63,15 @@ class ExtensionTrial:
         return Obstacle(*hurt) if hurt else None
 
     def latest_end(self, refused_at: datetime, obstacle: Obstacle) -> tuple[datetime, Obstacle]:
-        """The latest end that has no obstacle, and that of an end one second later.
+        """The latest end that is known to have no obstacle, and the obstacle of a later one.
 
-        It halves the span between an end that can be and one that cannot, and tries first where the limit mostly is: three plans do then.
+        It tries first where the limit mostly is, which two plans prove to the second, and halves the span where it is elsewhere.
         """
         ends_at = self.gpr.ends_at or refused_at
         can_s, cannot_s = 0, math.floor((refused_at - ends_at).total_seconds())
-        while cannot_s - can_s > 1:
+        for _ in range(TRIALS_MAX):
+            if cannot_s - can_s <= 1:
+                break
             likely = (math.floor((moment - ends_at).total_seconds()) for moment in self._likely_ends(obstacle))
             trials = (trial_s for limit_s in likely for trial_s in (limit_s, limit_s + 1) if can_s < trial_s < cannot_s)
             trial_s = next(trials, (can_s + cannot_s) // 2)

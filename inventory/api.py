@@ -170,8 +170,7 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         if "repairs_drift" in data:
             cluster_set_repairs(cluster=cluster, repairs_drift=data["repairs_drift"], actor=actor_of(request), now=self.now)
         if data.keys() & {"drain_grace_s", "drain_force_after_s"}:
-            grace_s = data.get("drain_grace_s", cluster.drain_grace_s)
-            force_after_s = data.get("drain_force_after_s", cluster.drain_force_after_s)
+            grace_s, force_after_s = data.get("drain_grace_s"), data.get("drain_force_after_s")
             cluster_set_drain(cluster=cluster, grace_s=grace_s, force_after_s=force_after_s, actor=actor_of(request), now=self.now)
         return Response(self.get_serializer(self.get_object()).data)
 

@@ -63,10 +63,16 @@ def cluster_set_repairs(*, cluster: Cluster, repairs_drift: bool, actor: User, n
 
 
 @transaction.atomic
-def cluster_set_drain(*, cluster: Cluster, grace_s: int, force_after_s: int, actor: User, now: datetime) -> None:
-    """Its agent hears it with the next answer, also for boxes that are open or being cleared. Raises InvalidInput."""
+def cluster_set_drain(*, cluster: Cluster, grace_s: int | None, force_after_s: int | None, actor: User, now: datetime) -> None:
+    """Its agent hears it with the next answer, also for boxes that are open or being cleared. None leaves one as it is.
+
+    Raises InvalidInput.
+    """
+    row = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    grace_s = row.drain_grace_s if grace_s is None else grace_s
+    force_after_s = row.drain_force_after_s if force_after_s is None else force_after_s
     if force_after_s < grace_s:
-        raise InvalidInput({"drain_force_after_s": [f"Must be {grace_s} or more, as drain_grace_s is."]})
+        raise InvalidInput({"drain_force_after_s": [f"Must be {grace_s} s or more, as drain_grace_s is."]})
     drain = {"drain_grace_s": grace_s, "drain_force_after_s": force_after_s}
     if not Cluster.objects.filter(pk=cluster.pk).exclude(**drain).update(**drain):
         return
