@@ -100,7 +100,7 @@ def _queue(numbers: Iterable[int], slices: Any, owner: Any, now: Any, blockers: 
 
     def gpr(number: int) -> Any:
         waits = [{"id": rng.choice(blockers), "is_running": True, "until_s": 1_900_000_000} for _ in range(2)]
-        told = {"reason": "waits_for_gpus", "blockers": waits, "ahead_count": 3, "most_node_count": 0, "most_gpus_per_node": 0}
+        told = {"reason": "waits_for_gpus", "blockers": waits, "most_node_count": 0, "most_gpus_per_node": 0}
         since = now - timedelta(seconds=rng.randrange(86_400))
         return Gpr(
             name=f"q{number}",

@@ -24,15 +24,13 @@ WHY = {
     Harm.LATE: "Others have been promised these GPUs from its end on.",
     Harm.EVICTED: "Others are entitled to these GPUs from its end on: somebody would be evicted for it.",
 }
-
-
-# Each is a whole plan, and all other changes wait for it: what is asked for again and again must not hold them up.
+# A trial makes a whole plan while all other changes wait, so somebody who asks again and again must not get many of them.
 TRIALS_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What is in the way of an end. `harm` to the request `next_id`; None: from `closed_at` on a node of it is closed."""
+    """Why a box cannot end then: it would do `harm` to the request `next_id`. Where `harm` is None, a node closes at `closed_at`."""
 
     harm: Harm | None
     next_id: str = ""

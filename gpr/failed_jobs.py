@@ -61,7 +61,7 @@ def _take(cluster: Cluster, gpr_id: UUID, names: Sequence[str], now: datetime) -
 
 
 def jobs_in_words(names: Sequence[str]) -> str:
-    """As the beginning of a sentence."""
+    """This begins a sentence: "Job vision/train has failed"."""
     shown, more = ", ".join(names[:JOBS_NAMED_MAX]), len(names) - JOBS_NAMED_MAX
     return f"Job {shown} has failed" if len(names) == 1 else f"Jobs {shown}{f' and {more} more' if more > 0 else ''} have failed"
 
@@ -76,7 +76,7 @@ def failed_jobs_of(gprs: Iterable[Gpr]) -> dict[UUID, tuple[str, ...]]:
 
 
 def _told(runs: dict[UUID, int]) -> dict[UUID, tuple[str, ...]]:
-    """Of these runs, by id of their GPR."""
+    """The names of Jobs that were told to have failed, by id of the GPR. `runs`: which run of each GPR is asked about."""
     found: dict[UUID, tuple[str, ...]] = {}
     for gpr_id, data in Event.objects.filter(kind=KIND, gpr_id__in=runs).order_by("id").values_list("gpr_id", "data"):
         if gpr_id is not None and data["run"] == runs[gpr_id]:

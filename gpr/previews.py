@@ -161,7 +161,7 @@ def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
 
 
 def _place_in(made: Plan, gpr: Gpr) -> int | None:
-    """As `start_places` will tell it: of those that start at the same time, whoever was filed first is before the others."""
+    """The place that `start_places` would give it by this plan: of requests that start together, the one filed first comes first."""
     starts = {placement.id: placement.start_s for placement in made.placements if placement.start_s is not None}
     own_s = starts.get(str(gpr.pk))
     if own_s is None:

@@ -16,8 +16,8 @@ from gpr.selectors import start_places
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """By the last plan. `place`: 1 starts first, of whomever; None where it has no start. `told`: what and whom it waits for; None where
-    no plan has told it yet. When it starts and what it is promised stand in the GPR: `planned_start_at`, `standing_promise`.
+    """What the last plan says of a GPR. `place` counts all requests: 1 starts first, and None has no planned start. `told` says what and
+    whom it waits for; it is None before the first plan. The GPR itself has its `planned_start_at` and its `standing_promise`.
     """
 
     place: int | None = None
@@ -28,11 +28,11 @@ NOT_PLANNED = Standing()
 
 
 def standings_of(gprs: Collection[Gpr], *, actor: User, now: datetime, say: Say = utc) -> dict[UUID, Standing]:
-    """Of each. Two queries, however many there are; none where none waits."""
+    """The standing of each GPR, by id. It takes two queries, however many GPRs there are, and none where no GPR waits."""
     places, told = start_places(gprs), explain_gprs(gprs, actor=actor, now=now, say=say)
     return {gpr.pk: _standing(places.get(gpr.pk), told.get(gpr.pk)) for gpr in gprs}
 
 
 def _standing(place: int | None, told: Told | None) -> Standing:
-    """Whoever starts before it is ahead of it, whatever his priority: promises may keep him there."""
+    """A request that starts earlier is ahead, whatever its priority: a promise may keep it there."""
     return Standing(place, replace(told, ahead_count=place - 1) if told and place else told)

@@ -80,7 +80,7 @@ def replan(
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
-    """As stored. Ids of others stand in it: show it through gpr.explaining only. How many are ahead is counted when it is read."""
+    """The JSON that a GPR stores. It holds ids of others, so only gpr.explaining shows it. Readers count anew how many are ahead."""
     return {
         "reason": explanation.reason.value,
         "blockers": [{name: getattr(blocker, name) for name in BLOCKER_FIELDS} for blocker in explanation.blockers],

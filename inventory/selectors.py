@@ -70,7 +70,7 @@ NAMED_BY: Final = frozenset({"id", "name", "state"})
 
 
 def stays(path: str = "") -> Q:
-    """Of reservations: those whose box goes on, as far as the hub and its agent know."""
+    """A filter for reservations whose box goes on, as far as the hub and its agent know."""
     leaves = [Phase.FAILED, Phase.EXITING, Phase.RELEASED]
     return ~Q(**{f"{path}phase__in": leaves}) & Q(**{f"{path}desired": Desired.PRESENT})
 

@@ -141,7 +141,7 @@ def _no_kernel_is_compiled_late() -> Iterator[None]:
 def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """A transaction for a world that all tests of a file share. It is rolled back after the last one."""
     with django_db_blocker.unblock(), atomic():
-        # What is durable may begin within it, as within the transactions of django.test.TestCase.
+        # Django then lets durable transactions begin within it, as it does within those of its TestCase.
         connection.atomic_blocks[-1]._from_testcase = True  # type: ignore[attr-defined]
         yield
         set_rollback(True)

@@ -84,7 +84,7 @@ def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, st
 
 
 def _suggestion(request: PageRequest, gpr: Gpr) -> Suggestion:
-    """As it would be made now. Raises Conflict where there is none."""
+    """The suggestion that EGS makes now. Raises Conflict where it makes none."""
     made = suggestion_for(gpr, now=request.now)
     if made is None:
         raise Conflict(GONE)

@@ -42,7 +42,6 @@ def gprs(world: World, count: int) -> None:
         waiting.explanation = {
             "reason": "waits_for_gpus",
             "blockers": blockers,
-            "ahead_count": n,
             "most_node_count": 0,
             "most_gpus_per_node": 0,
         }

@@ -41,7 +41,7 @@ def queued(stage: Stage, *hours: float, priority: int = 101) -> list[Gpr]:
 
 
 def order(stage: Stage) -> list[Gpr]:
-    """As it is considered."""
+    """The requests that wait, in the order in which the planner considers them."""
     return list(Gpr.objects.filter(state=GprState.QUEUED).order_by(*QUEUE_ORDER))
 
 

@@ -65,7 +65,7 @@ def queue_up(house: House, count: int) -> None:
     """Bare rows that wait, with a promise and a stored explanation each."""
     now = db_now()
     blockers = [{"id": str(house.runs.pk), "is_running": True, "until_s": 1_900_000_000}]
-    told = {"reason": "waits_for_gpus", "blockers": blockers, "ahead_count": 1, "most_node_count": 0, "most_gpus_per_node": 0}
+    told = {"reason": "waits_for_gpus", "blockers": blockers, "most_node_count": 0, "most_gpus_per_node": 0}
     given: dict[str, Any] = {"owner": house.people.owner, "shape": SHAPE, "nodes": 1, "duration_s": 3600, "remaining_s": 3600}
     times = {"created_at": now, "state_changed_at": now, "queued_at": now, "turn_at": now, "planned_start_at": now}
     slices = Slice.objects.bulk_create(Slice(name=f"s{uuid4().hex[:8]}", project=house.slice.project, created_at=now) for _ in range(count))

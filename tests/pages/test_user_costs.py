@@ -40,7 +40,7 @@ def cost(client: Client, path: str, data: dict[str, Any] | None = None) -> int:
 def fill(world: World, count: int) -> None:
     """Bare rows: waiting ones, late, with a stored explanation, and as many that have ended."""
     now, runs = db_now(), Gpr.objects.filter(slice=world.slice, state=GprState.ACTIVE).first()
-    told = {"reason": "waits_for_gpus", "blockers": [], "ahead_count": 1, "most_node_count": 0, "most_gpus_per_node": 0}
+    told = {"reason": "waits_for_gpus", "blockers": [], "most_node_count": 0, "most_gpus_per_node": 0}
     if runs:
         told["blockers"] = [{"id": str(runs.pk), "is_running": True, "until_s": 1_900_000_000}]
     given: dict[str, Any] = {"owner": world.people.owner, "slice": world.slice, "shape": SHAPE, "nodes": 1, "duration_s": 3600}

@@ -14,7 +14,7 @@ from egs.pages.table import Column, RowGroup
 
 register = template.Library()
 TABLE, BODIES = "components/table.html", "components/table_bodies.html"
-# Of a table, where a page does not say otherwise: what stands around it by the same name is not meant.
+# What a table has where its page gives nothing. They hide variables of the page that have the same names.
 DEFAULTS = {"name": "", "caption": "", "label": "", "css": "", "id": "", "scroll_id": "", "foot": None, "is_part": False}
 
 
