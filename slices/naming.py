@@ -18,8 +18,14 @@ def patterns_of(workspace: str) -> list[str]:
     return [base, f"{base}-*"] if len(base) < LABEL_MAX_CHARS - 1 else [base]
 
 
-def is_covered(name: str, patterns: Iterable[str]) -> bool:
-    return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns)
+def coverage(name: str, patterns: Iterable[str]) -> int:
+    """How closely the patterns cover the name: the characters that the closest one spells out, its end counted as one. -1: not at all."""
+    closeness = (len(each) - 1 if each.endswith("*") else len(each) + 1 for each in patterns if _matches(name, each))
+    return max(closeness, default=-1)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def is_reserved(name: str) -> bool:

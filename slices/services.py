@@ -21,7 +21,7 @@ from journal.models import Severity
 from journal.services import event_record
 from slices.kubeconfigs import kubeconfigs_revoke
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, Role, Slice, Unbinding
-from slices.naming import is_covered, is_reserved, patterns_of
+from slices.naming import coverage, is_reserved, patterns_of
 from worker_agent.protocol import BindingState
 
 
@@ -197,7 +197,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
     _lock(slice_)
     _refuse_other_clusters(slice_, cluster)
     _refuse_beyond_count(slice_)
-    is_pending = actor is not None and not actor.is_admin and not is_covered(name, slice_.namespace_patterns)
+    is_pending = actor is not None and not actor.is_admin and not _may_choose(slice_, name)
     namespace = Namespace(slice=slice_, cluster=cluster, name=name, created_at=now, may_adopt=may_adopt)
     namespace.state = PENDING if is_pending else BindingState.WAITING.value
     try:
@@ -212,6 +212,13 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
         text = f"Namespace {name} of cluster {cluster.name} was bound to workspace {slice_.name}."
         _bound(namespace, "namespace_bound", text, actor, now)
     return namespace
+
+
+def _may_choose(slice_: Slice, name: str) -> bool:
+    """Do its patterns cover the name, and no other workspace's do so more closely?"""
+    own = coverage(name, slice_.namespace_patterns)
+    others = Slice.objects.exclude(pk=slice_.pk).values_list("namespace_patterns", flat=True)
+    return own >= 0 and all(coverage(name, patterns) <= own for patterns in others)
 
 
 @transaction.atomic

@@ -76,6 +76,14 @@ def test_an_administrator_says_which_names_and_how_many_a_workspace_may_have(own
         assert faults(admin.post(PATH, {"name": name, "cluster": "aurora"})) == ["name"]
 
 
+def test_a_name_that_belongs_more_closely_to_another_workspace_waits_for_approval(owner: Caller, world: World) -> None:
+    factories.make_slice(world.cluster, name="vision-lab")
+
+    asked = {name: owner.post(PATH, {"name": name, "cluster": "aurora"}).json()["state"] for name in ("vision-lab", "vision-lab-1", "vision-labor")}
+
+    assert asked == {"vision-lab": "PENDING", "vision-lab-1": "PENDING", "vision-labor": "WAITING"}
+
+
 @pytest.mark.parametrize("by", ["name", "id"])
 def test_an_owner_unbinds_one(by: str, owner: Caller, world: World) -> None:
     namespace = owner.post(PATH, {"name": "vision-train", "cluster": "aurora"}).json()

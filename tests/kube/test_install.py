@@ -130,6 +130,7 @@ def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: P
     assert world.people["o"].call("PUT", pods_path("red", "mine", "status"), running).outcome == "egs-status"
 
 
+@pytest.mark.soak  # what other versions of Kubernetes answer; the soak runs on these as well
 def test_the_policies_that_spare_people_work_are_applied_as_beta_where_only_that_is_served(world: World, tmp_path: Path) -> None:
     """As Kubernetes 1.34 and 1.35 may. An API server that has them as v1 gets them as it knows them."""
     version = world.cluster.mutating_version
@@ -151,6 +152,7 @@ get*"-f -"*) sed 's|/v1beta1$|/{version}|' | kubectl "$@" ;;""",
     assert applied == ["admissionregistration.k8s.io/v1beta1"] * 6
 
 
+@pytest.mark.soak  # what other versions of Kubernetes answer; the soak runs on these as well
 def test_mutating_policies_that_are_served_and_not_carried_out_are_told_with_what_to_turn_on(world: World, tmp_path: Path) -> None:
     """As 1.34 and 1.35 with the API and without the feature gate."""
     if not world.cluster.mutating_version:
@@ -170,6 +172,7 @@ def test_mutating_policies_that_are_served_and_not_carried_out_are_told_with_wha
     install(world.cluster, "--no-agent")
 
 
+@pytest.mark.soak  # what other versions of Kubernetes answer; the soak runs on these as well
 def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: World, tmp_path: Path) -> None:
     older = other_kubectl(tmp_path, world, OLD)
 
