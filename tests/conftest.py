@@ -13,12 +13,13 @@ import pytest
 from _pytest.nodeid import NodeId
 from django.conf import settings
 from django.db import connection
-from django.db.backends.sqlite3.base import DatabaseWrapper
 from django.db.transaction import atomic, set_rollback
+from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
 from gpr.planner.compile import compile_all, is_compiled
 from gpr.planner.kernels import compiled_here
+from tests.databases import delete_all_rows
 from tests.effort import IS_SOAK
 from tests.migrated import copy_to_file, postgres_copy
 
@@ -102,23 +103,11 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _flush_append_only_tables() -> Iterator[None]:
-    """After a transactional test Django empties all tables by DELETE on SQLite; the journal refuses that, as it should."""
-    patch = pytest.MonkeyPatch()
-    operations = DatabaseWrapper.ops_class
-    flush = operations.execute_sql_flush
-
-    def lifted(self: Any, sql_list: list[str]) -> None:
-        with self.connection.cursor() as cursor:
-            cursor.execute("SELECT sql FROM sqlite_master WHERE name = 'journal_event_no_delete'")
-            (trigger,) = cursor.fetchone()
-            cursor.execute("DROP TRIGGER journal_event_no_delete")
-            flush(self, sql_list)
-            cursor.execute(trigger)
-
-    patch.setattr(operations, "execute_sql_flush", lifted)
-    yield
-    patch.undo()
+def _only_rows_are_deleted() -> Iterator[None]:
+    """After a transactional test Django empties all tables and makes its permissions anew, which takes a second of a core."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: delete_all_rows())
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
