@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -83,6 +84,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             groups = [f"{item.path.parent.name}.{item.path.stem}"]
         if groups:
             item._id = NodeId.parse(f"{item.nodeid}@{'_'.join(groups)}")
+    # Modules and collected tests stay until the process ends. Without them each round of the garbage collector is short.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
