@@ -11,12 +11,12 @@ from hypothesis import settings
 IS_SOAK: Final = os.environ.get("EGS_TEST_SOAK") == "1"
 # deploy/run-tests sets it, so that all processes of a run agree at midnight; the same day again repeats a run.
 DAY: Final = date.fromisoformat(os.environ.get("EGS_TEST_DAY") or f"{datetime.now(UTC):%Y-%m-%d}")
-QUICK_SHARE: Final = 16
-QUICK_LEAST: Final = 8
+QUICK_SHARE: Final = 40
+QUICK_LEAST: Final = 5
 
 
 def examples(count: int) -> settings:
-    """Hypothesis settings for `count` examples in a soak, and a sixteenth of them otherwise."""
+    """Hypothesis settings for `count` examples in a soak, and a fortieth of them otherwise, but five at least."""
     return settings(max_examples=count if IS_SOAK else max(QUICK_LEAST, count // QUICK_SHARE))
 
 

@@ -79,15 +79,6 @@ def test_a_reason_and_a_fingerprint_are_owed(admin: Caller, sides: tuple[Gpr, Gp
     assert faults(admin.post(path_of(sides[1]), {})) == ["fingerprint", "why"]
 
 
-@pytest.mark.parametrize("persona", ["owner", "teammate", "outsider", "half_admin"])
-def test_nobody_but_an_administrator_may(persona: str, sides: tuple[Gpr, Gpr], request: pytest.FixtureRequest) -> None:
-    caller: Caller = request.getfixturevalue(persona)
-
-    assert_problem(caller.get("defragmentation/"), 403, "not_allowed")
-    assert_problem(caller.post("defragmentation/question/", wanted()), 403, "not_allowed")
-    assert_problem(caller.post(path_of(sides[1]), {"fingerprint": "x", "why": "x"}), 403, "not_allowed")
-
-
 def wanted(**changes: Any) -> dict[str, Any]:
     return {"shape": SHAPE, "nodes": 1, "starts_at": (db_now() + timedelta(hours=5)).isoformat(), "duration_s": "4h", **changes}
 

@@ -122,8 +122,15 @@ def is_private(response: Any) -> bool:
     return str(response.get("Cache-Control", "")) == "private, no-store"
 
 
+def assert_head_is(asked: Any, looked: Any) -> None:
+    """Monitors and link checkers ask by HEAD: the same answer, without its body."""
+    assert looked.status_code == asked.status_code
+    assert looked.content == b""
+    assert looked.headers["Cache-Control"] == asked.headers["Cache-Control"]
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_no_browser_and_no_proxy_keeps_a_page_or_fragment_behind_the_login(name: str, house: House, admin: Client) -> None:
+def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name: str, house: House, admin: Client) -> None:
     """Who sits down at a browser after somebody signed out finds nothing of his tenants there, neither pages nor refusals."""
     path = address(name, house)
     queries = [{}, *({"part": part} for part in PARTS.get(name, []))]
@@ -132,6 +139,7 @@ def test_no_browser_and_no_proxy_keeps_a_page_or_fragment_behind_the_login(name:
         answers = [admin.post(path, form()), admin.post(path, form(nodes="x"), headers=HTMX), admin.get(path)]
     else:
         answers = [admin.get(path, query, headers=headers) for query in queries for headers in ({}, HTMX)]
+        assert_head_is(answers[0], admin.head(path))
         answers += [admin.post(path, {}), admin.post(path, {}, headers=HTMX)]
 
     assert answers[0].status_code == (302 if name == "admin-home" else 200), answers[0].content
@@ -153,18 +161,6 @@ def test_what_is_refused_and_what_is_not_there_is_not_kept_either(house: House, 
         assert response.status_code == status
         assert is_private(response)
     assert b"<dialog" in refused[-1][0].content
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in POST_ONLY])
-def test_a_page_that_answers_get_answers_head(name: str, house: House, admin: Client) -> None:
-    """Monitors and link checkers ask by HEAD: the same answer, without its body."""
-    path = address(name, house)
-
-    asked, looked = admin.get(path), admin.head(path)
-
-    assert looked.status_code == asked.status_code
-    assert looked.content == b""
-    assert looked.headers["Cache-Control"] == asked.headers["Cache-Control"]
 
 
 def test_the_login_page_answers_head(client: Client) -> None:

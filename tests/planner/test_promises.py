@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import chain, islice
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -236,7 +237,8 @@ def test_guarded_a_failure_moves_slots_on_other_nodes_only_where_that_breaks_few
 def test_guarded_such_as_give_way_to_a_failure_there_are() -> None:
     worlds = [World(seed, mishaps=frozenset({"close", "lose"}), asks=SINGLES) for seed in range(30)]
 
-    assert sum(len(gave_way(world)) for world in worlds for _ in range(50)) > 2
+    found = chain.from_iterable(gave_way(world) for world in worlds for _ in range(50))
+    assert len(list(islice(found, 3))) == 3
 
 
 def gave_way(world: World) -> list[Request]:
@@ -271,7 +273,8 @@ def test_guarded_such_gangs_there_are() -> None:
     """Else the tests of worlds with gangs would show nothing of them."""
     worlds = [World(seed, mishaps=frozenset({"cancel", "early"}), asks=GANGS) for seed in range(20)]
 
-    assert sum(len(moved_up(world)) for world in worlds for _ in range(60)) > 5
+    found = chain.from_iterable(moved_up(world) for world in worlds for _ in range(60))
+    assert len(list(islice(found, 6))) == 6
 
 
 def moved_up(world: World) -> list[Request]:
@@ -327,12 +330,12 @@ def test_the_order_in_which_a_snapshot_lists_things_does_not_matter(snapshot: Sn
 
 
 def test_a_plan_does_not_depend_on_the_hash_seed() -> None:
+    world = World(7, mishaps=frozenset({"early", "close"}))
+    here = f"{[world.step()[1] for _ in range(30)]}\n"
     script = "from tests.planner.world import World; w = World(7, mishaps=frozenset({'early', 'close'}));"
     script += "print([w.step()[1] for _ in range(30)])"
-    texts = {
-        subprocess.run([sys.executable, "-c", script], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True, text=True).stdout
-        for seed in ("1", "2")
-    }
 
-    assert len(texts) == 1
-    assert "Placement" in texts.pop()
+    there = subprocess.run([sys.executable, "-c", script], env={"PYTHONHASHSEED": "1"}, capture_output=True, check=True, text=True).stdout
+
+    assert there == here
+    assert "Placement" in here
