@@ -10,7 +10,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from gpr import allocator
-from gpr.absence import SERVED_EVERY_S, served
+from gpr.absence import AWAY_S, SERVED_EVERY_S, served
 from gpr.allocator import ENTRY_SILENCE_S, tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
@@ -26,6 +26,8 @@ pytestmark = pytest.mark.django_db
 
 S = GprState
 GONE_S = settings.EGS_AGENT_UNREACHABLE_S + 5
+# Of web servers, while ticks go on: long enough for an agent that could be heard to count as silent.
+NOT_SERVED_S = GONE_S + AWAY_S
 
 
 def _with_queue(count: int = 3) -> tuple[Stage, list[Gpr]]:
@@ -164,7 +166,7 @@ def test_when_web_servers_come_and_go_agents_are_still_waited_for() -> None:
     before = _promised()
 
     for _ in range(3):
-        _ticking(stage, 600, is_served=False)
+        _ticking(stage, NOT_SERVED_S, is_served=False)
         _ticking(stage, 20, is_served=True)
     for _ in range(4):
         tick(now=stage.after(1))
@@ -187,7 +189,7 @@ def test_while_only_the_web_servers_are_away_no_agent_counts_as_silent() -> None
     stage.tick()
     before = _promised()
 
-    _ticking(stage, 600, is_served=False)
+    _ticking(stage, NOT_SERVED_S, is_served=False)
     during = _promised()
     _ticking(stage, 30, is_served=True)
     stage.tick()
@@ -200,7 +202,7 @@ def test_an_agent_that_stays_silent_after_the_return_of_the_web_servers_is_silen
     served(now=stage.now)
     stage.tick()
 
-    _ticking(stage, 600, is_served=False)
+    _ticking(stage, NOT_SERVED_S, is_served=False)
     _ticking(stage, GONE_S + SERVED_EVERY_S, is_served=True)
 
     assert _is_at_risk(first)
