@@ -115,6 +115,12 @@ def _only_rows_are_deleted() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _static_files_are_found_when_asked_for() -> None:
+    """Else each test client lists all of them before its first request."""
+    settings.WHITENOISE_AUTOREFRESH = True
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _planner_is_compiled() -> None:
     """`make setup` did it; this is for whoever changed a kernel since."""
     if not is_compiled():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +25,7 @@ S = GprState
 NOTICE_S, DAY_S, HOUR_S = 600, 86_400, 3600
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def rules() -> Any:
     with override_settings(EGS_EVICTION_NOTICE_S=NOTICE_S, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=600):
         yield
@@ -65,9 +66,14 @@ class Scattered:
         )
 
 
-@pytest.fixture
-def world() -> Scattered:
+@pytest.fixture(scope="module")
+def built_world(module_db: None, rules: None) -> Scattered:
     return Scattered()
+
+
+@pytest.fixture
+def world(built_world: Scattered, db: None) -> Scattered:
+    return deepcopy(built_world)
 
 
 def test_it_is_proposed_with_names_and_done_by_nobody_unasked(world: Scattered) -> None:
