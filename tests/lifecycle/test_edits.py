@@ -26,6 +26,7 @@ from slices.quotas import quota_create, quota_delete
 from slices.services import SlicePolicy, slice_set_clusters, slice_set_policy
 from tests import factories
 from tests.builders import SHAPE, make_cluster, node_view, spec
+from tests.effort import IS_SOAK
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 
 pytestmark = pytest.mark.django_db
@@ -47,11 +48,12 @@ def in_a_row(stage: Stage, *asked: dict[str, Any]) -> list[Gpr]:
 @pytest.mark.parametrize(
     ("first", "change"),
     [
-        ({}, {"duration_s": 7 * HOUR_S}),
         ({}, {"duration_s": 7 * HOUR_S, "priority": 200}),
-        ({"priority": 50}, {"duration_s": 12 * HOUR_S}),
-        ({"gpus_per_node": 2}, {"gpus_per_node": 4}),
         ({"gpus_per_node": 2}, {"gpus_per_node": None}),
+        # As those above, with one change each.
+        pytest.param({}, {"duration_s": 7 * HOUR_S}, marks=pytest.mark.soak),
+        pytest.param({"priority": 50}, {"duration_s": 12 * HOUR_S}, marks=pytest.mark.soak),
+        pytest.param({"gpus_per_node": 2}, {"gpus_per_node": 4}, marks=pytest.mark.soak),
     ],
 )
 def test_who_asks_for_more_pushes_nobody_back(first: dict[str, Any], change: dict[str, Any]) -> None:
@@ -165,7 +167,15 @@ def offered(stage: Stage, gpr: Gpr, spec: GprSpec) -> list[Estimate]:
     return gpr_estimate(actor=stage.owner, spec=spec, now=stage.now, edited=fresh(gpr))
 
 
-@pytest.mark.parametrize("change", [{"nodes": 1}, {"duration_s": 600}, {"nodes": 1, "duration_s": 600}, {"priority": 150}, {}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes": 1, "duration_s": 600},
+        {"priority": 150},
+        # As the first, with one change each and with none.
+        *(pytest.param(change, marks=pytest.mark.soak) for change in ({"nodes": 1}, {"duration_s": 600}, {})),
+    ],
+)
 def test_who_changes_his_request_gets_the_start_that_he_was_offered(change: dict[str, Any]) -> None:
     """Two nodes were his in some hours; what he asks for now fits before that."""
     stage = Stage(nodes=3)
@@ -219,7 +229,7 @@ def drawn(dice: Random) -> Stage:
     return stage
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(12 if IS_SOAK else 3))
 def test_in_any_queue_an_edit_gives_what_its_offers_say_and_moves_nobody(seed: int) -> None:
     dice = Random(seed)
     stage = drawn(dice)

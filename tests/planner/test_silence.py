@@ -8,6 +8,7 @@ import pytest
 
 from gpr.planner.plan import Cause, Plan, PromiseMove, Reason
 from gpr.planner.snapshot import Policy, Pool, Request, Window
+from tests.effort import IS_SOAK
 from tests.planner.build import placements
 from tests.planner.draw import POLICIES
 from tests.planner.world import MIXED, Asks, World
@@ -70,7 +71,7 @@ def _moves(world: World, since: int = 0) -> list[PromiseMove]:
 @pytest.mark.parametrize("asks", [MIXED, LONG])
 def test_a_silence_moves_no_promise_but_what_time_has_passed_and_what_comes_behind_that(asks: Asks) -> None:
     calm_count = 0
-    for seed in range(30):
+    for seed in range(30 if IS_SOAK else 8):
         world, _, waited = _silenced(seed, POLICIES[seed % len(POLICIES)], asks, 1 + seed * 7 % (ASSUMED_S - 1))
         assert _moves(world) == []
 

@@ -11,6 +11,7 @@ from gpr.planner.engine import plan
 from gpr.planner.plan import Harm, harm_of
 from gpr.planner.snapshot import Node, Pool, Quota, Request, Running, Snapshot, Window, Within
 from gpr.planner.spares import Answer, NoSpare, Wanted, spare_for, with_spare
+from tests.effort import IS_SOAK
 from tests.planner.build import GUARDED, pool, running, waiting
 from tests.planner.world import World
 
@@ -99,7 +100,7 @@ def test_a_box_that_is_not_there_or_is_overdue_has_no_spare() -> None:
     assert ask(Snapshot(1000, (pool(2),), (running("r", "p0", end=1000),))) == Answer(why=NoSpare.NONE_FREE)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(60 if IS_SOAK else 10))
 def test_by_a_slow_count_a_spare_is_free_beside_all_slots_and_where_there_is_none_no_node_is(seed: int) -> None:
     world = World(seed, mishaps=frozenset({"early"}))
     asked = 0
