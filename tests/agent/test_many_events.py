@@ -18,7 +18,7 @@ from worker_agent.protocol import Outcome, Phase, StepEvent
 from worker_agent.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, Memory, State
 
 OBJECT_MAX_BYTES = 1024 * 1024  # what Kubernetes takes
-BOXES = 600  # more in one pass than the document keeps events
+BOXES = 120  # more in one pass than the document keeps events
 
 
 def of_steps(seqs: range, *, results: int = 0, log: str = "") -> list[StepEvent]:

@@ -120,7 +120,7 @@ def test_the_table_tells_the_same(admin: Client) -> None:
         "9" * 500,
     ],
 )
-@pytest.mark.parametrize("span", ["6h", "7d", "9y", ""])
+@pytest.mark.parametrize("span", ["7d", "9y", *(pytest.param(other, marks=pytest.mark.soak) for other in ("6h", ""))])
 def test_any_window_that_is_asked_for_is_answered(given: str, span: str, admin: Client) -> None:
     for more in ("", "&as=table", "&part=head"):
         assert admin.get(f"{SCHEDULE}?from={quote(given)}&span={span}{more}").status_code == 200
