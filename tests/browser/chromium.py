@@ -11,14 +11,14 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, ViewportSize, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
-DESK = {"width": 1440, "height": 1000}
-PHONE = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1440, "height": 1000}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 Theme = Literal["light", "dark"]
 LOOKS = [
     pytest.param(DESK, "light", id="desk-light"),
@@ -58,7 +58,10 @@ class Watch:
 
     def _console(self, message: ConsoleMessage) -> None:
         # htmx complains of a refetch that the reader cut off by going to another page; one that fails is complained of by the browser too.
-        if message.type in {"error", "warning"} and not message.text.startswith(("htmx:afterRequest,", "htmx:sendAbort,")):
+        # For what is no page of ours, as a picture, the browser looks for an icon by itself.
+        if message.text.startswith(("htmx:afterRequest,", "htmx:sendAbort,")) or message.location["url"].endswith("/favicon.ico"):
+            return
+        if message.type in {"error", "warning"}:
             self.faults.append(f"console: {message.text}")
 
     def _request(self, request: Request) -> None:
@@ -67,25 +70,31 @@ class Watch:
             self.faults.append(f"foreign: {request.url}")
 
 
+def new_profile(browser: Browser, origin: str, *, scripts: bool = True) -> BrowserContext:
+    """Of somebody who has been nowhere yet. `scripts=False`: somebody without JavaScript."""
+    return browser.new_context(base_url=origin, timezone_id="Europe/Berlin", java_script_enabled=scripts)
+
+
+def new_page(profile: BrowserContext, origin: str) -> tuple[Page, Watch]:
+    """A page, watched."""
+    page, watch = profile.new_page(), Watch(origin)
+    watch.attach(page)
+    return page, watch
+
+
 @contextmanager
 def visitor(
-    browser: Browser, origin: str, *, size: dict[str, int] | None = None, theme: Theme = "light", scripts: bool = True
+    browser: Browser, origin: str, *, size: ViewportSize = DESK, theme: Theme = "light", scripts: bool = True
 ) -> Iterator[tuple[Page, Watch]]:
-    """A fresh page of a fresh person, watched. `scripts=False`: somebody without JavaScript."""
-    width_height = size or DESK
-    context: BrowserContext = browser.new_context(
-        base_url=origin,
-        viewport={"width": width_height["width"], "height": width_height["height"]},
-        color_scheme=theme,
-        timezone_id="Europe/Berlin",
-        java_script_enabled=scripts,
-    )
-    page, watch = context.new_page(), Watch(origin)
-    watch.attach(page)
+    """A fresh page of a fresh person."""
+    profile = new_profile(browser, origin, scripts=scripts)
     try:
+        page, watch = new_page(profile, origin)
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=theme)
         yield page, watch
     finally:
-        context.close()
+        profile.close()
 
 
 def axe_violations(page: Page) -> list[str]:

@@ -2,24 +2,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.chromium import chromium
+from tests.browser.chromium import chromium, visitor
+from tests.browser.demo import Demo, running_demo
+from tests.browser.people import end_all
 
-# A demo keeps a quarter of a core busy as long as it runs, so at most two run at a time.
-ON_THE_SECOND = {"test_admin", "test_keys", "test_styleguide", "test_defragmentation"}
+if TYPE_CHECKING:
+    from tests.browser.staged import Stage
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of a file share one demo and its queue, so they go to one process, file after file."""
+    """All tests on a demo go to one process, which has one demo and one Chromium; those that need no demo go to another."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group("browser-2" if item.path.stem in ON_THE_SECOND else "browser-1"))
+            is_on_demo = "demo" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("browser-demo" if is_on_demo else "browser"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with chromium() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def shared_demo(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    with running_demo(tmp_path_factory.mktemp("demo")) as tokens:
+        demo = Demo(browser, tokens)
+        yield demo
+        demo.close()
+
+
+@pytest.fixture(scope="module")
+def demo(shared_demo: Demo) -> Iterator[Demo]:
+    """The one demo. No request is left in it for the tests of the next file."""
+    yield shared_demo
+    end_all(shared_demo.admin)
+
+
+@pytest.fixture(scope="module")
+def stage(browser: Browser) -> Iterator[Stage]:
+    """One of a file: a browser takes longer to make a page than to go to one."""
+    from tests.browser.staged import ORIGIN, Stage  # not before Django is set up
+
+    with visitor(browser, ORIGIN) as (page, watch):
+        yield Stage(page, watch)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
+from tests.e2e.processes import START_S, Api, wait_for
+
 LIVE_MS = 20_000
 
 
@@ -18,3 +20,21 @@ def goes_through(page: Page, *states: str) -> None:
     """The pill of the head says them one after the other; nobody reloads."""
     for state in states:
         expect(page.locator("#gpr-head .state")).to_have_text(state, timeout=LIVE_MS)
+
+
+def end(admin: Api, gpr_id: str) -> None:
+    """Withdraw it, or give it back. One that is leaving is left alone."""
+    if admin.raw("DELETE", f"/gprs/{gpr_id}/").is_error:
+        admin.raw("POST", f"/gprs/{gpr_id}/release/")
+
+
+def end_all(admin: Api) -> None:
+    """And wait until all nodes are free, as the next test finds them."""
+
+    def all_ended() -> bool:
+        left = admin.get("/gprs/?ended=false&page_size=500")["results"]
+        for gpr in left:
+            end(admin, gpr["id"])
+        return not left
+
+    wait_for("an empty queue", all_ended, within_s=START_S)

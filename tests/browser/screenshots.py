@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, ViewportSize
 
 from tests.browser.chromium import DESK, PHONE, ROOT, Theme, chromium, visitor
 from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
@@ -89,7 +89,7 @@ def main(out: Path) -> int:
 
 
 class _Camera:
-    def __init__(self, browser: Browser, url: str, theme: Theme, size: dict[str, int], out: Path, suffix: str) -> None:
+    def __init__(self, browser: Browser, url: str, theme: Theme, size: ViewportSize, out: Path, suffix: str) -> None:
         self._browser, self._url, self._theme, self._size, self._out, self._suffix = browser, url, theme, size, out, suffix
 
     def stranger(self) -> None:

@@ -4,20 +4,21 @@ fragments and the socket answer is said by the test."""
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib.staticfiles import finders
 from django.template import engines
-from playwright.sync_api import Browser, Page, Route, WebSocketRoute
+from playwright.sync_api import Page, Route, WebSocketRoute
 
 from egs.pages.shell import NavItem, Shell
-from tests.browser.chromium import Watch, visitor
+from tests.browser.chromium import DESK, Watch
 
 ORIGIN = "http://egs.test"
+PATIENCE_S, LOOK_MS = 60.0, 10
 CSP = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
 SHELL = Shell(
     portal="user",
@@ -36,13 +37,24 @@ SHELL = Shell(
 class Stage:
     """`answers`: status, body and headers by path. `asked`: method and path of what was asked for, without static files."""
 
-    def __init__(self, page: Page, watch: Watch, home: str) -> None:
+    def __init__(self, page: Page, watch: Watch) -> None:
         self.page, self.watch = page, watch
-        self.answers: dict[str, tuple[int, str, dict[str, str]]] = {"/": (200, home, {})}
+        self.answers: dict[str, tuple[int, str, dict[str, str]]] = {}
         self.asked: list[str] = []
         self.sockets: list[WebSocketRoute] = []
         page.route("**/*", self._answer)
         page.route_web_socket("**/ws/live/", lambda socket: self.sockets.append(socket))  # noqa: PLW0108  # it sets an attribute on what it calls
+
+    def set(self, home: str) -> None:
+        """Answer with this page, and with nothing else yet. Nothing is left of what was here before."""
+        self.answers = {"/": (200, home, {})}
+        self.page.goto("/elsewhere/")
+        self.page.evaluate("localStorage.clear()")
+        self.page.set_viewport_size(DESK)
+        self.page.emulate_media(color_scheme="light")
+        self.asked.clear()
+        self.sockets.clear()
+        self.watch.faults.clear()
 
     def open(self) -> None:
         self.page.goto("/")
@@ -71,17 +83,18 @@ class Stage:
     def count(self, request: str) -> int:
         return self.asked.count(request)
 
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """While this looks, the browser goes on."""
+        until = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < until, self.asked
+            self.page.wait_for_timeout(LOOK_MS)
+
     def says(self, selector: str) -> str:
         return self.page.locator(selector).inner_text().strip()
 
     def value(self, expression: str) -> Any:
         return self.page.evaluate(expression)
-
-
-@contextmanager
-def stage(browser: Browser, content: str) -> Iterator[Stage]:
-    with visitor(browser, ORIGIN) as (page, watch):
-        yield Stage(page, watch, page_around(content))
 
 
 def page_around(content: str) -> str:

@@ -3,61 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import LOOKS, PHONE, Watch, axe_violations, visitor
-from tests.browser.demo import four_gprs, gpr_named, running_demo
-from tests.e2e.processes import START_S, Api, wait_for
+from tests.browser.chromium import Watch, axe_violations
+from tests.browser.demo import Demo
+from tests.browser.people import LIVE_MS, end
+from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
-LIVE_MS = 20_000
-QUEUE, INVENTORY, CLUSTERS, SCHEDULE = "/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/schedule/"
-QUOTAS = "/admin/quotas/"
-DEFRAGMENTATION, ROOM = "/admin/defragmentation/", "/admin/defragmentation/booking/"
+QUEUE, INVENTORY, CLUSTERS, QUOTAS = "/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/quotas/"
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with running_demo(tmp_path_factory.mktemp("demo")) as tokens:
-        yield tokens
-
-
-@pytest.fixture(scope="module")
-def api(demo: dict[str, str]) -> Iterator[Api]:
-    """The user's."""
-    api = Api(demo["url"], demo["user_token"])
-    four_gprs(api)
-    yield api
-    api.close()
-
-
-@pytest.fixture
-def waits(api: Api) -> Iterator[str]:
-    """The name of a GPR that waits in the queue, for one test."""
-    made = short_lived(api, "waits")
-    yield made["name"]
-    api.raw("DELETE", f"/gprs/{made['id']}/")
-
-
-def short_lived(api: Api, name: str) -> dict[str, str]:
-    body = {"slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600, "name": name}
-    return dict(api.post("/gprs/", body))
+def four(demo: Demo) -> dict[str, str]:
+    return demo.ask_four()
 
 
 class Visitor:
     def __init__(self, page: Page, watch: Watch) -> None:
         self.page, self.watch = page, watch
-
-    def sign_in(self, token: str) -> None:
-        self.page.goto("/login/")
-        self.page.locator("[name=token]").fill(token)
-        self.page.locator("[name=token]").press("Enter")
-        self.page.wait_for_url("**/")
 
     def says(self, selector: str, text: str) -> None:
         expect(self.page.locator(selector)).to_contain_text(text, timeout=LIVE_MS)
@@ -78,27 +45,26 @@ class Visitor:
 
 
 @pytest.fixture
-def both(browser: Browser, demo: dict[str, str], api: Api) -> Iterator[tuple[Visitor, Visitor]]:
+def both(demo: Demo) -> Iterator[tuple[Visitor, Visitor]]:
     """The administrator and the user, each in an own browser profile."""
-    with ExitStack() as stack:
-        admin, user = (Visitor(*stack.enter_context(visitor(browser, demo["url"]))) for _ in range(2))
-        admin.sign_in(demo["admin_token"])
-        user.sign_in(demo["user_token"])
+    with demo.page(demo.admin) as admins, demo.page(demo.user) as users:
+        admin, user = Visitor(*admins), Visitor(*users)
         yield admin, user
         assert admin.watch.faults + user.watch.faults == []
 
 
-def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(both: tuple[Visitor, Visitor], api: Api) -> None:
+def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(
+    both: tuple[Visitor, Visitor], demo: Demo, four: dict[str, str]
+) -> None:
     admin, user = both
-    second = gpr_named(api, "second")
-    assert second["position"] == 2
-    user.page.goto(f"/gprs/{second['id']}/")
+    assert demo.gpr(four["second"])["position"] == 2
+    user.page.goto(f"/gprs/{four['second']}/")
     user.says("main", "Place 2")
 
     admin.open_question("second", "Set priority")
     admin.page.locator("[name=priority]").fill("190")
     admin.says("#ask-effects", "It is planned as number 2. It still starts")
-    assert gpr_named(api, "second")["priority"] == 101
+    assert demo.gpr(four["second"])["priority"] == 101
     admin.decide("Set priority")
 
     admin.says("#toasts", "second has priority 190")
@@ -106,10 +72,9 @@ def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(both: tupl
     user.says("main", "went from 101 to 190")  # its place is that of its planned start, which the promise of the first one keeps
 
 
-def test_an_approval_puts_it_into_the_queue(both: tuple[Visitor, Visitor], api: Api) -> None:
+def test_an_approval_puts_it_into_the_queue(both: tuple[Visitor, Visitor], demo: Demo, four: dict[str, str]) -> None:
     admin, user = both
-    long = gpr_named(api, "long")
-    user.page.goto(f"/gprs/{long['id']}/")
+    user.page.goto(f"/gprs/{four['long']}/")
     user.says("main", "Needs approval")
 
     admin.open_question("long", "Approve")
@@ -120,10 +85,9 @@ def test_an_approval_puts_it_into_the_queue(both: tuple[Visitor, Visitor], api: 
     user.says("main", "Queued")
 
 
-def test_an_eviction_needs_a_reason_and_the_user_sees_it(both: tuple[Visitor, Visitor], api: Api) -> None:
+def test_an_eviction_needs_a_reason_and_the_user_sees_it(both: tuple[Visitor, Visitor], demo: Demo, four: dict[str, str]) -> None:
     admin, user = both
-    runs = gpr_named(api, "runs")
-    user.page.goto(f"/gprs/{runs['id']}/")
+    user.page.goto(f"/gprs/{four['runs']}/")
 
     admin.open_question("runs", "Evict")
     admin.says("#ask-effects", "It waits again")
@@ -134,7 +98,7 @@ def test_an_eviction_needs_a_reason_and_the_user_sees_it(both: tuple[Visitor, Vi
     admin.decide("Evict runs")
 
     user.says("main", "a drill")
-    wait_for("its return", lambda: gpr_named(api, "runs")["state"] != "EXITING", within_s=START_S)
+    wait_for("its return", lambda: demo.gpr(four["runs"])["state"] != "EXITING", within_s=START_S)
 
 
 def test_a_node_is_set_aside_and_used_again(both: tuple[Visitor, Visitor]) -> None:
@@ -152,24 +116,26 @@ def test_a_node_is_set_aside_and_used_again(both: tuple[Visitor, Visitor]) -> No
     expect(admin.page.get_by_role("link", name="Set aside")).to_be_visible(timeout=LIVE_MS)
 
 
-def test_the_page_of_a_gpr_and_the_count_of_the_queue_follow_what_happens(both: tuple[Visitor, Visitor], api: Api) -> None:
+def test_the_page_of_a_gpr_and_the_count_of_the_queue_follow_what_happens(
+    both: tuple[Visitor, Visitor], demo: Demo, four: dict[str, str]
+) -> None:
     admin, _ = both
     count = admin.page.locator("#nav-count")
-    made = short_lived(api, "short-lived")
-    admin.page.goto(f"{QUEUE}{made['id']}/")
+    made = demo.ask("short-lived")
+    admin.page.goto(f"{QUEUE}{made}/")
     admin.says("#inspect-head", "Queued")
     before = int(count.inner_text().split()[0])
 
-    api.raw("DELETE", f"/gprs/{made['id']}/")
+    end(demo.admin, made)
 
     admin.says("#inspect-head", "Canceled")
     admin.says("#inspect-body", "not in the queue")
     admin.says("#nav-count", str(before - 1))
     admin.page.goto(INVENTORY)
     admin.says("#nav-count", str(before - 1))
-    again = short_lived(api, "short-lived")
+    again = demo.ask("short-lived")
     admin.says("#nav-count", str(before))
-    api.raw("DELETE", f"/gprs/{again['id']}/")
+    end(demo.admin, again)
     admin.says("#nav-count", str(before - 1))
 
 
@@ -184,11 +150,6 @@ def test_a_join_token_is_shown_in_a_dialog(both: tuple[Visitor, Visitor]) -> Non
     admin.says("dialog[open]", "egsb_")
     assert axe_violations(admin.page) == []
     admin.page.get_by_role("button", name="Close").click()
-
-
-CLIPPED = """() => [...document.querySelectorAll("main :is(td, th, dt, dd, .btn)")]
-    .filter((cell) => cell.checkVisibility() && cell.scrollWidth > cell.clientWidth + 1 && getComputedStyle(cell).overflowX !== "visible")
-    .map((cell) => cell.innerText)"""
 
 
 def test_a_quota_that_is_given_shows_as_a_bar_in_the_workspace(both: tuple[Visitor, Visitor]) -> None:
@@ -213,66 +174,16 @@ def test_a_quota_that_is_given_shows_as_a_bar_in_the_workspace(both: tuple[Visit
     assert axe_violations(user.page) == []
 
 
-@pytest.mark.parametrize(("size", "theme"), LOOKS)
-def test_no_figure_of_clusters_of_the_schedule_or_of_a_preview_is_cut_off(
-    size: dict[str, int], theme: Any, browser: Browser, demo: dict[str, str], api: Api
-) -> None:
-    with visitor(browser, demo["url"], size=size, theme=theme) as (page, watch):
+def test_it_all_works_without_scripts(demo: Demo, four: dict[str, str]) -> None:
+    waits = demo.ask("waits")
+    with demo.page(demo.admin, scripts=False) as (page, watch):
         admin = Visitor(page, watch)
-        admin.sign_in(demo["admin_token"])
-        for path in (CLUSTERS, f"{SCHEDULE}?as=table&span=7d", f"{QUEUE}{gpr_named(api, 'second')['id']}/priority/?priority=290"):
-            page.goto(path)
-            assert page.evaluate(CLIPPED) == [], path
-
-
-def test_on_a_phone_each_figure_of_a_cluster_says_what_it_is(browser: Browser, demo: dict[str, str]) -> None:
-    with visitor(browser, demo["url"], size=PHONE) as (page, watch):
-        admin = Visitor(page, watch)
-        admin.sign_in(demo["admin_token"])
-        page.goto(CLUSTERS)
-        row = page.locator("tr[id^=cluster-]").first
-
-        shown = row.locator("td[data-label]").evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content)")
-        assert shown == ['"Heard"', '"Clock"', '"Generation"', '"Usable nodes"', '"GPUs held"']
-
-
-def test_it_all_works_without_scripts(browser: Browser, demo: dict[str, str], waits: str) -> None:
-    with visitor(browser, demo["url"], scripts=False) as (page, watch):
-        admin = Visitor(page, watch)
-        admin.sign_in(demo["admin_token"])
-        page.goto(f"{QUEUE}?q={waits}")
-        page.get_by_role("link", name=waits, exact=True).click()
+        page.goto(f"{QUEUE}?q=waits")
+        page.get_by_role("link", name="waits", exact=True).click()
         page.get_by_role("link", name="Set priority").click()
         page.locator("[name=priority]").fill("42")
         page.get_by_role("button", name="Show what changes").click()
         admin.says("#ask-effects", "It is planned as number")
         page.get_by_role("button", name="Set priority").click()
         admin.says("main", "priority 42")
-
-
-@pytest.mark.parametrize(("size", "theme"), LOOKS)
-def test_every_page_is_accessible_quiet_and_no_wider_than_the_window(
-    size: dict[str, int], theme: Any, browser: Browser, demo: dict[str, str], api: Api, waits: str
-) -> None:
-    with visitor(browser, demo["url"], size=size, theme=theme) as (page, watch):
-        admin = Visitor(page, watch)
-        admin.sign_in(demo["admin_token"])
-        page.goto(INVENTORY)
-        node = page.locator("tr[id^=node-] a").first.get_attribute("href") or ""
-        queued = f"{QUEUE}{gpr_named(api, waits)['id']}/"
-        lists = [QUEUE, f"{QUEUE}?state=late", INVENTORY, CLUSTERS, QUOTAS, "/admin/evictions/", "/admin/promises/", DEFRAGMENTATION, ROOM]
-        for path in [
-            *lists,
-            SCHEDULE,
-            f"{SCHEDULE}?as=table&span=7d",
-            queued,
-            f"{queued}priority/",
-            f"{queued}move/",
-            f"{QUOTAS}create/",
-            node,
-            f"{node}cordon/",
-        ]:
-            page.goto(path)
-            assert axe_violations(page) == [], path
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-        assert watch.faults == []
+    end(demo.admin, waits)

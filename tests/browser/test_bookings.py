@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import DESK, PHONE, axe_violations, visitor
-from tests.browser.demo import running_demo
-from tests.browser.people import LIVE_MS, sign_in
+from tests.browser.chromium import DESK, PHONE, axe_violations
+from tests.browser.demo import Demo
+from tests.browser.people import LIVE_MS
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
-BOOKINGS, BOOK, MAINTENANCE = "/workspaces/vision/bookings/", "/workspaces/vision/bookings/new/", "/admin/maintenance/"
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with running_demo(tmp_path_factory.mktemp("demo")) as tokens:
-        yield tokens
+BOOKINGS, MAINTENANCE = "/workspaces/vision/bookings/", "/admin/maintenance/"
 
 
 @pytest.fixture
-def both(browser: Browser, demo: dict[str, str]) -> Iterator[tuple[Page, Page]]:
+def both(demo: Demo) -> Iterator[tuple[Page, Page]]:
     """A user and the administrator."""
-    with ExitStack() as stack:
-        (user, seen), (admin, also_seen) = (stack.enter_context(visitor(browser, demo["url"])) for _ in range(2))
-        sign_in(user, demo["user_token"])
-        sign_in(admin, demo["admin_token"])
+    with demo.page(demo.user) as (user, seen), demo.page(demo.admin) as (admin, also_seen):
         yield user, admin
         assert seen.faults + also_seen.faults == []
+
+
+def is_accessible_and_fits(page: Page) -> None:
+    """At the desk; on a phone it is no wider than that."""
+    assert axe_violations(page) == []
+    for size in (PHONE, DESK):
+        page.set_viewport_size(size)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def in_field(at: datetime) -> str:
@@ -55,7 +53,7 @@ def test_a_weekly_time_is_booked_and_canceled_and_a_maintenance_announced_and_ta
     user.get_by_role("button", name="Book this time").click()
     expect(user.locator("#bookings")).to_contain_text("2 booked")
     expect(user.locator("#bookings tbody").first.locator("tr")).to_have_count(2)
-    assert axe_violations(user) == []
+    is_accessible_and_fits(user)
 
     admin.goto(MAINTENANCE)
     admin.get_by_role("link", name="Announce maintenance").click()
@@ -67,10 +65,10 @@ def test_a_weekly_time_is_booked_and_canceled_and_a_maintenance_announced_and_ta
     dialog.get_by_label("Open again at").fill(in_field(start + timedelta(hours=6)))
     dialog.get_by_label("Reason").fill("New switches")
     expect(dialog.locator("#ask-effects")).to_contain_text("No running request reaches into it", timeout=LIVE_MS)
-    assert axe_violations(admin) == []
+    is_accessible_and_fits(admin)
     dialog.get_by_role("button", name="Announce maintenance").click()
     expect(admin.locator("#maintenance")).to_contain_text(f"Cluster {cluster}", timeout=LIVE_MS)
-    assert axe_violations(admin) == []
+    is_accessible_and_fits(admin)
 
     admin.locator("#maintenance").get_by_role("link", name="Cancel the maintenance").click()
     admin.get_by_role("dialog").get_by_role("button", name="Cancel maintenance").click()
@@ -79,14 +77,3 @@ def test_a_weekly_time_is_booked_and_canceled_and_a_maintenance_announced_and_ta
     user.get_by_role("link", name="Cancel the series weekly-eval").click()
     user.get_by_role("dialog").get_by_role("button", name="Cancel the series").click()
     expect(user.get_by_role("heading", name="Nothing is booked ahead")).to_be_visible(timeout=LIVE_MS)
-
-
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_nothing_is_wider_than_the_screen(size: dict[str, int], both: tuple[Page, Page]) -> None:
-    user, admin = both
-    for page, paths in ((user, (BOOKINGS, BOOK)), (admin, (MAINTENANCE, f"{MAINTENANCE}announce/"))):
-        page.set_viewport_size(size)  # type: ignore[arg-type]
-        for path in paths:
-            page.goto(path)
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-            assert axe_violations(page) == [], path

@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser.staged import Stage, stage
+from tests.browser.staged import Stage, page_around
 
 pytestmark = pytest.mark.urls(__name__)
 urlpatterns: list[object] = []
 
 FACTS = '<p id="facts" hx-get="/facts/" hx-trigger="egs:gpr from:body" hx-target="this" hx-swap="outerHTML">facts</p>'
 QUEUE = '<p id="queue" hx-get="/queue/" hx-trigger="egs:queue from:body, egs:plan from:body" hx-target="this" hx-swap="outerHTML">queue</p>'
+LOADED_AT = datetime(2026, 11, 19, 12, 8, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def stopped(stage: Stage) -> Stage:
+    """With a clock that goes on only when told to."""
+    stage.page.clock.install(time=LOADED_AT)
+    stage.page.clock.pause_at(LOADED_AT)
+    return stage
 
 
 @pytest.fixture
-def live_page(browser: Browser) -> Iterator[Stage]:
-    """With a clock that goes on only when told to."""
-    with stage(browser, FACTS + QUEUE) as on:
-        on.answers["/facts/"], on.answers["/queue/"] = (200, FACTS, {}), (200, QUEUE, {})
-        on.page.clock.install()
-        on.open()
-        yield on
+def live_page(stopped: Stage) -> Stage:
+    stopped.set(page_around(FACTS + QUEUE))
+    stopped.answers["/facts/"], stopped.answers["/queue/"] = (200, FACTS, {}), (200, QUEUE, {})
+    stopped.open()
+    expect(stopped.page.locator("#live")).to_have_text("Live")
+    return stopped
 
 
 def go_on(on: Stage, span_s: int) -> None:
     """Second by second, so that answers come between."""
     for _ in range(span_s):
         on.page.clock.run_for(1_000)
-        on.page.wait_for_timeout(15)
+        expect(on.page.locator(".htmx-request")).to_have_count(0)
+
+
+def wait_for(on: Stage, *requests: str) -> None:
+    on.wait_until(lambda: set(requests) <= set(on.asked))
+
+
+def close_socket(on: Stage, code: int) -> None:
+    """And wait until the page knows of it."""
+    on.value("addEventListener('htmx:wsClose', () => { window.hasLost = true; })")
+    on.sockets[-1].close(code=code)
+    on.page.wait_for_function("window.hasLost")
 
 
 def test_a_hint_refetches_the_fragments_of_its_topic_and_no_other(live_page: Stage) -> None:
     on = live_page
-    expect(on.page.locator("#live")).to_have_text("Live")
 
     on.hint("gpr", "schedule")
+    wait_for(on, "GET /facts/")
     go_on(on, 2)
 
     assert on.asked == ["GET /facts/"]
@@ -46,6 +65,7 @@ def test_a_hint_refetches_the_fragments_of_its_topic_and_no_other(live_page: Sta
 
 def test_what_listens_to_two_topics_is_fetched_once_when_both_change(live_page: Stage) -> None:
     live_page.hint("plan", "queue")
+    wait_for(live_page, "GET /queue/")
     go_on(live_page, 2)
 
     assert live_page.asked == ["GET /queue/"]
@@ -55,7 +75,8 @@ def test_a_burst_of_hints_is_fetched_at_most_once_a_second_and_the_last_is_not_l
     on = live_page
     for _ in range(10):
         on.hint("gpr")
-    on.page.wait_for_timeout(100)
+    on.hint("queue")  # whoever has seen it has seen those before
+    wait_for(on, "GET /queue/")
     assert on.count("GET /facts/") == 1
 
     go_on(on, 3)
@@ -65,7 +86,7 @@ def test_a_burst_of_hints_is_fetched_at_most_once_a_second_and_the_last_is_not_l
 def test_without_a_socket_the_page_polls_and_says_so_until_the_socket_is_back(live_page: Stage) -> None:
     on = live_page
     on.page.evaluate("htmx.config.wsReconnectDelay = () => 60000")
-    on.sockets[-1].close(code=1011)
+    close_socket(on, 1011)
     go_on(on, 7)
     expect(on.page.locator("#live")).to_have_text("Polling")
 
@@ -78,6 +99,7 @@ def test_without_a_socket_the_page_polls_and_says_so_until_the_socket_is_back(li
 
 def test_a_page_that_comes_back_online_catches_up(live_page: Stage) -> None:
     live_page.value("dispatchEvent(new Event('online'))")
+    wait_for(live_page, "GET /facts/", "GET /queue/")
     go_on(live_page, 1)
 
     assert sorted(live_page.asked) == ["GET /facts/", "GET /queue/"]
@@ -87,6 +109,7 @@ def test_figures_that_are_no_longer_fresh_are_called_stale_until_they_are_fresh_
     on = live_page
     on.answers["/facts/"] = on.answers["/queue/"] = (503, "", {})
     on.hint("gpr", "queue")
+    wait_for(on, "GET /facts/", "GET /queue/")
     go_on(on, 2)
     expect(on.page.locator("#live")).to_contain_text("Stale since")
     expect(on.page.get_by_text("These figures are not fresh.")).to_be_visible()
@@ -97,7 +120,7 @@ def test_figures_that_are_no_longer_fresh_are_called_stale_until_they_are_fresh_
     expect(on.page.get_by_text("These figures are not fresh.")).to_be_hidden()
 
 
-def test_time_goes_on_without_an_answer_of_the_server(browser: Browser) -> None:
+def test_time_goes_on_without_an_answer_of_the_server(stopped: Stage) -> None:
     """The stage's clock begins at 12:08. The axis is an hour long from 12:00 on, and the box has run for 8 of 60 minutes."""
     hour = 'data-start="2026-11-19T12:00:00+00:00" data-end="2026-11-19T13:00:00+00:00"'
     strip = (
@@ -107,28 +130,28 @@ def test_time_goes_on_without_an_answer_of_the_server(browser: Browser) -> None:
     )
     times = '<time id="left" data-tick="left" datetime="2026-11-19T13:13:00+00:00">1 h 05 min left</time>'
     times += '<time id="ago" data-tick="ago" datetime="2026-11-19T12:08:00+00:00">now</time>'
-    with stage(browser, strip + times + FACTS) as on:
-        on.answers["/facts/"] = (200, FACTS, {})
-        on.page.clock.install()
-        on.open()
+    on = stopped
+    on.set(page_around(strip + times + FACTS))
+    on.answers["/facts/"] = (200, FACTS, {})
+    on.open()
 
-        on.page.clock.run_for(65_000)
+    on.page.clock.run_for(65_000)
 
-        assert (on.says("#left"), on.says("#ago")) == ("1 h 04 min left", "1 min ago")
-        x = float(on.value("document.querySelector('.now-line').getAttribute('x1')").rstrip("%"))
-        assert 15.1 < x < 15.4  # 12:09:05, in steps of five seconds
-        assert on.value("document.querySelector('.box-elapsed').getAttribute('width')") == f"{x:.2f}%"
-        on.page.clock.run_for(120_000)
-        assert on.value("document.querySelector('.box-elapsed').getAttribute('width')") == "16.00%"  # no longer than the box
-        expect(on.page.locator("#live")).to_have_text("Live")
-        assert on.count("GET /facts/") >= 1  # what only the server knows is asked for once a minute
+    assert (on.says("#left"), on.says("#ago")) == ("1 h 04 min left", "1 min ago")
+    x = float(on.value("document.querySelector('.now-line').getAttribute('x1')").rstrip("%"))
+    assert 15.1 < x < 15.4  # 12:09:05, in steps of five seconds
+    assert on.value("document.querySelector('.box-elapsed').getAttribute('width')") == f"{x:.2f}%"
+    on.page.clock.run_for(120_000)
+    assert on.value("document.querySelector('.box-elapsed').getAttribute('width')") == "16.00%"  # no longer than the box
+    expect(on.page.locator("#live")).to_have_text("Live")
+    wait_for(on, "GET /facts/")  # what only the server knows is asked for once a minute
 
 
 def test_a_hub_that_stops_in_order_is_connected_to_again(live_page: Stage) -> None:
-    live_page.sockets[-1].close(code=1001)
+    close_socket(live_page, 1001)
     go_on(live_page, 3)
 
-    assert len(live_page.sockets) == 2
+    live_page.wait_until(lambda: len(live_page.sockets) == 2)
     expect(live_page.page.locator("#live")).to_have_text("Live")
 
 

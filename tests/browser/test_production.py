@@ -3,26 +3,19 @@ page says and shows while Redis or PostgreSQL is away."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import visitor
-from tests.browser.people import LIVE_MS, goes_through, sign_in
-from tests.databases import postgres_database
+from tests.browser.people import LIVE_MS, end_all, goes_through, sign_in
 from tests.e2e.jobs import make_tenants
 from tests.e2e.processes import Api, ProductionStage
 from tests.e2e.servers import OwnPostgres
 from tests.journal.redis_server import OwnRedis
 
 pytestmark = pytest.mark.postgres_only
-
-REDIS_DATABASE = 8  # no other test uses it
-
 
 # Fragments are fetched every 15 s without hints; then a page that was live says after 5 s that it polls.
 POLLED_MS, LIVE_AGAIN_MS = 30_000, 30_000
@@ -31,21 +24,46 @@ STALE_MS = 60_000
 ASK = {"slice": "s", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ProductionStage]:
-    redis_url = urlsplit(os.environ["EGS_REDIS_URL"])._replace(path=f"/{REDIS_DATABASE}").geturl()
-    with postgres_database() as database_url:
-        stage = ProductionStage(tmp_path, database_url=database_url, redis_url=redis_url)
-        stage.collect_static()
-        yield stage
-        stage.stop()
+@pytest.fixture(scope="module")
+def redis() -> Iterator[OwnRedis]:
+    own = OwnRedis()
+    own.start()
+    yield own
+    own.kill()
 
 
-def test_a_request_is_filed_watched_and_released_by_page_and_another_is_moved(stage: ProductionStage, browser: Browser) -> None:
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[OwnPostgres]:
+    own = OwnPostgres()
+    own.create()
+    yield own
+    own.remove()
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, redis: OwnRedis, postgres: OwnPostgres) -> Iterator[ProductionStage]:
+    """On servers that a test may kill."""
+    stage = ProductionStage(tmp_path_factory.mktemp("production"), database_url=postgres.url, redis_url=redis.url)
+    stage.collect_static()
+    yield stage
+    stage.stop()
+
+
+@pytest.fixture(scope="module")
+def administrator(stage: ProductionStage) -> Api:
     api = stage.start()
     stage.join(api, "c1")
     make_tenants(api, "s", "t")
+    return api
 
+
+@pytest.fixture
+def api(administrator: Api) -> Iterator[Api]:
+    yield administrator
+    end_all(administrator)
+
+
+def test_a_request_is_filed_watched_and_released_by_page_and_another_is_moved(stage: ProductionStage, api: Api, browser: Browser) -> None:
     with visitor(browser, stage.url) as (page, watch):
         sign_in(page, api.token)
         page.goto("/workspaces/s/create/")
@@ -73,31 +91,6 @@ def test_a_request_is_filed_watched_and_released_by_page_and_another_is_moved(st
         assert watch.faults == []
 
 
-@pytest.fixture
-def redis() -> Iterator[OwnRedis]:
-    own = OwnRedis()
-    own.start()
-    yield own
-    own.kill()
-
-
-@pytest.fixture
-def postgres() -> Iterator[OwnPostgres]:
-    own = OwnPostgres()
-    own.create()
-    yield own
-    own.remove()
-
-
-@pytest.fixture
-def frail_stage(tmp_path: Path, redis: OwnRedis, postgres: OwnPostgres) -> Iterator[ProductionStage]:
-    """On servers that a test may kill."""
-    stage = ProductionStage(tmp_path, database_url=postgres.url, redis_url=redis.url)
-    stage.collect_static()
-    yield stage
-    stage.stop()
-
-
 def says(page: Page, text: str, *, within_ms: int = LIVE_MS) -> None:
     expect(page.locator("#live")).to_contain_text(text, timeout=within_ms)
 
@@ -115,12 +108,9 @@ def shows(page: Page, gpr: dict[str, str], state: str, *, within_ms: int = LIVE_
 
 
 def test_without_redis_an_open_page_polls_and_says_so_and_hints_come_back_with_it(
-    frail_stage: ProductionStage, redis: OwnRedis, browser: Browser
+    stage: ProductionStage, api: Api, redis: OwnRedis, browser: Browser
 ) -> None:
-    api = frail_stage.start()
-    frail_stage.join(api, "c1")
-    make_tenants(api, "s")
-    with visitor(browser, frail_stage.url) as (page, _):
+    with visitor(browser, stage.url) as (page, _):
         open_list(page, api)
         first = api.post("/gprs/", {**ASK, "name": "first"})
         shows(page, first, "Active")
@@ -144,12 +134,9 @@ def test_without_redis_an_open_page_polls_and_says_so_and_hints_come_back_with_i
 
 
 def test_without_postgresql_an_open_page_keeps_what_it_shows_calls_it_stale_and_catches_up(
-    frail_stage: ProductionStage, postgres: OwnPostgres, browser: Browser
+    stage: ProductionStage, api: Api, postgres: OwnPostgres, browser: Browser
 ) -> None:
-    api = frail_stage.start()
-    frail_stage.join(api, "c1")
-    make_tenants(api, "s")
-    with visitor(browser, frail_stage.url) as (page, _):
+    with visitor(browser, stage.url) as (page, _):
         open_list(page, api)
         first = api.post("/gprs/", {**ASK, "name": "first"})
         shows(page, first, "Active")

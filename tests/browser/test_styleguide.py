@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.test import RequestFactory
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, ViewportSize
 
 from egs.pages.errors import refuse
 from egs.pages.styleguide import styleguide
@@ -22,36 +22,40 @@ def page_of(name: str) -> str:
     return refuse(request, 404, "Not found", "There is no such page, or you may not see it.").content.decode()
 
 
+@pytest.fixture
+def guide(stage: Stage) -> Stage:
+    stage.set(page_of("styleguide"))
+    stage.open()
+    return stage
+
+
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 @pytest.mark.parametrize("name", ["styleguide", "error"])
-def test_components_are_accessible_quiet_and_no_wider_than_the_window(
-    browser: Browser, name: str, size: dict[str, int], theme: Theme
-) -> None:
-    with visitor(browser, ORIGIN, size=size, theme=theme) as (page, watch):
-        on = Stage(page, watch, page_of(name))
-        on.open()
+def test_components_are_accessible_quiet_and_no_wider_than_the_window(stage: Stage, name: str, size: ViewportSize, theme: Theme) -> None:
+    stage.set(page_of(name))
+    stage.page.set_viewport_size(size)
+    stage.page.emulate_media(color_scheme=theme)
+    stage.open()
 
-        assert axe_violations(page) == []
-        assert on.value("document.documentElement.scrollWidth") <= size["width"]
-        assert watch.faults == []
+    assert axe_violations(stage.page) == []
+    assert stage.value("document.documentElement.scrollWidth") <= size["width"]
+    assert stage.watch.faults == []
 
 
 @pytest.mark.parametrize("opener", ["[popovertarget=keys]", "[popovertarget=palette]", "[popovertarget=me-menu]", "[data-open=ask]"])
-def test_what_opens_over_a_page_is_accessible_and_closes_by_escape(browser: Browser, opener: str) -> None:
-    with visitor(browser, ORIGIN) as (page, watch):
-        on = Stage(page, watch, page_of("styleguide"))
-        on.open()
-        page.locator(opener).click()
-        assert page.locator(":is(:popover-open, dialog[open])").count() == 1
-        assert axe_violations(page) == []
+def test_what_opens_over_a_page_is_accessible_and_closes_by_escape(guide: Stage, opener: str) -> None:
+    page = guide.page
+    page.locator(opener).click()
+    assert page.locator(":is(:popover-open, dialog[open])").count() == 1
+    assert axe_violations(page) == []
 
-        page.keyboard.press("Escape")
-        assert page.locator(":is(:popover-open, dialog[open])").count() == 0
+    page.keyboard.press("Escape")
+    assert page.locator(":is(:popover-open, dialog[open])").count() == 0
 
 
 def test_the_navigation_of_a_phone_opens_and_leads_on_without_scripts(browser: Browser) -> None:
     with visitor(browser, ORIGIN, size=PHONE, scripts=False) as (page, watch):
-        Stage(page, watch, page_of("styleguide"))
+        Stage(page, watch).answers["/"] = (200, page_of("styleguide"), {})
         page.goto("/")
         assert not page.get_by_role("link", name="GPU requests").is_visible()
 
@@ -60,36 +64,27 @@ def test_the_navigation_of_a_phone_opens_and_leads_on_without_scripts(browser: B
         assert page.get_by_role("link", name="GPU requests").is_visible()
 
 
-def test_a_dialog_begins_at_the_safe_button_and_gives_the_focus_back(browser: Browser) -> None:
-    with visitor(browser, ORIGIN) as (page, watch):
-        on = Stage(page, watch, page_of("styleguide"))
-        on.open()
-        page.locator("[data-open=ask]").click()
-        assert on.value("document.activeElement.textContent") == "Keep it"
+def test_a_dialog_begins_at_the_safe_button_and_gives_the_focus_back(guide: Stage) -> None:
+    guide.page.locator("[data-open=ask]").click()
+    assert guide.value("document.activeElement.textContent") == "Keep it"
 
-        page.keyboard.press("Enter")
+    guide.page.keyboard.press("Enter")
 
-        assert on.value("document.activeElement.dataset.open") == "ask"
+    assert guide.value("document.activeElement.dataset.open") == "ask"
 
 
-def test_the_rows_of_a_table_are_walked_by_j_and_k(browser: Browser) -> None:
-    with visitor(browser, ORIGIN) as (page, watch):
-        on = Stage(page, watch, page_of("styleguide"))
-        on.open()
-        on.value("document.activeElement.blur()")
+def test_the_rows_of_a_table_are_walked_by_j_and_k(guide: Stage) -> None:
+    guide.value("document.activeElement.blur()")
 
-        for key in "jjjk":
-            page.keyboard.press(key)
+    for key in "jjjk":
+        guide.page.keyboard.press(key)
 
-        assert on.value("document.activeElement.id") == "state-2"
-        assert page.locator(".is-here").count() == 1
+    assert guide.value("document.activeElement.id") == "state-2"
+    assert guide.page.locator(".is-here").count() == 1
 
 
-def test_the_theme_that_somebody_chose_is_there_before_the_first_paint(browser: Browser) -> None:
-    with visitor(browser, ORIGIN, theme="light") as (page, watch):
-        on = Stage(page, watch, page_of("styleguide"))
-        on.open()
-        page.locator("[data-theme-toggle]").click()
-        page.reload()
+def test_the_theme_that_somebody_chose_is_there_before_the_first_paint(guide: Stage) -> None:
+    guide.page.locator("[data-theme-toggle]").click()
+    guide.page.reload()
 
-        assert on.value("document.documentElement.dataset.bsTheme") == "dark"
+    assert guide.value("document.documentElement.dataset.bsTheme") == "dark"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser.staged import Stage, stage
+from tests.browser.staged import Stage, page_around
 
 pytestmark = pytest.mark.urls(__name__)
 urlpatterns: list[object] = []  # the shell links to nothing here
@@ -22,11 +20,11 @@ def rows(*names: str) -> str:
 
 
 @pytest.fixture
-def list_page(browser: Browser) -> Iterator[Stage]:
+def list_page(stage: Stage) -> Stage:
     content = f'<table class="dense" id="list" data-rows><caption>Requests</caption>{rows("a", "b", "c")}</table><p class="late">below</p>'
-    with stage(browser, content) as on:
-        on.open()
-        yield on
+    stage.set(page_around(content))
+    stage.open()
+    return stage
 
 
 def refetch(on: Stage, *names: str) -> None:
@@ -34,7 +32,7 @@ def refetch(on: Stage, *names: str) -> None:
     on.page.evaluate("window.before = document.getElementById('rows')")
     with on.page.expect_response("**/rows/"):
         on.value("htmx.trigger(document.body, 'egs:gpr')")
-    on.page.wait_for_timeout(50)
+    expect(on.page.locator(".htmx-request, .htmx-swapping, .htmx-settling")).to_have_count(0)
 
 
 def select(on: Stage, start: str, end: str) -> str:
@@ -126,20 +124,21 @@ def test_rows_with_selected_text_are_not_moved_to_another_order(list_page: Stage
     assert selected(on) == text
 
 
-def test_a_dialog_that_was_closed_opens_again_although_its_question_is_the_same(browser: Browser) -> None:
+def test_a_dialog_that_was_closed_opens_again_although_its_question_is_the_same(stage: Stage) -> None:
     content = '<a id="open" href="/ask/" hx-get="/ask/" hx-target="#ask" hx-swap="outerHTML">Evict</a><div id="ask"></div>'
-    with stage(browser, content) as on:
-        on.answers["/ask/"] = (
-            200,
-            '<dialog id="ask" data-show aria-label="Evict?"><button type="button" data-close>No</button></dialog>',
-            {},
-        )
-        on.open()
+    on = stage
+    on.set(page_around(content))
+    on.answers["/ask/"] = (
+        200,
+        '<dialog id="ask" data-show aria-label="Evict?"><button type="button" data-close>No</button></dialog>',
+        {},
+    )
+    on.open()
 
-        for _ in range(2):
-            on.page.locator("#open").click()
-            on.page.get_by_role("button", name="No").click()
-            expect(on.page.get_by_role("dialog")).to_be_hidden()
+    for _ in range(2):
+        on.page.locator("#open").click()
+        on.page.get_by_role("button", name="No").click()
+        expect(on.page.get_by_role("dialog")).to_be_hidden()
 
 
 def test_when_the_row_in_focus_has_gone_the_next_one_has_it(list_page: Stage) -> None:
@@ -153,26 +152,27 @@ def test_when_the_row_in_focus_has_gone_the_next_one_has_it(list_page: Stage) ->
     assert on.value("document.activeElement.id") in {"log", "gpr-a"}
 
 
-def test_a_row_that_goes_to_another_group_is_never_shown_twice_and_keeps_the_focus(browser: Browser) -> None:
+def test_a_row_that_goes_to_another_group_is_never_shown_twice_and_keeps_the_focus(stage: Stage) -> None:
     """Each group of a table is fetched by itself, and one of the two comes first."""
     refetched = 'hx-get="/ended/" hx-trigger="egs:ended from:body" hx-target="this" hx-swap="outerHTML"'
     ended = f'<tbody id="ended" {refetched}><tr id="gpr-z"></tr></tbody>'
-    with stage(browser, f'<table class="dense" id="list" data-rows>{ended}{rows("a", "b", "c")}</table>') as on:
-        on.answers["/rows/"] = (200, rows("a", "b", "c"), {})
-        on.answers["/ended/"] = (200, ended.replace("</tbody>", '<tr id="gpr-b" tabindex="-1"><td><a href="/">b</a></td></tr></tbody>'), {})
-        on.open()
-        on.page.locator("#gpr-b a").focus()
+    on = stage
+    on.set(page_around(f'<table class="dense" id="list" data-rows>{ended}{rows("a", "b", "c")}</table>'))
+    on.answers["/rows/"] = (200, rows("a", "b", "c"), {})
+    on.answers["/ended/"] = (200, ended.replace("</tbody>", '<tr id="gpr-b" tabindex="-1"><td><a href="/">b</a></td></tr></tbody>'), {})
+    on.open()
+    on.page.locator("#gpr-b a").focus()
 
-        on.value("htmx.trigger(document.body, 'egs:ended')")
+    on.value("htmx.trigger(document.body, 'egs:ended')")
 
-        expect(on.page.locator("#ended #gpr-b")).to_be_visible()
-        expect(on.page.locator("#gpr-b")).to_have_count(1)
-        assert on.value("document.activeElement.textContent") == "b"
+    expect(on.page.locator("#ended #gpr-b")).to_be_visible()
+    expect(on.page.locator("#gpr-b")).to_have_count(1)
+    assert on.value("document.activeElement.textContent") == "b"
 
-        on.value("htmx.trigger(document.body, 'egs:gpr')")
+    on.value("htmx.trigger(document.body, 'egs:gpr')")
 
-        expect(on.page.locator("#rows #gpr-b")).to_be_visible()
-        expect(on.page.locator("#gpr-b")).to_have_count(1)
+    expect(on.page.locator("#rows #gpr-b")).to_be_visible()
+    expect(on.page.locator("#gpr-b")).to_have_count(1)
 
 
 def test_rows_in_another_order_are_offered_and_not_moved_under_the_hand(list_page: Stage) -> None:
@@ -204,50 +204,54 @@ def test_a_login_that_ended_leads_to_the_login_page_and_not_into_the_table(list_
     on.page.wait_for_url("**/login/?next=/")
 
 
-def test_a_refusal_is_told_and_leaves_the_page_as_it_is(browser: Browser) -> None:
+def test_a_refusal_is_told_and_leaves_the_page_as_it_is(stage: Stage) -> None:
     form = '<form method="post" hx-post="/act/" hx-swap="none" data-once><button class="btn" type="submit">Release 8 GPUs</button></form>'
-    with stage(browser, form) as on:
-        on.answers["/act/"] = (409, "", {"HX-Trigger": '{"egs:refused": {"title": "Too late", "detail": "It has ended."}}'})
-        on.open()
+    on = stage
+    on.set(page_around(form))
+    on.answers["/act/"] = (409, "", {"HX-Trigger": '{"egs:refused": {"title": "Too late", "detail": "It has ended."}}'})
+    on.open()
 
-        on.page.get_by_role("button", name="Release 8 GPUs").click()
+    on.page.get_by_role("button", name="Release 8 GPUs").click()
 
-        expect(on.page.locator("#toasts")).to_contain_text("Too late. It has ended.")
-        assert on.value("document.querySelector('[data-once]').dataset.sent") is None
+    expect(on.page.locator("#toasts")).to_contain_text("Too late. It has ended.")
+    assert on.value("document.querySelector('[data-once]').dataset.sent") is None
 
 
-def test_a_double_click_sends_a_form_once(browser: Browser) -> None:
+def test_a_double_click_sends_a_form_once(stage: Stage) -> None:
     form = '<form method="post" action="/act/" data-once><button class="btn" type="submit">Request 16 GPUs</button></form>'
-    with stage(browser, form) as on:
-        on.answers["/act/"] = (204, "", {})  # the page stays, as while a server thinks
-        on.open()
+    on = stage
+    on.set(page_around(form))
+    on.answers["/act/"] = (204, "", {})  # the page stays, as while a server thinks
+    on.open()
 
-        on.page.get_by_role("button", name="Request 16 GPUs").dblclick()
-        on.page.wait_for_timeout(100)
+    on.page.get_by_role("button", name="Request 16 GPUs").dblclick()
+    expect(on.page.locator("button[aria-busy=true]")).to_have_count(1)
+    on.wait_until(lambda: on.count("POST /act/") > 0)
+    on.value("fetch('/later/').then(() => null)")  # when it is answered, a second form would have been sent
 
-        assert on.count("POST /act/") == 1
-        assert on.page.locator("button[aria-busy=true]").count() == 1
+    assert on.count("POST /act/") == 1
 
 
-def test_single_letters_act_only_outside_fields_and_can_be_switched_off(browser: Browser) -> None:
-    with stage(browser, '<label>Name <input id="name"></label>') as on:
-        on.open()
-        on.page.locator("#name").focus()
-        on.page.keyboard.type("gr")
-        assert on.page.locator("#name").input_value() == "gr"
+def test_single_letters_act_only_outside_fields_and_can_be_switched_off(stage: Stage) -> None:
+    on = stage
+    on.set(page_around('<label>Name <input id="name"></label>'))
+    on.open()
+    on.page.locator("#name").focus()
+    on.page.keyboard.type("gr")
+    assert on.page.locator("#name").input_value() == "gr"
 
-        on.value("document.activeElement.blur()")
-        on.page.keyboard.press("?")
-        expect(on.page.locator("[data-key-list]")).to_contain_text("g r")
-        on.page.get_by_label("Single letters act as keys").uncheck()
-        expect(on.page.locator("[data-key-list]")).not_to_contain_text("g r")
-        expect(on.page.locator("[data-key-list]")).to_contain_text("Ctrl K")
-        on.page.keyboard.press("Escape")
-        on.value("document.activeElement.blur()")
-        on.page.keyboard.type("gr")
-        assert on.asked == []
+    on.value("document.activeElement.blur()")
+    on.page.keyboard.press("?")
+    expect(on.page.locator("[data-key-list]")).to_contain_text("g r")
+    on.page.get_by_label("Single letters act as keys").uncheck()
+    expect(on.page.locator("[data-key-list]")).not_to_contain_text("g r")
+    expect(on.page.locator("[data-key-list]")).to_contain_text("Ctrl K")
+    on.page.keyboard.press("Escape")
+    on.value("document.activeElement.blur()")
+    on.page.keyboard.type("gr")
+    assert on.asked == []
 
-        on.value("document.querySelector('[data-letter-keys-switch]').click()")
-        on.value("document.activeElement.blur()")
-        on.page.keyboard.type("gr")
-        on.page.wait_for_url("**/elsewhere/")
+    on.value("document.querySelector('[data-letter-keys-switch]').click()")
+    on.value("document.activeElement.blur()")
+    on.page.keyboard.type("gr")
+    on.page.wait_for_url("**/elsewhere/")

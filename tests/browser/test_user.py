@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.chromium import LOOKS, PHONE, Theme, Watch, axe_violations, visitor
-from tests.browser.demo import running_demo
-from tests.browser.people import LIVE_MS, goes_through, sign_in
-from tests.e2e.processes import START_S, Api, wait_for
+from tests.browser.chromium import PHONE, Watch, axe_violations, visitor
+from tests.browser.demo import Demo
+from tests.browser.people import LIVE_MS, end, end_all, goes_through, sign_in
+from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
 WORKSPACE, CREATE = "/workspaces/vision/", "/workspaces/vision/create/"
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    folder: Path = tmp_path_factory.mktemp("demo")
-    with running_demo(folder) as found:
-        yield found
-
-
 @pytest.fixture
-def ada(browser: Browser, demo: dict[str, str]) -> Iterator[tuple[Page, Watch]]:
-    with visitor(browser, demo["url"]) as (page, watch):
-        sign_in(page, demo["user_token"])
-        yield page, watch
+def ada(demo: Demo) -> Iterator[tuple[Page, Watch]]:
+    with demo.page(demo.user) as page_and_watch:
+        yield page_and_watch
+    end_all(demo.admin)
 
 
 def release(page: Page) -> None:
@@ -41,6 +33,7 @@ def release(page: Page) -> None:
 
 def test_from_the_wait_time_to_the_end_without_a_reload(ada: tuple[Page, Watch]) -> None:
     page, watch = ada
+    page.goto("/")
     page.get_by_role("link", name="vision").first.click()
     page.get_by_role("link", name="Create GPU request").first.click()
     expect(page.locator("#offers")).to_contain_text("soonest now")
@@ -66,7 +59,7 @@ def test_from_the_wait_time_to_the_end_without_a_reload(ada: tuple[Page, Watch])
     assert watch.faults == []
 
 
-def test_provisioning_and_active_reach_an_open_list(ada: tuple[Page, Watch], demo: dict[str, str]) -> None:
+def test_provisioning_and_active_reach_an_open_list(ada: tuple[Page, Watch], demo: Demo) -> None:
     page, watch = ada
     page.goto(WORKSPACE)
     expect(page.locator("#live")).to_have_text("Live")
@@ -76,41 +69,36 @@ def test_provisioning_and_active_reach_an_open_list(ada: tuple[Page, Watch], dem
         new MutationObserver(look)
             .observe(document.body, { subtree: true, childList: true });
     }""")
-    api = Api(demo["url"], demo["user_token"])
+    made = demo.ask("listed")
 
-    made = api.post("/gprs/", {"name": "listed", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600})
-
-    row = page.locator(f"#gpr-{made['id']}")
+    row = page.locator(f"#gpr-{made}")
     expect(row).to_contain_text("Active", timeout=LIVE_MS)
     assert page.evaluate("[...window.seen]") == ["Provisioning", "Active"]
-    api.post(f"/gprs/{made['id']}/release/")
+    end(demo.admin, made)
     expect(row).to_contain_text("Released", timeout=LIVE_MS)
-    expect(page.locator(f"#requests-ended #gpr-{made['id']}")).to_be_visible()
-    api.close()
+    expect(page.locator(f"#requests-ended #gpr-{made}")).to_be_visible()
     assert watch.faults == []
 
 
-def test_a_log_that_was_opened_stays_open_and_focus_stays_while_the_page_lives(ada: tuple[Page, Watch], demo: dict[str, str]) -> None:
+def test_a_log_that_was_opened_stays_open_and_focus_stays_while_the_page_lives(ada: tuple[Page, Watch], demo: Demo) -> None:
     page, watch = ada
-    api = Api(demo["url"], demo["user_token"])
-    made = api.post("/gprs/", {"name": "kept", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600})
-    page.goto(f"/gprs/{made['id']}/")
+    made = demo.ask("kept")
+    page.goto(f"/gprs/{made}/")
     goes_through(page, "Active")
     summary = page.locator("#step-entry-node_ready > summary")
     summary.click()
     expect(page.locator("#step-entry-node_ready pre")).to_be_visible()
 
-    api.post(f"/gprs/{made['id']}/release/")
+    end(demo.admin, made)
 
     goes_through(page, "Released")
     expect(page.locator("#gpr-steps")).to_contain_text("Exit steps")
     expect(page.locator("#step-entry-node_ready pre")).to_be_visible()
     expect(summary).to_be_focused()
-    api.close()
     assert watch.faults == []
 
 
-def test_an_alternative_is_applied_and_a_chosen_offer_stays_chosen(ada: tuple[Page, Watch], demo: dict[str, str]) -> None:
+def test_an_alternative_is_applied_and_a_chosen_offer_stays_chosen(ada: tuple[Page, Watch], demo: Demo) -> None:
     page, watch = ada
     page.goto(CREATE)
     page.get_by_label("Name", exact=True).fill("choose")
@@ -175,9 +163,8 @@ def test_a_template_is_made_fills_in_a_request_s_form_and_becomes_the_default(ad
     assert watch.faults == []
 
 
-def test_everything_works_without_script(browser: Browser, demo: dict[str, str]) -> None:
-    with visitor(browser, demo["url"], scripts=False) as (page, watch):
-        sign_in(page, demo["user_token"])
+def test_everything_works_without_script(demo: Demo) -> None:
+    with demo.page(demo.user, scripts=False) as (page, watch):
         page.goto(CREATE)
         page.get_by_label("Name", exact=True).fill("plain")
         page.get_by_label("Nodes", exact=True).fill("2")
@@ -186,16 +173,16 @@ def test_everything_works_without_script(browser: Browser, demo: dict[str, str])
         page.get_by_role("button", name="Request 16 GPUs").click()
         page.wait_for_url("**/gprs/**")
         expect(page.locator("#toasts")).to_contain_text("plain is filed")
-        for _ in range(40):
-            if page.locator("#gpr-head .state").inner_text() == "Active":
-                break
-            page.wait_for_timeout(500)
-            page.reload()
+        gpr_id = page.url.split("/")[-2]
+        wait_for("ACTIVE", lambda: demo.gpr(gpr_id)["state"] == "ACTIVE", within_s=START_S)
+        page.reload()
+        expect(page.locator("#gpr-head .state")).to_have_text("Active")
         page.get_by_role("link", name="Release early").click()
         page.get_by_role("button", name="Release 16 GPUs").click()
         page.wait_for_url(re.compile("/gprs/[^/]+/$"))
         expect(page.locator("#toasts")).to_contain_text("is released")
         assert [fault for fault in watch.faults if not fault.startswith("console")] == []
+    end_all(demo.admin)
 
 
 def test_what_is_typed_while_an_older_answer_comes_is_asked_too(ada: tuple[Page, Watch]) -> None:
@@ -237,86 +224,28 @@ def test_an_offer_chosen_while_an_older_answer_comes_stays_chosen(ada: tuple[Pag
     assert watch.faults == []
 
 
-def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(ada: tuple[Page, Watch]) -> None:
-    page, _ = ada
-    page.goto(CREATE)
-    expect(page.locator("#offers")).to_contain_text("soonest")
-    page.context.clear_cookies(name="egs_session")
+def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(browser: Browser, demo: Demo) -> None:
+    with visitor(browser, demo.url) as (page, _):
+        sign_in(page, demo.user.token)
+        page.goto(CREATE)
+        expect(page.locator("#offers")).to_contain_text("soonest")
+        page.context.clear_cookies(name="egs_session")
 
-    page.get_by_label("Duration", exact=True).fill("3 h")
+        page.get_by_label("Duration", exact=True).fill("3 h")
 
-    page.wait_for_url("**/login/?next=**")
-    assert page.url.endswith("next=%2Fworkspaces%2Fvision%2Fcreate%2F")
-
-
-@pytest.mark.parametrize(("size", "theme"), LOOKS)
-def test_no_page_has_an_accessibility_fault(browser: Browser, demo: dict[str, str], size: dict[str, int], theme: Theme) -> None:
-    api = Api(demo["url"], demo["user_token"])
-    ids = [
-        api.post("/gprs/", {"name": f"axe-{n}", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600, **more})["id"]
-        for n, more in enumerate([{}, {}, {"priority": 290}])
-    ]
-    wait_for("ACTIVE", lambda: api.get(f"/gprs/{ids[0]}/")["state"] in {"ACTIVE", "QUEUED"}, within_s=START_S)
-    with visitor(browser, demo["url"], size=size, theme=theme) as (page, watch):
-        page.goto("/login/")
+        page.wait_for_url("**/login/?next=**")
+        assert page.url.endswith("next=%2Fworkspaces%2Fvision%2Fcreate%2F")
         assert axe_violations(page) == []
-        sign_in(page, demo["user_token"])
-        pages = ["/", WORKSPACE, "/workspaces/speech/", f"{WORKSPACE}?q=nothing-like-it", CREATE]
-        pages += [f"/gprs/{pk}/" for pk in ids] + [f"/gprs/{ids[1]}/edit/", f"/gprs/{ids[1]}/delete/"]
-        for path in pages:
-            page.goto(path)
-            expect(page.locator("main h1")).to_be_visible()
-            expect(page.locator(".skeleton")).to_have_count(0)
-            assert axe_violations(page) == [], path
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-        assert watch.faults == []
-    for pk in ids:
-        state = api.get(f"/gprs/{pk}/")["state"]
-        api.post(f"/gprs/{pk}/release/") if state in {"PROVISIONING", "ACTIVE"} else api.raw("DELETE", f"/gprs/{pk}/")
-    api.close()
+        page.set_viewport_size(PHONE)
+        page.emulate_media(color_scheme="dark")
+        assert axe_violations(page) == []
 
 
-# What a finger must hit: links inside a sentence and inputs whose label is the target are let off, as WCAG 2.5.8 does.
-SMALL_TARGETS = """() => [...document.querySelectorAll("a, button, input, select, summary")]
-    .filter((each) => each.checkVisibility() && each.closest("main, header") && !each.closest("p, li"))
-    .filter((each) => !each.matches("[type=hidden], [type=radio], [type=checkbox]") && each.getBoundingClientRect().height < 24)
-    .map((each) => each.outerHTML.slice(0, 120))"""
-CUT_OFF = """() => [
-    ...[...document.querySelectorAll("input:not([type=hidden]), select, .bar button")]
-        .filter((each) => each.checkVisibility() && each.getBoundingClientRect().right > innerWidth),
-    ...[...document.querySelectorAll(".facts dt, .facts dd, .facts small")]
-        .filter((each) => each.clientWidth && each.scrollWidth > each.clientWidth + 1),
-].map((each) => each.outerHTML.slice(0, 120))"""
-
-
-def test_on_a_phone_nothing_is_cut_off_and_a_finger_hits_every_target(browser: Browser, demo: dict[str, str]) -> None:
-    """The filter stands whole on the screen, facts are read to the end, and no link is lower than 24 px."""
-    api = Api(demo["url"], demo["user_token"])
-    first, second = (
-        api.post("/gprs/", {"name": f"phone-{n}", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600})["id"]
-        for n in range(2)
-    )
-    wait_for("ACTIVE", lambda: api.get(f"/gprs/{first}/")["state"] == "ACTIVE", within_s=START_S)
-    with visitor(browser, demo["url"], size=PHONE) as (page, watch):
-        sign_in(page, demo["user_token"])
-        for path in ("/", WORKSPACE, CREATE, f"/gprs/{first}/", f"/gprs/{second}/", f"/gprs/{second}/edit/", f"/gprs/{second}/delete/"):
-            page.goto(path)
-            expect(page.locator("main h1")).to_be_visible()
-            expect(page.locator(".skeleton")).to_have_count(0)
-            assert page.evaluate(SMALL_TARGETS) == [], path
-            assert page.evaluate(CUT_OFF) == [], path
-        assert watch.faults == []
-    api.raw("DELETE", f"/gprs/{second}/")
-    api.post(f"/gprs/{first}/release/")
-    api.close()
-
-
-def test_a_refused_dialog_says_why_and_leaves_no_error_in_the_console(ada: tuple[Page, Watch], demo: dict[str, str]) -> None:
+def test_a_refused_dialog_says_why_and_leaves_no_error_in_the_console(ada: tuple[Page, Watch], demo: Demo) -> None:
     """What a dialog refuses is ordinary use: it is told in the dialog, and sent again from there."""
     page, watch = ada
-    api = Api(demo["url"], demo["user_token"])
-    made = api.post("/gprs/", {"name": "refused", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600})
-    page.goto(f"/gprs/{made['id']}/")
+    made = demo.ask("refused")
+    page.goto(f"/gprs/{made}/")
     goes_through(page, "Active")
     page.get_by_role("link", name="Extend").click()
     dialog = page.get_by_role("dialog")
@@ -330,7 +259,6 @@ def test_a_refused_dialog_says_why_and_leaves_no_error_in_the_console(ada: tuple
     expect(page.locator("#toasts")).to_contain_text("ends later")
     expect(page.locator("#gpr-events")).to_contain_text("was extended by 30 min, to")
     expect(page.locator("#gpr-events")).not_to_contain_text("UTC")
-    api.post(f"/gprs/{made['id']}/release/")
+    end(demo.admin, made)
     goes_through(page, "Released")
-    api.close()
     assert watch.faults == []

@@ -1,0 +1,263 @@
+"""What holds on every page of a demo: it is accessible, quiet and fits; its keys work; without scripts it promises none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from _pytest.mark import ParameterSet
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.browser.chromium import DESK, LOOKS, PHONE, Theme, axe_violations
+from tests.browser.demo import Demo
+
+pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
+
+SHELL = {"?": "Keys and help", "/": "Jump to a page or workspace", "Ctrl K": "Jump to a page or workspace", "Esc": "Close dialog"}
+ADMIN = {**SHELL, "g q": "Queue", "g s": "Schedule", "g p": "Promises"}
+USER = {**SHELL, "g w": "Workspaces", "g p": "Promises"}
+OF_WORKSPACE = {**USER, "g r": "GPU requests", "c": "Create GPU request"}
+ROWS = {"j": "Next row", "k": "Row before", "Enter": "Open the row"}
+FORM = {"Ctrl Enter": "Send the form"}
+ZOOM_IN, ZOOM_OUT, MOVE = {"+": "Zoom in"}, {"-": "Zoom out"}, {"[": "Earlier", "]": "Later"}
+
+# Addresses and their keys. {…} are ids of `four` and of a node.
+ADMIN_PAGES = {
+    "/admin/queue/": {**ADMIN, **ROWS, "f": "Filter"},
+    "/admin/queue/?state=late": {**ADMIN, "f": "Filter"},
+    "/admin/queue/{first}/": {**ADMIN, "p": "Set priority", "m": "Move", "d": "Reject"},
+    "/admin/queue/{first}/priority/?priority=290": {**ADMIN, **FORM},
+    "/admin/queue/{first}/move/": {**ADMIN, **FORM},
+    "/admin/inventory/": {**ADMIN, **ROWS, "f": "Filter"},
+    "/admin/inventory/{node}/": ADMIN,
+    "/admin/inventory/{node}/cordon/": {**ADMIN, **FORM},
+    "/admin/clusters/": {**ADMIN, **ROWS, **FORM},
+    "/admin/maintenance/announce/": {**ADMIN, **FORM},
+    "/admin/quotas/": {**ADMIN, **ROWS},
+    "/admin/quotas/create/": {**ADMIN, **FORM},
+    "/admin/evictions/": ADMIN,
+    "/admin/promises/": ADMIN,
+    "/admin/defragmentation/": ADMIN,
+    "/admin/defragmentation/booking/": ADMIN,
+    "/admin/schedule/": {**ADMIN, **MOVE, **ZOOM_IN, **ZOOM_OUT},
+    "/admin/schedule/?as=table&span=7d": {**ADMIN, **ROWS, **MOVE, **ZOOM_IN},
+}
+USER_PAGES = {
+    "/": {**USER, **ROWS},
+    "/workspaces/vision/": {**OF_WORKSPACE, **ROWS, "f": "Filter"},
+    "/workspaces/vision/?q=nothing-like-it": {**OF_WORKSPACE, "f": "Filter"},
+    "/workspaces/speech/": {**USER, "g r": "GPU requests", "f": "Filter"},
+    "/workspaces/vision/create/": {**OF_WORKSPACE, **FORM},
+    "/workspaces/vision/bookings/new/": {**OF_WORKSPACE, **FORM},
+    "/gprs/{runs}/": {**OF_WORKSPACE, "x": "Extend", "r": "Release early"},
+    "/gprs/{first}/": {**OF_WORKSPACE, "e": "Edit", "d": "Cancel request"},
+    "/gprs/{long}/": {**OF_WORKSPACE, "e": "Edit", "d": "Cancel request"},
+    "/gprs/{first}/edit/": {**OF_WORKSPACE, **FORM},
+    "/gprs/{first}/delete/": {**OF_WORKSPACE, **FORM},
+}
+PAGES = {**ADMIN_PAGES, **USER_PAGES}
+# The same pages when other things can be done there.
+OTHER_KEYS = {
+    "/admin/queue/{long}/": {**ADMIN, "a": "Approve", "p": "Set priority", "d": "Reject"},
+    "/admin/queue/{runs}/": {**ADMIN, "e": "Evict"},
+    "/admin/schedule/?span=7d": {**ADMIN, **MOVE, **ZOOM_IN},
+    "/admin/schedule/?span=6h": {**ADMIN, **MOVE, **ZOOM_OUT},
+}
+# Of each kind one: a list, a form, an object, a drawing. The others are looked at on a phone in a soak.
+ON_PHONE = {
+    "/admin/queue/",
+    "/admin/queue/{first}/priority/?priority=290",
+    "/admin/clusters/",
+    "/admin/schedule/?as=table&span=7d",
+    *("/workspaces/vision/", "/workspaces/vision/create/", "/gprs/{runs}/", "/gprs/{first}/"),
+}
+
+
+def looked_at() -> Iterator[ParameterSet]:
+    for look in LOOKS:
+        for path in PAGES:
+            is_quick = look.id == "desk-light" or path in ON_PHONE
+            yield pytest.param(path, *look.values, id=f"{look.id} {path}", marks=look.marks if is_quick else pytest.mark.soak)
+
+
+# What a finger must hit: links inside a sentence and inputs whose label is the target are let off, as WCAG 2.5.8 does.
+SMALL_TARGETS = """() => [...document.querySelectorAll("a, button, input, select, summary")]
+    .filter((each) => each.checkVisibility() && each.closest("main, header") && !each.closest("p, li"))
+    .filter((each) => !each.matches("[type=hidden], [type=radio], [type=checkbox]") && each.getBoundingClientRect().height < 24)
+    .map((each) => each.outerHTML.slice(0, 120))"""
+CUT_OFF = """() => [
+    ...[...document.querySelectorAll("input:not([type=hidden]), select, .bar button")]
+        .filter((each) => each.checkVisibility() && each.getBoundingClientRect().right > innerWidth),
+    ...[...document.querySelectorAll(".facts dt, .facts dd, .facts small")]
+        .filter((each) => each.clientWidth && each.scrollWidth > each.clientWidth + 1),
+].map((each) => each.outerHTML.slice(0, 120))"""
+CLIPPED = """() => [...document.querySelectorAll("main :is(td, th, dt, dd, .btn)")]
+    .filter((cell) => cell.checkVisibility() && cell.scrollWidth > cell.clientWidth + 1 && getComputedStyle(cell).overflowX !== "visible")
+    .map((cell) => cell.innerText)"""
+OF_FIGURES = {"/admin/queue/{first}/priority/?priority=290", "/admin/clusters/", "/admin/schedule/?as=table&span=7d"}
+# A browser sends a form, and opens a popover, by itself.
+DEAD = "button:visible:not([type=submit]):not([popovertarget])"
+
+
+@pytest.fixture(scope="module")
+def ids(demo: Demo) -> dict[str, str]:
+    return {**demo.ask_four(), "node": demo.admin.get("/nodes/")["results"][0]["id"]}
+
+
+def press(page: Page, keys: str) -> None:
+    """A page of a form begins in its first field, where letters are typed: it is left before."""
+    page.evaluate("document.activeElement.matches('input, textarea, select') && document.activeElement.blur()")
+    for key in [keys.replace("Ctrl ", "Control+")] if keys.startswith("Ctrl") else keys.split():
+        page.keyboard.press({"Esc": "Escape", "Control+K": "Control+k"}.get(key, key))
+
+
+def listed(page: Page) -> dict[str, str]:
+    press(page, "?")
+    expect(page.locator("[data-key-list] dt").first).to_be_visible()
+    keys, says = (page.locator(f"[data-key-list] {tag}").all_inner_texts() for tag in ("dt", "dd"))
+    press(page, "Esc")
+    return dict(zip(keys, says, strict=True))
+
+
+@pytest.mark.parametrize(("path", "size", "theme"), looked_at())
+def test_a_page_is_accessible_quiet_whole_and_lists_its_keys(
+    path: str, size: ViewportSize, theme: Theme, demo: Demo, ids: dict[str, str]
+) -> None:
+    """The filter stands whole on the screen, facts and figures are read to the end; on a phone a finger hits every target."""
+    person = demo.admin if path in ADMIN_PAGES else demo.user
+    with demo.page(person, size=size, theme=theme) as (page, watch):
+        page.goto(path.format(**ids))
+        expect(page.locator("main h1")).to_be_visible()
+        expect(page.locator(".skeleton")).to_have_count(0)
+        if size == DESK:
+            # Where earlier tests left something to list, there are rows.
+            rows = ROWS if page.locator("[data-rows] tbody tr[tabindex]").count() else {}
+            assert listed(page) == {**PAGES[path], **rows}
+        assert axe_violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(CUT_OFF) == []
+        if path in OF_FIGURES:
+            assert page.evaluate(CLIPPED) == []
+        if size == PHONE and path in USER_PAGES:
+            assert page.evaluate(SMALL_TARGETS) == []
+        assert watch.faults == []
+
+
+def test_on_a_phone_each_figure_of_a_cluster_says_what_it_is(demo: Demo) -> None:
+    with demo.page(demo.admin, size=PHONE) as (page, _):
+        page.goto("/admin/clusters/")
+        row = page.locator("tr[id^=cluster-]").first
+
+        shown = row.locator("td[data-label]").evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content)")
+        assert shown == ['"Heard"', '"Clock"', '"Generation"', '"Usable nodes"', '"GPUs held"']
+
+
+def test_the_list_of_keys_is_of_what_can_be_done_now(demo: Demo, ids: dict[str, str]) -> None:
+    with demo.page(demo.admin) as (page, _):
+        for path, keys in OTHER_KEYS.items():
+            page.goto(path.format(**ids))
+            assert listed(page) == keys, path
+
+
+def test_keys_walk_a_list_open_its_rows_and_find_its_filter(demo: Demo, ids: dict[str, str]) -> None:
+    with demo.page(demo.admin) as (page, watch):
+        page.goto("/admin/queue/")
+        rows = page.locator("[data-rows] tbody tr[tabindex]")
+        for keys, place in (("j", 0), ("j", 1), ("k", 0)):
+            press(page, keys)
+            expect(rows.nth(place)).to_be_focused()
+        press(page, "Enter")
+        expect(page.locator("#inspector")).to_contain_text(rows.first.locator("a").first.inner_text())
+        press(page, "f")
+        expect(page.locator("[name=q]")).to_be_focused()
+        assert watch.faults == []
+
+
+@pytest.mark.parametrize("keys", ["/", "Ctrl K"])
+def test_keys_open_the_palette_and_escape_closes_it(keys: str, demo: Demo) -> None:
+    with demo.page(demo.user) as (page, _):
+        page.goto("/")
+        press(page, keys)
+        expect(page.locator("#palette")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("#palette")).to_be_hidden()
+
+
+def test_keys_lead_from_page_to_page(demo: Demo, ids: dict[str, str]) -> None:
+    ways = [
+        (demo.admin, "/admin/queue/", {"g s": "/admin/schedule/", "g p": "/admin/promises/", "g q": "/admin/queue/"}),
+        (demo.user, "/gprs/{first}/", {"e": "/gprs/{first}/edit/", "g w": "/", "g p": "/promises/"}),
+        (demo.user, "/workspaces/vision/", {"c": "/workspaces/vision/create/", "g r": "/workspaces/vision/"}),
+    ]
+    for person, start, way in ways:
+        with demo.page(person) as (page, watch):
+            page.goto(start.format(**ids))
+            for keys, end in way.items():
+                press(page, keys)
+                page.wait_for_url(demo.url + end.format(**ids))
+            assert watch.faults == []
+
+
+def test_keys_move_and_zoom_the_schedule(demo: Demo) -> None:
+    with demo.page(demo.admin) as (page, watch):
+        page.goto("/admin/schedule/")
+        for keys in "+-][":
+            before = page.url
+            press(page, keys)
+            page.wait_for_url(lambda url, before=before: url != before)
+        assert watch.faults == []
+
+
+def test_keys_ask_before_an_act(demo: Demo, ids: dict[str, str]) -> None:
+    questions = [
+        (demo.admin, "/admin/queue/{first}/", {"p": "Set priority", "m": "Move", "d": "Reject"}),
+        (demo.admin, "/admin/queue/{long}/", {"a": "Approve"}),
+        (demo.admin, "/admin/queue/{runs}/", {"e": "Evict"}),
+        (demo.user, "/gprs/{first}/", {"d": "Cancel"}),
+        (demo.user, "/gprs/{runs}/", {"x": "Extend", "r": "Release"}),
+    ]
+    for person, path, asked in questions:
+        with demo.page(person) as (page, watch):
+            page.goto(path.format(**ids))
+            for keys, question in asked.items():
+                press(page, keys)
+                expect(page.get_by_role("dialog")).to_contain_text(question)
+                page.keyboard.press("Escape")
+                expect(page.get_by_role("dialog")).to_be_hidden()
+            assert watch.faults == []
+
+
+def test_a_key_sends_the_form(demo: Demo, ids: dict[str, str]) -> None:
+    with demo.page(demo.admin) as (page, watch):
+        page.route("**/priority/", lambda route: route.fulfill(status=204) if route.request.method == "POST" else route.continue_())
+        page.goto(f"/admin/queue/{ids['first']}/priority/")
+        with page.expect_request(lambda request: request.method == "POST"):
+            press(page, "Ctrl Enter")
+        assert watch.faults == []
+
+
+WITHOUT_SCRIPT = {
+    "user": ["/", "/workspaces/vision/", "/workspaces/vision/create/", "/gprs/{runs}/", "/gprs/{first}/", "/gprs/{first}/edit/"],
+    "admin": [
+        "/admin/queue/",
+        "/admin/queue/{long}/",
+        "/admin/queue/{first}/priority/",
+        "/admin/defragmentation/",
+        "/admin/defragmentation/booking/",
+        "/admin/inventory/",
+        "/admin/clusters/",
+        "/admin/schedule/",
+    ],
+}
+
+
+@pytest.mark.parametrize("who", WITHOUT_SCRIPT)
+def test_without_scripts_no_button_is_dead_and_no_key_is_promised(who: str, demo: Demo, ids: dict[str, str]) -> None:
+    with demo.page(demo.admin if who == "admin" else demo.user, scripts=False) as (page, _):
+        for path in WITHOUT_SCRIPT[who]:
+            page.goto(path.format(**ids))
+            for size in (PHONE, DESK):
+                page.set_viewport_size(size)
+                assert page.locator(DEAD).all_inner_texts() == [], path
+                expect(page.locator("kbd:visible")).to_have_count(0)
+                expect(page.locator("#clock")).to_be_hidden()
