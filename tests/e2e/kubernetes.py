@@ -20,6 +20,7 @@ from worker_agent.cluster.fleet import Fleet, NodeGroup
 from worker_agent.steps import EntryStep
 
 NODE_GPUS = 8
+WATCH_S = 2
 
 
 class KubernetesStage(Stage):
@@ -111,11 +112,12 @@ def healthy_nodes(*clusters: Cluster) -> Iterator[set[str]]:
 
 
 def _play(cluster: Cluster, sick: set[str], stop: threading.Event) -> None:
-    while not stop.wait(0.2):
-        for pod in cluster.list("pods", namespace="egs-system"):
-            step = pod["metadata"].get("labels", {}).get("egs.io/check-step")
-            if step and pod["status"]["phase"] == "Running" and "egs.test/outcome" not in pod["metadata"]["labels"]:
-                _end(cluster, pod, _words(pod, step, is_sick=pod["spec"]["nodeName"] in sick))
+    """Ends each pod of a check as soon as it runs."""
+    waiting = {"labelSelector": "egs.io/check-step,!egs.test/outcome", "fieldSelector": "status.phase=Running"}
+    while not stop.is_set():
+        for pod in cluster.wire.appearing("/api/v1/namespaces/egs-system/pods", for_s=WATCH_S, **waiting):
+            step = pod["metadata"]["labels"]["egs.io/check-step"]
+            _end(cluster, pod, _words(pod, step, is_sick=pod["spec"]["nodeName"] in sick))
 
 
 def _words(pod: Object, step: str, *, is_sick: bool) -> str:

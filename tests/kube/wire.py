@@ -81,6 +81,15 @@ class Wire:
             raise _refusal(answer)
         return dict(answer.json())
 
+    def appearing(self, path: str, *, for_s: int, **params: str) -> Iterator[Object]:
+        """What is in this list or comes into it within so many seconds, once each."""
+        asked = {**params, "watch": "1", "timeoutSeconds": str(for_s)}
+        with self._client.stream("GET", path, params=asked) as answer:
+            for line in answer.iter_lines():
+                event = json.loads(line)
+                if event["type"] == "ADDED":
+                    yield event["object"]
+
     def _asked(
         self, method: str, path: str, body: Any, *, type_: str = "application/json", user: str = "", **params: str
     ) -> httpx.Response:
