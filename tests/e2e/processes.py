@@ -21,7 +21,7 @@ from tests.migrated import copy_to_file
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 START_S = 300.0
-LOOK_LEAST_S, LOOK_MOST_S = 0.02, 0.2  # between looks at what is waited for
+LOOK_LEAST_S, LOOK_MOST_S = 0.02, 0.5  # between looks at what is waited for
 WORKER_OPTIONS = ("--queues", "allocator", "--concurrency", "1", "--without-gossip", "--without-mingle")
 
 FLEET = """

@@ -21,19 +21,26 @@ pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 AT_ONCE = {"EGS_EVICTION_LEAST_RUN_S": "0", "EGS_EVICTION_NOTICE_S": "3", "EGS_EVICTION_GAIN_S": "1"}
 
 
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Path]:
-    copy_to_file(tmp_path / "egs.sqlite3")
-    env = {**os.environ, "EGS_VAR_DIR": str(tmp_path), **AT_ONCE}
-    process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=tmp_path / "demo.log")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of a demo, which all tests here share: each ends what it asked for."""
+    path = tmp_path_factory.mktemp("demo")
+    copy_to_file(path / "egs.sqlite3")
+    env = {**os.environ, "EGS_VAR_DIR": str(path), **AT_ONCE}
+    process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=path / "demo.log")
     process.start()
-    yield tmp_path
+    yield path
     process.stop()
 
 
-def test_within_a_minute_of_the_demo_a_request_is_estimated_provisioned_watched_and_released(demo: Path) -> None:
-    found = wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)
-    api = Api(found["url"], found["user_token"])
+@pytest.fixture(scope="module")
+def demo(folder: Path) -> dict[str, str]:
+    """Its address and tokens, once it is ready."""
+    return wait_for("demo.json", lambda: demo_tokens(folder), within_s=START_S)
+
+
+def test_within_a_minute_of_the_demo_a_request_is_estimated_provisioned_watched_and_released(demo: dict[str, str]) -> None:
+    api = Api(demo["url"], demo["user_token"])
     ask = {"name": "first", "slice": "vision", "shape": "H100-80GB", "nodes": 2, "duration_s": 600}
 
     offers = api.post("/gprs/estimate/", ask)["offers"]
@@ -58,9 +65,8 @@ def test_within_a_minute_of_the_demo_a_request_is_estimated_provisioned_watched_
     api.close()
 
 
-def test_who_follows_the_readme_sees_gpus_borrowed_and_taken_back(demo: Path) -> None:
-    found = wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)
-    user, admin = (Api(found["url"], found[name]) for name in ("user_token", "admin_token"))
+def test_who_follows_the_readme_sees_gpus_borrowed_and_taken_back(demo: dict[str, str]) -> None:
+    user, admin = (Api(demo["url"], demo[name]) for name in ("user_token", "admin_token"))
     assert len(user.get("/quotas/")["results"]) == 2
     assert len(admin.get("/quotas/")["results"]) == 5
     ask = {"shape": "A100-80GB", "nodes": 2}
@@ -77,14 +83,15 @@ def test_who_follows_the_readme_sees_gpus_borrowed_and_taken_back(demo: Path) ->
     wait_for("ACTIVE", lambda: admin.get(f"/gprs/{entitled}/")["state"] == "ACTIVE", within_s=START_S)
     assert not admin.get(f"/gprs/{entitled}/")["borrows"]
     assert user.get(f"/gprs/{greedy}/")["state"] == "QUEUED"
+    assert user.raw("DELETE", f"/gprs/{greedy}/").is_success
+    admin.post(f"/gprs/{entitled}/release/")
     for api in (user, admin):
         api.close()
 
 
-def test_a_node_whose_gpu_falls_sick_is_replaced_while_its_gpr_runs_on_to_its_end(demo: Path) -> None:
+def test_a_node_whose_gpu_falls_sick_is_replaced_while_its_gpr_runs_on_to_its_end(demo: dict[str, str]) -> None:
     """By the demo's script the first A10 node that a box has had for a minute."""
-    found = wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)
-    api = Api(found["url"], found["user_token"])
+    api = Api(demo["url"], demo["user_token"])
     path = f"/gprs/{api.post('/gprs/', {'name': 'lasts', 'slice': 'vision', 'shape': 'A10-24GB', 'nodes': 2, 'duration_s': 600})['id']}/"
     before = wait_for("ACTIVE", lambda: (g := api.get(path))["state"] == "ACTIVE" and g, within_s=START_S)
 
@@ -102,16 +109,17 @@ def test_a_node_whose_gpu_falls_sick_is_replaced_while_its_gpr_runs_on_to_its_en
     assert {node["node"] for node in after["nodes_assigned"]} == names - {told["node"]} | {told["spare"]}
     assert (after["state"], after["ends_at"], after["active_at"]) == ("ACTIVE", before["ends_at"], before["active_at"])
     assert {"gpr.node_failing", "gpr.spare_entering", "gpr.node_replaced"} <= {event["kind"] for event in api.events_of(before["id"])}
+    api.post(f"{path}release/")
     api.close()
 
 
-def test_a_second_demo_does_not_take_the_place_of_the_first(demo: Path) -> None:
+def test_a_second_demo_does_not_take_the_place_of_the_first(demo: dict[str, str], folder: Path) -> None:
     """They would share the database and the simulated clusters, whose agents supersede each other."""
-    wait_for("demo.json", lambda: demo_tokens(demo), within_s=START_S)
-    env = {**os.environ, "EGS_VAR_DIR": str(demo)}
+    env = {**os.environ, "EGS_VAR_DIR": str(folder)}
     command = [sys.executable, "manage.py", "demo", "--port", str(free_port())]
 
     second = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=START_S, check=False)
 
     assert second.returncode == 1
     assert "Another demo runs" in second.stderr
+    assert demo_tokens(folder) == demo
