@@ -61,7 +61,8 @@ def workspaces(world: World, count: int) -> None:
     Membership.objects.bulk_create(Membership(slice=slice_, user=world.people.owner, role=Role.EDITOR) for slice_ in made)
 
 
-@pytest.mark.parametrize("persona", ["owner", "teammate", "admin"])
+# A teammate sees what an owner sees.
+@pytest.mark.parametrize("persona", ["owner", pytest.param("teammate", marks=pytest.mark.soak), "admin"])
 def test_a_list_of_a_hundred_costs_what_ten_cost(persona: str, world: World) -> None:
     factories.active(world.slice, world.people.owner, name="runs", nodes=2)
     client = world.client(persona)
