@@ -20,6 +20,11 @@ def examples(count: int) -> settings:
     return settings(max_examples=count if IS_SOAK else max(QUICK_LEAST, count // QUICK_SHARE))
 
 
+def repeats(soak_count: int) -> int:
+    """How often a race is run: a fifth as often outside of a soak."""
+    return soak_count if IS_SOAK else soak_count // 5
+
+
 def seeds_of_today(quick_count: int, soak_count: int) -> range:
     """Seeds for a simulation: each day takes the next `quick_count` of them; a soak always takes 1 to `soak_count`."""
     if IS_SOAK:

@@ -13,8 +13,6 @@ from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 
-pytestmark = pytest.mark.both_databases
-
 
 @pytest.fixture
 def gprs(world: World) -> dict[str, str]:
@@ -37,12 +35,14 @@ def names(response: Any) -> list[str]:
     return [row["name"] for row in response.json()["results"]]
 
 
+@pytest.mark.both_databases
 def test_a_list_is_newest_first_and_holds_his_slices_gprs_only(owner: Caller, outsider: Caller, admin: Caller, gprs: Any) -> None:
     assert names(owner.get("gprs/")) == ["gone", "asking", "waiting", "running"]
     assert names(outsider.get("gprs/")) == ["canary"]
     assert names(admin.get("gprs/")) == ["canary", "gone", "asking", "waiting", "running"]
 
 
+@pytest.mark.both_databases
 def test_filters_narrow_it(owner: Caller, gprs: Any) -> None:
     for query, found in [
         ("state=QUEUED", {"waiting"}),
@@ -69,6 +69,7 @@ def test_filters_narrow_it(owner: Caller, gprs: Any) -> None:
         assert set(names(owner.get(f"gprs/?{query}"))) == found
 
 
+@pytest.mark.both_databases
 def test_filters_take_ids(owner: Caller, world: World, gprs: Any) -> None:
     assert set(names(owner.get(f"gprs/?slice={world.slice.pk}"))) == {"waiting", "running"}
     assert set(names(owner.get(f"gprs/?cluster={world.cluster.pk}"))) == {"running"}
@@ -131,6 +132,7 @@ def test_who_joins_a_slice_sees_its_gprs_and_who_leaves_it_no_longer(outsider: C
     assert names(outsider.get("gprs/")) == ["canary"]
 
 
+@pytest.mark.both_databases
 def test_only_those_that_hold_nodes_show_nodes(owner: Caller, gprs: dict[str, str]) -> None:
     rows = {row["name"]: row for row in owner.get("gprs/").json()["results"]}
 

@@ -25,8 +25,6 @@ from tests.builders import SHAPE
 from tests.effort import IS_SOAK
 from tests.slices import kubeconfigs
 
-pytestmark = pytest.mark.both_databases
-
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 PERSONAS = ("anonymous", "owner", "teammate", "outsider", "admin", "reader", "half_admin")
 # A method that is not there is refused to all who may write as it is to an administrator.
@@ -299,6 +297,7 @@ def answers(
     return codes, told
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(("method", "template"), TABLE, ids=lambda value: value)
 def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event(
     method: str, template: str, world: World, place: dict[str, str], callers: dict[str, Caller]

@@ -19,7 +19,7 @@ from tests.calibration.outcomes import moved, settled, waited
 from tests.factories import People
 from tests.pages.user_world import World, make_world
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
+pytestmark = pytest.mark.django_db
 MINUTE = 60
 
 
@@ -69,6 +69,7 @@ def test_what_is_overdue_and_waits_still_counts_as_due_and_not_kept(world: World
     assert (total.due_count, total.kept_count) == (2, 1)
 
 
+@pytest.mark.both_databases
 def test_the_figures_are_over_those_that_they_speak_of(world: World, now: datetime) -> None:
     """Margin and accuracy: who had to wait. Coverage and width: who was told a range that was learned."""
     slice_, owner = world.slice, world.people.owner
@@ -89,6 +90,7 @@ def test_the_figures_are_over_those_that_they_speak_of(world: World, now: dateti
     assert (total.promise.within_1min, total.promise.within_10min) == (1 / 6, 2 / 6)
 
 
+@pytest.mark.both_databases
 def test_each_cause_counts_the_promises_that_it_moved_and_moves_of_other_promises_of_a_gpr_do_not(world: World, now: datetime) -> None:
     twice, once, never = waited(world.slice, world.people.owner, now, [600, 600, 600])
     moved(twice, Cause.OVERRUN)
@@ -120,6 +122,7 @@ def test_classes_with_twenty_outcomes_are_told_and_smaller_ones_are_not(world: W
     ]
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(("days", "count", "first"), [(7, 7, 6), (30, 30, 29), (90, 13, 89)])
 def test_time_is_cut_into_days_and_a_quarter_into_weeks(days: int, count: int, first: int, world: World, now: datetime) -> None:
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -175,6 +178,7 @@ def test_members_read_what_rests_on_twenty_outcomes_of_three_projects_that_they_
     assert for_admin(world.people, now).total.due_count == own + sum(of_strangers)
 
 
+@pytest.mark.both_databases
 def test_members_read_round_figures(world: World, theirs: list[Slice], now: datetime) -> None:
     """Whole percents, tens and minutes; nothing of the few that had to wait, until they are enough."""
     people, yesterday = world.people, now - timedelta(days=1)
@@ -209,6 +213,7 @@ def test_each_reads_the_last_promises_of_his_own_workspaces(world: World, now: d
     assert names == {"teammate": ["mine"] * calibration.LAST_SHOWN, "outsider": ["canary"] * 2}
 
 
+@pytest.mark.both_databases
 def test_the_newest_are_read_where_there_are_too_many_and_it_says_so(world: World, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "OUTCOMES_MAX", 30)
     settled(world.slice, world.people.owner, now - timedelta(days=1), 30)

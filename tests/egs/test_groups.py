@@ -13,8 +13,6 @@ from egs import groups
 from egs.groups import Group
 from tests.e2e.processes import START_S, wait_for
 
-pytestmark = pytest.mark.both_databases
-
 MANY = 20
 
 

@@ -24,8 +24,6 @@ from tests import factories
 from tests.egs.conftest import Connect
 from worker_agent.protocol import SYNC_PATH
 
-pytestmark = pytest.mark.both_databases
-
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
@@ -43,6 +41,7 @@ def value(samples: dict[Sample, float], name: str, **labels: str) -> float:
 # -- what stands in it ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.both_databases
 @pytest.mark.django_db
 def test_a_scrape_tells_of_the_queue_the_nodes_the_agents_and_the_ticks() -> None:
     owner = factories.user("owner")
@@ -69,6 +68,7 @@ def test_a_scrape_tells_of_the_queue_the_nodes_the_agents_and_the_ticks() -> Non
     assert value(samples, "egs_last_tick_duration_seconds") > 0
 
 
+@pytest.mark.both_databases
 @pytest.mark.django_db
 def test_each_start_counts_once_as_kept_or_late() -> None:
     owner, there = factories.user("owner"), factories.cluster("c", nodes=2)

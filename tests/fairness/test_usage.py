@@ -18,7 +18,7 @@ from slices.quotas import quota_create
 from tests.builders import NOW, SHAPE, make_project, make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
+pytestmark = pytest.mark.django_db
 
 HOUR_S, DAY_S = 3600, 86_400
 
@@ -47,6 +47,7 @@ def test_use_is_added_when_the_nodes_are_back(stage: Stage) -> None:
     assert usage.summed_at == stage.now
 
 
+@pytest.mark.both_databases
 def test_a_second_box_is_added_to_what_is_left_of_the_first(stage: Stage) -> None:
     run(stage, 3600, nodes=1)
     stage.after(12 * HOUR_S)
@@ -97,6 +98,7 @@ def considered() -> list[Gpr]:
     return list(Gpr.objects.filter(state=GprState.QUEUED).order_by(*QUEUE_ORDER))
 
 
+@pytest.mark.both_databases
 def test_whose_project_used_less_goes_first_among_equals_in_priority(stage: Stage) -> None:
     short, long = greedy(stage)
 
@@ -140,6 +142,7 @@ def test_the_planner_is_told_of_every_quota(stage: Stage) -> None:
     }
 
 
+@pytest.mark.both_databases
 def test_quotas_and_use_cost_a_query_each_however_many_there_are(stage: Stage, django_assert_num_queries: Any) -> None:
     for _ in range(9):
         quota_create(owner=make_project(), shape=SHAPE, change={}, actor=None, now=NOW)

@@ -21,7 +21,7 @@ from tests.builders import HOUR, NOW, generation_of, hold, make_cluster, make_gp
 from tests.inventory.agent import Agent, seen
 from worker_agent.protocol import LEASE_TTL_S, Code, Phase, SyncRequest, set_digest
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
+pytestmark = pytest.mark.django_db
 
 SECOND = timedelta(seconds=1)
 
@@ -78,6 +78,7 @@ def test_only_the_process_that_began_the_session_may_speak_in_it(epoch: int, boo
     assert agent.try_sync(session_epoch=epoch, boot_id=boot).code == Code.SUPERSEDED
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("changes", [{"known_generation": 2**63 - 1}, {"known_generation": -1}, {"boot_id": ""}, {"boot_id": "b" * 64}])
 def test_a_sync_that_claims_what_cannot_be_is_refused(changes: dict[str, Any], agent: Agent) -> None:
     before = AgentSession.objects.values().get()
@@ -97,6 +98,7 @@ def test_a_sync_is_a_heartbeat(agent: Agent) -> None:
 # -- what it is told -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.both_databases
 def test_the_agent_is_told_the_whole_set_of_its_own_cluster(agent: Agent, cluster: Cluster) -> None:
     foreign = make_cluster("c2", nodes=1)
     held(foreign)
@@ -110,6 +112,7 @@ def test_the_agent_is_told_the_whole_set_of_its_own_cluster(agent: Agent, cluste
     assert reply.lease_ttl_s == LEASE_TTL_S
 
 
+@pytest.mark.both_databases
 def test_an_assignment_says_what_to_do_where(agent: Agent, cluster: Cluster) -> None:
     row = held(cluster)
     reservations_want_absent(gpr_id=row.gpr_id)
@@ -156,6 +159,7 @@ def test_what_is_released_is_told_no_more(agent: Agent, cluster: Cluster) -> Non
 # -- what counts of what it says -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.both_databases
 def test_observations_move_a_reservation_forward_to_its_release(agent: Agent, cluster: Cluster) -> None:
     row = held(cluster)
     at = NOW
@@ -205,6 +209,7 @@ def test_another_clusters_word_has_no_effect(phase: Phase, agent: Agent) -> None
     assert reply.assignments == ()
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("unknown", ["", "no uuid", "00000000-0000-0000-0000-000000000000", "x" * 5000])
 def test_a_word_about_something_unknown_has_no_effect(unknown: str, agent: Agent, cluster: Cluster) -> None:
     row = held(cluster)
@@ -260,6 +265,7 @@ def test_why_an_agent_does_not_go_on_is_kept_and_forgotten_when_it_does(agent: A
     assert (now_of(row).phase, now_of(row).failure) == (Phase.ENTERING, "")
 
 
+@pytest.mark.both_databases
 def test_a_reason_too_long_for_its_column_is_news_once(agent: Agent, cluster: Cluster) -> None:
     row = held(cluster)
     agent.sync(seen(row, Phase.PENDING, failure="x" * 500))
@@ -282,6 +288,7 @@ def test_the_same_word_twice_counts_once(agent: Agent, cluster: Cluster) -> None
     assert everything() == once
 
 
+@pytest.mark.both_databases
 def test_several_reservations_are_released_in_one_word(agent: Agent, cluster: Cluster) -> None:
     rows = [held(cluster, 0), held(cluster, 1)]
 
@@ -290,6 +297,7 @@ def test_several_reservations_are_released_in_one_word(agent: Agent, cluster: Cl
     assert not Reservation.objects.filter(state=ReservationState.HELD).exists()
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("claimed", "taken"),
     [(-HOUR, timedelta(0)), (timedelta(0), timedelta(0)), (3 * SECOND, 3 * SECOND), (HOUR, 5 * SECOND)],
@@ -338,6 +346,7 @@ def test_an_agent_that_comes_from_another_hub_shows_nothing(hub: str, agent: Age
     assert cluster.rewound_at is None
 
 
+@pytest.mark.both_databases
 def test_a_resumed_cluster_goes_on_above_all_that_its_agent_has_seen(agent: Agent, cluster: Cluster) -> None:
     rewound(agent, known=9)
     rewound(agent, known=12)

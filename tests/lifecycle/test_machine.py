@@ -11,8 +11,6 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.effort import IS_SOAK
 from tests.lifecycle.machine import Life
 
-pytestmark = pytest.mark.both_databases
-
 SETTINGS = settings(
     max_examples=8,
     stateful_step_count=16,

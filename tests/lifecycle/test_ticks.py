@@ -28,7 +28,7 @@ from tests.inventory.agent import Agent, seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
 from worker_agent.protocol import Observed, Phase
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
+pytestmark = pytest.mark.django_db
 
 S = GprState
 
@@ -38,6 +38,7 @@ def starts() -> dict[str, object]:
     return dict(waiting.values_list("gpr__name", "slot_start_at"))
 
 
+@pytest.mark.both_databases
 def test_a_start_between_two_seconds_delays_nobody() -> None:
     """The planner counts whole seconds. The books of a box that starts in the middle of one must not run into the next one's slot."""
     cluster, ann = make_cluster(nodes=1), make_user(is_admin=True)
@@ -66,6 +67,7 @@ def test_a_second_tick_at_the_same_moment_does_nothing() -> None:
     assert ([fresh(gpr).version for gpr in gprs], starts(), Event.objects.count()) == before
 
 
+@pytest.mark.both_databases
 def test_a_box_that_came_and_went_while_nobody_ticked_has_had_its_time() -> None:
     """The agent opened and closed it by its own clock; the slice is not given its time twice."""
     stage = Stage()
@@ -202,6 +204,7 @@ def test_nothing_starts_in_a_disabled_cluster() -> None:
     assert fresh(gpr).state == S.PROVISIONING
 
 
+@pytest.mark.both_databases
 def test_a_start_that_meets_a_conflict_is_skipped_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node is set aside between the plan and the start."""
     stage = Stage(nodes=1)
@@ -222,6 +225,7 @@ def test_a_start_that_meets_a_conflict_is_skipped_and_leaves_nothing_behind(monk
     assert not Reservation.objects.exists()
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(("trouble", "stays"), [("it is canceled", S.CANCELED), ("its node is set aside", S.QUEUED)])
 def test_of_many_that_start_one_that_meets_a_conflict_is_skipped_alone(
     trouble: str, stays: GprState, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +256,7 @@ def test_of_many_that_start_one_that_meets_a_conflict_is_skipped_alone(
     assert asked == [3, 1, 1, 1]
 
 
+@pytest.mark.both_databases
 def test_that_many_start_costs_little_more_than_that_few_do() -> None:
     stage = Stage(nodes=16)
 
@@ -267,6 +272,7 @@ def test_that_many_start_costs_little_more_than_that_few_do() -> None:
     assert query_count(12) <= few_count + 2
 
 
+@pytest.mark.both_databases
 def test_boxes_that_share_a_node_start_together_each_with_gpus_of_its_own() -> None:
     stage = Stage(nodes=1, gpus=8)
     gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"job-{n}", gpus_per_node=2) for n in range(3)]
@@ -279,6 +285,7 @@ def test_boxes_that_share_a_node_start_together_each_with_gpus_of_its_own() -> N
     assert len({reserved.gpu_id for row in rows for reserved in row.gpus.all()}) == 6
 
 
+@pytest.mark.both_databases
 def test_a_gpr_that_cannot_be_moved_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name) for name in ("broken", "well")]
@@ -299,6 +306,7 @@ def test_a_gpr_that_cannot_be_moved_stops_no_other(monkeypatch: pytest.MonkeyPat
     assert {gpr.name: fresh(gpr).state for gpr in gprs} == {"broken": S.PROVISIONING, "well": S.ACTIVE}
 
 
+@pytest.mark.both_databases
 def test_that_many_nodes_open_costs_little_more_than_that_few_do() -> None:
     """What the agent says of them, and the tick that follows it."""
     stage = Stage(nodes=16)

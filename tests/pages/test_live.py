@@ -30,7 +30,7 @@ from tests import factories
 from tests.databases import db_threads_let_go
 from tests.pages.socket import Socket
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 HOST = "testserver"
 QUIET_S = 0.6
@@ -90,6 +90,7 @@ async def listening(user: User, *scopes: Scope) -> AsyncIterator[Socket]:
     await page.leave()
 
 
+@pytest.mark.both_databases
 async def test_a_member_hears_of_his_workspace_and_nothing_but_topics(ada: User, vision: Slice) -> None:
     async with listening(ada) as page:
         await in_thread(hint, slice_topic(vision.pk))
@@ -97,6 +98,7 @@ async def test_a_member_hears_of_his_workspace_and_nothing_but_topics(ada: User,
         assert await page.heard() == {"topics": ["gpr", "plan"]}
 
 
+@pytest.mark.both_databases
 async def test_a_stranger_hears_nothing_of_it(ada: User, vision: Slice) -> None:
     """Nor of the plan and the nodes of all: he could count by it what others do."""
     other = await in_thread(factories.user, "other")
@@ -123,6 +125,7 @@ async def test_an_administrator_by_a_token_without_that_scope_hears_as_a_member(
         assert await page.is_quiet(QUIET_S)
 
 
+@pytest.mark.both_databases
 async def test_a_burst_of_changes_is_one_message_for_each_gap(ada: User, vision: Slice) -> None:
     async with listening(ada) as page:
         began_s = time.monotonic()
@@ -162,6 +165,7 @@ async def test_there_is_one_socket_and_no_other_address(ada: User) -> None:
     assert await socket(await in_thread(sign_in, ada), path="/ws/other/").open() != 0
 
 
+@pytest.mark.both_databases
 async def test_signing_out_ends_the_open_pages_of_this_login(ada: User) -> None:
     client = Client()
     await in_thread(client.post, "/login/", {"token": await in_thread(factories.token, ada)})
@@ -174,6 +178,7 @@ async def test_signing_out_ends_the_open_pages_of_this_login(ada: User) -> None:
     assert await page.closed() == SIGNED_OUT
 
 
+@pytest.mark.both_databases
 async def test_a_revoked_token_ends_its_pages_by_itself(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "RECHECK_S", 0.5)
     page = socket(await in_thread(sign_in, ada))
@@ -185,6 +190,7 @@ async def test_a_revoked_token_ends_its_pages_by_itself(ada: User, monkeypatch: 
     assert await page.closed() == SIGNED_OUT
 
 
+@pytest.mark.both_databases
 async def test_who_leaves_a_workspace_hears_of_it_no_more(ada: User, vision: Slice) -> None:
     ben = await in_thread(factories.user, "ben")
     await in_thread(lambda: member_set(slice_=vision, user=ben, role=Role.VIEWER, actor=None, now=db_now()))
@@ -218,6 +224,7 @@ async def test_a_server_that_stops_lets_its_pages_go(ada: User, wakeups: Wakeups
     assert await page.closed() == STOPPING
 
 
+@pytest.mark.both_databases
 async def test_while_hints_are_lost_there_is_no_socket_so_that_the_page_polls(ada: User, wakeups: Wakeups) -> None:
     """Else it would say that it is live, and show what is long over."""
     page = socket(await in_thread(sign_in, ada))
@@ -248,6 +255,7 @@ async def test_a_page_is_let_go_when_its_rights_cannot_be_looked_up_any_more(ada
     assert await page.closed() == BROKEN
 
 
+@pytest.mark.both_databases
 async def test_what_happened_between_making_the_page_and_its_joining_is_not_missed(ada: User, vision: Slice) -> None:
     cookie, made_at = await in_thread(sign_in, ada), await in_thread(db_now)
     quiet = socket(cookie, since_s=made_at.timestamp())

@@ -3,18 +3,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 from django.db import connection
 
-from tests.databases import postgres_database
+from tests.migrated import copy_to_file, postgres_copy
 
 
 @pytest.fixture
 def own_database(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a process with a database of its own, empty, dropped afterwards."""
+    """The environment of a process with a database of its own, migrated and empty, dropped afterwards."""
     if connection.vendor == "sqlite":
-        yield {**os.environ, "EGS_DATABASE_URL": f"sqlite:///{tmp_path}/own.sqlite3"}
+        path = tmp_path / "own.sqlite3"
+        copy_to_file(path)
+        yield {**os.environ, "EGS_DATABASE_URL": f"sqlite:///{path}"}
         return
-    with postgres_database() as url:
-        yield {**os.environ, "EGS_DATABASE_URL": url}
+    given, name = os.environ["EGS_DATABASE_URL"], f"egs_own_{uuid4().hex[:12]}"
+    with postgres_copy(name, given):
+        yield {**os.environ, "EGS_DATABASE_URL": urlsplit(given)._replace(path=f"/{name}").geturl()}

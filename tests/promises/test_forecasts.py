@@ -21,7 +21,7 @@ from tests import factories
 from tests.builders import agent_says
 from worker_agent.protocol import Phase
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -68,6 +68,7 @@ def test_who_has_to_wait_is_foretold_and_who_starts_at_once_is_not(holder: Gpr, 
     assert 0 < told.p50_s <= told.p90_s == told.promised_wait_s
 
 
+@pytest.mark.both_databases
 def test_a_start_is_the_outcome(holder: Gpr, waiting: Gpr) -> None:
     now = db_now() + timedelta(seconds=5)
     gpr_release(gpr=holder, actor=holder.owner, now=now)
@@ -87,6 +88,7 @@ def test_nothing_is_learned_of_one_that_was_canceled(waiting: Gpr) -> None:
     assert not Forecast.objects.exists()
 
 
+@pytest.mark.both_databases
 def test_an_estimate_says_whether_it_rests_on_history(holder: Gpr, waiting: Gpr) -> None:
     before = of_a_new_one(holder)
     assert before.basis == NO_HISTORY
@@ -104,6 +106,7 @@ def test_an_estimate_says_whether_it_rests_on_history(holder: Gpr, waiting: Gpr)
     assert promise.p50_at <= promise.p90_at <= promise.promised_start_at
 
 
+@pytest.mark.both_databases
 def test_one_gpr_has_one_open_forecast(waiting: Gpr) -> None:
     told = Forecast.objects.get()
     told.pk = None
@@ -161,6 +164,7 @@ def test_who_can_start_at_once_by_his_edit_is_foretold_nothing_any_more(holder: 
     assert not Forecast.objects.filter(gpr=waiting, started_at=None).exists()
 
 
+@pytest.mark.both_databases
 def test_the_start_of_who_was_edited_is_held_against_what_was_foretold_then(holder: Gpr, waiting: Gpr) -> None:
     """What he was told before the edit teaches nothing: it was of another request."""
     edited_at = db_now() + timedelta(seconds=5)

@@ -17,7 +17,6 @@ from django.core.management import call_command
 from django.db import connection
 from tests.promises import guards
 
-call_command("migrate", verbosity=0)
 from gpr.models import Gpr, Witness
 from inventory.models import Cluster, Reservation
 from tests.builders import hold, make_cluster, make_gpr, make_slice, nodes_of

@@ -30,6 +30,7 @@ from inventory.services.maintenance import window_cancel
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import nodes_of
+from tests.effort import repeats
 from tests.factories import People
 from tests.promises.test_lock_order import Other, stopped_after
 from worker_agent.protocol import Phase
@@ -37,7 +38,7 @@ from worker_agent.protocol import Phase
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 
 HOUR = timedelta(hours=1)
-ROUNDS = 24
+ROUNDS = repeats(24)
 EITHER = pytest.mark.parametrize("place", ["node", "cluster"])
 
 

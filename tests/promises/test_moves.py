@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from itertools import product
 from typing import Any
 
 import pytest
@@ -14,13 +13,12 @@ from gpr.lifecycle import TRANSITIONS, gpr_transition
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from journal.models import Event
 from tests.builders import HOUR, NOW, make_cluster, make_gpr, make_slice
-from tests.promises.books import is_refused, raw
+from tests.promises.books import is_refused, raw, undone
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 S = GprState
 FIRST = {S.PENDING_APPROVAL, S.QUEUED}
-PAIRS = list(product(S, S))
 LEGAL = {(old, new) for old, news in TRANSITIONS.items() for new in news}
 # To each state from the first that leads there.
 WAYS: dict[GprState, list[GprState]] = {
@@ -64,17 +62,28 @@ def test_the_databases_table_is_the_codes_table() -> None:
     assert set(import_module("gpr.migrations.0003_promises").MOVES) == LEGAL
 
 
-@pytest.mark.parametrize(("old", "new"), PAIRS)
-def test_the_database_refuses_every_move_that_is_not_in_the_table(old: GprState, new: GprState) -> None:
+@pytest.mark.parametrize("old", S)
+def test_the_database_refuses_every_move_that_is_not_in_the_table(old: GprState) -> None:
     gpr = gpr_in(old)
+    refused = set()
+    for new in S:
+        with undone():
+            if is_refused(lambda new=new: set_state(gpr, new)):
+                refused.add(new)
 
-    assert is_refused(lambda: set_state(gpr, new)) == (old != new and (old, new) not in LEGAL)
+    assert refused == {new for new in S if old != new and (old, new) not in LEGAL}
 
 
-@pytest.mark.parametrize(("old", "new"), PAIRS)
-def test_a_transition_makes_every_move_of_the_table_with_one_event_and_no_other(old: GprState, new: GprState) -> None:
-    gpr = gpr_in(old)
-    version = gpr.version
+@pytest.mark.parametrize("old", S)
+def test_a_transition_makes_every_move_of_the_table_with_one_event_and_no_other(old: GprState) -> None:
+    pk = gpr_in(old).pk
+    for new in S:
+        with undone():
+            _move(Gpr.objects.get(pk=pk), new)
+
+
+def _move(gpr: Gpr, new: GprState) -> None:
+    old, version = GprState(gpr.state), gpr.version
     told = Event.objects.filter(gpr_id=gpr.pk, kind="gpr.transition")
 
     if (old, new) in LEGAL:

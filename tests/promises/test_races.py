@@ -19,6 +19,7 @@ from inventory.services.clusters import join_token_issue
 from journal.models import Event
 from slices.models import Membership, Project, Role
 from tests.builders import NOW, make_cluster, make_gpr, make_slice, make_user, nodes_of
+from tests.effort import repeats
 from tests.promises.books import book
 from tests.promises.processes import Tally, summed, together
 
@@ -69,13 +70,13 @@ def test_eight_processes_hold_the_same_few_nodes_and_no_gpu_is_given_twice() -> 
     far = NOW + timedelta(days=3000)
     book(gpu, make_gpr(make_slice(cluster)), far, far + timedelta(hours=1), ReservationState.PLANNED)
 
-    tally = all_at_once("hold_and_release", 1250)
+    tries = repeats(1250)
+    tally = all_at_once("hold_and_release", tries)
 
     show("hold", tally)
-    assert tally.try_count == 10_000
+    assert tally.try_count == tries * PROCESSES
     assert set(tally.outcomes) == {"done", "Conflict"}
-    assert tally.outcomes["done"] > 500
-    assert tally.outcomes["Conflict"] > 500
+    assert min(tally.outcomes.values()) > tally.try_count // 20
     assert count_of(OVERLAPS) == 0
     assert count_of(HELD_TWICE) == count_of(EPOCHS_TWICE) == 0
 
@@ -87,18 +88,19 @@ def test_a_slice_has_one_provisioned_gpr_whoever_tries() -> None:
         for slice_ in slices:
             make_gpr(slice_, name=f"of process {number}")
 
-    tally = all_at_once("provision", 150)
+    tries = repeats(150)
+    tally = all_at_once("provision", tries)
 
     show("provision", tally)
-    assert tally.try_count == 150 * PROCESSES
+    assert tally.try_count == tries * PROCESSES
     assert set(tally.outcomes) == {"done", "Conflict"}
-    assert min(tally.outcomes.values()) > 100
+    assert min(tally.outcomes.values()) > tally.try_count // 12
     # Each that went, went three steps and left an Event of each.
     assert Event.objects.filter(kind="gpr.transition").count() == 3 * tally.outcomes["done"]
 
 
 def test_of_many_who_move_the_same_gpr_one_does_and_leaves_one_event() -> None:
-    slice_, rounds = make_slice(make_cluster()), 60
+    slice_, rounds = make_slice(make_cluster()), repeats(60)
     for number in range(rounds):
         make_gpr(slice_, name=f"round {number}")
 
@@ -113,7 +115,7 @@ def test_of_many_who_move_the_same_gpr_one_does_and_leaves_one_event() -> None:
 @pytest.mark.parametrize("same_name", [False, True], ids=["each its own", "all the same name"])
 def test_one_key_makes_one_object_whoever_is_first(same_name: bool) -> None:
     make_user()
-    rounds = 50
+    rounds = repeats(50)
 
     tally = all_at_once("create_with_one_key", rounds, same_name)
 
@@ -138,7 +140,7 @@ def live_tokens(rounds: int, per_round: int) -> list[list[str]]:
 
 
 def test_one_token_lets_one_of_many_installs_in() -> None:
-    rounds = 20
+    rounds = repeats(20)
     installs = [f"install {number}" for number in range(PROCESSES)]
 
     tally = all_at_once("join_with", live_tokens(rounds, 1), installs, "uid")
@@ -149,7 +151,7 @@ def test_one_token_lets_one_of_many_installs_in() -> None:
 
 
 def test_one_install_that_asks_many_times_at_once_has_one_live_credential() -> None:
-    rounds = 20
+    rounds = repeats(20)
 
     tally = all_at_once("join_with", live_tokens(rounds, 1), ["the same"], "uid")
 
@@ -160,7 +162,7 @@ def test_one_install_that_asks_many_times_at_once_has_one_live_credential() -> N
 
 
 def test_of_many_records_one_becomes_the_cluster_that_joins_them_all() -> None:
-    rounds = 20
+    rounds = repeats(20)
 
     tally = all_at_once("join_with", live_tokens(rounds, PROCESSES), ["the same"], "one uid")
 
@@ -170,7 +172,7 @@ def test_of_many_records_one_becomes_the_cluster_that_joins_them_all() -> None:
 
 
 def test_a_slice_keeps_an_owner_though_all_step_down_at_once() -> None:
-    rounds = 40
+    rounds = repeats(40)
     users = [make_user(f"user {number}") for number in range(PROCESSES)]
     for number in range(rounds):
         slice_ = make_slice(name=f"slice {number}")
@@ -184,7 +186,7 @@ def test_a_slice_keeps_an_owner_though_all_step_down_at_once() -> None:
 
 def test_all_services_at_once_wait_for_nobody_in_a_circle() -> None:
     one, two = a_park(clusters=2, nodes=3, slices=6)
-    tries = 100
+    tries = repeats(100)
     workers = [
         (f"{RACERS}:allocate", (tries * 2,)),
         (f"{RACERS}:allocate", (tries * 2,)),
@@ -217,7 +219,7 @@ def test_many_ticks_at_once_start_everything_once() -> None:
         make_slice(cluster, owner=user)
     summed(together((f"{RACERS}:submit", (20,))))
 
-    tally = all_at_once("keep_ticking", 25)
+    tally = all_at_once("keep_ticking", repeats(25))
 
     show("ticks", tally)
     assert tally.outcomes["another works"] > 0
@@ -233,9 +235,9 @@ def test_after_a_storm_of_submits_and_ticks_the_stored_plan_can_be_kept() -> Non
     cluster, user = make_cluster(nodes=5), make_user(is_admin=True)
     for _ in range(10):
         make_slice(cluster, owner=user)
-    tries = 25
+    tries = repeats(25)
 
-    tallies = together(*[(f"{RACERS}:submit", (tries,))] * 6, *[(f"{RACERS}:keep_ticking", (60,))] * 2)
+    tallies = together(*[(f"{RACERS}:submit", (tries,))] * 6, *[(f"{RACERS}:keep_ticking", (repeats(60),))] * 2)
 
     submits, ticks = summed(tallies[:6]), summed(tallies[6:])
     show("submits", submits)
@@ -246,7 +248,7 @@ def test_after_a_storm_of_submits_and_ticks_the_stored_plan_can_be_kept() -> Non
     assert ticks.outcomes["started"] > 0
     assert faults() == []
     waiting = Gpr.objects.filter(state=GprState.QUEUED)
-    assert waiting.count() > 50
+    assert waiting.count() > 2 * tries
     assert not waiting.filter(promise=None).exists()
     # Nobody was late, failed or changed: no promise had a reason to move.
     assert not Event.objects.filter(kind="promise.moved").exists()
