@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT_S = 120
+SCRIPT_S = 600
 _SETUP = "import django; django.setup()\n"
 
 
