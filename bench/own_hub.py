@@ -52,7 +52,7 @@ def tell(figures: Sequence[Figure]) -> None:
 @contextmanager
 def migrated_database() -> Iterator[None]:
     """Empty, and Django is on it, here and in processes that are started from here; once in a process."""
-    from tests.databases import postgres_database
+    from tests.migrated import postgres_database
 
     given = os.environ["EGS_DATABASE_URL"]
     with nullcontext(given) if given.startswith("sqlite") else postgres_database() as url:

@@ -1,13 +1,8 @@
-"""Databases of their own for tests that start processes, and what a test leaves in the one that all share."""
+"""What it takes to drop a database, and what a test leaves in the one that all share."""
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import psycopg
 from django.db import connection, transaction
@@ -18,19 +13,6 @@ from egs.db_threads import DB_THREADS
 
 # Django fills these when it migrates.
 KEPT = {"auth_permission", "django_content_type"}
-
-
-@contextmanager
-def postgres_database() -> Iterator[str]:
-    """The URL of an empty database on the profile's server, dropped afterwards."""
-    given = urlsplit(os.environ["EGS_DATABASE_URL"])._replace(path="/postgres")
-    name = f"egs_own_{uuid4().hex[:12]}"
-    with psycopg.connect(given.geturl(), autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name}")
-        try:
-            yield given._replace(path=f"/{name}").geturl()
-        finally:
-            drop(server, name)
 
 
 def drop(server: psycopg.Connection, name: str) -> None:

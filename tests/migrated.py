@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import psycopg
 
@@ -82,6 +83,14 @@ def postgres_copy(name: str, server_url: str) -> Iterator[None]:
             yield
         finally:
             drop(server, name)
+
+
+@contextmanager
+def postgres_database() -> Iterator[str]:
+    """The URL of a migrated database of a test's own on the profile's server, dropped afterwards."""
+    given, name = os.environ["EGS_DATABASE_URL"], f"egs_own_{uuid4().hex[:12]}"
+    with postgres_copy(name, given):
+        yield urlsplit(given)._replace(path=f"/{name}").geturl()
 
 
 def _drop_templates(server: psycopg.Connection) -> None:

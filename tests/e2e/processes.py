@@ -233,10 +233,13 @@ class ProductionStage(Stage):
         self.url = f"http://127.0.0.1:{self._balancer.port}"
 
     def start(self) -> Api:
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self._env, check=True)
         for process in (*self.webs, *self.workers, *self.beats):
             process.start()
         return self.open()
+
+    def migrate(self) -> None:
+        """Needed where the database is empty."""
+        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self._env, check=True)
 
     def collect_static(self) -> None:
         """Needed by pages only."""

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from tests.databases import postgres_database
 from tests.e2e.jobs import (
     ask_for,
     lived_its_whole_life_once,
@@ -23,6 +22,7 @@ from tests.e2e.jobs import (
 from tests.e2e.processes import START_S, Api, ProductionStage, Running, is_ready, wait_for
 from tests.e2e.stopping import NODES, WITNESS, held_up
 from tests.journal.redis_server import OwnRedis
+from tests.migrated import postgres_database
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("production")]
 

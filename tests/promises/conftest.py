@@ -3,13 +3,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 from django.db import connection
 
-from tests.migrated import copy_to_file, postgres_copy
+from tests.migrated import copy_to_file, postgres_database
 
 
 @pytest.fixture
@@ -20,6 +18,5 @@ def own_database(tmp_path: Path) -> Iterator[dict[str, str]]:
         copy_to_file(path)
         yield {**os.environ, "EGS_DATABASE_URL": f"sqlite:///{path}"}
         return
-    given, name = os.environ["EGS_DATABASE_URL"], f"egs_own_{uuid4().hex[:12]}"
-    with postgres_copy(name, given):
-        yield {**os.environ, "EGS_DATABASE_URL": urlsplit(given)._replace(path=f"/{name}").geturl()}
+    with postgres_database() as url:
+        yield {**os.environ, "EGS_DATABASE_URL": url}
