@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import expect
@@ -20,7 +20,7 @@ LOADED_AT = datetime(2026, 11, 19, 12, 8, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def stopped(stage: Stage) -> Stage:
     """With a clock that goes on only when told to."""
-    stage.page.clock.install(time=LOADED_AT)
+    stage.page.clock.install(time=LOADED_AT - timedelta(hours=1))  # it goes on until it is stopped
     stage.page.clock.pause_at(LOADED_AT)
     return stage
 
