@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
+from tests.effort import IS_SOAK
 from worker_agent.cluster.base import (
     BoxEnd,
     Cluster,
@@ -39,6 +40,12 @@ class Fault(StrEnum):
 
 class Crash(BaseException):
     """The process is gone: nothing of ours may catch it."""
+
+
+def each_write(write_count: int, *faults: Fault) -> list[tuple[int, Fault]]:
+    """A soak tries all faults at each write, `make test` the next in turn."""
+    writes = range(1, write_count + 1)
+    return [(write, fault) for write in writes for fault in (faults if IS_SOAK else faults[write % len(faults) :][:1])]
 
 
 class FaultyCluster:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.agent.faulty import WRITES, Crash, Fault
+from tests.agent.faulty import WRITES, Crash, Fault, each_write
 from tests.agent.stage import T0, Stage
 from tests.effort import IS_SOAK
 from worker_agent.cluster.base import GpuPhase
@@ -133,20 +133,14 @@ def test_a_crash_and_another_right_after_the_restart_heal(write: int) -> None:
         life.check_end()
 
 
-def each_write(*faults: Fault) -> list[tuple[int, Fault]]:
-    """A soak tries all faults at each write, `make test` the next in turn."""
-    writes = range(1, WRITE_COUNT + 1)
-    return [(write, fault) for write in writes for fault in (faults if IS_SOAK else faults[write % len(faults) :][:1])]
-
-
-@pytest.mark.parametrize(("write", "fault"), each_write(*CRASHES))
+@pytest.mark.parametrize(("write", "fault"), each_write(WRITE_COUNT, *CRASHES))
 def test_a_crash_at_any_write_heals_though_the_hub_leaves_once_the_window_is_open(write: int, fault: Fault) -> None:
     life = Life({write: fault}, hub_leaves_at_s=16.0)
     life.live(120)
     life.check_end()
 
 
-@pytest.mark.parametrize(("write", "fault"), each_write(Fault.CONFLICT, Fault.THROTTLED, Fault.ERROR, Fault.LOST_ANSWER))
+@pytest.mark.parametrize(("write", "fault"), each_write(WRITE_COUNT, Fault.CONFLICT, Fault.THROTTLED, Fault.ERROR, Fault.LOST_ANSWER))
 def test_a_write_that_fails_or_whose_answer_is_lost_heals(write: int, fault: Fault) -> None:
     life = Life({write: fault})
     life.live(60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.faulty import WRITES, Crash, Fault
+from tests.agent.faulty import WRITES, Crash, Fault, each_write
 from tests.agent.stage import T0, Stage, absent, small_fleet
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.cluster.fleet import Failure
@@ -224,10 +224,10 @@ def writes_of_a_swap() -> int:
 
 
 WRITE_COUNT = writes_of_a_swap()
+FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CONFLICT, Fault.LOST_ANSWER)
 
 
-@pytest.mark.parametrize("write", range(1, WRITE_COUNT + 1))
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CONFLICT, Fault.LOST_ANSWER])
+@pytest.mark.parametrize(("write", "fault"), each_write(WRITE_COUNT, *FAULTS))
 def test_a_fault_at_any_write_of_a_swap_heals(write: int, fault: Fault) -> None:
     swap = Swap(write, fault)
     swap.live()
