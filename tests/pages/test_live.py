@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from slices.models import Role, Slice
 from slices.services import member_remove, member_set
 from tests import factories
 from tests.databases import db_threads_let_go
+from tests.e2e.processes import START_S, wait_for
 from tests.pages.socket import Socket
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,6 +54,23 @@ def _pool_lets_go() -> Iterator[None]:
     """The test database can only be dropped when nobody is connected."""
     yield
     db_threads_let_go()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _hints_arrive() -> None:
+    """The reader of this process has subscribed. What was sent before that is lost, as hints may be."""
+    heard = threading.Event()
+
+    def listener(_: str) -> None:
+        heard.set()
+
+    def arrives() -> bool:
+        hints._send(PLAN)
+        return heard.wait(0.1)
+
+    hints.listen(listener)
+    wait_for("a hint", arrives, within_s=START_S)
+    hints.unlisten(listener)
 
 
 @pytest.fixture
