@@ -52,9 +52,12 @@ def test_a_setting_that_does_not_parse_or_is_missing_stops_the_start_with_its_na
     assert name in done.stderr
 
 
+# Django sets its log up like this before it imports the apps, which would take two seconds.
 LOG = """
-import django, logging
-django.setup()
+import logging
+from django.conf import settings
+from django.utils.log import configure_logging
+configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)
 import structlog
 structlog.get_logger("egs.test").warning("ours", gpr_id="g1")
 logging.getLogger("uvicorn.error").warning("of a %s", "library")

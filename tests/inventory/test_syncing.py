@@ -186,15 +186,14 @@ def test_a_late_observation_takes_nothing_back(late: Phase, agent: Agent, cluste
     assert everything() == before
 
 
-@pytest.mark.parametrize("phase", list(Phase))
 @pytest.mark.parametrize("epoch", [0, 2, -1])
-def test_another_epochs_word_has_no_effect(phase: Phase, epoch: int, agent: Agent, cluster: Cluster) -> None:
+def test_another_epochs_word_has_no_effect(epoch: int, agent: Agent, cluster: Cluster) -> None:
     row = held(cluster)
     before = everything()
 
-    agent.sync(seen(row, phase, epoch=epoch))
-
-    assert everything() == before
+    for phase in Phase:
+        agent.sync(seen(row, phase, epoch=epoch))
+        assert everything() == before, phase
 
 
 @pytest.mark.parametrize("phase", [Phase.ACTIVE, Phase.RELEASED])
