@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -16,16 +17,22 @@ from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def rules() -> Iterator[None]:
     with override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60):
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def built_sides(rules: None, built_world: World) -> tuple[Gpr, Gpr]:
+    people = built_world.people
+    return factories.scattered(built_world.cluster, people.owner, built_world.foreign_slice, people.outsider)
+
+
 @pytest.fixture
-def sides(world: World) -> tuple[Gpr, Gpr]:
+def sides(built_sides: tuple[Gpr, Gpr], db: None) -> tuple[Gpr, Gpr]:
     """The owner's could move, the outsider's waits for a whole node."""
-    return factories.scattered(world.cluster, world.people.owner, world.foreign_slice, world.people.outsider)
+    return deepcopy(built_sides)
 
 
 def listed(caller: Caller) -> list[dict[str, Any]]:
@@ -96,7 +103,9 @@ def test_a_wanted_booking_is_answered_with_moves_and_nothing_is_written(admin: C
 
 
 def test_one_that_fits_needs_no_moves(admin: Caller, world: World) -> None:
-    assert admin.post("defragmentation/question/", wanted(cluster="aurora")).json() == {
+    later = (db_now() + timedelta(days=2)).isoformat()
+
+    assert admin.post("defragmentation/question/", wanted(cluster="aurora", starts_at=later)).json() == {
         "fits": True,
         "instead_at": None,
         "suggestion": None,

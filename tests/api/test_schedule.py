@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -13,11 +14,16 @@ from tests.api.conftest import Caller, World, assert_problem
 from worker_agent.protocol import Phase
 
 
+@pytest.fixture(autouse=True, scope="module")
+def built_gprs(built_world: World) -> tuple[Gpr, Gpr]:
+    people, mine, foreign = built_world.people, built_world.slice, built_world.foreign_slice
+    return factories.active(mine, people.owner, name="mine"), factories.active(foreign, people.outsider, name="canary")
+
+
 @pytest.fixture
-def gprs(world: World) -> tuple[Gpr, Gpr]:
+def gprs(built_gprs: tuple[Gpr, Gpr], db: None) -> tuple[Gpr, Gpr]:
     """His, and a stranger's, side by side."""
-    people = world.people
-    return factories.active(world.slice, people.owner, name="mine"), factories.active(world.foreign_slice, people.outsider, name="canary")
+    return deepcopy(built_gprs)
 
 
 def rows(caller: Caller, query: str = "") -> list[dict[str, Any]]:
@@ -93,8 +99,8 @@ def test_a_filter_that_means_nothing_is_an_error(owner: Caller, world: World) ->
 
 
 def test_a_gang_that_starts_at_one_moment_comes_in_whole_pages(owner: Caller, world: World) -> None:
-    factories.add_nodes(world.cluster, 3)
-    factories.active(world.slice, world.people.owner, nodes=5)
+    factories.add_nodes(world.cluster, 5)
+    factories.active(factories.make_slice(world.cluster, owner=world.people.owner), world.people.owner, nodes=5)
 
     page, seen = owner.get("schedule/?page_size=2").json(), []
     while True:
@@ -103,7 +109,7 @@ def test_a_gang_that_starts_at_one_moment_comes_in_whole_pages(owner: Caller, wo
             break
         page = owner.get(page["next"]).json()
 
-    assert sorted(seen) == [f"aurora-{n}" for n in range(5)]
+    assert sorted(seen) == [f"aurora-{n}" for n in range(7)]
 
 
 def test_a_cursor_carries_no_stranger_s_id(outsider: Caller, gprs: tuple[Gpr, Gpr]) -> None:

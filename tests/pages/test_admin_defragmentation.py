@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.django_db
 PAGE, BOOKING = "/admin/defragmentation/", "/admin/defragmentation/booking/"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def rules() -> Iterator[None]:
     with override_settings(EGS_EVICTION_NOTICE_S=600, EGS_EVICTION_LEAST_RUN_S=0, EGS_EVICTION_GAIN_S=60):
         yield
@@ -37,10 +38,16 @@ def admin(world: World) -> Client:
     return signed_in(world.people.admin)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def built_sides(rules: None, built_world: World) -> tuple[Gpr, Gpr]:
+    people = built_world.people
+    return factories.scattered(built_world.cluster, people.owner, built_world.foreign, people.outsider)
+
+
 @pytest.fixture
-def sides(world: World) -> tuple[Gpr, Gpr]:
+def sides(built_sides: tuple[Gpr, Gpr], db: None) -> tuple[Gpr, Gpr]:
     """One that could move, and the outsider's that waits for a whole node."""
-    return factories.scattered(world.cluster, world.people.owner, world.foreign, world.people.outsider)
+    return deepcopy(built_sides)
 
 
 def apply_url(gpr: Gpr) -> str:
@@ -53,10 +60,9 @@ def fingerprint(markup: str) -> str:
     return found[1]
 
 
-def typed(**changes: Any) -> dict[str, Any]:
-    starts_at = db_now() + timedelta(hours=5)
+def typed(*, in_hours: int = 5, **changes: Any) -> dict[str, Any]:
     given = {"shape": SHAPE, "cluster": "", "nodes": "1", "gpus_per_node": "", "duration": "4 h", "priority": "101"}
-    return {**given, "starts_at": f"{starts_at:%Y-%m-%dT%H:%M}", **changes}
+    return {**given, "starts_at": f"{db_now() + timedelta(hours=in_hours):%Y-%m-%dT%H:%M}", **changes}
 
 
 def test_it_tells_for_whom_who_moves_where_and_what_it_costs_and_saves(admin: Client, sides: tuple[Gpr, Gpr]) -> None:
@@ -71,7 +77,9 @@ def test_it_tells_for_whom_who_moves_where_and_what_it_costs_and_saves(admin: Cl
     assert not Eviction.objects.exists()
 
 
-def test_where_there_is_nothing_to_move_it_says_so(admin: Client, world: World) -> None:
+def test_where_there_is_nothing_to_move_it_says_so(admin: Client, world: World, sides: tuple[Gpr, Gpr]) -> None:
+    gpr_cancel(gpr=sides[1], actor=world.people.outsider, now=db_now())
+
     assert "Nothing to move" in text(admin.get(PAGE))
 
 
@@ -124,7 +132,7 @@ def test_a_wanted_booking_is_answered_with_its_moves_and_no_act(admin: Client, w
 
 
 def test_one_that_fits_is_told_so(admin: Client, world: World) -> None:
-    assert "Nobody has to be moved" in text(admin.get(BOOKING, typed()))
+    assert "Nobody has to be moved" in text(admin.get(BOOKING, typed(in_hours=48)))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +144,7 @@ def test_one_that_fits_is_told_so(admin: Client, world: World) -> None:
         ({"nodes": ""}, "This field is required"),
     ],
 )
-def test_what_cannot_be_asked_is_said_and_what_was_typed_stays(changes: dict[str, str], says: str, admin: Client, world: World) -> None:
+def test_what_cannot_be_asked_is_said_and_what_was_typed_stays(changes: dict[str, Any], says: str, admin: Client, world: World) -> None:
     refused = admin.get(BOOKING, typed(**changes))
 
     assert says in text(refused, 422)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -31,12 +32,23 @@ pytestmark = pytest.mark.django_db
 
 
 class Stage:
-    """Four nodes and a clock that stands still; every GPR has a workspace of its own."""
+    """Four nodes and a clock that stands still; every GPR has a workspace of its own.
+
+    One box holds all nodes for three hours; behind it wait a wide one and three narrow ones.
+    """
 
     def __init__(self) -> None:
         self.cluster: Cluster = builders.make_cluster("aurora", nodes=4)
         self.admin: User = builders.make_user("admin", is_admin=True)
         self.filed_count = 0
+        self.runs = self.file("runs", nodes=4, hours=3)
+        self.tick()
+        self.runs.refresh_from_db()
+        self.activate(self.runs)
+        self.waiting = [self.file("wide", nodes=4, hours=2), *(self.file(f"narrow-{n}", nodes=2) for n in range(3))]
+        self.tick()
+        for gpr in self.waiting:
+            gpr.refresh_from_db()
 
     def slice(self, name: str, **policy: int) -> Slice:
         made = builders.make_slice(self.cluster, name=name, owner=self.admin)
@@ -73,9 +85,14 @@ class Stage:
         return {gpr.pk: gpr.planned_start_at or gpr.provisioning_at for gpr in rows}
 
 
-@pytest.fixture
-def stage() -> Stage:
+@pytest.fixture(scope="module")
+def built_stage(module_db: None) -> Stage:
     return Stage()
+
+
+@pytest.fixture
+def stage(built_stage: Stage, db: None) -> Stage:
+    return deepcopy(built_stage)
 
 
 def check(stage: Stage, before: dict[UUID, datetime | None], preview: Preview) -> None:
@@ -87,21 +104,8 @@ def check(stage: Stage, before: dict[UUID, datetime | None], preview: Preview) -
     assert after.get(own) == preview.own.new_start_at
 
 
-def busy(stage: Stage) -> tuple[Gpr, list[Gpr]]:
-    """One box holds all nodes for three hours; behind it wait a wide one and three narrow ones."""
-    runs = stage.file("runs", nodes=4, hours=3)
-    stage.tick()
-    runs.refresh_from_db()
-    stage.activate(runs)
-    waiting = [stage.file("wide", nodes=4, hours=2), *(stage.file(f"narrow-{n}", nodes=2) for n in range(3))]
-    stage.tick()
-    for gpr in waiting:
-        gpr.refresh_from_db()
-    return runs, waiting
-
-
 def test_an_eviction_frees_the_nodes_early_and_all_behind_it_move_up(stage: Stage) -> None:
-    runs, _ = busy(stage)
+    runs = stage.runs
     before = stage.starts()
 
     preview = preview_eviction(gpr=runs, now=NOW)
@@ -115,7 +119,7 @@ def test_an_eviction_frees_the_nodes_early_and_all_behind_it_move_up(stage: Stag
 
 
 def test_an_evicted_one_that_does_not_come_back_leaves_no_trace_in_the_queue(stage: Stage) -> None:
-    runs, _ = busy(stage)
+    runs = stage.runs
     runs.requeue_on_failure = False
     runs.save()
     before = stage.starts()
@@ -129,7 +133,7 @@ def test_an_evicted_one_that_does_not_come_back_leaves_no_trace_in_the_queue(sta
 
 
 def test_a_rejected_one_makes_room_for_those_behind_it(stage: Stage) -> None:
-    _, (wide, *_) = busy(stage)
+    wide = stage.waiting[0]
     before = stage.starts()
 
     preview = preview_withdrawal(gpr=wide, now=NOW)
@@ -150,7 +154,7 @@ def test_one_that_waits_for_approval_takes_no_room_so_its_rejection_moves_nobody
 
 @pytest.mark.parametrize("priority", [1, 101, 300])
 def test_a_priority_changes_the_place_and_only_what_the_plan_then_gives(stage: Stage, priority: int) -> None:
-    _, (*_, last) = busy(stage)
+    last = stage.waiting[-1]
     before = stage.starts()
 
     preview = preview_priority(gpr=last, priority=priority, now=NOW)
@@ -164,7 +168,7 @@ def test_a_priority_changes_the_place_and_only_what_the_plan_then_gives(stage: S
 
 def test_a_raised_priority_is_first_to_take_what_came_free_since_the_last_plan(stage: Stage) -> None:
     """Two could use the same free nodes: the preview says who gets them."""
-    runs, (_, first, _, last) = busy(stage)
+    runs, (_, first, _, last) = stage.runs, stage.waiting
     Reservation.objects.filter(gpr=runs).update(ends_at=NOW + timedelta(hours=1))
     before = stage.starts()
 
@@ -178,7 +182,6 @@ def test_a_raised_priority_is_first_to_take_what_came_free_since_the_last_plan(s
 
 
 def test_an_approval_adds_one_and_delays_nobody(stage: Stage) -> None:
-    busy(stage)
     held = stage.file("large", of=stage.slice("strict", nodes_approval=1), nodes=2)
     before = stage.starts()
 
@@ -193,7 +196,6 @@ def test_an_approval_adds_one_and_delays_nobody(stage: Stage) -> None:
 
 
 def test_a_priority_that_leaves_nothing_to_approve_lets_it_join(stage: Stage) -> None:
-    busy(stage)
     held = stage.file("urgent", of=stage.slice("strict", priority_approval=150), priority=200)
     before = stage.starts()
 
@@ -207,7 +209,7 @@ def test_a_priority_that_leaves_nothing_to_approve_lets_it_join(stage: Stage) ->
 
 
 def test_whom_an_approval_would_evict_is_told_before(stage: Stage) -> None:
-    runs, _ = busy(stage)
+    runs = stage.runs
     Gpr.objects.filter(pk=runs.pk).update(priority=50)
     held = stage.file("urgent", nodes=4, priority=150, may_evict=True)
     assert held.state == GprState.PENDING_APPROVAL
@@ -240,7 +242,7 @@ PREVIEWS: dict[str, Callable[[Gpr, Gpr, Gpr], Preview]] = {
 
 @pytest.mark.parametrize("name", PREVIEWS)
 def test_a_preview_writes_nothing(stage: Stage, name: str) -> None:
-    runs, (waits, *_) = busy(stage)
+    runs, waits = stage.runs, stage.waiting[0]
     held = stage.file("large", of=stage.slice("strict", nodes_approval=1), nodes=2)
     promises = list(Promise.objects.order_by("pk").values())
     runs.refresh_from_db()

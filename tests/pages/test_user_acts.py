@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import deepcopy
 
 import pytest
 from django.test import Client
@@ -16,9 +17,14 @@ from tests.pages.user_world import HTMX, World, text, version_in
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(autouse=True, scope="module")
+def built_runs(built_world: World) -> Gpr:
+    return factories.active(built_world.slice, built_world.people.owner, name="runs", nodes=2, duration_s=7200)
+
+
 @pytest.fixture
-def runs(world: World) -> Gpr:
-    return factories.active(world.slice, world.people.owner, name="runs", nodes=2, duration_s=7200)
+def runs(built_runs: Gpr, db: None) -> Gpr:
+    return deepcopy(built_runs)
 
 
 @pytest.fixture
@@ -123,10 +129,12 @@ def test_an_extension_moves_the_end(world: World, runs: Gpr) -> None:
 
 def test_an_extension_that_is_refused_says_until_when_and_who_is_next_and_offers_that_in_one_click(world: World) -> None:
     """It holds one of two nodes for 2 h, a stranger the other for 3 h. Whoever waits for both starts after that."""
-    runs = factories.active(world.slice, world.people.owner, name="short", nodes=1, duration_s=7200)
-    factories.active(world.foreign, world.people.outsider, name="canary-long", nodes=1, duration_s=10_800)
-    third = factories.make_slice(world.cluster, name="canary-third", owner=world.people.outsider)
-    factories.gpr(third, world.people.outsider, name="canary-job", nodes=2)
+    cluster, outsider = factories.cluster("borealis", nodes=2), world.people.outsider
+    mine = factories.make_slice(cluster, owner=world.people.owner)
+    foreign, third = (factories.make_slice(cluster, name=name, owner=outsider) for name in ("canary-second", "canary-third"))
+    runs = factories.active(mine, world.people.owner, name="short", nodes=1, duration_s=7200)
+    factories.active(foreign, outsider, name="canary-long", nodes=1, duration_s=10_800)
+    factories.gpr(third, outsider, name="canary-job", nodes=2)
     owner = world.client("owner")
 
     markup = text(owner.post(address(runs, "extend"), {"version": runs.version, "extra": "3 h"}, headers=HTMX))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 from django.test import Client
 
@@ -17,11 +19,17 @@ from tests.pages.user_world import HTMX, OFFERS, World, client_of, form, snippet
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(autouse=True, scope="module")
+def built_waits(built_world: World) -> Gpr:
+    slice_, owner = built_world.slice, built_world.people.owner
+    factories.active(slice_, owner, name="runs", nodes=2)
+    return factories.gpr(slice_, owner, name="waits", nodes=2, duration_s=3600, model={"name": "asr"})
+
+
 @pytest.fixture
-def waits(world: World) -> Gpr:
+def waits(built_waits: Gpr, db: None) -> Gpr:
     """Behind one that holds both nodes."""
-    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
-    return factories.gpr(world.slice, world.people.owner, name="waits", nodes=2, duration_s=3600, model={"name": "asr"})
+    return deepcopy(built_waits)
 
 
 def address(gpr: Gpr) -> str:
@@ -132,7 +140,6 @@ def test_a_form_that_did_not_come_back_whole_says_so_and_what_to_do(version: str
 
 def test_the_code_beside_an_edit_is_the_change_that_the_form_makes(world: World, owner: Client) -> None:
     """Also for what an edit takes away."""
-    factories.active(world.slice, world.people.owner, name="runs", nodes=2)
     waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2, clusters=(world.cluster,), node_type="hgx")
     typed = form(name="waits", nodes="1", duration="2 h", version=str(waits.version))
 
@@ -145,7 +152,7 @@ def test_the_code_beside_an_edit_is_the_change_that_the_form_makes(world: World,
 
 
 def test_what_has_started_is_no_longer_changed_and_the_text_stays(owner: Client, world: World) -> None:
-    runs = factories.active(world.slice, world.people.owner, name="runs")
+    runs = Gpr.objects.get(name="runs")
 
     markup = text(owner.post(address(runs), form(name="late-change", version=str(runs.version))), 422)
 
