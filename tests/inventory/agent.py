@@ -75,6 +75,7 @@ class Agent:
     session_epoch: int = 0
     seq: int = 0
     last: SyncReply | None = field(default=None)
+    heard_at: datetime | None = None
 
     @classmethod
     def joined(cls, cluster: Cluster, *, at: datetime = NOW, boot: str = "boot-1", uid: str = "") -> Agent:
@@ -98,6 +99,7 @@ class Agent:
         assert reply.status == 200, reply.body
         self.last = msgspec.convert(reply.body, SyncReply)
         self.session_epoch = self.last.session_epoch
+        self.heard_at = at
         return self.last
 
     def try_events(self, *events: StepEvent | InventoryEvent, at: datetime = NOW, epoch: int | None = None) -> Reply:

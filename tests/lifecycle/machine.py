@@ -364,8 +364,9 @@ class Life(RuleBasedStateMachine):
     def _agents(self) -> None:
         for agent in self.agents:
             agent.sync(self.now)
-            agent.go_on_with_all(self.now)
-            agent.sync(self.now)
+            if agent.known:
+                agent.go_on_with_all(self.now)
+                agent.sync(self.now)
 
     def _tick(self) -> None:
         report = tick(now=self.now)

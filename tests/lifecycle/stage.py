@@ -46,7 +46,8 @@ class Stage:
 
     def tick(self) -> TickReport:
         """With an agent that has just been heard."""
-        self.agent.sync(at=self.now)
+        if self.agent.heard_at != self.now:
+            self.agent.sync(at=self.now)
         report = tick(now=self.now)
         assert report is not None
         return report
@@ -66,7 +67,7 @@ class Stage:
         gpr = self.submit(**asked)
         self.tick()
         self.after(entry_s)
-        self.say(gpr, *ENTRY)
+        self.say(gpr, Phase.ACTIVE)  # an agent need not tell of what comes before
         self.tick()
         return fresh(gpr)
 

@@ -229,7 +229,7 @@ def drawn(dice: Random) -> Stage:
     return stage
 
 
-@pytest.mark.parametrize("seed", range(12 if IS_SOAK else 3))
+@pytest.mark.parametrize("seed", range(12 if IS_SOAK else 1))
 def test_in_any_queue_an_edit_gives_what_its_offers_say_and_moves_nobody(seed: int) -> None:
     dice = Random(seed)
     stage = drawn(dice)

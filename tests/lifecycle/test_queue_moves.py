@@ -239,8 +239,15 @@ def test_who_gets_the_priority_that_he_has_keeps_his_place_and_nothing_is_told(s
     assert not Event.objects.filter(gpr_id=last.pk, kind="gpr.priority_changed").exists()
 
 
-@pytest.mark.parametrize("to", [MoveTo.FIRST, MoveTo.LAST])
-@pytest.mark.parametrize("priority", [50, 150])
+@pytest.mark.parametrize(
+    ("to", "priority"),
+    [
+        (MoveTo.FIRST, 50),
+        (MoveTo.LAST, 150),
+        # As those above, the other way round.
+        *(pytest.param(*other, marks=pytest.mark.soak) for other in ((MoveTo.FIRST, 150), (MoveTo.LAST, 50))),
+    ],
+)
 def test_what_a_new_priority_would_do_to_one_that_was_moved_is_what_it_does(stage: Stage, to: MoveTo, priority: int) -> None:
     """The place ends, and it stands by its share, its work and its age again."""
     low, high = queued(stage, 1, 4, priority=50), queued(stage, 1, 4, priority=150)

@@ -169,7 +169,8 @@ def test_its_members_are_told_what_fails_and_what_took_its_place(stage: Stage) -
     assert Node.objects.get(pk=sick.node_id).cordon_reason == "Replaced in job. 1 GPU of it is sick or gone."
 
 
-@pytest.mark.parametrize("harm", ["gone", "dropped", "not ready"])
+# The test below has one whose GPU has dropped out replaced as well.
+@pytest.mark.parametrize("harm", ["gone", "not ready", pytest.param("dropped", marks=pytest.mark.soak)])
 def test_whatever_a_node_suffers_from_it_is_replaced(stage: Stage, harm: str) -> None:
     gpr = stage.active(nodes=2)
     sick = stage.held(gpr)[0]
@@ -190,8 +191,9 @@ def test_whatever_a_node_suffers_from_it_is_replaced(stage: Stage, harm: str) ->
     assert len(box) == 2
 
 
+# The test above has one that is not ready replaced, most others one that is sick.
 @override_settings(EGS_SPARE_GRACE_S=GRACE_S)
-@pytest.mark.parametrize("how", ["away", "sick", "dropped"])
+@pytest.mark.parametrize("how", ["dropped", *(pytest.param(other, marks=pytest.mark.soak) for other in ("away", "sick"))])
 def test_a_node_that_suffers_for_a_moment_only_is_not_replaced(stage: Stage, how: str) -> None:
     """As when its GPU driver starts anew."""
     gpr = stage.active()
@@ -501,8 +503,23 @@ ENDS: dict[str, tuple[Do, GprState]] = {
 }
 
 
-@pytest.mark.parametrize("at", [Phase.PENDING, Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE])
-@pytest.mark.parametrize("how", ENDS)
+# Each way of ending and each phase once; a soak takes every pair.
+QUICK = {
+    ("its owner releases it", Phase.PENDING),
+    ("its owner releases it", Phase.ACTIVE),
+    ("it is evicted", Phase.ENTERED),
+    ("its time is over", Phase.ENTERING),
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "at"),
+    [
+        pytest.param(how, at, marks=() if (how, at) in QUICK else pytest.mark.soak)
+        for how in ENDS
+        for at in (Phase.PENDING, Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE)
+    ],
+)
 def test_however_it_ends_in_the_middle_of_a_swap_both_nodes_are_taken_back(stage: Stage, how: str, at: Phase) -> None:
     gpr = swapping(stage)
     for phase in (Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE)[: [Phase.PENDING, *ENTRY].index(at)]:

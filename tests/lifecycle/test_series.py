@@ -71,8 +71,19 @@ def booked(stage: Stage, starts_at: datetime, **asked: Any) -> Outcome:
     return starts_at, True, None, None
 
 
-@pytest.mark.parametrize("days", [[], [0], [3], [1, 2], [0, 1, 3, 4, 5]])
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize(
+    ("nodes", "days"),
+    [
+        (1, [0, 1, 3, 4, 5]),
+        (2, []),
+        (2, [1, 2]),
+        # As those above: fewer days that are taken, or as many nodes as the others.
+        *(
+            pytest.param(*other, marks=pytest.mark.soak)
+            for other in ((1, []), (1, [0]), (1, [3]), (1, [1, 2]), (2, [0]), (2, [3]), (2, [0, 1, 3, 4, 5]))
+        ),
+    ],
+)
 def test_it_comes_out_as_one_after_the_other_would(nodes: int, days: list[int], stage: Stage) -> None:
     """On two clusters alike, each with its own tenants."""
     twin = Stage()

@@ -36,15 +36,15 @@ def _silent(stage: Stage, seconds: int, *, every_s: int = 60) -> None:
         tick(now=stage.now)
 
 
-@pytest.mark.parametrize("silent_s", [120, 5400])
-def test_promises_stay_as_they_were_when_the_cluster_is_heard_before_their_time(silent_s: int) -> None:
+@pytest.mark.parametrize(("silent_s", "every_s"), [(120, 60), (5400, 300)])
+def test_promises_stay_as_they_were_when_the_cluster_is_heard_before_their_time(silent_s: int, every_s: int) -> None:
     stage = Stage(nodes=1)
     stage.active(duration_s=DURATION_S)
     gprs = _waiting(stage, 3)
     stage.tick()
     before = _promised(gprs)
 
-    _silent(stage, silent_s)
+    _silent(stage, silent_s, every_s=every_s)
     newcomer = stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=600)
     _silent(stage, 60)
     assert [row[:3] for row in _promised(gprs)] == [row[:3] for row in before]

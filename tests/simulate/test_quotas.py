@@ -13,6 +13,7 @@ from gpr.planner.snapshot import Pool, Quota
 from simulation.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
 from simulation.replay import POLICIES, Replay, Run, replay
 from simulation.report import report
+from tests.effort import IS_SOAK
 from tests.simulate.lists import JOB_HEADER, write, write_nodes
 from tests.simulate.test_replay import OURS, OURS_OF, Stored
 
@@ -72,7 +73,7 @@ def test_what_was_borrowed_goes_back_after_notice_and_what_was_left_runs_later(o
 @OURS
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("most", ["", "8"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(8 if IS_SOAK else 2))
 def test_everybody_has_its_time_and_no_ceiling_is_passed(seed: int, early: bool, most: str, ours: str, tmp_path: Path) -> None:
     rows = [row for row in random_jobs(seed, 30) if not most or int(row.split(",")[4]) * int(row.split(",")[5] or 4) <= 8]
     pools, jobs, quotas = lists(tmp_path, rows, [f"x,s,4,{most}", "y,s,8,"])
@@ -87,7 +88,7 @@ def test_everybody_has_its_time_and_no_ceiling_is_passed(seed: int, early: bool,
         assert max(held(done.runs, "x", run.start_s) for run in done.runs) <= int(most)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(12 if IS_SOAK else 3))
 def test_it_gives_the_schedule_of_a_plan_at_every_event(seed: int, tmp_path: Path) -> None:
     """Conservative: what is remembered for slack may differ once boxes were evicted, and with it the promises."""
     pools, jobs, quotas = lists(tmp_path, random_jobs(seed, 25), ["x,s,4,", "y,s,8,"])
