@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -59,6 +60,24 @@ def busy_stage() -> Stage:
     return stage
 
 
+@pytest.fixture(scope="module")
+def built_stage(module_db: None) -> Stage:
+    return busy_stage()
+
+
+@pytest.fixture
+def stage(built_stage: Stage, db: None) -> Stage:
+    return deepcopy(built_stage)
+
+
+def free(stage: Stage) -> None:
+    """The box that has taken the node ends."""
+    running = Gpr.objects.get(state=GprState.ACTIVE)
+    gpr_release(gpr=running, actor=stage.owner, now=stage.now)
+    stage.say(running, *EXIT)
+    stage.tick()
+
+
 def states() -> list[str]:
     return list(SupplyOrder.objects.order_by("ordered_at", "pk").values_list("state", flat=True))
 
@@ -77,8 +96,7 @@ def promised(gpr: Gpr) -> Any:
     return Promise.objects.get(gpr=gpr).promised_start_at
 
 
-def test_a_node_is_ordered_with_the_promise_and_the_request_starts_on_it_when_it_has_come() -> None:
-    stage = busy_stage()
+def test_a_node_is_ordered_with_the_promise_and_the_request_starts_on_it_when_it_has_come(stage: Stage) -> None:
     supply(stage)
 
     gpr = stage.submit(ordering_slice(stage))
@@ -101,8 +119,7 @@ def test_a_node_is_ordered_with_the_promise_and_the_request_starts_on_it_when_it
     assert list(kinds) == [("supply.ordered", gpr.pk), ("supply.order_arrived", gpr.pk)]
 
 
-def test_the_plan_is_stable_while_it_waits() -> None:
-    stage = busy_stage()
+def test_the_plan_is_stable_while_it_waits(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
     before = promised(gpr), states()
@@ -115,8 +132,7 @@ def test_the_plan_is_stable_while_it_waits() -> None:
     assert not PromiseMove.objects.exists()
 
 
-def test_nothing_is_ordered_for_a_workspace_that_may_not_order() -> None:
-    stage = busy_stage()
+def test_nothing_is_ordered_for_a_workspace_that_may_not_order(stage: Stage) -> None:
     supply(stage)
 
     gpr = stage.submit(make_slice(stage.cluster, owner=stage.owner))
@@ -126,8 +142,7 @@ def test_nothing_is_ordered_for_a_workspace_that_may_not_order() -> None:
 
 
 @pytest.mark.parametrize(("gain_s", "count"), [(60, 1), (7200, 0)], ids=["enough", "too little"])
-def test_nothing_is_ordered_for_less_than_the_gain(gain_s: int, count: int) -> None:
-    stage = busy_stage()
+def test_nothing_is_ordered_for_less_than_the_gain(stage: Stage, gain_s: int, count: int) -> None:
     supply(stage, gain_s=gain_s)
 
     stage.submit(ordering_slice(stage))
@@ -135,8 +150,8 @@ def test_nothing_is_ordered_for_less_than_the_gain(gain_s: int, count: int) -> N
     assert len(states()) == count
 
 
-def test_nothing_is_ordered_where_a_node_is_free() -> None:
-    stage = Stage(nodes=1)
+def test_nothing_is_ordered_where_a_node_is_free(stage: Stage) -> None:
+    free(stage)
     supply(stage)
 
     gpr = stage.submit(ordering_slice(stage))
@@ -145,8 +160,7 @@ def test_nothing_is_ordered_where_a_node_is_free() -> None:
     assert stage.tick().started == [gpr.pk]
 
 
-def test_a_supply_that_is_disabled_or_used_up_gives_nothing() -> None:
-    stage = busy_stage()
+def test_a_supply_that_is_disabled_or_used_up_gives_nothing(stage: Stage) -> None:
     small = supply(stage, node_count=1)
     stage.submit(ordering_slice(stage))
     stage.submit(ordering_slice(stage), name="second")
@@ -161,8 +175,7 @@ def test_a_supply_that_is_disabled_or_used_up_gives_nothing() -> None:
     assert states() == [State.ORDERED, State.ORDERED]
 
 
-def test_a_supply_added_later_serves_those_who_wait_and_moves_no_promise() -> None:
-    stage = busy_stage()
+def test_a_supply_added_later_serves_those_who_wait_and_moves_no_promise(stage: Stage) -> None:
     gpr, other = stage.submit(ordering_slice(stage)), stage.submit(make_slice(stage.cluster, owner=stage.owner), name="other")
     before = promised(gpr), promised(other)
 
@@ -174,8 +187,7 @@ def test_a_supply_added_later_serves_those_who_wait_and_moves_no_promise() -> No
     assert promised(other) == before[1]
 
 
-def test_whoever_is_canceled_needs_its_nodes_no_more() -> None:
-    stage = busy_stage()
+def test_whoever_is_canceled_needs_its_nodes_no_more(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
@@ -186,8 +198,7 @@ def test_whoever_is_canceled_needs_its_nodes_no_more() -> None:
     assert (order.state, order.ended_by, order.ended_at) == (State.CANCELED, None, stage.now)
 
 
-def test_an_order_stays_for_another_who_stands_on_it() -> None:
-    stage = busy_stage()
+def test_an_order_stays_for_another_who_stands_on_it(stage: Stage) -> None:
     supply(stage, node_count=1)
     first = stage.submit(ordering_slice(stage), gpus_per_node=2)
     second = stage.submit(ordering_slice(stage), name="second", gpus_per_node=2)
@@ -199,22 +210,17 @@ def test_an_order_stays_for_another_who_stands_on_it() -> None:
     assert states() == [State.ORDERED]
 
 
-def test_whoever_starts_elsewhere_needs_its_nodes_no_more() -> None:
-    stage = Stage(nodes=1)
-    running = stage.active()
+def test_whoever_starts_elsewhere_needs_its_nodes_no_more(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
-    gpr_release(gpr=running, actor=stage.owner, now=stage.now)
-    stage.say(running, *EXIT)
-    stage.tick()
+    free(stage)
 
     assert [row.node.name for row in stage.held(gpr)] == [f"{stage.cluster.name}-n0"]
     assert states() == [State.CANCELED]
 
 
-def test_a_node_that_comes_late_moves_the_promise_with_its_cause_and_nobody_starts_without_it() -> None:
-    stage = busy_stage()
+def test_a_node_that_comes_late_moves_the_promise_with_its_cause_and_nobody_starts_without_it(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
     order = SupplyOrder.objects.get()
@@ -233,8 +239,7 @@ def test_a_node_that_comes_late_moves_the_promise_with_its_cause_and_nobody_star
     assert stage.tick().started == [gpr.pk]
 
 
-def test_nothing_more_is_ordered_from_a_supply_that_is_late() -> None:
-    stage = busy_stage()
+def test_nothing_more_is_ordered_from_a_supply_that_is_late(stage: Stage) -> None:
     supply(stage)
     stage.submit(ordering_slice(stage))
 
@@ -245,9 +250,8 @@ def test_nothing_more_is_ordered_from_a_supply_that_is_late() -> None:
     assert states() == [State.ORDERED]
 
 
-def test_an_order_that_is_too_late_has_failed_and_the_request_starts_elsewhere() -> None:
+def test_an_order_that_is_too_late_has_failed_and_the_request_starts_elsewhere(stage: Stage) -> None:
     """And the supply rests, for longer each time."""
-    stage = busy_stage()
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
@@ -260,8 +264,7 @@ def test_an_order_that_is_too_late_has_failed_and_the_request_starts_elsewhere()
     assert "did not come in time" in Event.objects.get(kind="supply.order_failed").message
 
 
-def test_an_order_that_failed_moves_the_request_with_the_cause_and_the_supply_rests() -> None:
-    stage = busy_stage()
+def test_an_order_that_failed_moves_the_request_with_the_cause_and_the_supply_rests(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
     order = SupplyOrder.objects.get()
@@ -280,8 +283,7 @@ def test_an_order_that_failed_moves_the_request_with_the_cause_and_the_supply_re
     assert states() == [State.FAILED, State.ORDERED]
 
 
-def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again() -> None:
-    stage = busy_stage()
+def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
@@ -296,9 +298,8 @@ def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again() -> No
     assert sorted(states()) == [State.CANCELED, State.ORDERED]
 
 
-def test_who_stands_on_ordered_nodes_and_asks_for_others_now_leaves_them() -> None:
+def test_who_stands_on_ordered_nodes_and_asks_for_others_now_leaves_them(stage: Stage) -> None:
     """Else a node would be ordered for nobody, and the promise would break when it comes."""
-    stage = busy_stage()
     report(stage, node_view("a100", shape="A100-80GB"))
     other = stage.submit(make_slice(stage.cluster, owner=stage.owner), shape="A100-80GB", duration_s=2 * 3600)
     supply(stage)
@@ -314,9 +315,8 @@ def test_who_stands_on_ordered_nodes_and_asks_for_others_now_leaves_them() -> No
     assert fresh(other).state in {GprState.PROVISIONING, GprState.ACTIVE}
 
 
-def test_a_booking_that_only_ordered_nodes_could_hold_is_refused_with_the_most_that_could_start() -> None:
+def test_a_booking_that_only_ordered_nodes_could_hold_is_refused_with_the_most_that_could_start(stage: Stage) -> None:
     """At no time could it be had: nodes are never ordered for a booking."""
-    stage = Stage(nodes=1)
     supply(stage)
 
     with pytest.raises(CanNeverStart) as refused:
@@ -325,8 +325,7 @@ def test_a_booking_that_only_ordered_nodes_could_hold_is_refused_with_the_most_t
     assert (refused.value.extra["most_nodes"], refused.value.extra["most_gpus_per_node"]) == (1, 4)
 
 
-def test_what_an_administrator_cancels_is_ordered_again_for_nobody_who_stood_on_it() -> None:
-    stage = busy_stage()
+def test_what_an_administrator_cancels_is_ordered_again_for_nobody_who_stood_on_it(stage: Stage) -> None:
     supply(stage)
     on_it = [stage.submit(ordering_slice(stage), name=name, gpus_per_node=2) for name in ("first", "second")]
     order = SupplyOrder.objects.get()
@@ -341,8 +340,7 @@ def test_what_an_administrator_cancels_is_ordered_again_for_nobody_who_stood_on_
     assert {move.gpr for move in PromiseMove.objects.filter(cause=Cause.SUPPLY)} == set(on_it)
 
 
-def test_of_two_nodes_the_first_waits_for_the_second_and_nobody_else_starts_on_it() -> None:
-    stage = busy_stage()
+def test_of_two_nodes_the_first_waits_for_the_second_and_nobody_else_starts_on_it(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage), nodes=2)
     assert states() == [State.ORDERED, State.ORDERED]
@@ -361,8 +359,7 @@ def test_of_two_nodes_the_first_waits_for_the_second_and_nobody_else_starts_on_i
     assert {row.node.name for row in stage.held(gpr)} == {"spot-1", "spot-2"}
 
 
-def test_a_node_that_has_come_but_is_not_ready_yet_is_waited_for_as_before() -> None:
-    stage = busy_stage()
+def test_a_node_that_has_come_but_is_not_ready_yet_is_waited_for_as_before(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
@@ -389,8 +386,7 @@ def two_orders(stage: Stage) -> tuple[SupplyOrder, SupplyOrder]:
 
 
 @pytest.mark.parametrize("label", ["order", "supply by name", "supply by id"])
-def test_a_node_whose_label_says_what_it_was_ordered_for_fulfils_just_that(label: str) -> None:
-    stage = busy_stage()
+def test_a_node_whose_label_says_what_it_was_ordered_for_fulfils_just_that(stage: Stage, label: str) -> None:
     first, second = two_orders(stage)
     said: dict[str, dict[str, Any]] = {
         "order": {"order": str(second.pk)},
@@ -404,8 +400,7 @@ def test_a_node_whose_label_says_what_it_was_ordered_for_fulfils_just_that(label
     assert stage.tick().started == [second.gpr_id]
 
 
-def test_of_nodes_that_come_together_those_with_a_label_are_heard_first() -> None:
-    stage = busy_stage()
+def test_of_nodes_that_come_together_those_with_a_label_are_heard_first(stage: Stage) -> None:
     first, second = two_orders(stage)
 
     report(stage, node_view("a"), node_view("b", supply="spot"), node_view("c", order=str(first.pk)))
@@ -414,8 +409,7 @@ def test_of_nodes_that_come_together_those_with_a_label_are_heard_first() -> Non
     assert nodes == {first.pk: "c", second.pk: "b"}
 
 
-def test_a_label_that_names_nothing_open_takes_no_order_from_a_node_that_names_its_supply() -> None:
-    stage = busy_stage()
+def test_a_label_that_names_nothing_open_takes_no_order_from_a_node_that_names_its_supply(stage: Stage) -> None:
     first, second = two_orders(stage)
 
     report(stage, node_view("a", order="none of ours"), node_view("b", supply="spot"))
@@ -425,8 +419,7 @@ def test_a_label_that_names_nothing_open_takes_no_order_from_a_node_that_names_i
 
 
 @pytest.mark.parametrize("said", [{"order": "none of ours"}, {"supply": "none of ours"}, {"order": "ended"}], ids=str)
-def test_a_label_that_names_no_open_order_is_as_none(said: dict[str, str]) -> None:
-    stage = busy_stage()
+def test_a_label_that_names_no_open_order_is_as_none(stage: Stage, said: dict[str, str]) -> None:
     first, second = two_orders(stage)
     order_fail(order=second, actor=stage.admin, why="No stock.", now=stage.now)
 
@@ -436,8 +429,7 @@ def test_a_label_that_names_no_open_order_is_as_none(said: dict[str, str]) -> No
     assert fresh_order(first).state == State.ARRIVED
 
 
-def test_a_label_makes_no_node_fit_that_was_not_ordered() -> None:
-    stage = busy_stage()
+def test_a_label_makes_no_node_fit_that_was_not_ordered(stage: Stage) -> None:
     supply(stage)
     stage.submit(ordering_slice(stage))
 
@@ -446,8 +438,7 @@ def test_a_label_makes_no_node_fit_that_was_not_ordered() -> None:
     assert states() == [State.ORDERED]
 
 
-def test_a_node_of_another_size_is_no_answer_to_the_order() -> None:
-    stage = busy_stage()
+def test_a_node_of_another_size_is_no_answer_to_the_order(stage: Stage) -> None:
     supply(stage)
     stage.submit(ordering_slice(stage))
 
@@ -456,8 +447,7 @@ def test_a_node_of_another_size_is_no_answer_to_the_order() -> None:
     assert states() == [State.ORDERED]
 
 
-def test_gpus_of_a_known_node_that_come_back_were_not_ordered() -> None:
-    stage = busy_stage()
+def test_gpus_of_a_known_node_that_come_back_were_not_ordered(stage: Stage) -> None:
     supply(stage)
     report(stage, node_view("old"))
     stage.active(slice_=make_slice(stage.cluster, owner=stage.owner))
@@ -469,8 +459,7 @@ def test_gpus_of_a_known_node_that_come_back_were_not_ordered() -> None:
     assert State.ARRIVED not in states()
 
 
-def test_gpus_that_are_attached_to_a_known_node_fulfil_an_order() -> None:
-    stage = busy_stage()
+def test_gpus_that_are_attached_to_a_known_node_fulfil_an_order(stage: Stage) -> None:
     old, new = (tuple(GpuView(uuid=f"GPU-{name}-{i}", index=i, model="H100", memory_gib=80) for i in range(4)) for name in ("old", "new"))
     report(stage, msgspec.structs.replace(node_view("host"), gpus=old))
     report(stage, node_view("host", gpus=0))
@@ -483,8 +472,7 @@ def test_gpus_that_are_attached_to_a_known_node_fulfil_an_order() -> None:
     assert stage.tick().started == [gpr.pk]
 
 
-def test_a_node_whose_gpus_come_in_two_reports_is_the_one_that_was_ordered() -> None:
-    stage = busy_stage()
+def test_a_node_whose_gpus_come_in_two_reports_is_the_one_that_was_ordered(stage: Stage) -> None:
     supply(stage)
     stage.submit(ordering_slice(stage))
 
@@ -496,8 +484,7 @@ def test_a_node_whose_gpus_come_in_two_reports_is_the_one_that_was_ordered() -> 
     assert states() == [State.ARRIVED]
 
 
-def test_gpus_that_a_driver_has_found_again_fulfil_no_order() -> None:
-    stage = busy_stage()
+def test_gpus_that_a_driver_has_found_again_fulfil_no_order(stage: Stage) -> None:
     supply(stage, kind=SupplyKind.ATTACH)
     report(stage, node_view("host"))
     stage.submit(ordering_slice(stage), nodes=2)
@@ -508,8 +495,7 @@ def test_gpus_that_a_driver_has_found_again_fulfil_no_order() -> None:
     assert states() == [State.ORDERED] * 2
 
 
-def test_what_is_new_to_the_cluster_can_be_had_as_well() -> None:
-    stage = busy_stage()
+def test_what_is_new_to_the_cluster_can_be_had_as_well(stage: Stage) -> None:
     new = "B200-180GB"
     asked = {"shape": new, "min_gpu_memory_gib": None}
     slice_ = ordering_slice(stage)
@@ -525,8 +511,7 @@ def test_what_is_new_to_the_cluster_can_be_had_as_well() -> None:
         stage.submit(ordering_slice(stage), **asked, nodes=3)
 
 
-def test_the_estimate_is_what_the_allocator_then_does() -> None:
-    stage = busy_stage()
+def test_the_estimate_is_what_the_allocator_then_does(stage: Stage) -> None:
     made = supply(stage)
     asked = spec(ordering_slice(stage))
 
@@ -541,8 +526,7 @@ def test_the_estimate_is_what_the_allocator_then_does() -> None:
     assert offer.promised_start_at == promised(gpr)
 
 
-def test_an_offer_of_what_gains_too_little_is_of_the_nodes_that_are_there() -> None:
-    stage = busy_stage()
+def test_an_offer_of_what_gains_too_little_is_of_the_nodes_that_are_there(stage: Stage) -> None:
     supply(stage, gain_s=7200)
 
     (offer,) = gpr_estimate(actor=stage.owner, spec=spec(ordering_slice(stage)), now=stage.now)
@@ -550,9 +534,8 @@ def test_an_offer_of_what_gains_too_little_is_of_the_nodes_that_are_there() -> N
     assert (offer.supply, offer.order) == ("nodes", None)
 
 
-def test_a_smaller_request_that_needs_no_order_is_an_alternative() -> None:
-    stage = Stage(nodes=2)
-    stage.active()
+def test_a_smaller_request_that_needs_no_order_is_an_alternative(stage: Stage) -> None:
+    report(stage, node_view("free"))
     supply(stage)
 
     (offer,) = gpr_estimate(actor=stage.owner, spec=replace(spec(ordering_slice(stage)), nodes=2), now=stage.now)
@@ -561,8 +544,7 @@ def test_a_smaller_request_that_needs_no_order_is_an_alternative() -> None:
     assert [(each.nodes, each.wait_s) for each in offer.alternatives][:1] == [(1, 0)]
 
 
-def test_a_slot_on_ordered_nodes_outlives_a_change_of_policy() -> None:
-    stage = busy_stage()
+def test_a_slot_on_ordered_nodes_outlives_a_change_of_policy(stage: Stage) -> None:
     supply(stage)
     slice_ = ordering_slice(stage)
     gpr = stage.submit(slice_)
@@ -575,8 +557,7 @@ def test_a_slot_on_ordered_nodes_outlives_a_change_of_policy() -> None:
     assert not PromiseMove.objects.filter(gpr=gpr).exists()
 
 
-def test_when_a_node_that_came_is_gone_the_supply_can_give_another() -> None:
-    stage = busy_stage()
+def test_when_a_node_that_came_is_gone_the_supply_can_give_another(stage: Stage) -> None:
     made = supply(stage, node_count=1)
     gpr = stage.submit(ordering_slice(stage))
     report(stage, node_view("spot-1"))
@@ -589,8 +570,7 @@ def test_when_a_node_that_came_is_gone_the_supply_can_give_another() -> None:
     assert set(SupplyOrder.objects.values_list("supply", flat=True)) == {made.pk}
 
 
-def test_a_node_that_comes_while_a_plan_is_made_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = busy_stage()
+def test_a_node_that_comes_while_a_plan_is_made_is_not_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
     real = engine.plan
@@ -610,8 +590,9 @@ def test_a_node_that_comes_while_a_plan_is_made_is_not_lost(monkeypatch: pytest.
     assert not PromiseMove.objects.exists()
 
 
-def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = busy_stage()
+def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_named_as_the_cause(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
     order, real = SupplyOrder.objects.get(), engine.plan
@@ -630,8 +611,7 @@ def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_nam
     assert (move.cause, move.cause_id) == (Cause.SUPPLY, str(order.pk))
 
 
-def test_the_agent_is_told_of_what_is_ordered_and_a_simulated_cluster_delivers_it() -> None:
-    stage = busy_stage()
+def test_the_agent_is_told_of_what_is_ordered_and_a_simulated_cluster_delivers_it(stage: Stage) -> None:
     other = Stage(nodes=0)
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
@@ -653,8 +633,7 @@ def test_the_agent_is_told_of_what_is_ordered_and_a_simulated_cluster_delivers_i
     assert stage.agent.sync(at=stage.now).orders == ()
 
 
-def test_in_a_cluster_that_is_disabled_nothing_is_ordered_and_what_is_ordered_is_waited_for() -> None:
-    stage = busy_stage()
+def test_in_a_cluster_that_is_disabled_nothing_is_ordered_and_what_is_ordered_is_waited_for(stage: Stage) -> None:
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
     before = promised(gpr)
@@ -667,8 +646,7 @@ def test_in_a_cluster_that_is_disabled_nothing_is_ordered_and_what_is_ordered_is
     assert promised(gpr) == before
 
 
-def test_while_nodes_are_closed_for_maintenance_none_is_ordered_into_it() -> None:
-    stage = busy_stage()
+def test_while_nodes_are_closed_for_maintenance_none_is_ordered_into_it(stage: Stage) -> None:
     supply(stage)
     begins_at = stage.now + timedelta(minutes=10)
     given: dict[str, Any] = {"starts_at": begins_at, "ends_at": begins_at + timedelta(hours=3), "reason": "Power."}
