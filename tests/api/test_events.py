@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -24,10 +25,15 @@ def kinds(caller: Caller, query: str = "") -> list[str]:
     return [row["kind"] for row in response.json()["results"]]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def built_gpr(built_world: World) -> Gpr:
+    factories.gpr(built_world.foreign_slice, built_world.people.outsider, name="canary", priority=1)
+    return factories.started(built_world.slice, built_world.people.owner, name="job")
+
+
 @pytest.fixture
-def gpr(world: World) -> Gpr:
-    factories.gpr(world.foreign_slice, world.people.outsider, name="canary", priority=1)
-    return factories.started(world.slice, world.people.owner, name="job")
+def gpr(built_gpr: Gpr, db: None) -> Gpr:
+    return deepcopy(built_gpr)
 
 
 def test_they_come_newest_first_with_who_what_and_why(owner: Caller, world: World, gpr: Gpr) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 
 import pytest
@@ -14,9 +15,9 @@ from worker_agent.protocol import Outcome, Verdict
 from worker_agent.steps import Milestone
 
 
-@pytest.fixture
-def gpr(world: World) -> Gpr:
-    gpr = factories.started(world.slice, world.people.owner, nodes=2)
+@pytest.fixture(autouse=True, scope="module")
+def built_gpr(built_world: World) -> Gpr:
+    gpr = factories.started(built_world.slice, built_world.people.owner, nodes=2)
     began_at = db_now()
     for n, (row, step) in enumerate((row, step) for step in ("node_ready", "drain") for row in factories.held(gpr)):
         at = began_at + timedelta(seconds=n)
@@ -25,6 +26,11 @@ def gpr(world: World) -> Gpr:
             reservation=row, step=step, attempt=1, outcome=Outcome.OK, started_at=at, ended_at=at, log=log, evidence=evidence
         )
     return gpr
+
+
+@pytest.fixture
+def gpr(built_gpr: Gpr, db: None) -> Gpr:
+    return deepcopy(built_gpr)
 
 
 def test_each_attempt_on_each_node_is_told_with_its_log_oldest_first(owner: Caller, gpr: Gpr) -> None:

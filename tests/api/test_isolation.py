@@ -36,10 +36,10 @@ READS += [
 READS += ["tokens/", "quotas/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
 
 
-@pytest.fixture
-def canaries(world: World) -> set[str]:
+@pytest.fixture(scope="module")
+def canaries(built_world: World) -> set[str]:
     """The stranger runs, waits, has failed and ended around the owner's GPR. All names and ids of it."""
-    people = world.people
+    world, people = built_world, built_world.people
     namespace_bind(slice_=world.foreign_slice, cluster=world.cluster, name="canary-namespace", actor=people.outsider, now=db_now())
     running = factories.active(world.foreign_slice, people.outsider, name="canary-running", nodes=1, model={"name": "canary-model"})
     waiting = factories.gpr(world.foreign_slice, people.outsider, name="canary-waiting", nodes=2, priority=190)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 
 from egs.clock import db_now
@@ -15,17 +17,22 @@ from tests.pages.user_world import World, make_world, text
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
+@pytest.fixture(scope="module")
+def built_world(module_db: None) -> World:
     """All GPUs are guaranteed to the stranger, who uses none."""
     made = make_world()
     quota_create(owner=made.foreign.project, shape=SHAPE, change={"guaranteed_gpus": 16}, actor=None, now=db_now())
     return made
 
 
+@pytest.fixture(autouse=True, scope="module")
+def built_runs(built_world: World) -> Gpr:
+    return factories.active(built_world.slice, built_world.people.owner)
+
+
 @pytest.fixture
-def runs(world: World) -> Gpr:
-    return factories.active(world.slice, world.people.owner)
+def runs(built_runs: Gpr, db: None) -> Gpr:
+    return deepcopy(built_runs)
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from worker_agent.protocol import JobWaiting, PodsWaiting, ReasonWaiting
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
+@pytest.fixture(scope="module")
+def built_world(module_db: None) -> World:
     made = make_world()
     ready_namespace(made.slice, made.cluster, at=db_now(), name="vision-train")
     return made
