@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
@@ -45,9 +46,14 @@ def rules() -> Any:
         yield
 
 
-@pytest.fixture
-def stage() -> Stage:
+@pytest.fixture(scope="module")
+def built_stage(module_db: None) -> Stage:
     return Stage(nodes=1)
+
+
+@pytest.fixture
+def stage(built_stage: Stage, db: None) -> Stage:
+    return deepcopy(built_stage)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,9 +165,19 @@ CASES = {
 }
 
 
+@pytest.fixture(scope="module")
+def built_stage(module_db: None) -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def stage(built_stage: Stage, db: None) -> Stage:
+    return deepcopy(built_stage)
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_a_service_leaves_one_event_of_each_move_that_it_makes(name: str) -> None:
-    case, stage = CASES[name], Stage()
+def test_a_service_leaves_one_event_of_each_move_that_it_makes(stage: Stage, name: str) -> None:
+    case = CASES[name]
     gpr = case.before(stage)
     before = moves_of(gpr)
 
@@ -177,8 +188,7 @@ def test_a_service_leaves_one_event_of_each_move_that_it_makes(name: str) -> Non
 
 
 @pytest.mark.parametrize("reason", [EndReason.EVICTED, EndReason.NODE_FAILURE])
-def test_what_was_taken_back_waits_again_for_the_rest_of_its_time_at_its_old_age(reason: EndReason) -> None:
-    stage = Stage()
+def test_what_was_taken_back_waits_again_for_the_rest_of_its_time_at_its_old_age(stage: Stage, reason: EndReason) -> None:
     gpr = exiting(reason, after_s=600)(stage)
     queued_at = gpr.queued_at
 
@@ -191,8 +201,7 @@ def test_what_was_taken_back_waits_again_for_the_rest_of_its_time_at_its_old_age
     assert (again.end_reason, again.active_at, again.ends_at, again.marks_passed) == ("", None, None, 0)
 
 
-def test_a_gpr_whose_checks_fail_is_tried_again_so_many_times_and_then_has_failed() -> None:
-    stage = Stage()
+def test_a_gpr_whose_checks_fail_is_tried_again_so_many_times_and_then_has_failed(stage: Stage) -> None:
     gpr = stage.submit()
 
     for _ in range(settings.EGS_ENTRY_ATTEMPTS_MAX):
@@ -205,8 +214,7 @@ def test_a_gpr_whose_checks_fail_is_tried_again_so_many_times_and_then_has_faile
     assert done.ended_at == stage.now
 
 
-def test_a_submit_is_told_as_a_creation_in_the_state_it_is_born_in() -> None:
-    stage = Stage()
+def test_a_submit_is_told_as_a_creation_in_the_state_it_is_born_in(stage: Stage) -> None:
 
     created = [(gpr.pk, gpr.state) for gpr in (queued(stage), pending(stage))]
 
@@ -215,8 +223,7 @@ def test_a_submit_is_told_as_a_creation_in_the_state_it_is_born_in() -> None:
     assert not Event.objects.filter(kind="gpr.transition").exists()
 
 
-def test_the_events_of_a_life_are_one_chain_to_its_state() -> None:
-    stage = Stage()
+def test_the_events_of_a_life_are_one_chain_to_its_state(stage: Stage) -> None:
     gpr = exiting(EndReason.EXPIRED, after_s=3600)(stage)
     end(stage, gpr)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 
 import pytest
@@ -22,12 +23,17 @@ pytestmark = pytest.mark.django_db
 HOUR_S = 3600
 
 
-@pytest.fixture
-def stage() -> Stage:
+@pytest.fixture(scope="module")
+def built_stage(module_db: None) -> Stage:
     """One node, taken for a day."""
     made = Stage(nodes=1)
     made.active(duration_s=24 * HOUR_S, evictable=False)
     return made
+
+
+@pytest.fixture
+def stage(built_stage: Stage, db: None) -> Stage:
+    return deepcopy(built_stage)
 
 
 def queued(stage: Stage, *hours: float, priority: int = 101) -> list[Gpr]:
@@ -98,9 +104,7 @@ def _drift(stage: Stage, gpr: Gpr) -> None:
 
 
 @pytest.mark.parametrize("to", [MoveTo.UP, MoveTo.FIRST])
-def test_who_was_moved_up_stays_before_those_it_passed_whatever_its_project_uses_meanwhile(to: MoveTo) -> None:
-    stage = Stage(nodes=1)
-    stage.active(duration_s=24 * HOUR_S, evictable=False)
+def test_who_was_moved_up_stays_before_those_it_passed_whatever_its_project_uses_meanwhile(stage: Stage, to: MoveTo) -> None:
     one, two = (stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=hours * HOUR_S) for hours in (1, 2))
     move(stage, two, to)
 
@@ -108,9 +112,7 @@ def test_who_was_moved_up_stays_before_those_it_passed_whatever_its_project_uses
     assert order(stage) == [two, one]
 
 
-def test_who_was_moved_down_stays_behind_the_one_that_it_let_pass_whatever_that_uses_meanwhile() -> None:
-    stage = Stage(nodes=1)
-    stage.active(duration_s=24 * HOUR_S, evictable=False)
+def test_who_was_moved_down_stays_behind_the_one_that_it_let_pass_whatever_that_uses_meanwhile(stage: Stage) -> None:
     one, two = (stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=hours * HOUR_S) for hours in (1, 2))
     move(stage, one, MoveTo.DOWN)
 
@@ -118,9 +120,7 @@ def test_who_was_moved_down_stays_behind_the_one_that_it_let_pass_whatever_that_
     assert order(stage) == [two, one]
 
 
-def test_of_moves_one_after_the_other_each_lasts() -> None:
-    stage = Stage(nodes=1)
-    stage.active(duration_s=24 * HOUR_S, evictable=False)
+def test_of_moves_one_after_the_other_each_lasts(stage: Stage) -> None:
     asked = [make_slice(stage.cluster, owner=stage.owner) for _ in range(4)]
     one, two, three, four = (stage.submit(slice_, duration_s=hours * HOUR_S) for hours, slice_ in enumerate(asked, start=1))
     for gpr in (three, three, four, four):  # to the front; then behind that, past one whose place was kept
