@@ -29,11 +29,6 @@ TAKEN, REFUSED, LATER = ClaimVerdict.TAKEN, ClaimVerdict.REFUSED, ClaimVerdict.L
 S = GprState
 
 
-@pytest.fixture
-def stage() -> ClaimStage:
-    return ClaimStage()
-
-
 # -- changed -------------------------------------------------------------------------------------------------------------
 
 

@@ -31,11 +31,6 @@ pytestmark = pytest.mark.django_db
 TAKEN, REFUSED, LATER = ClaimVerdict.TAKEN, ClaimVerdict.REFUSED, ClaimVerdict.LATER
 
 
-@pytest.fixture
-def stage() -> ClaimStage:
-    return ClaimStage()
-
-
 # -- what is filed -------------------------------------------------------------------------------------------------------
 
 

@@ -23,11 +23,6 @@ from worker_agent.protocol import LIFE_TOLD_S, LifeMark
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def stage() -> ClaimStage:
-    return ClaimStage()
-
-
 def told(stage: ClaimStage, agent: Agent | None = None) -> tuple[LifeMark, ...]:
     life = (agent or stage.agent).sync(at=stage.now, have_life="").life
     assert life is not None

@@ -26,11 +26,6 @@ pytestmark = pytest.mark.django_db
 UID = "uid-train"
 
 
-@pytest.fixture
-def stage() -> ClaimStage:
-    return ClaimStage()
-
-
 def told(stage: ClaimStage) -> ClaimState:
     return stage.states()[UID]
 

@@ -20,11 +20,6 @@ from worker_agent.protocol import AutoTemplate, ClaimSpec, SyncReply, set_digest
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def stage() -> ClaimStage:
-    return ClaimStage()
-
-
 def told(stage: ClaimStage, agent: Agent | None = None) -> tuple[AutoTemplate, ...]:
     templates = (agent or stage.agent).sync(at=stage.now, have_templates="").templates
     assert templates is not None
