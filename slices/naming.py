@@ -19,7 +19,7 @@ def patterns_of(workspace: str) -> list[str]:
 
 
 def coverage(name: str, patterns: Iterable[str]) -> int:
-    """How closely the patterns cover the name: the characters that the closest one spells out, its end counted as one. -1: not at all."""
+    """How many characters of the name the most specific pattern spells out; an exact name counts above all. -1 where none matches."""
     closeness = (len(each) - 1 if each.endswith("*") else len(each) + 1 for each in patterns if _matches(name, each))
     return max(closeness, default=-1)
 

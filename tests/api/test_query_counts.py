@@ -124,7 +124,7 @@ def evictions(world: World, count: int) -> None:
     )
 
 
-# Who fills which lists.
+# The function that makes the rows, and the lists that show them.
 LISTS: dict[Callable[[World, int], None], list[str]] = {
     gprs: ["gprs/", "queue/", "nodes/", "gpus/", "schedule/", "shapes/"],
     steps: ["gprs/{stepped}/steps/"],

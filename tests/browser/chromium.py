@@ -58,10 +58,7 @@ class Watch:
 
     def _console(self, message: ConsoleMessage) -> None:
         # htmx complains of a refetch that the reader cut off by going to another page; one that fails is complained of by the browser too.
-        # For what is no page of ours, as a picture, the browser looks for an icon by itself.
-        if message.text.startswith(("htmx:afterRequest,", "htmx:sendAbort,")) or message.location["url"].endswith("/favicon.ico"):
-            return
-        if message.type in {"error", "warning"}:
+        if message.type in {"error", "warning"} and not message.text.startswith(("htmx:afterRequest,", "htmx:sendAbort,")):
             self.faults.append(f"console: {message.text}")
 
     def _request(self, request: Request) -> None:
@@ -71,7 +68,7 @@ class Watch:
 
 
 def new_profile(browser: Browser, origin: str, *, scripts: bool = True) -> BrowserContext:
-    """Of somebody who has been nowhere yet. `scripts=False`: somebody without JavaScript."""
+    """A fresh browser profile: it has no cookies. `scripts=False` switches JavaScript off."""
     return browser.new_context(base_url=origin, timezone_id="Europe/Berlin", java_script_enabled=scripts)
 
 

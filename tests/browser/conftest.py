@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """As long as it is open, its event loop is in the way of tests of other folders that use the database."""
+    """It closes after the tests of this folder: while its event loop runs, Django refuses other tests of the process the database."""
     with chromium() as started:
         yield started
 
@@ -47,7 +47,7 @@ def demo(shared_demo: Demo) -> Iterator[Demo]:
 
 @pytest.fixture(scope="module")
 def stage(browser: Browser) -> Iterator[Stage]:
-    """One of a file: a browser takes longer to make a page than to go to one."""
+    """All tests of a file share one page, because a browser takes longer to make a page than to open an address in it."""
     from tests.browser.staged import ORIGIN, Stage  # not before Django is set up
 
     with visitor(browser, ORIGIN) as (page, watch):

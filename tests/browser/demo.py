@@ -16,7 +16,7 @@ from tests.browser.people import sign_in
 from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
 from tests.migrated import copy_to_file
 
-QUIET = "/static/favicon.svg"  # asks the demo for nothing, however long it is open
+EMPTY_PAGE = "about:blank"  # it asks the demo for nothing, however long it is open
 
 
 @contextmanager
@@ -51,7 +51,7 @@ class Demo:
             yield page, watch
         finally:
             page.unroute_all()
-            page.goto(QUIET)
+            page.goto(EMPTY_PAGE)
             watch.faults.clear()
 
     def ask(self, name: str, **changes: Any) -> str:

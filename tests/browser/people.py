@@ -29,7 +29,7 @@ def end(admin: Api, gpr_id: str) -> None:
 
 
 def end_all(admin: Api) -> None:
-    """And wait until all nodes are free, as the next test finds them."""
+    """End every request, and wait until all nodes are free: the next test begins with an empty queue."""
 
     def all_ended() -> bool:
         left = admin.get("/gprs/?ended=false&page_size=500")["results"]

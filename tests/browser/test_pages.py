@@ -63,7 +63,7 @@ OTHER_KEYS = {
     "/admin/schedule/?span=7d": {**ADMIN, **MOVE, **ZOOM_IN},
     "/admin/schedule/?span=6h": {**ADMIN, **MOVE, **ZOOM_OUT},
 }
-# Of each kind one: a list, a form, an object, a drawing. The others are looked at on a phone in a soak.
+# `make test` looks at these pages on a phone: some lists, forms, objects and drawings. A soak looks at all pages.
 ON_PHONE = {
     "/admin/queue/",
     "/admin/queue/{first}/priority/?priority=290",
@@ -119,7 +119,7 @@ def listed(page: Page) -> dict[str, str]:
     return dict(zip(keys, says, strict=True))
 
 
-@pytest.mark.parametrize(("path", "size", "theme"), looked_at())
+@pytest.mark.parametrize(("path", "size", "theme"), list(looked_at()))
 def test_a_page_is_accessible_quiet_whole_and_lists_its_keys(
     path: str, size: ViewportSize, theme: Theme, demo: Demo, ids: dict[str, str]
 ) -> None:

@@ -112,7 +112,7 @@ def gated(cluster: Cluster, namespace: str) -> list[Object]:
 
 
 def messages(cluster: Cluster, kind: str, namespace: str) -> str:
-    """Of the events of objects of this kind, as `kubectl describe` shows them."""
+    """The messages of all events about objects of this kind, which `kubectl describe` shows, too."""
     events = cluster.list("events", namespace=namespace)
     return "\n".join(each["message"] for each in events if each["involvedObject"]["kind"] == kind)
 

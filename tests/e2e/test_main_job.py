@@ -23,7 +23,7 @@ AT_ONCE = {"EGS_EVICTION_LEAST_RUN_S": "0", "EGS_EVICTION_NOTICE_S": "3", "EGS_E
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Of a demo, which all tests here share: each ends what it asked for."""
+    """The folder of the demo that all tests here share. Each test ends the requests that it made."""
     path = tmp_path_factory.mktemp("demo")
     copy_to_file(path / "egs.sqlite3")
     env = {**os.environ, "EGS_VAR_DIR": str(path), **AT_ONCE}

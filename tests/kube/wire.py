@@ -82,7 +82,7 @@ class Wire:
         return dict(answer.json())
 
     def appearing(self, path: str, *, for_s: int, **params: str) -> Iterator[Object]:
-        """What is in this list or comes into it within so many seconds, once each."""
+        """Each object that is in this list, or comes into it within so many seconds, once."""
         asked = {**params, "watch": "1", "timeoutSeconds": str(for_s)}
         with self._client.stream("GET", path, params=asked) as answer:
             for line in answer.iter_lines():

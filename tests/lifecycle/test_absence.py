@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 S = GprState
 GONE_S = settings.EGS_AGENT_UNREACHABLE_S + 5
-# Of web servers, while ticks go on: long enough for an agent that could be heard to count as silent.
+# Web servers are away for so long while ticks go on. An agent that could be heard would count as silent by then.
 NOT_SERVED_S = GONE_S + AWAY_S
 
 

@@ -50,7 +50,7 @@ def in_a_row(stage: Stage, *asked: dict[str, Any]) -> list[Gpr]:
     [
         ({}, {"duration_s": 7 * HOUR_S, "priority": 200}),
         ({"gpus_per_node": 2}, {"gpus_per_node": None}),
-        # As those above, with one change each.
+        # These make one change each; the cases above make several at once.
         pytest.param({}, {"duration_s": 7 * HOUR_S}, marks=pytest.mark.soak),
         pytest.param({"priority": 50}, {"duration_s": 12 * HOUR_S}, marks=pytest.mark.soak),
         pytest.param({"gpus_per_node": 2}, {"gpus_per_node": 4}, marks=pytest.mark.soak),
@@ -172,7 +172,7 @@ def offered(stage: Stage, gpr: Gpr, spec: GprSpec) -> list[Estimate]:
     [
         {"nodes": 1, "duration_s": 600},
         {"priority": 150},
-        # As the first, with one change each and with none.
+        # These make one change each, or none; the first case makes both changes at once.
         *(pytest.param(change, marks=pytest.mark.soak) for change in ({"nodes": 1}, {"duration_s": 600}, {})),
     ],
 )

@@ -22,7 +22,7 @@ SETTINGS = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-# Of so many lives each; where the first rounds have not seen all, others follow.
+# Each round runs several lives. More rounds follow while something that must be seen has not been seen.
 ROUNDS_LEAST, ROUNDS_MOST = 5 if IS_SOAK else 1, 14
 SOMETIMES = {
     "QUEUED>PROVISIONING",

@@ -244,7 +244,7 @@ def test_who_gets_the_priority_that_he_has_keeps_his_place_and_nothing_is_told(s
     [
         (MoveTo.FIRST, 50),
         (MoveTo.LAST, 150),
-        # As those above, the other way round.
+        # These swap the priorities of the cases above.
         *(pytest.param(*other, marks=pytest.mark.soak) for other in ((MoveTo.FIRST, 150), (MoveTo.LAST, 50))),
     ],
 )

@@ -77,7 +77,7 @@ def booked(stage: Stage, starts_at: datetime, **asked: Any) -> Outcome:
         (1, [0, 1, 3, 4, 5]),
         (2, []),
         (2, [1, 2]),
-        # As those above: fewer days that are taken, or as many nodes as the others.
+        # These have other numbers of nodes and of taken days than the cases above.
         *(
             pytest.param(*other, marks=pytest.mark.soak)
             for other in ((1, []), (1, [0]), (1, [3]), (1, [1, 2]), (2, [0]), (2, [3]), (2, [0, 1, 3, 4, 5]))

@@ -11,6 +11,7 @@ from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.planner.plan import Cause
 from gpr.services.requests import gpr_edit, spec_of
 from tests.builders import make_cluster, make_slice
+from tests.effort import IS_SOAK
 from tests.inventory.agent import Agent
 from tests.lifecycle.stage import Stage, fresh
 
@@ -36,7 +37,7 @@ def _silent(stage: Stage, seconds: int, *, every_s: int = 60) -> None:
         tick(now=stage.now)
 
 
-@pytest.mark.parametrize(("silent_s", "every_s"), [(120, 60), (5400, 300)])
+@pytest.mark.parametrize(("silent_s", "every_s"), [(120, 60), (5400, 60 if IS_SOAK else 300)])
 def test_promises_stay_as_they_were_when_the_cluster_is_heard_before_their_time(silent_s: int, every_s: int) -> None:
     stage = Stage(nodes=1)
     stage.active(duration_s=DURATION_S)
