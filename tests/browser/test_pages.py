@@ -166,8 +166,9 @@ def test_keys_walk_a_list_open_its_rows_and_find_its_filter(demo: Demo, ids: dic
         for keys, place in (("j", 0), ("j", 1), ("k", 0)):
             press(page, keys)
             expect(rows.nth(place)).to_be_focused()
+        opened = page.locator("[data-rows] tbody tr:focus a").first.inner_text()  # the queue may get another order at any time
         press(page, "Enter")
-        expect(page.locator("#inspector")).to_contain_text(rows.first.locator("a").first.inner_text())
+        expect(page.locator("#inspector")).to_contain_text(opened)
         press(page, "f")
         expect(page.locator("[name=q]")).to_be_focused()
         assert watch.faults == []

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
@@ -20,54 +21,70 @@ from worker_agent.kube.marks import read_records
 KINDS = "pods", "nodes"
 
 
-@dataclass(slots=True)
-class Recording:
-    files: list[Path] = field(default_factory=list)
+class Watch:
+    """kubectl, which knows nothing of us, writes what the API server tells. A new one goes on where the server ended the last, which it does to slow readers."""
+
+    def __init__(self, cluster: Cluster, kind: str, folder: Path) -> None:
+        self._cluster, self._kind, self._folder = cluster, kind, folder
+        self._files: list[Path] = []
+        self._is_over = False
+        self._child = self._begin()
+        self._thread = Thread(target=self._go_on)
+        self._thread.start()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        since = f"&resourceVersion={self.version}" if self._files else ""  # at first all that there is
+        self._files.append(self._folder / f"{self._kind}.{len(self._files)}.json")
+        command = [str(self._cluster.programs / "kubectl"), "--kubeconfig", str(self._cluster.kubeconfig), "get", "--raw"]
+        with self._files[-1].open("wb") as out:
+            return subprocess.Popen([*command, f"/api/v1/{self._kind}?watch=true{since}"], stdout=out)
+
+    def _go_on(self) -> None:
+        while self._child.wait() is not None and not self._is_over:
+            self._child = self._begin()
+
+    def end(self) -> None:
+        self._is_over = True
+        while self._thread.is_alive():
+            self._child.terminate()
+            self._thread.join(timeout=1.0)
 
     def events(self) -> list[tuple[int, str, Object]]:
-        """(version, type, object), oldest first."""
-        return sorted((event for file in self.files for event in _events(file)), key=lambda each: each[0])
+        """(version, type, object). Only whole lines count: kubectl may be in the middle of one, or was ended there."""
+        lines = [line for file in self._files for line in file.read_text().split("\n")[:-1]]
+        told = (json.loads(line) for line in lines)
+        return [(_version(event["object"]), str(event["type"]), event["object"]) for event in told]
 
-    def has_come_to(self, newest: dict[str, int]) -> bool:
-        """`newest`: versions by kind."""
-        return all(max((each[0] for each in _events(file)), default=0) >= newest[file.stem] for file in self.files)
-
-
-def _events(file: Path) -> list[tuple[int, str, Object]]:
-    """Of whole lines; kubectl may be in the middle of one, or was ended there."""
-    lines = file.read_text().split("\n")[:-1]
-    told = (json.loads(line) for line in lines)
-    return [(_version(event["object"]), str(event["type"]), event["object"]) for event in told if event["type"] != "BOOKMARK"]
-
-
-def _newest(cluster: Cluster, kind: str) -> int:
-    return max((_version(each) for each in cluster.list(kind, namespace="")), default=0)
+    @property
+    def version(self) -> int:
+        return max((version for version, _, _ in self.events()), default=0)
 
 
 def _version(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
+class Recording:
+    def __init__(self, watches: list[Watch]) -> None:
+        self._watches = watches
+
+    def events(self) -> list[tuple[int, str, Object]]:
+        """(version, type, object), oldest first."""
+        return sorted((event for watch in self._watches for event in watch.events()), key=lambda each: each[0])
+
+
 @contextmanager
 def recording(cluster: Cluster, folder: Path) -> Iterator[Recording]:
-    """By kubectl, which knows nothing of us: all that has happened when the block ends without a fault."""
-    made = Recording()
-    children = []
-    for kind in KINDS:
-        file = folder / f"{kind}.json"
-        path = f"/api/v1/{kind}?watch=true"  # begins with all that there is
-        command = [str(cluster.programs / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "get", "--raw", path]
-        with file.open("wb") as out:
-            children.append(subprocess.Popen(command, stdout=out))
-        made.files.append(file)
+    """All that has happened when the block ends without a fault."""
+    watches = {kind: Watch(cluster, kind, folder) for kind in KINDS}
     try:
-        yield made
-        newest = {kind: _newest(cluster, kind) for kind in KINDS}
-        wait_for("the last of the record", lambda: made.has_come_to(newest), within_s=SOON_S)
+        yield Recording(list(watches.values()))
+        for kind, watch in watches.items():
+            newest = max(_version(each) for each in cluster.list(kind, namespace=""))
+            wait_for("the last of the record", lambda watch=watch, newest=newest: watch.version >= newest, within_s=SOON_S)  # type: ignore[misc]
     finally:
-        for child in children:
-            child.terminate()
-            child.wait()
+        for watch in watches.values():
+            watch.end()
 
 
 @dataclass(slots=True)
