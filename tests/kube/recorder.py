@@ -22,7 +22,10 @@ KINDS = "pods", "nodes"
 
 
 class Watch:
-    """kubectl, which knows nothing of us, writes what the API server tells. A new one goes on where the server ended the last, which it does to slow readers."""
+    """kubectl, which knows nothing of us, writes what the API server tells.
+
+    A new one goes on where the server ended the last, which it does to slow readers.
+    """
 
     def __init__(self, cluster: Cluster, kind: str, folder: Path) -> None:
         self._cluster, self._kind, self._folder = cluster, kind, folder
@@ -81,7 +84,7 @@ def recording(cluster: Cluster, folder: Path) -> Iterator[Recording]:
         yield Recording(list(watches.values()))
         for kind, watch in watches.items():
             newest = max(_version(each) for each in cluster.list(kind, namespace=""))
-            wait_for("the last of the record", lambda watch=watch, newest=newest: watch.version >= newest, within_s=SOON_S)  # type: ignore[misc]
+            wait_for("the last of the record", lambda watch=watch, newest=newest: watch.version >= newest, within_s=SOON_S)
     finally:
         for watch in watches.values():
             watch.end()
