@@ -246,13 +246,14 @@ def make_place(world: World) -> dict[str, str]:
     world.slice.project.name = "tenant"
     world.slice.project.save()
     kubeconfigs.ready_namespace(world.slice, world.cluster, at=db_now())
-    kubeconfig = kubeconfigs.made(world.slice, world.cluster, world.people.owner, at=db_now())
+    later = db_now() + timedelta(hours=1)  # it can be read for two minutes, and the world stands for all tests of this file
+    kubeconfig = kubeconfigs.made(world.slice, world.cluster, world.people.owner, at=later)
     token = factories.row_of(factories.token(world.people.owner))
     closed = MaintenanceWindow.objects.create(
         cluster=world.cluster, starts_at=SOON + timedelta(days=1), ends_at=SOON + timedelta(days=2), reason="Disks.", created_at=db_now()
     )
-    later = SOON + timedelta(days=3)
-    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=later, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
+    first_at = SOON + timedelta(days=3)
+    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=first_at, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
     series = series_create(actor=world.people.owner, ask=asked, now=db_now())
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
     supply = factories.supply(world.cluster)

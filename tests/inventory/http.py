@@ -88,7 +88,7 @@ async def sync(agent: Agent, *, wait_s: float = 20.0, **changes: Any) -> SyncRep
     return msgspec.json.decode(response.body, type=SyncReply)
 
 
-async def until(look: Any, *, within_s: float = 10.0) -> None:
+async def until(look: Any, *, within_s: float = 60.0) -> None:
     """Wait for something to come about; the limit only ends a broken test."""
     deadline = asyncio.get_running_loop().time() + within_s
     while not look():
