@@ -16,9 +16,9 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.models import ApiToken, Scope
 from accounts.services import token_issue, token_revoke
-from egs.rest.fields import StrictSerializer, Text, WholeNumber
-from egs.rest.references import one_by_reference
-from egs.rest.views import ApiViewSet
+from core.rest.fields import StrictSerializer, Text, WholeNumber
+from core.rest.references import one_by_reference
+from core.rest.views import ApiViewSet
 
 LIFE_MAX_S = int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())
 

@@ -7,6 +7,6 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts.idempotency import post_once
-        from egs.rest.views import ApiViewSet
+        from core.rest.views import ApiViewSet
 
         ApiViewSet.post_once = post_once

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from accounts.models import ApiToken, Scope, User
 from accounts.services import token_authenticate
-from egs.clock import db_now
+from core.clock import db_now
 
 
 class BearerAuthentication(BaseAuthentication):

@@ -18,8 +18,8 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.services import Remember, create_once
-from egs.errors import Gone, InvalidInput, NotFound
-from egs.rest.views import ApiViewSet, Handler
+from core.errors import Gone, InvalidInput, NotFound
+from core.rest.views import ApiViewSet, Handler
 
 HEADER = "Idempotency-Key"
 KEY_MAX_CHARS = 255

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models
 
-from egs.sound_values import sound_values
+from core.column_checks import sound_values
 
 
 class Scope(models.TextChoices):

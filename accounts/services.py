@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from accounts.audit import Change, tell
 from accounts.models import ApiToken, IdempotentCreation, Scope, User
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
-from egs.errors import Conflict, EgsError, InvalidInput, NotAllowed
+from core.errors import Conflict, EgsError, InvalidInput, NotAllowed
 
 LAST_USED_RESOLUTION = timedelta(minutes=1)
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gpr.planner.snapshot import Node, Pool
+from planner.snapshot import Node, Pool
 from simulation.joblist import Job
 
 HOUR_S = 3600

@@ -18,9 +18,9 @@ from bench.openb import Mix, arrivals, mixes, published, read_nodes, read_reques
 from bench.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Policy, demand_of
 from bench.packing.packer import Packer
 from bench.packing.worths import Worths, worths_of
-from gpr.planner.board import Board
-from gpr.planner.snapshot import Node, Pool, Request
-from gpr.planner.snapshot import Policy as EnginePolicy
+from planner.board import Board
+from planner.snapshot import Node, Pool, Request
+from planner.snapshot import Policy as EnginePolicy
 
 WORKLOADS = ("default", "gpushare40", "multigpu20", "cpu050")
 SEEDS = range(42, 52)

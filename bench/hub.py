@@ -29,7 +29,7 @@ def _measure() -> list[Figure]:
     from django.core.management import call_command
 
     from accounts.services import user_create
-    from egs.clock import db_now
+    from core.clock import db_now
     from gpr.allocator import tick
     from gpr.services.requests import gpr_submit
     from gpr.spec import GprSpec

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from worker_agent.protocol import Phase
+from protocol.messages import Phase
 
 if TYPE_CHECKING:
     from inventory.models import Cluster, Reservation

@@ -26,7 +26,7 @@ import msgspec
 
 from bench.figures import Figure, NotRun
 from bench.kube_view import NODES, PODS, STEADY_S, UPDATES_PER_S, memory_mib, node, pod, update
-from worker_agent.protocol import (
+from protocol.messages import (
     CLAIMS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,

@@ -178,13 +178,13 @@ def _stage(folder: Path) -> Any:
 def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str]:
     """Nodes that the agent took in, and workspaces with a namespace each, which it made. The names of these."""
     from bench.hub_world import rooms_made, statistics_renewed
-    from egs.clock import db_now
+    from core.clock import db_now
     from inventory.models import CheckPolicy, Node
     from inventory.models import Cluster as ClusterRow
+    from protocol.messages import BindingState
+    from protocol.steps import EntryStep
     from slices.models import Namespace
     from tests.e2e.kubernetes import managed_nodes
-    from worker_agent.protocol import BindingState
-    from worker_agent.steps import EntryStep
 
     stage.installed_cluster(root, CLUSTER, cluster)
     row, now = ClusterRow.objects.get(name=CLUSTER), db_now()

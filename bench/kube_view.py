@@ -214,10 +214,10 @@ def _look_on(look: Callable[[], None]) -> None:
 
 
 def _our_view(url: str, folder: Path) -> Callable[[], Callable[[], None]]:
+    from protocol.messages import NodeView
     from worker_agent.kube.mirror import Mirror
     from worker_agent.kube.objects import Namespace, Node, Pod
     from worker_agent.kube.view import Unseen, view_of
-    from worker_agent.protocol import NodeView
 
     api = _api(url, folder)
     nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=_note)

@@ -23,9 +23,9 @@ from bench.figures import Figure, NotRun
 from bench.kueue_runner import Ran
 from bench.own_hub import figures_from
 from bench.scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
-from gpr.planner.board import Board
-from gpr.planner.pace import Pace
-from gpr.planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Quota, Request
+from planner.board import Board
+from planner.pace import Pace
+from planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Quota, Request
 from simulation.replay import Planner
 
 AT_ONCE = Policy(notice_s=1, least_run_s=0, claim_gain_s=0)

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def figures_of(scenario: Scenario) -> list[Figure]:
-    from egs.clock import db_now
+    from core.clock import db_now
 
     world = _World(scenario, db_now().replace(microsecond=0))
     began_s, began_cpu_s = time.perf_counter(), time.process_time()

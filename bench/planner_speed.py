@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.figures import Figure
-from gpr.planner.board import Board
-from gpr.planner.engine import admit, plan
-from gpr.planner.offering import offers
-from gpr.planner.pace import Pace
-from gpr.planner.repair import board_of
-from gpr.planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot, Within
+from planner.board import Board
+from planner.engine import admit, plan
+from planner.offering import offers
+from planner.pace import Pace
+from planner.repair import board_of
+from planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot, Within
 
 SIZES = ((1_000, 500), (10_000, 5_000), (20_000, 10_000))
 LARGE = (100_000, 5_000)

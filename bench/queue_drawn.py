@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.drawn_lists import draw, pool_of, resample
 from bench.figures import Figure
 from bench.queue_quality import GANG_GOAL, PEERS, Outcome, is_big, is_gang, outcome
-from gpr.planner.snapshot import Pool
+from planner.snapshot import Pool
 from simulation.joblist import Job, read_jobs
 
 NODE_COUNT = 80

@@ -60,7 +60,7 @@ def _places(client: Any, queued: int) -> Iterator[Figure]:
 
 def _changes(queued: int) -> Iterator[Figure]:
     from accounts.models import User
-    from egs.clock import db_now
+    from core.clock import db_now
     from gpr.models import Gpr, GprState
     from gpr.services.decisions import gpr_set_priority
     from gpr.services.moving import MoveTo, spot_for
@@ -110,7 +110,7 @@ def _at(offset: int) -> Any:
 
 def _cursor_at(offset: int, order: Sequence[str], **annotations: Any) -> str:
     """The cursor of the page that begins after this row in this order."""
-    from egs.rest.pagination import Cursor
+    from core.rest.pagination import Cursor
     from gpr.models import Gpr, GprState
 
     row = Gpr.objects.filter(state=GprState.QUEUED).annotate(**annotations).order_by(*order)[offset]

@@ -40,7 +40,7 @@ def filled(queued: int) -> Any:
     from accounts.models import Scope
     from accounts.services import token_issue, user_create
     from accounts.sessions import TOKEN_KEY
-    from egs.clock import db_now
+    from core.clock import db_now
     from inventory.models import AgentSession, Cluster, Gpu, Node
     from slices.models import Project, Slice
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, NotRun
-from gpr.planner.bands import quantile
-from gpr.planner.snapshot import Pool
+from planner.bands import quantile
+from planner.snapshot import Pool
 from simulation.estimators import ESTIMATORS, Estimators
 from simulation.joblist import Job, read_jobs, read_nodes
 from simulation.replay import POLICIES, Replay, replay

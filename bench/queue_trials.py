@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bench.drawn_lists import HOUR_S, draw, pool_of
 from bench.figures import Figure, NotRun
-from gpr.planner.snapshot import Pool
+from planner.snapshot import Pool
 from simulation.failures import draw_failures
 from simulation.joblist import Job, read_jobs, read_nodes
 from simulation.replay import POLICIES, Replay, replay

@@ -17,11 +17,11 @@ from pathlib import Path
 from bench.figures import Figure, NotRun
 from bench.planner_speed import with_slots
 from bench.slurmctld import Ask, Listed, Slurm, slurmctld
-from gpr.planner.bands import quantile
-from gpr.planner.board import Board
-from gpr.planner.engine import admit, plan
-from gpr.planner.pace import Pace
-from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot
+from planner.bands import quantile
+from planner.board import Board
+from planner.engine import admit, plan
+from planner.pace import Pace
+from planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot
 from simulation.joblist import Job
 from simulation.replay import POLICIES, replay
 

@@ -23,8 +23,8 @@ from bench.speed_hub import (
     KAI_GANG_S,
     SLURM_PLANNED_PER_S,
 )
-from gpr.planner.engine import plan
-from gpr.planner.snapshot import Node, Pool, Request, Running, Snapshot
+from planner.engine import plan
+from planner.snapshot import Node, Pool, Request, Running, Snapshot
 
 CROWDS = ((1, 1), (1, 16), (2, 16), (2, 64))  # processes, and threads in each
 ALONE = "planner alone"

@@ -19,7 +19,7 @@ import msgspec
 from bench.figures import Figure
 from bench.hub_world import ENTRY, agent_says, cluster_made, rooms_made, statistics_renewed
 from bench.own_hub import migrated_database, tell
-from worker_agent.protocol import GpuView, NodeView
+from protocol.messages import GpuView, NodeView
 
 if TYPE_CHECKING:
     from gpr.models import Gpr
@@ -63,7 +63,7 @@ class _World:
 
 def _world(*, nodes: int, slices: int) -> _World:
     from accounts.services import user_create
-    from egs.clock import db_now
+    from core.clock import db_now
 
     now = db_now()
     admin = user_create(name="root", is_admin=True, now=now)
@@ -75,7 +75,7 @@ def _world(*, nodes: int, slices: int) -> _World:
 
 def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
     """A gang of whole nodes, submitted."""
-    from egs.clock import db_now
+    from core.clock import db_now
     from gpr.services.requests import gpr_submit
     from gpr.spec import GprSpec
 
@@ -85,7 +85,7 @@ def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
 
 def _tick(world: _World) -> None:
     """With an agent that has just been heard."""
-    from egs.clock import db_now
+    from core.clock import db_now
     from gpr.allocator import tick
     from inventory.models import AgentSession
 
@@ -96,7 +96,7 @@ def _tick(world: _World) -> None:
 
 def _opened(world: _World) -> None:
     """The agent says of all nodes that are held that they are open."""
-    from egs.clock import db_now
+    from core.clock import db_now
     from inventory.models import Reservation, ReservationState
 
     rows = list(Reservation.objects.filter(state=ReservationState.HELD, active_at=None))
@@ -153,7 +153,7 @@ def _deep() -> list[Figure]:
     """All of the queue is new to the planner."""
     import random
 
-    from egs.clock import db_now
+    from core.clock import db_now
     from gpr.models import Gpr, GprState, Promise
 
     world, dice = _world(nodes=DEEP_NODES, slices=DEEP_QUEUE + 1), random.Random(7)
@@ -224,7 +224,7 @@ def _fill() -> list[Figure]:
 
 def _inventory() -> list[Figure]:
     """As an agent reports it: whole, though one node has changed."""
-    from egs.clock import db_now
+    from core.clock import db_now
     from inventory.services.clusters import cluster_create
     from inventory.services.inventory import inventory_store
 
@@ -295,7 +295,7 @@ def _submit(first: int, count: int, threads: int) -> None:
 
     django.setup()
     from accounts.models import User
-    from egs.clock import db_now
+    from core.clock import db_now
     from gpr.services.requests import gpr_submit
     from gpr.spec import GprSpec
     from slices.models import Slice
@@ -325,8 +325,8 @@ def _submit(first: int, count: int, threads: int) -> None:
 
 def _warm_up() -> None:
     """Loads the compiled functions, so that the time is not theirs."""
-    from gpr.planner.engine import plan
-    from gpr.planner.snapshot import Node, Pool, Request, Snapshot
+    from planner.engine import plan
+    from planner.snapshot import Node, Pool, Request, Snapshot
 
     pools = (Pool("p", "c", "s", (Node("n", GPUS),)),)
     queue = tuple(Request(f"q{i}", f"q{i}", "p", 101, i, 1, GPUS, 600, ("p",)) for i in range(3))

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.figures import Figure, NotRun
-from gpr.planner.bands import quantile
-from gpr.planner.snapshot import Policy, Pool, Quota
+from planner.bands import quantile
+from planner.snapshot import Policy, Pool, Quota
 from simulation.joblist import Job, read_jobs, read_nodes
 from simulation.replay import POLICIES, Replay, Run, replay
 

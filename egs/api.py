@@ -8,7 +8,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.routers import SimpleRouter
 
 from accounts.api import TokenViewSet
-from egs.rest.problems import problem, problem_response
+from core.rest.problems import problem, problem_response
 from gpr.api.bookings import BookingSeriesViewSet
 from gpr.api.defragmentation import DefragmentationViewSet
 from gpr.api.events import EventViewSet

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.db.backends.signals import connection_created
 
-from egs.pg_times import read_times_fast
+from core.postgres_times import read_times_fast
 
 
 class EgsConfig(AppConfig):

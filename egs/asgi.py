@@ -25,15 +25,15 @@ warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume sy
 django_application = get_asgi_application()
 
 # Only now are the apps loaded, which the protocol's views need.
-from egs.clock import db_now  # noqa: E402
-from egs.db_threads import in_db_thread  # noqa: E402
+from core.clock import db_now  # noqa: E402
+from core.db_threads import in_db_thread  # noqa: E402
+from core.rest.problems import CONTENT_TYPE, problem  # noqa: E402
 from egs.health import HEALTH_PATHS  # noqa: E402
 from egs.metrics import App, Receive, Scope, Send, measure  # noqa: E402
-from egs.pages.live import LiveConsumer  # noqa: E402
-from egs.pages.shell import LIVE_URL  # noqa: E402
-from egs.rest.problems import CONTENT_TYPE, problem  # noqa: E402
 from gpr.absence import SERVED_EVERY_S, served  # noqa: E402
-from worker_agent.protocol import BODY_MAX_BYTES  # noqa: E402
+from portal_shared.live import LiveConsumer  # noqa: E402
+from portal_shared.shell import LIVE_URL  # noqa: E402
+from protocol.messages import BODY_MAX_BYTES  # noqa: E402
 
 AGENT_PREFIX = "/agent/v1/"
 log = structlog.get_logger(__name__)

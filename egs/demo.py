@@ -16,7 +16,7 @@ from django.db import connections, transaction
 
 from accounts.models import Scope, User
 from accounts.services import token_issue, user_create
-from egs.clock import db_now
+from core.clock import db_now
 from inventory.models import Cluster, Supply, SupplyKind
 from inventory.selectors import gpus_of_shape
 from inventory.services.clusters import cluster_create, join_token_issue

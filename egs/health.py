@@ -23,10 +23,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from accounts.models import Scope
 from accounts.permissions import IMPLIED_BY
 from accounts.services import token_authenticate
-from egs.clock import db_now
-from egs.db_threads import in_db_thread
+from core.clock import db_now
+from core.db_threads import in_db_thread
+from core.rest.problems import problem, problem_response
 from egs.metrics import scrape
-from egs.rest.problems import problem, problem_response
 
 log = structlog.get_logger(__name__)
 

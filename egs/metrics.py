@@ -22,11 +22,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import AllocatorRecord, Gpr, GprState, PromiseMove
 from inventory.models import AgentSession, agent_is_live
 from inventory.selectors import node_counts
-from worker_agent.protocol import SYNC_PATH
+from protocol.messages import SYNC_PATH
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -74,9 +74,9 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "egs.pages.middleware.OwnZone",
-    "egs.pages.middleware.HeadAsGet",
-    "egs.pages.errors.Refusals",
+    "core.pages.middleware.OwnZone",
+    "core.pages.middleware.HeadAsGet",
+    "portal_shared.errors.Refusals",
 ]
 ROOT_URLCONF = "egs.urls"
 ASGI_APPLICATION = "egs.asgi.application"
@@ -90,8 +90,8 @@ TEMPLATES = [
         "OPTIONS": {
             "context_processors": ["django.template.context_processors.request"],
             "builtins": [
-                "egs.pages.templatetags.egs_pages",
-                "egs.pages.templatetags.egs_tables",
+                "portal_shared.templatetags.egs_pages",
+                "portal_shared.templatetags.egs_tables",
                 "template_partials.templatetags.partials",
             ],
         },
@@ -128,7 +128,7 @@ SESSION_COOKIE_NAME = "egs_session"
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_NAME = "egs_csrf"
 CSRF_COOKIE_HTTPONLY = True
-CSRF_FAILURE_VIEW = "egs.pages.errors.forbidden"
+CSRF_FAILURE_VIEW = "portal_shared.errors.forbidden"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # Production is reached by HTTPS only, through a proxy that ends TLS and sets X-Forwarded-Proto itself.
@@ -147,9 +147,9 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_PAGINATION_CLASS": "egs.rest.pagination.CreatedPagination",
+    "DEFAULT_PAGINATION_CLASS": "core.rest.pagination.CreatedPagination",
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
-    "EXCEPTION_HANDLER": "egs.rest.problems.problem_handler",
+    "EXCEPTION_HANDLER": "core.rest.problems.problem_handler",
     "PAGE_SIZE": 50,
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
@@ -205,7 +205,7 @@ EGS_SPARE_WAIT_S = env_int("EGS_SPARE_WAIT_S", 60 if EMBEDDED else 300)
 EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl", "gang_network")
 EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")
 EGS_EXIT_STEPS = ("drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "node_clean")
-# Whoever is evicted has notice, and has run for a while; nobody is for a smaller gain than this (gpr/planner/claims.py).
+# Whoever is evicted has notice, and has run for a while; nobody is for a smaller gain than this (planner/claims.py).
 EGS_EVICTION_NOTICE_S = env_int("EGS_EVICTION_NOTICE_S", 60 if EMBEDDED else 600)
 EGS_EVICTION_LEAST_RUN_S = env_int("EGS_EVICTION_LEAST_RUN_S", 120 if EMBEDDED else 1800)
 EGS_EVICTION_GAIN_S = env_int("EGS_EVICTION_GAIN_S", 60 if EMBEDDED else 600)
@@ -215,7 +215,7 @@ EGS_END_WARNING_S = env_int("EGS_END_WARNING_S", 60 if EMBEDDED else 600)
 EGS_POLICY = env_choice("EGS_POLICY", "guarded", ("guarded", "conservative"))
 # From this priority on a new request moves promises of lower ones, each with its cause; 0: every promise holds.
 EGS_BREAK_PROMISES_FROM = env_int("EGS_BREAK_PROMISES_FROM", 0)
-# A gang that has waited for so much of its promised wait is moved up when a box ends early; 100: none is (gpr/planner/engine.py).
+# A gang that has waited for so much of its promised wait is moved up when a box ends early; 100: none is (planner/engine.py).
 EGS_GANG_PATIENCE_PERCENT = env_int("EGS_GANG_PATIENCE_PERCENT", 30)
 # No box is longer, whatever a slice's policy says: one year.
 EGS_DURATION_MAX_S = 366 * 86_400

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from egs.pages.login import login, logout
+from portal_shared.login import login, logout
 
 # Swagger UI writes styles into its page; no page of ours may.
 swagger = csp_update({"style-src": ["'self'", "'unsafe-inline'"]})
@@ -24,10 +24,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/docs/", swagger(SpectacularSwaggerSplitView.as_view(url_name="schema")), name="docs"),
 ]
 if settings.DEBUG:
-    from egs.pages.styleguide import styleguide
+    from portal_shared.styleguide import styleguide
 
     urlpatterns.append(path("styleguide/", styleguide, name="styleguide"))
-handler400 = "egs.pages.errors.bad_request"
-handler403 = "egs.pages.errors.forbidden"
-handler404 = "egs.pages.errors.page_not_found"
-handler500 = "egs.pages.errors.server_error"
+handler400 = "portal_shared.errors.bad_request"
+handler403 = "portal_shared.errors.forbidden"
+handler404 = "portal_shared.errors.page_not_found"
+handler500 = "portal_shared.errors.server_error"

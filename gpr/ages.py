@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from gpr.planner.snapshot import Request, Snapshot
 from gpr.snapshot import Loaded
+from planner.snapshot import Request, Snapshot
 
 Ages = Mapping[str, datetime | None]
 

@@ -21,18 +21,15 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 from fast_update.fast import fast_update
 
-from egs.clock import db_now
-from egs.errors import EgsError
-from egs.locks import gate_shut, single_runner
-from egs.words import are, plural, utc
+from core.clock import db_now
+from core.errors import EgsError
+from core.locks import gate_shut, single_runner
+from core.words import are, plural, utc
 from gpr.absence import absence_of, is_just_over, was_just_away
 from gpr.claims import orphans_cancel
 from gpr.evictions import reason_at_end
 from gpr.lifecycle import gprs_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState
-from gpr.planner.claims import may_claim
-from gpr.planner.lines import FOREVER_S
-from gpr.planner.plan import Explanation, Plan, Reason
 from gpr.restarts import restarts_foresee
 from gpr.rows import gprs_by_id
 from gpr.services.bookings import occurrences_retry, series_care
@@ -48,8 +45,11 @@ from inventory.services.supplies import orders_give_up
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import event_record
+from planner.claims import may_claim
+from planner.lines import FOREVER_S
+from planner.plan import Explanation, Plan, Reason
+from protocol.messages import Desired, Phase
 from slices.kubeconfigs import kubeconfigs_expire
-from worker_agent.protocol import Desired, Phase
 
 log = structlog.get_logger(__name__)
 

@@ -13,12 +13,12 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Any, Final
 
-from gpr.planner.offering import Desk
-from gpr.planner.plan import Offer
-from gpr.planner.snapshot import Request
 from gpr.services.requests import pools_of_spec
 from gpr.snapshot import Loaded, at
 from gpr.spec import GprSpec
+from planner.offering import Desk
+from planner.plan import Offer
+from planner.snapshot import Request
 
 MOST: Final = 5
 HOUR_S: Final = 3600

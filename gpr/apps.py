@@ -6,7 +6,7 @@ class GprConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from egs.triggers import triggers_of
+        from core.triggers import triggers_of
         from gpr.claims import GprClaimants
         from gpr.triggers import TRIGGERS
         from inventory import claims

@@ -9,10 +9,10 @@ from uuid import UUID
 import msgspec
 from django.db.models import F, Q
 
-from egs.words import split
+from core.words import split
 from gpr.models import GprTemplate
+from protocol.messages import AutoTemplate, ClaimSpec
 from slices.models import Namespace
-from worker_agent.protocol import AutoTemplate, ClaimSpec
 
 # The words that agents know by another name.
 SPANS: Final = {"duration_s": "duration", "idle_timeout_s": "idle_timeout"}

@@ -9,11 +9,11 @@ from datetime import datetime
 from uuid import UUID
 
 from gpr.models import Gpr, GprState
-from gpr.planner.repair import board_of
-from gpr.planner.rights import Rank, Rights
-from gpr.planner.snapshot import Node, Pool, Quota, Snapshot
 from gpr.rows import HELD, held_of
 from gpr.snapshot import boxes_of, quotas_load
+from planner.repair import board_of
+from planner.rights import Rank, Rights
+from planner.snapshot import Node, Pool, Quota, Snapshot
 
 _IT = "It {} GPUs beyond what its project is guaranteed: they may be taken back, after notice."
 WOULD_BORROW, WILL_BORROW, BORROWS = (_IT.format(verb) for verb in ("would borrow", "will borrow", "borrows"))

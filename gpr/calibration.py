@@ -22,8 +22,8 @@ from accounts.models import User
 from gpr.forecasts import whole_s
 from gpr.models import GprState, Promise, PromiseMove, PromiseOutcome
 from gpr.outcomes import is_kept
-from gpr.planner.bands import ENOUGH_COUNT, quantile
 from gpr.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, box_length_s
+from planner.bands import ENOUGH_COUNT, quantile
 from slices.models import Slice
 from slices.selectors import slices_visible_to
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from egs.words import plural, utc
+from core.words import plural, utc
 from gpr.endings import ending
 from gpr.evictions import WHY, notices_of
 from gpr.explaining import sentences_for_slices
@@ -15,8 +15,8 @@ from gpr.models import ENDED, PROVISIONED, Claim, EndReason, Gpr, GprState, Vict
 from gpr.selectors import start_places
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
+from protocol.messages import CLAIM_TOLD_S, ClaimState
 from slices.models import Namespace
-from worker_agent.protocol import CLAIM_TOLD_S, ClaimState
 
 S = GprState
 

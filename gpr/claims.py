@@ -24,7 +24,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from fast_update.fast import fast_update
 
 from accounts.models import User
-from egs.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
+from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
 from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.auto_templates import auto_templates_told
 from gpr.claim_states import claims_told
@@ -40,9 +40,7 @@ from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
 from journal.models import Event
 from journal.services import events_record
-from slices.models import KubeconfigState, Namespace, Role, Slice
-from slices.selectors import first_owner, has_role, kubeconfig_behind
-from worker_agent.protocol import (
+from protocol.messages import (
     AutoTemplate,
     BindingState,
     ClaimAnswer,
@@ -53,7 +51,9 @@ from worker_agent.protocol import (
     JobFailed,
     LifeMark,
 )
-from worker_agent.protocol import Claim as Claimed
+from protocol.messages import Claim as Claimed
+from slices.models import KubeconfigState, Namespace, Role, Slice
+from slices.selectors import first_owner, has_role, kubeconfig_behind
 
 log = structlog.get_logger(__name__)
 

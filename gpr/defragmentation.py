@@ -10,18 +10,18 @@ from typing import Final
 
 from django.conf import settings
 
-from egs.errors import InvalidInput
-from egs.words import duration_exact
+from core.errors import InvalidInput
+from core.words import duration_exact
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, Gpr
-from gpr.planner.defragment import Move, Proposal, proposals, room_for
-from gpr.planner.limits import most_that_fits
-from gpr.planner.snapshot import Request
 from gpr.rows import gprs_by_id
 from gpr.services.requests import can_never_start
 from gpr.snapshot import Loaded, at, end_by_books, length_s, snapshot_load
 from gpr.spec import BOOKING_AHEAD, EARLIEST_START_MAX
 from inventory.models import Cluster, Node
 from inventory.selectors import shapes_known
+from planner.defragment import Move, Proposal, proposals, room_for
+from planner.limits import most_that_fits
+from planner.snapshot import Request
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 
 WANTED: Final = "wanted"  # the id of a booking that nobody has filed

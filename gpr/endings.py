@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from egs import words
+from core import words
 from gpr.models import EndReason, Gpr, GprState
 from gpr.services.ending import SENTENCES
 from journal.models import Event

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from accounts.models import User
-from egs.words import duration_exact, utc
+from core.words import duration_exact, utc
 from gpr.alternatives import Alternative, Alternatives, Order, by_place
 from gpr.borrowing import WOULD_BORROW
 from gpr.explaining import Say, Told, explain
 from gpr.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
 from gpr.models import Gpr
-from gpr.planner.bands import Bands
-from gpr.planner.offering import Desk
-from gpr.planner.plan import EvictionKind, Offer, victims_of
-from gpr.planner.snapshot import Request
 from gpr.services.requests import Candidate, candidate_of
 from gpr.snapshot import Loaded, at
 from gpr.spec import GprSpec
+from planner.bands import Bands
+from planner.offering import Desk
+from planner.plan import EvictionKind, Offer, victims_of
+from planner.snapshot import Request
 
 NODES, RECLAIM, ORDER = "nodes", "reclaim", "order"  # where the GPUs of an offer come from
 # Nobody is offered what only an administrator may do.

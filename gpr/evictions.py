@@ -12,10 +12,8 @@ from uuid import UUID
 
 from django.db.models import F
 
-from egs.words import duration_exact, utc
+from core.words import duration_exact, utc
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
-from gpr.planner.plan import Eviction as Planned
-from gpr.planner.plan import Victim
 from gpr.rows import gprs_by_id
 from gpr.snapshot import at, end_by_books
 from inventory.models import ReservationState, ReservedGpu
@@ -23,6 +21,8 @@ from inventory.services.reservations import Window, reservations_set_windows
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
+from planner.plan import Eviction as Planned
+from planner.plan import Victim
 
 WHY = {
     VictimKind.RECLAIM: "its GPUs are borrowed, and whom they are guaranteed to wants them back",

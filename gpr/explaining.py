@@ -11,13 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import User
-from egs.words import utc
+from core.words import utc
 from gpr.models import Gpr
-from gpr.planner.explain import STRANGER, sentence
-from gpr.planner.plan import Blocker, Explanation, Reason
 from gpr.rows import gprs_by_id
 from gpr.selectors import names_visible_to
 from gpr.snapshot import at
+from planner.explain import STRANGER, sentence
+from planner.plan import Blocker, Explanation, Reason
 
 # How a moment is said to the reader of a sentence.
 Say = Callable[[datetime], str]

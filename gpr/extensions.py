@@ -9,16 +9,16 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from accounts.models import User
-from egs.errors import Conflict
-from egs.words import utc
+from core.errors import Conflict
+from core.words import utc
 from gpr.models import Gpr
-from gpr.planner.engine import plan
-from gpr.planner.plan import Harm, Plan, hurt_by
-from gpr.planner.snapshot import Snapshot
 from gpr.selectors import names_visible_to
 from gpr.snapshot import at, books_end, end_by_books, snapshot_load, with_running_end
 from inventory.models import MaintenanceWindow, Node, ReservationState
 from inventory.selectors import maintenance_over
+from planner.engine import plan
+from planner.plan import Harm, Plan, hurt_by
+from planner.snapshot import Snapshot
 
 WHY = {
     Harm.LATE: "Others have been promised these GPUs from its end on.",

@@ -13,15 +13,15 @@ from uuid import UUID
 
 from django.db import transaction
 
-from egs.rest.references import id_of
+from core.rest.references import id_of
 from gpr.models import Gpr, GprState
 from gpr.services.ending import goes_back
 from inventory.models import Cluster, Reservation
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import event_record
+from protocol.messages import JobFailed
 from slices.models import Namespace
-from worker_agent.protocol import JobFailed
 
 KIND: Final = "gpr.job_failed"
 JOBS_NAMED_MAX: Final = 3

@@ -16,8 +16,8 @@ from django.db.models import Value
 from django.db.models.functions import Coalesce
 
 from gpr.models import Gpr, ProjectUsage
-from gpr.planner.snapshot import Pool, Quota, Running
 from inventory.models import ReservedGpu
+from planner.snapshot import Pool, Quota, Running
 from slices.models import Project
 
 # Everybody is credited with so much use of what is due to him: the first minutes of a new system order nobody.

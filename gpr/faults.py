@@ -1,4 +1,4 @@
-"""Plans that are not whole (gpr/planner/proof.py): administrators are told, and the log has it."""
+"""Plans that are not whole (planner/proof.py): administrators are told, and the log has it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 import structlog
 
-from gpr.planner.plan import Fault, Flaw
 from gpr.rows import Ask
 from journal.guard import fault_tell
+from planner.plan import Fault, Flaw
 
 log = structlog.get_logger(__name__)
 

@@ -16,8 +16,8 @@ from django.db.models import Exists, OuterRef, Q
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import Reservation
 from journal.models import Event
+from protocol.messages import LIFE_MARKS_MAX, LIFE_NODES_MAX, LIFE_TOLD_S, LifeMark
 from slices.models import Slice
-from worker_agent.protocol import LIFE_MARKS_MAX, LIFE_NODES_MAX, LIFE_TOLD_S, LifeMark
 
 KINDS: Final = ("gpr.created", "gpr.transition", "gpr.mark")
 LOOKED_AT: Final = 10_000  # the latest Events, whatever they are of

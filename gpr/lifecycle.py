@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition, StaleState
+from core.errors import Conflict, IllegalTransition, StaleState
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
 from gpr.witness import witness_lock
 from inventory.services.clusters import desired_set_changed

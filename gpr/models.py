@@ -8,9 +8,9 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from egs.sound_values import sound_values
-from gpr.planner.plan import Reason
+from core.column_checks import sound_values
 from inventory.models import Cluster
+from planner.plan import Reason
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
 
 GPU_S_MOST = 1e300
@@ -309,7 +309,7 @@ class Claim(models.Model):
 
 @sound_values
 class Promise(models.Model):
-    """What a waiting GPR was promised, and the slot in the stored plan that the promise rests on (gpr/planner).
+    """What a waiting GPR was promised, and the slot in the stored plan that the promise rests on (planner/).
 
     Every queued GPR that can start has one. `slot_nodes` are ids of nodes, or of orders of nodes (gpr/supplies.py).
     """
@@ -357,7 +357,7 @@ class PromiseMove(models.Model):
 
 @sound_values
 class Eviction(models.Model):
-    """Boxes that end early: for a GPR that starts sooner by it (gpr/planner/claims.py), or because an administrator evicts one.
+    """Boxes that end early: for a GPR that starts sooner by it (planner/claims.py), or because an administrator evicts one.
 
     An administrator's eviction has no beneficiary and no times of one.
     """
@@ -432,7 +432,7 @@ class EvictionVictim(models.Model):
 
 @sound_values
 class Forecast(models.Model):
-    """What was foretold to a request that had to wait, and how it turned out: what later forecasts learn from (gpr/planner/bands.py).
+    """What was foretold to a request that had to wait, and how it turned out: what later forecasts learn from (planner/bands.py).
 
     Waits are seconds from `made_at`. One for each time it was promised something; one that never started, or asked for something else
     before it did, is taken away.
@@ -482,7 +482,7 @@ class PromiseOutcome(models.Model):
 
 @sound_values
 class Shadow(models.Model):
-    """Where a request would have stood in two queues that nobody overtakes (gpr/planner/pace.py), and the work that it brought.
+    """Where a request would have stood in two queues that nobody overtakes (planner/pace.py), and the work that it brought.
 
     It outlives the wait: it counts until it is over in both queues, and the work for some days. `patient`, `strict`: pool, nodes.
     """

@@ -6,13 +6,13 @@ from datetime import datetime
 from uuid import UUID
 
 from gpr.models import Gpr, GprState, Promise
-from gpr.planner.plan import Plan
-from gpr.planner.snapshot import Slot
 from gpr.rows import gprs_by_id
 from gpr.snapshot import Loaded, at
 from gpr.supplies import POOL_PREFIX, pool_id
 from inventory.models import SupplyOrder, SupplyOrderState
 from inventory.services.supplies import NewOrder, orders_drop, orders_place
+from planner.plan import Plan
+from planner.snapshot import Slot
 
 
 def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:

@@ -14,9 +14,6 @@ from django.db.models import Q
 
 from gpr.ages import ages_of, joined
 from gpr.models import Gpr, GprState
-from gpr.planner.engine import plan
-from gpr.planner.plan import Cause, Plan, victims_of
-from gpr.planner.snapshot import Moved, Snapshot
 from gpr.restarts import rejoined
 from gpr.rows import gprs_by_id, told_waiting
 from gpr.selectors import start_places
@@ -26,6 +23,9 @@ from gpr.snapshot import at, snapshot_load
 from gpr.spec import approval_reasons
 from inventory.models import MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into
+from planner.engine import plan
+from planner.plan import Cause, Plan, victims_of
+from planner.snapshot import Moved, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

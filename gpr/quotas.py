@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.db.models import Count, Max, Q, Sum
 
-from egs.errors import Conflict
-from egs.words import number
+from core.errors import Conflict
+from core.words import number
 from gpr.models import Gpr, GprState
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from slices.models import Quota

@@ -12,11 +12,11 @@ from datetime import datetime
 
 from gpr.ages import Ages, ages_of, joined
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
-from gpr.planner.engine import plan
-from gpr.planner.snapshot import Snapshot
 from gpr.services.ending import goes_back, left_s
 from gpr.snapshot import Loaded, at, books_end, with_running_end
 from journal.guard import set_aside_on_error
+from planner.engine import plan
+from planner.snapshot import Snapshot
 
 
 def restarts_foresee(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:

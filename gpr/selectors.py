@@ -12,15 +12,15 @@ from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, Tuple
 from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
-from egs.errors import NotAllowed, StaleState
-from egs.rest.references import one_by_id, one_by_reference
+from core.errors import NotAllowed, StaleState
+from core.rest.references import one_by_id, one_by_reference
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.models import Role, Slice
 from slices.selectors import has_role, slices_visible_to
 
-# As the planner considers them (gpr/planner/waiting.py); the index gpr_queue is in this order.
+# As the planner considers them (planner/waiting.py); the index gpr_queue is in this order.
 TURN = ("turn_share", "turn_key", "turn_at", "id")
 QUEUE_ORDER = ("-priority", *TURN)
 # Requests in the order of their planned starts. A request without one comes last; it gets a far time, since a cursor cannot hold a null.

@@ -17,26 +17,6 @@ from django.db.models.functions import Coalesce
 from gpr.absence import absence_load
 from gpr.fairness import shares_of, usage_load
 from gpr.models import Gpr, GprState, Witness
-from gpr.planner.plan import Cause
-from gpr.planner.snapshot import (
-    Arrival,
-    Failed,
-    Memory,
-    Place,
-    Policy,
-    PolicyName,
-    Pool,
-    Quota,
-    Request,
-    Running,
-    Slack,
-    Slot,
-    Snapshot,
-    Window,
-    Within,
-)
-from gpr.planner.snapshot import Node as PlannerNode
-from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.rows import (
     HELD,
     LAST_S,
@@ -55,6 +35,26 @@ from gpr.supplies import SupplyBooks, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
 from inventory.selectors import cluster_is_open, cluster_is_silent
+from planner.plan import Cause
+from planner.snapshot import (
+    Arrival,
+    Failed,
+    Memory,
+    Place,
+    Policy,
+    PolicyName,
+    Pool,
+    Quota,
+    Request,
+    Running,
+    Slack,
+    Slot,
+    Snapshot,
+    Window,
+    Within,
+)
+from planner.snapshot import Node as PlannerNode
+from planner.snapshot import Shadow as PlannerShadow
 from slices.models import Quota as QuotaRow
 
 # Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice

@@ -10,9 +10,9 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Max, QuerySet
 
-from egs.errors import InvalidInput, OverPolicy
-from egs.names import text_fault
-from egs.words import duration_exact, number, plural
+from core.errors import InvalidInput, OverPolicy
+from core.names import text_fault
+from core.words import duration_exact, number, plural
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
 from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from accounts.models import User
-from egs.words import utc
+from core.words import utc
 from gpr.explaining import Say, Told, explain_gprs
 from gpr.models import Gpr
 from gpr.selectors import start_places

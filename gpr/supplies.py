@@ -17,12 +17,12 @@ from uuid import UUID, uuid5
 from django.db.models import Count, Max, Q, QuerySet
 
 from gpr.models import GprState
-from gpr.planner.snapshot import Node, Pool, Window
-from gpr.planner.snapshot import Supply as PlannerSupply
 from gpr.rows import Stood
 from inventory.models import Cluster, HubAbsence, Supply, SupplyOrder, SupplyOrderState
 from inventory.selectors import cluster_is_open
 from inventory.services.supplies import ORDER_LATE_MOST_S
+from planner.snapshot import Node, Pool, Window
+from planner.snapshot import Supply as PlannerSupply
 
 # A supply whose order failed is not asked again for so long: what could not be had a moment ago cannot be had now either. Twice as long for
 # each more that failed within a day, and no longer than that.

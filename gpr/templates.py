@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from egs.words import duration_exact, number
+from core.words import duration_exact, number
 from gpr.models import GprTemplate
 
 # The fields of a request that a template may give, as the object of kind GPRTemplate may (worker_agent/kube/asking.py).

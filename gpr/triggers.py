@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from egs.triggers import Triggers
+from core.triggers import Triggers
 from gpr.lifecycle import TRANSITIONS
 from gpr.models import GprState
 

@@ -15,26 +15,26 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import F, Q
 from fast_update.fast import fast_update
 
-from egs.locks import gate_pass
-from egs.words import utc
+from core.locks import gate_pass
+from core.words import utc
 from gpr.evictions import evictions_store
 from gpr.fairness import usage_add
 from gpr.faults import faults_record
 from gpr.forecasts import Range, forecasts_drop, forecasts_make
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.orders import orders_follow
-from gpr.planner.engine import plan
-from gpr.planner.pace import ENDS_FADING
-from gpr.planner.plan import Blocker, Explanation, Placement, Plan, Remembered, Stand
-from gpr.planner.plan import PromiseMove as Move
-from gpr.planner.snapshot import Arrival, Moved, Slot
-from gpr.planner.snapshot import Shadow as PlannerShadow
 from gpr.rows import Ask, Stood, Told, told_waiting
 from gpr.snapshot import SLACK, Loaded, at, snapshot_load
 from inventory.models import Cluster
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
+from planner.engine import plan
+from planner.pace import ENDS_FADING
+from planner.plan import Blocker, Explanation, Placement, Plan, Remembered, Stand
+from planner.plan import PromiseMove as Move
+from planner.snapshot import Arrival, Moved, Slot
+from planner.snapshot import Shadow as PlannerShadow
 
 # Shut while a tick starts many: else each start would wait behind every submit that waits, for each of them locks the witness.
 SUBMITS_GATE: Final = "submits"

@@ -15,13 +15,13 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from egs.errors import EgsError
-from egs.rest.problems import problem
+from core.errors import EgsError
+from core.rest.problems import problem
 from inventory import claims, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
 from inventory.services.events import UNSTORABLE, events_store
 from inventory.services.sync import sync_hear, sync_tell
-from worker_agent.protocol import (
+from protocol.messages import (
     CLAIMS_PATH,
     DRIFTS_MAX,
     EVENTS_PATH,

@@ -1,6 +1,6 @@
 """The agents' HTTP endpoints: async views that, while a sync is parked, hold no thread and no database connection.
 
-Database work runs in egs/db_threads.py and gives the thread back before the view waits. Any middleware that is not async would keep
+Database work runs in core/db_threads.py and gives the thread back before the view waits. Any middleware that is not async would keep
 one for each parked request, which is why egs/asgi.py leads these paths past the middleware.
 """
 
@@ -14,15 +14,15 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 
-from egs.clock import db_now
-from egs.db_threads import in_db_thread
-from egs.rest.problems import problem
+from core.clock import db_now
+from core.db_threads import in_db_thread
+from core.rest.problems import problem
 from inventory import agent_hub
 from inventory.agent_hub import AgentAnswer, HeardSync
 from inventory.services.sync import generation_now
 from journal.hints import cluster_topic
 from journal.wakeups import wakeups
-from worker_agent.protocol import (
+from protocol.messages import (
     BODY_MAX_BYTES,
     CLAIMS_PATH,
     EVENTS_PATH,

@@ -16,11 +16,11 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from egs.rest.fields import Flag, Id, NewName, StrictSerializer, Text, WholeNumber, Word
-from egs.rest.filters import Moment, ReferenceFilter, Words
-from egs.rest.pagination import CreatedPagination, NamePagination
-from egs.rest.references import one_by_id
-from egs.rest.views import ApiViewSet
+from core.rest.fields import Flag, Id, NewName, StrictSerializer, Text, WholeNumber, Word
+from core.rest.filters import Moment, ReferenceFilter, Words
+from core.rest.pagination import CreatedPagination, NamePagination
+from core.rest.references import one_by_id
+from core.rest.views import ApiViewSet
 from inventory.models import DRAIN_MAX_S, PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import (
     Availability,

@@ -6,7 +6,7 @@ class InventoryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from egs.triggers import triggers_of
+        from core.triggers import triggers_of
         from inventory.triggers import TRIGGERS
 
         triggers_of(self, TRIGGERS)

@@ -14,10 +14,10 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from egs.rest.fields import Reference, StrictSerializer, Text
-from egs.rest.pagination import CreatedPagination
-from egs.rest.sealed import SealedId
-from egs.rest.views import ApiViewSet
+from core.rest.fields import Reference, StrictSerializer, Text
+from core.rest.pagination import CreatedPagination
+from core.rest.sealed import SealedId
+from core.rest.views import ApiViewSet
 from inventory.filters import CheckPolicyFilter
 from inventory.models import VERDICTS, CheckPolicy, CheckResult
 from inventory.selectors import check_policies_known_to, check_policy_for, cluster_for
@@ -27,8 +27,8 @@ from inventory.services.checks import (
     check_policy_create,
     check_policy_delete,
 )
-from worker_agent.limits import says
-from worker_agent.references import OBJECT_NAME_MAX_CHARS
+from protocol.check_limits import says
+from protocol.references import OBJECT_NAME_MAX_CHARS
 
 WHY_MAX_CHARS = 150
 ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "destroy"})

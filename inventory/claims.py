@@ -13,10 +13,10 @@ from uuid import UUID
 
 import msgspec
 
-from egs.errors import InvalidInput
+from core.errors import InvalidInput
 from inventory.models import AgentSession, Cluster
 from inventory.services.agents import AgentIdentity, session_check
-from worker_agent.protocol import (
+from protocol.messages import (
     CLAIMS_MAX,
     AutoTemplate,
     Claim,

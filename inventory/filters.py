@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django_filters import rest_framework as filters
 
-from egs.rest.filters import ReferenceFilter
+from core.rest.filters import ReferenceFilter
 
 
 class CheckPolicyFilter(filters.FilterSet):

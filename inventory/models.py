@@ -10,8 +10,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower
 
-from egs.sound_values import sound_values
-from worker_agent.protocol import Desired, Outcome, Phase, Verdict
+from core.column_checks import sound_values
+from protocol.messages import Desired, Outcome, Phase, Verdict
 
 NODE_GPUS_MAX = 10_000
 DRAIN_MAX_S = 86_400
@@ -492,7 +492,7 @@ class CheckResult(models.Model):
     """One thing that a step measured, of one GPU or, without one, of the node. When, and for how long: see its step."""
 
     step = models.ForeignKey(StepResult, on_delete=models.CASCADE, related_name="results")
-    what = models.CharField(max_length=63, help_text="As in worker_agent.limits.")
+    what = models.CharField(max_length=63, help_text="As in protocol.check_limits.")
     gpu_uuid = models.CharField(max_length=63, blank=True, help_text="As the vendor gives it; the GPU may be new to us, or gone.")
     value = models.FloatField(null=True)
     unit = models.CharField(max_length=63, blank=True)
@@ -518,7 +518,7 @@ class CheckPolicy(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="check_policies")
     shape = models.CharField(max_length=63, blank=True, help_text="Empty: all shapes.")
-    limits = models.JSONField(default=dict, help_text="Thresholds by name: see worker_agent.limits.")
+    limits = models.JSONField(default=dict, help_text="Thresholds by name: see protocol.check_limits.")
     images = models.JSONField(default=dict, help_text="By what they are for.")
     skipped_steps = models.JSONField(default=list)
     storage_class = models.CharField(max_length=253, blank=True, help_text="Of the volume that the storage check asks for.")

@@ -34,7 +34,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
-from egs.rest.references import one_by_id, one_by_reference
+from core.rest.references import one_by_id, one_by_reference
 from inventory.models import (
     CheckPolicy,
     Cluster,
@@ -50,7 +50,7 @@ from inventory.models import (
     SupplyOrderState,
     agent_is_live,
 )
-from worker_agent.protocol import Desired, Phase
+from protocol.messages import Desired, Phase
 
 Row = TypeVar("Row", bound=Model)
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from inventory.models import Cluster
-from worker_agent.protocol import SyncRequest, Workspace
+from protocol.messages import SyncRequest, Workspace
 
 
 class Tenants(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from egs.triggers import Triggers
+from core.triggers import Triggers
 
 # Django writes every time as UTC text of one form, so text order is time order.
 OVERLAPS: Final = """

@@ -7,7 +7,7 @@ class JournalConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import audit
-        from egs.triggers import triggers_of
+        from core.triggers import triggers_of
         from journal.services import record_account_change
         from journal.triggers import TRIGGERS
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from egs.errors import EgsError
+from core.errors import EgsError
 from journal.models import Event, Severity
 from journal.services import event_record
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
-from egs.sound_values import sound_values
+from core.column_checks import sound_values
 
 
 class Severity(models.TextChoices):

@@ -8,16 +8,16 @@ from uuid import UUID
 
 from django import forms
 
-from egs.names import name_fault
-from egs.pages import words
-from egs.pages.fields import DURATION_HINT, MomentField, PlainTextField, SpanField, UnseenNumber
+from core.names import name_fault
+from core.pages import words
 from gpr.services.moving import MoveTo
 from inventory.models import CheckPolicy, Cluster, Node, SupplyKind
 from inventory.selectors import shapes_known
 from inventory.services.checks import CheckPolicyChange
+from portal_shared.fields import DURATION_HINT, MomentField, PlainTextField, SpanField, UnseenNumber
+from protocol.check_limits import IMAGES, LIMITS, Limit, amount
+from protocol.steps import OPTIONAL, ExitStep
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
-from worker_agent.limits import IMAGES, LIMITS, Limit, amount
-from worker_agent.steps import OPTIONAL, ExitStep
 
 WHY_MAX_CHARS = 150
 GPUS_MAX = 2**31 - 1

@@ -15,9 +15,18 @@ from django import forms
 from django.core.validators import RegexValidator
 from rest_framework.exceptions import APIException
 
-from egs.errors import EgsError
-from egs.pages import words
-from egs.pages.fields import (
+from core.errors import EgsError
+from core.pages import words
+from core.rest.fields import FreeForm
+from core.rest.parsers import json_strict
+from core.rest.references import id_of
+from gpr.models import Gpr, GprTemplate, Nearness, RepeatRule
+from gpr.services.bookings import SeriesAsk
+from gpr.services.requests import spec_of
+from gpr.services.templates import TemplateChange
+from gpr.spec import GprSpec
+from inventory.models import Cluster
+from portal_shared.fields import (
     DURATION_HINT,
     MomentField,
     PlainTextField,
@@ -28,16 +37,7 @@ from egs.pages.fields import (
     errors_placed,
     in_zone,
 )
-from egs.pages.refusals import refusal_of
-from egs.rest.fields import FreeForm
-from egs.rest.parsers import json_strict
-from egs.rest.references import id_of
-from gpr.models import Gpr, GprTemplate, Nearness, RepeatRule
-from gpr.services.bookings import SeriesAsk
-from gpr.services.requests import spec_of
-from gpr.services.templates import TemplateChange
-from gpr.spec import GprSpec
-from inventory.models import Cluster
+from portal_shared.refusals import refusal_of
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
 NUMBER_MAX = 2**31 - 1

@@ -6,12 +6,12 @@ from bisect import insort
 from collections.abc import Set
 from dataclasses import dataclass
 
-from gpr.planner.bands import Forecast
-from gpr.planner.board import Board, Started
-from gpr.planner.ground import Kind
-from gpr.planner.plan import Eviction
-from gpr.planner.snapshot import Policy, PolicyName, Pool, Request
-from gpr.planner.waiting import Turn, Waiting
+from planner.bands import Forecast
+from planner.board import Board, Started
+from planner.ground import Kind
+from planner.plan import Eviction
+from planner.snapshot import Policy, PolicyName, Pool, Request
+from planner.waiting import Turn, Waiting
 from simulation.failures import Failure
 
 

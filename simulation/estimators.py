@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpr.planner.board import Board
-from gpr.planner.snapshot import Policy, PolicyName, Pool, Request, Running, Slot
+from planner.board import Board
+from planner.snapshot import Policy, PolicyName, Pool, Request, Running, Slot
 from simulation.failures import Failure
 
 ESTIMATORS: Final = ("slurm", "depth_over_throughput", "last_wait", "head_wait")

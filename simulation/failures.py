@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpr.planner.snapshot import Pool, Running
+from planner.snapshot import Pool, Running
 
 DAY_S = 86_400
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpr.planner.limits import most_that_fits
-from gpr.planner.snapshot import Node, Pool, Quota, Request, Within
+from planner.limits import most_that_fits
+from planner.snapshot import Node, Pool, Quota, Request, Within
 
 NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")
 JOB_COLUMNS: Final = ("id", "submit_s", "reserve_s", "run_s", "nodes", "gpus_per_node", "priority")

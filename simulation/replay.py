@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
 
-from gpr.planner.bands import Bands, Forecast
-from gpr.planner.board import Board, Started
-from gpr.planner.engine import admit, bring_forward, claim, forecast_of
-from gpr.planner.leeway import Leeway
-from gpr.planner.pace import Pace
-from gpr.planner.plan import Cause, Eviction, victims_of
-from gpr.planner.proof import refuse_faults
-from gpr.planner.repair import mend
-from gpr.planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
-from gpr.planner.waiting import Waiting, turn_of
+from planner.bands import Bands, Forecast
+from planner.board import Board, Started
+from planner.engine import admit, bring_forward, claim, forecast_of
+from planner.leeway import Leeway
+from planner.pace import Pace
+from planner.plan import Cause, Eviction, victims_of
+from planner.proof import refuse_faults
+from planner.repair import mend
+from planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
+from planner.waiting import Waiting, turn_of
 from simulation.baselines import Easy, Fifo, LeastWork, Sjf
 from simulation.estimators import Estimators
 from simulation.failures import Failure

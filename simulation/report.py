@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gpr.planner.bands import quantile
-from gpr.planner.plan import victims_of
-from gpr.planner.snapshot import Pool
+from planner.bands import quantile
+from planner.plan import victims_of
+from planner.snapshot import Pool
 from simulation.estimators import ESTIMATORS
 from simulation.joblist import Job
 from simulation.replay import Replay, Run

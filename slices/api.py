@@ -18,11 +18,11 @@ from accounts.api import TokenSerializer
 from accounts.authentication import actor_of
 from accounts.models import User
 from accounts.permissions import IsAdmin
-from egs.errors import NotFound
-from egs.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
-from egs.rest.pagination import CreatedPagination, NamePagination
-from egs.rest.references import is_object, one_by_reference
-from egs.rest.views import ApiViewSet
+from core.errors import NotFound
+from core.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
+from core.rest.pagination import CreatedPagination, NamePagination
+from core.rest.references import is_object, one_by_reference
+from core.rest.views import ApiViewSet
 from inventory.selectors import cluster_for
 from slices.invitations import member_add
 from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Membership, Project, Role, Slice

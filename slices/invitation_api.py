@@ -10,9 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from egs.rest.pagination import NamePagination
-from egs.rest.references import one_by_reference
-from egs.rest.views import ApiViewSet
+from core.rest.pagination import NamePagination
+from core.rest.references import one_by_reference
+from core.rest.views import ApiViewSet
 from inventory.api import Nothing
 from slices.api import MemberSerializer, OfSlice
 from slices.invitations import invitation_accept, invitation_decline, invitation_for, invitation_withdraw, invitations_of

@@ -12,8 +12,8 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, NotFound
-from egs.rest.references import by_reference, one_by_id
+from core.errors import Conflict, NotFound
+from core.rest.references import by_reference, one_by_id
 from journal.hints import hint, user_topic
 from journal.services import event_record
 from slices.models import Invitation, Membership, Role, Slice

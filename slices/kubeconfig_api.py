@@ -13,8 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from egs.rest.fields import Reference, StrictSerializer, WholeNumber
-from egs.rest.pagination import CreatedPagination
+from core.rest.fields import Reference, StrictSerializer, WholeNumber
+from core.rest.pagination import CreatedPagination
 from inventory.api import Nothing
 from inventory.selectors import cluster_for
 from slices.api import OfSlice

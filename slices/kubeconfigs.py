@@ -19,14 +19,15 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
-from egs.rest.references import id_of
-from egs.words import duration
+from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
+from core.rest.references import id_of
+from core.words import duration
 from inventory.models import Cluster, agent_is_live
 from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
 from journal.models import Severity
 from journal.services import event_record
+from protocol.messages import BindingState, IssuedToken
 from slices.models import (
     DETAIL_MAX_CHARS,
     KUBECONFIG_MIN_S,
@@ -37,7 +38,6 @@ from slices.models import (
     Namespace,
     Slice,
 )
-from worker_agent.protocol import BindingState, IssuedToken
 
 DURATION_DEFAULT_S = 8 * 3600
 ANSWER_WITHIN = timedelta(seconds=60)  # else the agent is away, or cannot

@@ -7,9 +7,9 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from egs.sound_values import sound_values
+from core.column_checks import sound_values
 from inventory.models import Cluster
-from worker_agent.protocol import BindingState
+from protocol.messages import BindingState
 
 PRIORITY_MIN, PRIORITY_MAX, PRIORITY_DEFAULT = 1, 300, 101
 KUBECONFIG_MIN_S = 600  # no API server gives a token for less

@@ -14,9 +14,9 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from egs.rest.fields import Flag, Reference, StrictSerializer, Word
-from egs.rest.pagination import NamePagination
-from egs.rest.references import one_by_reference
+from core.rest.fields import Flag, Reference, StrictSerializer, Word
+from core.rest.pagination import NamePagination
+from core.rest.references import one_by_reference
 from inventory.api import Nothing, Why
 from inventory.selectors import cluster_for
 from slices.api import OfSlice

@@ -16,8 +16,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet, Sum
 
 from accounts.models import User
-from egs.errors import Conflict, InvalidInput, NotFound
-from egs.words import are, number, plural
+from core.errors import Conflict, InvalidInput, NotFound
+from core.words import are, number, plural
 from inventory.selectors import gpus_of_shape, shapes_known
 from journal.hints import TICK, hint, slice_topic
 from journal.services import event_record

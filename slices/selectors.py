@@ -8,11 +8,11 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
-from egs.errors import NotAllowed, NotFound
-from egs.rest.references import by_reference, id_of, one_by_id
+from core.errors import NotAllowed, NotFound
+from core.rest.references import by_reference, id_of, one_by_id
 from inventory.models import Cluster
+from protocol.cluster_names import ACCOUNTS, account_of
 from slices.models import Kubeconfig, Membership, Project, Quota, Role, Slice
-from worker_agent.kube.names import ACCOUNTS, account_of
 
 # By project, its own before those of its workspaces; see quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")

@@ -10,8 +10,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, InvalidInput, NameTaken, NotAllowed, OverPolicy
-from egs.words import plural
+from core.errors import Conflict, InvalidInput, NameTaken, NotAllowed, OverPolicy
+from core.words import plural
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.selectors import shapes_known
 from inventory.services.clusters import desired_set_changed
@@ -19,10 +19,10 @@ from inventory.services.reservations import reservations_set_namespaces
 from journal.hints import TICK, hint, user_topic
 from journal.models import Severity
 from journal.services import event_record
+from protocol.messages import BindingState
 from slices.kubeconfigs import kubeconfigs_revoke
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, Role, Slice, Unbinding
 from slices.naming import coverage, is_reserved, patterns_of
-from worker_agent.protocol import BindingState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

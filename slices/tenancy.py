@@ -11,12 +11,24 @@ import msgspec
 from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
-from egs.rest.references import id_of
+from core.rest.references import id_of
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.hints import hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
+from protocol.messages import (
+    AccessRole,
+    Account,
+    Binding,
+    BindingSeen,
+    BindingState,
+    Desired,
+    PodsWaiting,
+    SyncRequest,
+    Workspace,
+    set_digest,
+)
 from slices.kubeconfigs import kubeconfig_take, kubeconfigs_close, kubeconfigs_open
 from slices.models import (
     DETAIL_MAX_CHARS,
@@ -28,18 +40,6 @@ from slices.models import (
     Role,
     Slice,
     Unbinding,
-)
-from worker_agent.protocol import (
-    AccessRole,
-    Account,
-    Binding,
-    BindingSeen,
-    BindingState,
-    Desired,
-    PodsWaiting,
-    SyncRequest,
-    Workspace,
-    set_digest,
 )
 
 ACCESS_OF = {Role.OWNER: AccessRole.USER, Role.EDITOR: AccessRole.USER, Role.VIEWER: AccessRole.VIEWER}

@@ -1,5 +1,5 @@
 /* What time alone changes goes on by itself between two answers of the server: how long something takes yet, the line of now, and how much
-   of a box is used. The server's clock counts; the words are those of egs/pages/words.py. */
+   of a box is used. The server's clock counts; the words are those of core/pages/words.py. */
 (() => {
   const clock = document.getElementById("clock");
   if (!clock) return;

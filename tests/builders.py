@@ -17,9 +17,9 @@ from inventory.models import AgentSession, Cluster, Node, Reservation
 from inventory.services.clusters import cluster_create
 from inventory.services.inventory import inventory_store
 from inventory.services.reservations import HoldSpec, Word, reservations_hold, reservations_observe
+from protocol.messages import GpuView, NodeView, Phase
 from slices.models import Project, Role, Slice
 from slices.services import member_set, project_create, slice_create
-from worker_agent.protocol import GpuView, NodeView, Phase
 
 # Noon of the day of the run: some tests meet the real clock as well, by which nothing of theirs may have expired.
 NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)

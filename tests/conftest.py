@@ -18,8 +18,8 @@ from django.db.transaction import atomic, set_rollback
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
-from gpr.planner.compile import compile_all, is_compiled
-from gpr.planner.kernels import compiled_here
+from planner.compile import compile_all, is_compiled
+from planner.kernels import compiled_here
 from tests.databases import delete_all_rows
 from tests.effort import IS_SOAK
 from tests.migrated import copy_to_file, postgres_copy

@@ -8,8 +8,8 @@ import psycopg
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from egs import db_threads
-from egs.db_threads import DB_THREADS
+from core import db_threads
+from core.db_threads import DB_THREADS
 
 # Django fills these when it migrates.
 KEPT = {"auth_permission", "django_content_type"}
@@ -25,7 +25,7 @@ def drop(server: psycopg.Connection, name: str) -> None:
 
 
 def db_threads_let_go() -> None:
-    """Close the connections of egs/db_threads.py: the test database can only be dropped when nobody is connected."""
+    """Close the connections of core/db_threads.py: the test database can only be dropped when nobody is connected."""
     everybody = threading.Barrier(DB_THREADS)
 
     def close() -> None:

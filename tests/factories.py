@@ -9,7 +9,7 @@ from typing import Any
 
 from accounts.models import ApiToken, Scope, User
 from accounts.services import token_issue
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import advance, tick
 from gpr.models import Gpr, GprTemplate
 from gpr.services.ending import gpr_release
@@ -19,10 +19,10 @@ from inventory.models import CheckPolicy, Cluster, Node, Reservation, Reservatio
 from inventory.services.checks import check_policy_create
 from inventory.services.inventory import inventory_store
 from inventory.services.supplies import supply_create
+from protocol.messages import Phase
 from slices.models import Project, Slice
 from tests import builders
 from tests.builders import SHAPE, agent_says, node_view, unique
-from worker_agent.protocol import Phase
 
 MEMBER_SCOPES = (Scope.READ, Scope.WRITE)
 

@@ -23,7 +23,20 @@ import psycopg
 from tests.databases import drop
 
 ROOT = Path(__file__).parent.parent
-CODE = ("core", "egs", "accounts", "journal", "inventory", "slices", "gpr", "observability", "inference", "requirements")
+CODE = (
+    "core",
+    "egs",
+    "planner",
+    "protocol",
+    "accounts",
+    "journal",
+    "inventory",
+    "slices",
+    "gpr",
+    "observability",
+    "inference",
+    "requirements",
+)
 
 
 def state_of_code() -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protocol.references import is_image, is_object_name
 from worker_agent import VERSION
 from worker_agent.claims import Requests, SimulatedRequests
 from worker_agent.clock import SystemClock
@@ -26,7 +27,6 @@ from worker_agent.health import Health, serve
 from worker_agent.log import Log, configure
 from worker_agent.metrics import LEADING, SYNC_AGE_S
 from worker_agent.process import EXIT_OK, Process
-from worker_agent.references import is_image, is_object_name
 from worker_agent.state import StateLost
 from worker_agent.tenancy import SimulatedTenancy, Tenancy
 from worker_agent.transport import Http, NoTrust, trust_in

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from worker_agent.clock import Clock
-from worker_agent.listings import CLAIMS, TEMPLATES, HeardList
-from worker_agent.protocol import (
+from protocol.listings import CLAIMS, TEMPLATES, HeardList
+from protocol.messages import (
     CLAIMS_AT_ONCE,
     AutoTemplate,
     Claim,
@@ -24,6 +23,7 @@ from worker_agent.protocol import (
     SyncRequest,
     Workspace,
 )
+from worker_agent.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from worker_agent import VERSION, fences
-from worker_agent.clock import Clock, HubTime, Instant
-from worker_agent.cluster.base import BoxEnd, Cluster, GpuPhase, Note
-from worker_agent.entering import Box, Entering
-from worker_agent.hands import Hands
-from worker_agent.leaving import Leaving, exit_steps
-from worker_agent.link import Link, Sent, observed_of
-from worker_agent.outbox import Outbox, event_key
-from worker_agent.protocol import (
+from protocol.messages import (
     AgentEvent,
     Assignment,
     Credential,
@@ -34,8 +26,16 @@ from worker_agent.protocol import (
     SyncReply,
     SyncRequest,
 )
+from protocol.steps import Milestone
+from worker_agent import VERSION, fences
+from worker_agent.clock import Clock, HubTime, Instant
+from worker_agent.cluster.base import BoxEnd, Cluster, GpuPhase, Note
+from worker_agent.entering import Box, Entering
+from worker_agent.hands import Hands
+from worker_agent.leaving import Leaving, exit_steps
+from worker_agent.link import Link, Sent, observed_of
+from worker_agent.outbox import Outbox, event_key
 from worker_agent.state import Memory, Progress
-from worker_agent.steps import Milestone
 
 REST_MOST_S: Final = 1.0  # between passes while nothing changes
 

@@ -15,12 +15,7 @@ from enum import StrEnum
 
 import msgspec
 
-from worker_agent import VERSION
-from worker_agent.clock import Clock
-from worker_agent.cluster.base import Note
-from worker_agent.core import Core
-from worker_agent.link import Sent
-from worker_agent.protocol import (
+from protocol.messages import (
     CLAIMS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,
@@ -39,7 +34,12 @@ from worker_agent.protocol import (
     RegisterRequest,
     RenewRequest,
 )
-from worker_agent.steps import CAPABILITIES
+from protocol.steps import CAPABILITIES
+from worker_agent import VERSION
+from worker_agent.clock import Clock
+from worker_agent.cluster.base import Note
+from worker_agent.core import Core
+from worker_agent.link import Sent
 from worker_agent.wire import read_problem, read_sync_reply
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 1.0, 30.0

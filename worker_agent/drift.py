@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from protocol.messages import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
 from worker_agent.metrics import DRIFT_REPAIRS
-from worker_agent.protocol import DRIFTS_MAX, Drift
 
-AGAIN_S = 60.0  # what is changed again and again is told so often
-ADDED_AGAIN_S = 3600.0  # likewise what was added and does no harm: operators make such things all the time
+ADDED_AGAIN_S = 3600.0  # as DRIFT_AGAIN_S, of what was added and does no harm: operators make such things all the time
 
 
 class DriftBook:
@@ -48,4 +47,4 @@ class DriftBook:
 
 
 def _again_s(drift: Drift) -> float:
-    return ADDED_AGAIN_S if drift.is_added and not drift.is_foreign else AGAIN_S
+    return ADDED_AGAIN_S if drift.is_added and not drift.is_foreign else DRIFT_AGAIN_S

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from protocol.messages import ENTRY_ATTEMPTS, Assignment, Desired, Phase
+from protocol.steps import GANG_STEPS, EntryStep
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
 from worker_agent.fences import claim_refusal, is_lost, new_records
 from worker_agent.gangs import NO_GANG, Gangs
 from worker_agent.hands import Hands, Write
 from worker_agent.link import Link
-from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Desired, Phase
 from worker_agent.state import Member, Progress
-from worker_agent.steps import GANG_STEPS, EntryStep
 
 Box = list[Member]
 

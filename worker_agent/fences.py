@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from protocol.messages import Assignment, Desired, Observed, Phase
+from protocol.steps import ExitStep
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
-from worker_agent.protocol import Assignment, Desired, Observed, Phase
-from worker_agent.steps import ExitStep
 
 _RANK = {phase: rank for rank, phase in enumerate(GpuPhase)}
 _SHOWN = {GpuPhase.CLAIMED: Phase.ENTERING, GpuPhase.OPEN: Phase.ACTIVE, GpuPhase.CLOSED: Phase.EXITING}

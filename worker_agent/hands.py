@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from protocol.messages import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
+from protocol.steps import ExitStep, Milestone
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import (
     BoxEnd,
@@ -33,9 +35,7 @@ from worker_agent.cluster.base import (
 from worker_agent.fences import Held, HeldGpus, own_record
 from worker_agent.gangs import NO_GANG, Gang
 from worker_agent.metrics import DRAIN_S
-from worker_agent.protocol import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
 from worker_agent.state import Member, Memory, Progress
-from worker_agent.steps import ExitStep, Milestone
 
 Found = TypeVar("Found")
 

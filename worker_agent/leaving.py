@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from protocol.messages import ENTRY_ATTEMPTS, Assignment, Outcome, Phase
+from protocol.steps import EXIT_CHECKS, ExitStep, Milestone
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
 from worker_agent.fences import fence_records, is_given_on, new_records
 from worker_agent.hands import Hands, Write
-from worker_agent.protocol import ENTRY_ATTEMPTS, Assignment, Outcome, Phase
 from worker_agent.state import Member, Progress
-from worker_agent.steps import EXIT_CHECKS, ExitStep, Milestone
 
 NODE_GONE_S = 60.0  # a node that is not in the cluster for so long holds nothing of a slice any more
 EXITS_WITHIN_S = 0.4  # the steps of one pass: what is left goes on in the next, so that an end that comes meanwhile is not kept waiting

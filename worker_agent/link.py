@@ -11,12 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from worker_agent.claims import Desk
-from worker_agent.clock import Clock, HubTime, Instant
-from worker_agent.cluster.base import Note
-from worker_agent.drift import DriftBook
-from worker_agent.listings import LIFE, HeardList
-from worker_agent.protocol import (
+from protocol.listings import LIFE, HeardList
+from protocol.messages import (
     CLOCK_OFFSET_REFUSE_S,
     CLOCK_OFFSET_WARN_S,
     Assignment,
@@ -28,6 +24,10 @@ from worker_agent.protocol import (
     SyncRequest,
     set_digest,
 )
+from worker_agent.claims import Desk
+from worker_agent.clock import Clock, HubTime, Instant
+from worker_agent.cluster.base import Note
+from worker_agent.drift import DriftBook
 from worker_agent.state import Progress, State
 from worker_agent.tenancy import Board
 from worker_agent.waits import FailureBook, WaitBook, Waiting

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from worker_agent.protocol import BODY_MAX_BYTES, AgentEvent, InventoryEvent, NodeView, StepEvent
+from protocol.messages import BODY_MAX_BYTES, AgentEvent, InventoryEvent, NodeView, StepEvent
 
 INVENTORY_EVERY_S = 600.0
 # Of one message. What is larger alone goes alone.

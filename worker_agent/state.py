@@ -10,9 +10,9 @@ import hashlib
 
 import msgspec
 
+from protocol.messages import LEASE_TTL_S, Assignment, Credential, Outcome, Phase, StepEvent
+from protocol.steps import EXIT_CHECKS, EntryStep
 from worker_agent.cluster.base import Cluster, ClusterError, Conflict, Note, StateDoc
-from worker_agent.protocol import LEASE_TTL_S, Assignment, Credential, Outcome, Phase, StepEvent
-from worker_agent.steps import EXIT_CHECKS, EntryStep
 
 FORMAT = 1
 # The newest of what the hub has not stored, and before these what counts against a node. In memory, so that none is lost while it hears;

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from worker_agent.listings import WORKSPACES, HeardList
-from worker_agent.protocol import (
+from protocol.listings import WORKSPACES, HeardList
+from protocol.messages import (
     BINDINGS_MAX,
     Account,
     Binding,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 
+from protocol.messages import BODY_MAX_BYTES, PROTO
 from worker_agent import VERSION
 from worker_agent.dialog import Call
-from worker_agent.protocol import BODY_MAX_BYTES, PROTO
 
 
 class NoAnswer(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from worker_agent.protocol import JOBS_FAILED_MAX, JobFailed, PodsWaiting, SyncRequest
+from protocol.messages import JOBS_FAILED_MAX, JobFailed, PodsWaiting, SyncRequest
 
 Waiting = tuple[PodsWaiting, ...]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from protocol.messages import Problem, SyncReply
 from worker_agent.link import encoded_digest
-from worker_agent.protocol import Problem, SyncReply
 
 
 @dataclass(frozen=True, slots=True)

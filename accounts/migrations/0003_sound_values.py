@@ -1,6 +1,6 @@
-# The database refuses values that nobody could work with: see egs/sound_values.py.
+# The database refuses values that nobody could work with: see core/column_checks.py.
 
-import egs.sound_values
+import core.column_checks
 from django.db import migrations
 
 
@@ -13,14 +13,14 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddConstraint(
             model_name='apitoken',
-            constraint=egs.sound_values.SoundValues(lists=('scopes',), name='accounts_apitoken_sound_values', times=('created_at', 'expires_at', 'revoked_at', 'last_used_at')),
+            constraint=core.column_checks.SoundValues(lists=('scopes',), name='accounts_apitoken_sound_values', times=('created_at', 'expires_at', 'revoked_at', 'last_used_at')),
         ),
         migrations.AddConstraint(
             model_name='idempotentcreation',
-            constraint=egs.sound_values.SoundValues(name='accounts_idempotentcreation_sound_values', times=('created_at',)),
+            constraint=core.column_checks.SoundValues(name='accounts_idempotentcreation_sound_values', times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='user',
-            constraint=egs.sound_values.SoundValues(name='accounts_user_sound_values', times=('last_login', 'created_at')),
+            constraint=core.column_checks.SoundValues(name='accounts_user_sound_values', times=('last_login', 'created_at')),
         ),
     ]

@@ -13,8 +13,8 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import User
-from egs.rest.fields import Text, WholeNumber
-from egs.rest.views import ApiViewSet
+from core.rest.fields import Text, WholeNumber
+from core.rest.views import ApiViewSet
 from gpr.api.filters import BookingSeriesFilter
 from gpr.api.inputs import GprCreate, spec_of_create
 from gpr.models import BookingOccurrence, BookingSeries, GprState, RepeatRule

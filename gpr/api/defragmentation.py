@@ -14,9 +14,9 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from egs.rest.fields import Reference, StrictSerializer, Text, WholeNumber
-from egs.rest.references import one_by_id
-from egs.rest.views import ApiViewSet
+from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
+from core.rest.references import one_by_id
+from core.rest.views import ApiViewSet
 from gpr.api.evictions import EvictionSerializer
 from gpr.api.inputs import WHY_MAX_CHARS, Duration
 from gpr.defragmentation import WantedRoom, room_ask, suggestions

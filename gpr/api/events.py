@@ -6,9 +6,9 @@ from django.db.models import QuerySet
 from rest_framework import mixins, serializers
 
 from accounts.authentication import actor_of
-from egs.rest.pagination import EventPagination
-from egs.rest.sealed import SealedId
-from egs.rest.views import ApiViewSet
+from core.rest.pagination import EventPagination
+from core.rest.sealed import SealedId
+from core.rest.views import ApiViewSet
 from gpr.api.filters import EventFilter
 from gpr.selectors import events_visible_to
 from journal.models import Event

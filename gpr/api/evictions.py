@@ -14,8 +14,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import mixins, serializers
 
 from accounts.authentication import actor_of
-from egs.rest.pagination import CreatedPagination
-from egs.rest.views import ApiViewSet
+from core.rest.pagination import CreatedPagination
+from core.rest.views import ApiViewSet
 from gpr.api.filters import EvictionFilter
 from gpr.models import Eviction, EvictionVictim, VictimKind, VictimOutcome
 from gpr.selectors import evictions_visible_to

@@ -8,8 +8,8 @@ from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from accounts.authentication import actor_of
-from egs.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
-from egs.rest.references import is_object
+from core.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
+from core.rest.references import is_object
 from gpr.models import ENDED, Eviction, EvictionVictim, GprState
 from gpr.selectors import gprs_visible_to
 from inventory.models import SupplyOrderState

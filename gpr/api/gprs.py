@@ -16,10 +16,10 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from egs.errors import InvalidInput
-from egs.rest.fields import StrictSerializer, whole_number
-from egs.rest.pagination import CreatedPagination
-from egs.rest.views import ApiViewSet
+from core.errors import InvalidInput
+from core.rest.fields import StrictSerializer, whole_number
+from core.rest.pagination import CreatedPagination
+from core.rest.views import ApiViewSet
 from gpr.api.filters import GprFilter
 from gpr.api.inputs import (
     Decision,

@@ -8,9 +8,9 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
-from egs.errors import InvalidInput
-from egs.rest.fields import Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber, whole_number
-from egs.words import duration_parse
+from core.errors import InvalidInput
+from core.rest.fields import Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber, whole_number
+from core.words import duration_parse
 from gpr.models import GprTemplate, Nearness
 from gpr.selectors import template_for
 from gpr.services.moving import MoveTo

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from egs.rest.fields import StrictSerializer
-from egs.rest.views import ApiViewSet
+from core.rest.fields import StrictSerializer
+from core.rest.views import ApiViewSet
 from gpr.api.outputs import CAUSES, MoveSerializer
 from gpr.calibration import DAYS, DAYS_DEFAULT, calibration_for
 from gpr.models import PromiseOutcome

@@ -17,17 +17,17 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.models import User
 from accounts.permissions import IsAdmin
-from egs.errors import InvalidInput
-from egs.rest.fields import Reference, StrictSerializer, Text
-from egs.rest.pagination import CreatedPagination
-from egs.rest.views import ApiViewSet
+from core.errors import InvalidInput
+from core.rest.fields import Reference, StrictSerializer, Text
+from core.rest.pagination import CreatedPagination
+from core.rest.views import ApiViewSet
 from gpr.api.filters import MaintenanceFilter
 from gpr.models import PromiseMove
-from gpr.planner.plan import Cause
 from gpr.previews import preview_maintenance
 from inventory.models import MaintenanceState, MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into, cluster_for, maintenance_for, maintenance_visible_to, node_for
 from inventory.services.maintenance import window_announce, window_cancel, window_draft
+from planner.plan import Cause
 
 REASON_MAX_CHARS = 200
 

@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
-from egs.rest.sealed import SealedId
+from core.rest.sealed import SealedId
 from gpr.borrowing import borrowers_among
 from gpr.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.evictions import WHY, notices_of
@@ -20,14 +20,14 @@ from gpr.explaining import Told
 from gpr.failed_jobs import failed_jobs_of
 from gpr.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
-from gpr.planner.plan import Cause, Reason
 from gpr.replacements import Outcome as ReplacementOutcome
 from gpr.replacements import replacements_of
 from gpr.selectors import names_visible_to
 from gpr.standings import Standing, standings_of
 from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Cluster, Reservation, StepResult, SupplyOrder
-from worker_agent.steps import Milestone
+from planner.plan import Cause, Reason
+from protocol.steps import Milestone
 
 BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
 AT_RISK_HELP = (

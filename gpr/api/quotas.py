@@ -15,11 +15,11 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.models import User
 from accounts.permissions import IsAdmin
-from egs.errors import InvalidInput
-from egs.rest.fields import Reference, StrictSerializer, Text, WholeNumber
-from egs.rest.pagination import CreatedPagination
-from egs.rest.references import one_by_reference
-from egs.rest.views import ApiViewSet
+from core.errors import InvalidInput
+from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
+from core.rest.pagination import CreatedPagination
+from core.rest.references import one_by_reference
+from core.rest.views import ApiViewSet
 from gpr.api.filters import QuotaFilter
 from gpr.api.inputs import WHY_MAX_CHARS
 from gpr.quotas import standings

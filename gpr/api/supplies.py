@@ -19,9 +19,9 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from egs.rest.fields import Flag, Reference, StrictSerializer, Text, WholeNumber
-from egs.rest.pagination import CreatedPagination
-from egs.rest.views import ApiViewSet
+from core.rest.fields import Flag, Reference, StrictSerializer, Text, WholeNumber
+from core.rest.pagination import CreatedPagination
+from core.rest.views import ApiViewSet
 from gpr.api.filters import SupplyFilter, SupplyOrderFilter
 from gpr.api.inputs import WHY_MAX_CHARS, Duration
 from gpr.services.ordering import order_refuse

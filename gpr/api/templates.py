@@ -13,9 +13,9 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import User
-from egs.rest.fields import Flag, NewName, Reference, StrictSerializer
-from egs.rest.pagination import NamePagination
-from egs.rest.views import ApiViewSet
+from core.rest.fields import Flag, NewName, Reference, StrictSerializer
+from core.rest.pagination import NamePagination
+from core.rest.views import ApiViewSet
 from gpr.api.filters import TemplateFilter
 from gpr.api.inputs import GprChange
 from gpr.models import GprTemplate

@@ -5,7 +5,7 @@ On SQLite by triggers: it would remake the table for a constraint, and lose the 
 
 from django.db import migrations
 
-from egs.vendor_sql import vendor_sql
+from core.vendor_sql import vendor_sql
 
 LONGEST_S = 100 * 366 * 86_400
 OVER = f"NEW.duration_s > {LONGEST_S} OR NEW.remaining_s > {LONGEST_S}"

@@ -1,7 +1,7 @@
-# The database refuses values that nobody could work with: see egs/sound_values.py.
+# The database refuses values that nobody could work with: see core/column_checks.py.
 
 import django.db.models.deletion
-import egs.sound_values
+import core.column_checks
 from django.conf import settings
 from django.db import migrations, models
 
@@ -50,31 +50,31 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='allocatorrecord',
-            constraint=egs.sound_values.SoundValues(name='gpr_allocatorrecord_sound_values', numbers=('last_duration_s',), times=('last_tick_at', 'began_at', 'away_at', 'back_at', 'served_at', 'rests_until_at')),
+            constraint=core.column_checks.SoundValues(name='gpr_allocatorrecord_sound_values', numbers=('last_duration_s',), times=('last_tick_at', 'began_at', 'away_at', 'back_at', 'served_at', 'rests_until_at')),
         ),
         migrations.AddConstraint(
             model_name='bookingoccurrence',
-            constraint=egs.sound_values.SoundValues(name='gpr_bookingoccurrence_sound_values', times=('starts_at', 'tried_at', 'nearest_before_at', 'nearest_after_at')),
+            constraint=core.column_checks.SoundValues(name='gpr_bookingoccurrence_sound_values', times=('starts_at', 'tried_at', 'nearest_before_at', 'nearest_after_at')),
         ),
         migrations.AddConstraint(
             model_name='bookingseries',
-            constraint=egs.sound_values.SoundValues(choices={'rule': ('daily', 'weekdays', 'weekly')}, name='gpr_bookingseries_sound_values', objects=('asked',), times=('created_at', 'first_start_at', 'until_at', 'next_start_at', 'canceled_at')),
+            constraint=core.column_checks.SoundValues(choices={'rule': ('daily', 'weekdays', 'weekly')}, name='gpr_bookingseries_sound_values', objects=('asked',), times=('created_at', 'first_start_at', 'until_at', 'next_start_at', 'canceled_at')),
         ),
         migrations.AddConstraint(
             model_name='claim',
-            constraint=egs.sound_values.SoundValues(name='gpr_claim_sound_values', objects=('asked',)),
+            constraint=core.column_checks.SoundValues(name='gpr_claim_sound_values', objects=('asked',)),
         ),
         migrations.AddConstraint(
             model_name='eviction',
-            constraint=egs.sound_values.SoundValues(name='gpr_eviction_sound_values', times=('made_at', 'start_at', 'instead_at')),
+            constraint=core.column_checks.SoundValues(name='gpr_eviction_sound_values', times=('made_at', 'start_at', 'instead_at')),
         ),
         migrations.AddConstraint(
             model_name='evictionvictim',
-            constraint=egs.sound_values.SoundValues(choices={'kind': ('reclaim', 'priority', 'defrag', 'admin'), 'outcome': ('NOTICED', 'EVICTED', 'LEFT', 'SPARED', 'SOONER')}, name='gpr_evictionvictim_sound_values', times=('ends_at', 'outcome_at', 'restart_at', 'foreseen_at', 'reviewed_at')),
+            constraint=core.column_checks.SoundValues(choices={'kind': ('reclaim', 'priority', 'defrag', 'admin'), 'outcome': ('NOTICED', 'EVICTED', 'LEFT', 'SPARED', 'SOONER')}, name='gpr_evictionvictim_sound_values', times=('ends_at', 'outcome_at', 'restart_at', 'foreseen_at', 'reviewed_at')),
         ),
         migrations.AddConstraint(
             model_name='forecast',
-            constraint=egs.sound_values.SoundValues(name='gpr_forecast_sound_values', times=('made_at', 'started_at')),
+            constraint=core.column_checks.SoundValues(name='gpr_forecast_sound_values', times=('made_at', 'started_at')),
         ),
         migrations.AddConstraint(
             model_name='gpr',
@@ -91,34 +91,34 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='gpr',
-            constraint=egs.sound_values.SoundValues(choices={'end_reason': ('', 'EXPIRED', 'EARLY_RELEASE', 'EVICTED', 'IDLE', 'NODE_FAILURE', 'CHECK_FAILED', 'ADMIN'), 'state': ('PENDING_APPROVAL', 'QUEUED', 'PROVISIONING', 'ACTIVE', 'EXITING', 'COMPLETED', 'RELEASED', 'EVICTED', 'FAILED', 'CANCELED', 'REJECTED'), 'within': ('', 'rack', 'nvlink')}, lists=('allowed_shapes', 'approval_reasons'), name='gpr_gpr_sound_values', objects=('model', 'explanation'), times=('created_at', 'earliest_start_at', 'state_changed_at', 'queued_at', 'turn_at', 'provisioning_at', 'active_at', 'ends_at', 'exiting_at', 'ended_at', 'planned_start_at')),
+            constraint=core.column_checks.SoundValues(choices={'end_reason': ('', 'EXPIRED', 'EARLY_RELEASE', 'EVICTED', 'IDLE', 'NODE_FAILURE', 'CHECK_FAILED', 'ADMIN'), 'state': ('PENDING_APPROVAL', 'QUEUED', 'PROVISIONING', 'ACTIVE', 'EXITING', 'COMPLETED', 'RELEASED', 'EVICTED', 'FAILED', 'CANCELED', 'REJECTED'), 'within': ('', 'rack', 'nvlink')}, lists=('allowed_shapes', 'approval_reasons'), name='gpr_gpr_sound_values', objects=('model', 'explanation'), times=('created_at', 'earliest_start_at', 'state_changed_at', 'queued_at', 'turn_at', 'provisioning_at', 'active_at', 'ends_at', 'exiting_at', 'ended_at', 'planned_start_at')),
         ),
         migrations.AddConstraint(
             model_name='gprtemplate',
-            constraint=egs.sound_values.SoundValues(name='gpr_gprtemplate_sound_values', objects=('asked',), times=('created_at',)),
+            constraint=core.column_checks.SoundValues(name='gpr_gprtemplate_sound_values', objects=('asked',), times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='projectusage',
-            constraint=egs.sound_values.SoundValues(name='gpr_projectusage_sound_values', numbers=('gpu_s',), times=('summed_at',)),
+            constraint=core.column_checks.SoundValues(name='gpr_projectusage_sound_values', numbers=('gpu_s',), times=('summed_at',)),
         ),
         migrations.AddConstraint(
             model_name='promise',
-            constraint=egs.sound_values.SoundValues(lists=('slot_nodes',), name='gpr_promise_sound_values', times=('made_at', 'first_promised_start_at', 'promised_start_at', 'slot_start_at', 'p50_at', 'p90_at')),
+            constraint=core.column_checks.SoundValues(lists=('slot_nodes',), name='gpr_promise_sound_values', times=('made_at', 'first_promised_start_at', 'promised_start_at', 'slot_start_at', 'p50_at', 'p90_at')),
         ),
         migrations.AddConstraint(
             model_name='promisemove',
-            constraint=egs.sound_values.SoundValues(name='gpr_promisemove_sound_values', times=('at', 'old_start_at', 'new_start_at')),
+            constraint=core.column_checks.SoundValues(name='gpr_promisemove_sound_values', times=('at', 'old_start_at', 'new_start_at')),
         ),
         migrations.AddConstraint(
             model_name='promiseoutcome',
-            constraint=egs.sound_values.SoundValues(name='gpr_promiseoutcome_sound_values', times=('made_at', 'promised_start_at', 'started_at', 'settled_at')),
+            constraint=core.column_checks.SoundValues(name='gpr_promiseoutcome_sound_values', times=('made_at', 'promised_start_at', 'started_at', 'settled_at')),
         ),
         migrations.AddConstraint(
             model_name='shadow',
-            constraint=egs.sound_values.SoundValues(name='gpr_shadow_sound_values', objects=('patient', 'strict'), times=('made_at', 'patient_starts_at', 'patient_ends_at', 'strict_starts_at', 'strict_ends_at')),
+            constraint=core.column_checks.SoundValues(name='gpr_shadow_sound_values', objects=('patient', 'strict'), times=('made_at', 'patient_starts_at', 'patient_ends_at', 'strict_starts_at', 'strict_ends_at')),
         ),
         migrations.AddConstraint(
             model_name='witness',
-            constraint=egs.sound_values.SoundValues(name='gpr_witness_sound_values', numbers=('promised_sum_s', 'patient_sum_s', 'ran_sum_s', 'booked_sum_s'), times=('summed_at',)),
+            constraint=core.column_checks.SoundValues(name='gpr_witness_sound_values', numbers=('promised_sum_s', 'patient_sum_s', 'ran_sum_s', 'booked_sum_s'), times=('summed_at',)),
         ),
     ]

@@ -14,8 +14,8 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from accounts.models import User
-from egs.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
-from egs.words import duration_exact, utc
+from core.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
+from core.words import duration_exact, utc
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
 from gpr.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
 from gpr.services.requests import booking_does_not_fit, bookings_fitting, gpr_cancel, gprs_submit, may_submit

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import IllegalTransition, InvalidInput
+from core.errors import IllegalTransition, InvalidInput
 from gpr.evictions import eviction_by_administrator
 from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState

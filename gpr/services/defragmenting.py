@@ -8,16 +8,16 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import IllegalTransition, StaleState
-from egs.words import plural, utc
+from core.errors import IllegalTransition, StaleState
+from core.words import plural, utc
 from gpr.defragmentation import fingerprint_of
 from gpr.models import Eviction, Gpr, GprState
-from gpr.planner.defragment import Proposal, agreed, proposals
-from gpr.planner.engine import plan
 from gpr.snapshot import at, snapshot_load
 from gpr.witness import plan_store, witness_lock
 from journal.hints import TICK, hint
 from journal.services import event_record
+from planner.defragment import Proposal, agreed, proposals
+from planner.engine import plan
 
 
 @transaction.atomic

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
-from egs.words import duration_exact, utc
+from core.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
+from core.words import duration_exact, utc
 from gpr.evictions import notice_of, notice_settle
 from gpr.extensions import maintenance_before, refuse_harmful_extension
 from gpr.lifecycle import ENDS_AS, gpr_transition

@@ -14,14 +14,14 @@ from django.db import models, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition
+from core.errors import Conflict, IllegalTransition
 from gpr.models import Gpr, GprState
-from gpr.planner.snapshot import Moved, Place
 from gpr.selectors import QUEUE_ORDER, TURN, before, behind
 from gpr.services.requests import gpr_update
 from gpr.witness import replan, witness_lock
 from journal.hints import TICK, hint
 from journal.services import event_record
+from planner.snapshot import Moved, Place
 
 # Beyond every share that a project can have: the first stay first, and the last the last, whatever anybody uses.
 FAR_SHARE: Final = 1000
@@ -66,7 +66,7 @@ class Spot:
 
 @transaction.atomic
 def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "") -> None:
-    """Those whose slots give way are promised anew, with the cause: see gpr.planner.moves. Its priority stays, and it never passes another.
+    """Those whose slots give way are promised anew, with the cause: see planner.moves. Its priority stays, and it never passes another.
 
     Raises IllegalTransition when it does not wait, Conflict when nobody of its priority is left to pass, or StaleState.
     """

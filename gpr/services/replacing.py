@@ -1,6 +1,6 @@
 """A node of a running box fails: a spare is found, checked and opened first; then the sick one is set aside, closed and drained.
 
-The end of the box stays. Nobody's promise moves by it: of the spares that hurt nobody the planner names one (gpr/planner/spares.py), or
+The end of the box stays. Nobody's promise moves by it: of the spares that hurt nobody the planner names one (planner/spares.py), or
 says why there is none; then it is tried again while that makes sense. Meanwhile the box goes on where it can. Both nodes are
 reservations of the same run, the spare's `replaces` names the other; until the agent has opened it (`joined_at`) it is no part of the box.
 """
@@ -18,12 +18,10 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition, NotFound, StaleState
-from egs.words import are, duration_exact, plural
+from core.errors import Conflict, IllegalTransition, NotFound, StaleState
+from core.words import are, duration_exact, plural
 from gpr.absence import was_just_away
 from gpr.models import Gpr, GprState
-from gpr.planner.snapshot import Within
-from gpr.planner.spares import NoSpare, Wanted, spare_for
 from gpr.services.starting import entry_steps, namespaces_of, starting_cluster
 from gpr.snapshot import Loaded, PoolKey, books_end, snapshot_load
 from gpr.witness import witness_lock
@@ -34,7 +32,9 @@ from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
-from worker_agent.protocol import Desired, Phase
+from planner.snapshot import Within
+from planner.spares import NoSpare, Wanted, spare_for
+from protocol.messages import Desired, Phase
 
 # Where there was none: each look costs some plans.
 SEEK_EVERY_S: Final = 15

@@ -14,7 +14,7 @@ from django.db import IntegrityError, InterfaceError, OperationalError, connecti
 from django.db.models import Count, F
 
 from accounts.models import User
-from egs.errors import (
+from core.errors import (
     BookingDoesNotFit,
     CanNeverStart,
     EgsError,
@@ -24,17 +24,13 @@ from egs.errors import (
     QueueFull,
     StaleState,
 )
-from egs.groups import Group
-from egs.words import duration_exact, plural, utc
+from core.groups import Group
+from core.words import duration_exact, plural, utc
 from gpr.ages import ages_of, joined
 from gpr.forecasts import forecasts_drop
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState, GprTemplate, Promise
 from gpr.outcomes import promises_abandon
-from gpr.planner.bookings import Nearest, fitting, nearest
-from gpr.planner.limits import most_that_fits
-from gpr.planner.plan import Placement, Reason
-from gpr.planner.snapshot import Request, Snapshot, Within
 from gpr.rows import told_waiting
 from gpr.snapshot import Loaded, at, snapshot_load
 from gpr.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
@@ -42,6 +38,10 @@ from gpr.witness import Edited, filing_lock, replan, shadows_drop, witness_lock
 from journal.hints import TICK, hint
 from journal.models import Event
 from journal.services import event_record, events_record
+from planner.bookings import Nearest, fitting, nearest
+from planner.limits import most_that_fits
+from planner.plan import Placement, Reason
+from planner.snapshot import Request, Snapshot, Within
 from slices.models import Role
 from slices.selectors import has_role
 
@@ -155,7 +155,7 @@ _submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_al
 
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Change a request that waits. Its age in the queue stays; what becomes of its place in the plan says gpr.planner.edits. Nobody else's
+    """Change a request that waits. Its age in the queue stays; what becomes of its place in the plan says planner.edits. Nobody else's
     promise moves.
 
     Errors as in `gpr_submit`.

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 
-from egs.words import utc
+from core.words import utc
 from gpr.extensions import ExtensionTrial
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
 from gpr.services.ending import EXTENSION_ACK_S

@@ -11,17 +11,17 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from egs.errors import Conflict, StaleState
-from egs.words import are, plural
+from core.errors import Conflict, StaleState
+from core.words import are, plural
 from gpr.lifecycle import gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.outcomes import promises_settle
-from gpr.planner.snapshot import Slot
 from gpr.quotas import refuse_beyond
 from gpr.snapshot import Loaded, at, length_s
 from inventory.models import Cluster, agent_is_live
 from inventory.rows import CLUSTERS
 from inventory.services.reservations import HoldSpec, reservations_hold
+from planner.snapshot import Slot
 from slices.models import Namespace, Slice
 from slices.quotas import quotas_keep
 

@@ -12,8 +12,8 @@ from typing import Any, Final, TypedDict
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from egs.errors import InvalidInput, NameTaken, NotFound
-from egs.names import name_fault
+from core.errors import InvalidInput, NameTaken, NotFound
+from core.names import name_fault
 from gpr.models import Gpr, GprTemplate
 from gpr.spec import GprSpec, spec_check
 from gpr.templates import WORDS, terms

@@ -1,6 +1,6 @@
-# The database refuses values that nobody could work with: see egs/sound_values.py.
+# The database refuses values that nobody could work with: see core/column_checks.py.
 
-import egs.sound_values
+import core.column_checks
 from django.conf import settings
 from django.db import migrations, models
 
@@ -25,35 +25,35 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='agentcredential',
-            constraint=egs.sound_values.SoundValues(name='inventory_agentcredential_sound_values', times=('created_at', 'expires_at', 'first_used_at', 'superseded_at', 'revoked_at')),
+            constraint=core.column_checks.SoundValues(name='inventory_agentcredential_sound_values', times=('created_at', 'expires_at', 'first_used_at', 'superseded_at', 'revoked_at')),
         ),
         migrations.AddConstraint(
             model_name='agentsession',
-            constraint=egs.sound_values.SoundValues(lists=('capabilities',), name='inventory_agentsession_sound_values', numbers=('clock_offset_s',), times=('joined_at', 'last_sync_at', 'locked_at')),
+            constraint=core.column_checks.SoundValues(lists=('capabilities',), name='inventory_agentsession_sound_values', numbers=('clock_offset_s',), times=('joined_at', 'last_sync_at', 'locked_at')),
         ),
         migrations.AddConstraint(
             model_name='checkpolicy',
-            constraint=egs.sound_values.SoundValues(lists=('skipped_steps',), name='inventory_checkpolicy_sound_values', objects=('limits', 'images'), times=('created_at',)),
+            constraint=core.column_checks.SoundValues(lists=('skipped_steps',), name='inventory_checkpolicy_sound_values', objects=('limits', 'images'), times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='checkresult',
-            constraint=egs.sound_values.SoundValues(choices={'verdict': ('PASS', 'WARN', 'FAIL', 'SKIP')}, name='inventory_checkresult_sound_values', numbers=('value', 'threshold')),
+            constraint=core.column_checks.SoundValues(choices={'verdict': ('PASS', 'WARN', 'FAIL', 'SKIP')}, name='inventory_checkresult_sound_values', numbers=('value', 'threshold')),
         ),
         migrations.AddConstraint(
             model_name='cluster',
-            constraint=egs.sound_values.SoundValues(name='inventory_cluster_sound_values', times=('created_at', 'rewound_at', 'node_failed_at')),
+            constraint=core.column_checks.SoundValues(name='inventory_cluster_sound_values', times=('created_at', 'rewound_at', 'node_failed_at')),
         ),
         migrations.AddConstraint(
             model_name='gpu',
-            constraint=egs.sound_values.SoundValues(name='inventory_gpu_sound_values', times=('gone_at',)),
+            constraint=core.column_checks.SoundValues(name='inventory_gpu_sound_values', times=('gone_at',)),
         ),
         migrations.AddConstraint(
             model_name='jointoken',
-            constraint=egs.sound_values.SoundValues(name='inventory_jointoken_sound_values', times=('created_at', 'expires_at')),
+            constraint=core.column_checks.SoundValues(name='inventory_jointoken_sound_values', times=('created_at', 'expires_at')),
         ),
         migrations.AddConstraint(
             model_name='maintenancewindow',
-            constraint=egs.sound_values.SoundValues(name='inventory_maintenancewindow_sound_values', times=('starts_at', 'ends_at', 'created_at', 'canceled_at')),
+            constraint=core.column_checks.SoundValues(name='inventory_maintenancewindow_sound_values', times=('starts_at', 'ends_at', 'created_at', 'canceled_at')),
         ),
         migrations.AddConstraint(
             model_name='node',
@@ -61,26 +61,26 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='node',
-            constraint=egs.sound_values.SoundValues(name='inventory_node_sound_values', times=('broken_at', 'sick_gpus_at', 'cordoned_at', 'seen_at', 'gone_at')),
+            constraint=core.column_checks.SoundValues(name='inventory_node_sound_values', times=('broken_at', 'sick_gpus_at', 'cordoned_at', 'seen_at', 'gone_at')),
         ),
         migrations.AddConstraint(
             model_name='reservation',
-            constraint=egs.sound_values.SoundValues(choices={'desired': ('PRESENT', 'ABSENT'), 'phase': ('PENDING', 'ENTERING', 'ENTERED', 'ACTIVE', 'FAILED', 'EXITING', 'RELEASED'), 'state': ('PLANNED', 'HELD', 'RELEASED')}, lists=('namespaces', 'entry_steps', 'exit_steps'), name='inventory_reservation_sound_values', times=('starts_at', 'ends_at', 'enter_by_at', 'not_after_at', 'active_at', 'exit_began_at', 'released_at', 'joined_at', 'failing_at', 'spare_sought_at')),
+            constraint=core.column_checks.SoundValues(choices={'desired': ('PRESENT', 'ABSENT'), 'phase': ('PENDING', 'ENTERING', 'ENTERED', 'ACTIVE', 'FAILED', 'EXITING', 'RELEASED'), 'state': ('PLANNED', 'HELD', 'RELEASED')}, lists=('namespaces', 'entry_steps', 'exit_steps'), name='inventory_reservation_sound_values', times=('starts_at', 'ends_at', 'enter_by_at', 'not_after_at', 'active_at', 'exit_began_at', 'released_at', 'joined_at', 'failing_at', 'spare_sought_at')),
         ),
         migrations.AddConstraint(
             model_name='reservedgpu',
-            constraint=egs.sound_values.SoundValues(choices={'state': ('PLANNED', 'HELD', 'RELEASED')}, name='inventory_reservedgpu_sound_values', times=('starts_at', 'ends_at')),
+            constraint=core.column_checks.SoundValues(choices={'state': ('PLANNED', 'HELD', 'RELEASED')}, name='inventory_reservedgpu_sound_values', times=('starts_at', 'ends_at')),
         ),
         migrations.AddConstraint(
             model_name='stepresult',
-            constraint=egs.sound_values.SoundValues(choices={'outcome': ('OK', 'FAILED', 'UNSUPPORTED')}, name='inventory_stepresult_sound_values', objects=('evidence',), times=('started_at', 'ended_at')),
+            constraint=core.column_checks.SoundValues(choices={'outcome': ('OK', 'FAILED', 'UNSUPPORTED')}, name='inventory_stepresult_sound_values', objects=('evidence',), times=('started_at', 'ended_at')),
         ),
         migrations.AddConstraint(
             model_name='supply',
-            constraint=egs.sound_values.SoundValues(choices={'kind': ('NODE_POOL', 'ATTACH')}, name='inventory_supply_sound_values', times=('created_at',)),
+            constraint=core.column_checks.SoundValues(choices={'kind': ('NODE_POOL', 'ATTACH')}, name='inventory_supply_sound_values', times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='supplyorder',
-            constraint=egs.sound_values.SoundValues(choices={'state': ('ORDERED', 'ARRIVED', 'CANCELED', 'FAILED')}, name='inventory_supplyorder_sound_values', times=('ordered_at', 'expected_at', 'ended_at')),
+            constraint=core.column_checks.SoundValues(choices={'state': ('ORDERED', 'ARRIVED', 'CANCELED', 'FAILED')}, name='inventory_supplyorder_sound_values', times=('ordered_at', 'expected_at', 'ended_at')),
         ),
     ]

@@ -11,12 +11,12 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
-from egs.errors import EgsError
+from core.errors import EgsError
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from inventory.services.clusters import agent_credentials_revoke, join_tokens_end
 from journal.models import Severity
 from journal.services import event_record
-from worker_agent.protocol import Code, Credential, RegisterRequest
+from protocol.messages import Code, Credential, RegisterRequest
 
 # A request that was under way when its credential was replaced is late, not a clone.
 RENEWAL_GRACE = timedelta(seconds=60)

@@ -1,6 +1,6 @@
 """Check policies: what administrators set for the entry and exit checks of a cluster, or of its nodes of one shape.
 
-Lives here: writes of policies, and what of them an agent and a box get. Must not live here: the limits themselves (worker_agent.limits).
+Lives here: writes of policies, and what of them an agent and a box get. Must not live here: the limits themselves (protocol.check_limits).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from egs.errors import Conflict, InvalidInput, NotFound
+from core.errors import Conflict, InvalidInput, NotFound
 from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
-from worker_agent import protocol
-from worker_agent.limits import IMAGES, LIMITS, amount
-from worker_agent.references import is_image, is_object_name
-from worker_agent.steps import OPTIONAL
+from protocol import messages
+from protocol.check_limits import IMAGES, LIMITS, amount
+from protocol.references import is_image, is_object_name
+from protocol.steps import OPTIONAL
 
 OBJECTS: Final = {"storage_class": "storage class", "runtime_class": "runtime class", "pull_secret": "Secret in egs-system"}
 SUBNET: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)
@@ -91,7 +91,7 @@ def terms(policy: CheckPolicy) -> str:
     return ", ".join(said) or "nothing differs"
 
 
-def policies_told(*, cluster_id: UUID) -> Callable[[str], protocol.CheckPolicy]:
+def policies_told(*, cluster_id: UUID) -> Callable[[str], messages.CheckPolicy]:
     """By shape, what an agent gets for nodes of it. One query."""
     rows = list(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
     return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
@@ -105,11 +105,11 @@ def steps_skipped(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozense
     )
 
 
-def _merged(rows: Iterable[CheckPolicy]) -> protocol.CheckPolicy:
+def _merged(rows: Iterable[CheckPolicy]) -> messages.CheckPolicy:
     """That of the shape comes last, and its words go before the cluster's."""
-    told = protocol.CheckPolicy()
+    told = messages.CheckPolicy()
     for row in rows:
-        told = protocol.CheckPolicy(
+        told = messages.CheckPolicy(
             limits={**told.limits, **{name: float(value) for name, value in row.limits.items()}},
             images={**told.images, **row.images},
             storage_class=row.storage_class or told.storage_class,

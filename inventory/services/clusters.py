@@ -12,7 +12,7 @@ from django.db.models import F
 
 from accounts.models import User
 from accounts.tokens import TokenKind, token_mint
-from egs.errors import Conflict, InvalidInput, NameTaken
+from core.errors import Conflict, InvalidInput, NameTaken
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from journal.hints import TICK, cluster_topic, hint
 from journal.services import event_record

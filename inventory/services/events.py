@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError, transaction
 
-from egs.errors import EgsError
-from egs.rest.references import id_of
+from core.errors import EgsError
+from core.rest.references import id_of
 from inventory.models import AgentSession, CheckResult, Reservation, StepResult
 from inventory.services.agents import AgentIdentity, session_check
 from inventory.services.inventory import inventory_store
@@ -18,9 +18,9 @@ from inventory.services.nodes import node_set_aside
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import events_record
-from worker_agent.limits import sentence
-from worker_agent.protocol import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent, Verdict
-from worker_agent.steps import EXIT_CHECKS
+from protocol.check_limits import sentence
+from protocol.messages import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent, Verdict
+from protocol.steps import EXIT_CHECKS
 
 # A value beyond its column or the calendar: the form was right, but no database can hold it. The agent's message is refused.
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)

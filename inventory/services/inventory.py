@@ -17,15 +17,15 @@ from django.db import models, transaction
 from django.db.models import F, Q, Value
 from django.db.models.functions import Cast, Concat
 
-from egs.errors import InvalidInput
-from egs.words import are, plural
+from core.errors import InvalidInput
+from core.words import are, plural
 from inventory.models import Cluster, Gpu, Node, SupplyKind
 from inventory.selectors import maintenance_ahead
 from inventory.services.supplies import Arrival, orders_fulfil
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import events_record
-from worker_agent.protocol import GpuView, NodeView
+from protocol.messages import GpuView, NodeView
 
 # A node that is gone may have been taken away.
 FAILURES: Final = frozenset({"node.not_ready", "node.gpus_lost"})

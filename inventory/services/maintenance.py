@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition, InvalidInput
-from egs.words import duration_exact, utc
+from core.errors import Conflict, IllegalTransition, InvalidInput
+from core.words import duration_exact, utc
 from inventory.models import Cluster, MaintenanceState, MaintenanceWindow, Node
 from journal.hints import TICK, hint
 from journal.models import Severity

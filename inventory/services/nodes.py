@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from egs.errors import Conflict
+from core.errors import Conflict
 from inventory.models import Node
 from journal.hints import TICK, hint
 from journal.models import Severity

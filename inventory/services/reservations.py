@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from fast_update.fast import fast_update
 
 from accounts.models import User
-from egs.errors import Conflict, NotFound
+from core.errors import Conflict, NotFound
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import maintenance_over
 from inventory.services.checks import steps_skipped
@@ -21,7 +21,7 @@ from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
-from worker_agent.protocol import Desired, Phase
+from protocol.messages import Desired, Phase
 
 # How far each phase is; an observation never takes a reservation back.
 PROGRESS = {

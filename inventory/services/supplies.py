@@ -17,8 +17,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from egs.errors import IllegalTransition, InvalidInput, NameTaken
-from egs.words import duration_exact, number, plural, utc
+from core.errors import IllegalTransition, InvalidInput, NameTaken
+from core.words import duration_exact, number, plural, utc
 from inventory.models import (
     SUPPLY_GAIN_MAX_S,
     SUPPLY_GPUS_MAX,

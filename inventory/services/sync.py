@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Prefetch
 
-from egs.words import plural
+from core.words import plural
 from inventory import claims, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
@@ -21,9 +21,9 @@ from journal.guard import Subject, set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
-from worker_agent.drift import AGAIN_S
-from worker_agent.listings import ASSIGNMENTS, CLAIMS, LIFE, TEMPLATES, WORKSPACES
-from worker_agent.protocol import (
+from protocol.listings import ASSIGNMENTS, CLAIMS, LIFE, TEMPLATES, WORKSPACES
+from protocol.messages import (
+    DRIFT_AGAIN_S,
     LEASE_TTL_S,
     Assignment,
     CheckPolicy,
@@ -37,7 +37,7 @@ from worker_agent.protocol import (
 
 MESSAGE_MAX_CHARS = 500
 DRIFT, STEPS_LOST = "cluster.drift", "cluster.steps_lost"
-AGAIN = timedelta(seconds=AGAIN_S / 2)
+AGAIN = timedelta(seconds=DRIFT_AGAIN_S / 2)
 
 
 @transaction.atomic

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from egs.vendor_sql import vendor_sql
+from core.vendor_sql import vendor_sql
 
 POSTGRESQL = [
     """

@@ -1,6 +1,6 @@
-# The database refuses values that nobody could work with: see egs/sound_values.py.
+# The database refuses values that nobody could work with: see core/column_checks.py.
 
-import egs.sound_values
+import core.column_checks
 from django.conf import settings
 from django.db import migrations
 
@@ -15,6 +15,6 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddConstraint(
             model_name='event',
-            constraint=egs.sound_values.SoundValues(choices={'severity': ('info', 'warning', 'error')}, name='journal_event_sound_values', objects=('data',), times=('at',)),
+            constraint=core.column_checks.SoundValues(choices={'severity': ('info', 'warning', 'error')}, name='journal_event_sound_values', objects=('data',), times=('at',)),
         ),
     ]

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest, why_not_write
-from egs.pages.shell import Shell
+from core.pages import words
 from inventory.models import CheckPolicy
 from inventory.selectors import check_policies_known_to, clusters_visible_to
 from portal_admin.pages.nav import admin_shell
-from worker_agent.limits import LIMITS, Limit, amount, says
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.shell import Shell
+from protocol.check_limits import LIMITS, Limit, amount, says
 
 
 @dataclass(frozen=True, slots=True)

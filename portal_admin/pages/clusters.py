@@ -14,11 +14,11 @@ from django.conf import settings
 from django.db.models import Count, Q, Sum
 from django.urls import reverse
 
-from egs.pages.access import PageRequest, why_not_write
-from egs.pages.paging import url_with
-from egs.pages.shell import Shell
 from inventory.models import AgentSession, Cluster, Node, ReservationState, ReservedGpu, agent_is_live
 from portal_admin.pages.nav import admin_shell
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.paging import url_with
+from portal_shared.shell import Shell
 
 CLOCK_NOTED_S = 1.0
 # glyph and its color, the word, and what to do about it.

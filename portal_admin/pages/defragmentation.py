@@ -7,15 +7,15 @@ from datetime import datetime
 
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest, says, why_not_write
-from egs.pages.shell import Shell
+from core.pages import words
 from gpr.defragmentation import Moving, RoomAnswer, Suggestion, suggestions
 from gpr.models import Gpr
 from portal_admin.forms import RoomForm
 from portal_admin.pages.evictions import Party, gpu_hours
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects, Reaching
+from portal_shared.access import PageRequest, says, why_not_write
+from portal_shared.shell import Shell
 
 NODES_NAMED = 6
 

@@ -9,15 +9,15 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest
-from egs.pages.paging import foot_of, page_of, url_with
-from egs.pages.parts import ListFoot
-from egs.pages.shell import Shell
+from core.pages import words
+from core.pages.parts import ListFoot
 from gpr.models import EvictionVictim, Gpr, VictimKind, VictimOutcome
 from gpr.selectors import evictions_visible_to
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
+from portal_shared.access import PageRequest
+from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell
 
 ORDER = ("-made_at", "id")
 KINDS = {

@@ -8,24 +8,24 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest, says, why_not_write
-from egs.pages.axis import Axis
-from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, window_end
-from egs.pages.parts import EventRow
-from egs.pages.shell import Shell
-from egs.pages.strip import Strip, hero_of
+from core.pages import words
+from core.pages.axis import Axis
+from core.pages.parts import EventRow
+from core.pages.strip import Strip, hero_of
 from gpr.borrowing import borrowing_of
 from gpr.explaining import ToldBlocker
 from gpr.models import PROVISIONED, Gpr, GprState, PromiseMove
-from gpr.planner.plan import Cause
 from gpr.selectors import gpr_for, gprs_visible_to, names_visible_to
 from gpr.standings import standings_of
 from inventory.models import Node
 from journal.models import Event
+from planner.plan import Cause
 from portal_admin.acts import Act, acts_for
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
+from portal_shared.access import PageRequest, says, why_not_write
+from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, window_end
+from portal_shared.shell import Shell
 
 EVENTS_SHOWN = 8
 HERO_PX = 840

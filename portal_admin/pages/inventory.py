@@ -15,17 +15,17 @@ from django.db.models import Case, CharField, Count, Exists, OuterRef, Q, QueryS
 from django.urls import reverse
 
 from accounts.models import User
-from egs.pages import words
-from egs.pages.access import PageRequest
-from egs.pages.paging import foot_of, page_of, url_with
-from egs.pages.parts import GpuTile, ListFoot, Tab
-from egs.pages.shell import Shell
-from egs.pages.table import RowGroup
+from core.pages import words
+from core.pages.parts import GpuTile, ListFoot, Tab
+from core.pages.table import RowGroup
 from inventory.models import Cluster, Node, Reservation, ReservationState, agent_is_live
 from inventory.selectors import gpus_visible_to, nodes_visible_to, stays
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark, clean
-from worker_agent.protocol import Phase
+from portal_shared.access import PageRequest
+from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell
+from protocol.messages import Phase
 
 NODE_ORDER = ("cluster__name", "shape", "name", "id")
 STATES = {"": "All", **words.NODE_WORDS}

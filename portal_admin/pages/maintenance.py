@@ -11,15 +11,15 @@ from uuid import UUID
 from django.db.models import Count
 from django.urls import reverse
 
-from egs.pages.access import PageRequest, why_not_write
-from egs.pages.shell import Shell
-from egs.pages.table import RowGroup
+from core.pages.table import RowGroup
 from gpr.models import PromiseMove
-from gpr.planner.plan import Cause
 from inventory.models import MaintenanceState, MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into, maintenance_ahead, maintenance_visible_to
+from planner.plan import Cause
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Reaching
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.shell import Shell
 
 AHEAD_ROWS, PAST_ROWS = 200, 50
 # glyph and its color.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.db.models import Count, Q
 from django.urls import reverse
 
-from egs.pages.access import PageRequest
-from egs.pages.shell import NavCount, Shell
 from gpr.models import Gpr, GprState
+from portal_shared.access import PageRequest
+from portal_shared.shell import NavCount, Shell
 
 
 def admin_shell(request: PageRequest, *, page: str) -> Shell:

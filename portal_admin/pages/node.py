@@ -10,20 +10,20 @@ from uuid import UUID
 from django.urls import reverse
 
 from accounts.models import User
-from egs.errors import NotFound
-from egs.pages import words
-from egs.pages.access import PageRequest, why_not_write
-from egs.pages.measures import measures_each
-from egs.pages.paging import foot_of, page_of, url_with
-from egs.pages.parts import EventRow, ListFoot, Pair, StepRow
-from egs.pages.shell import Shell
+from core.errors import NotFound
+from core.pages import words
+from core.pages.parts import EventRow, ListFoot, Pair, StepRow
 from gpr.models import GprState
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from inventory.selectors import nodes_known_to, with_holders
 from journal.models import Event
 from portal_admin.pages.inventory import Holder, NodeLine, nodes_with_state, tiles_of
 from portal_admin.pages.nav import admin_shell
-from worker_agent.protocol import Outcome
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.measures import measures_each
+from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell
+from protocol.messages import Outcome
 
 EVENTS_SHOWN = 15
 HISTORY_ORDER = ("-starts_at", "id")

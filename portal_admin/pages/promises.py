@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from egs.pages.access import PageRequest
-from egs.pages.promises import Figures, PromiseLine, days_asked
-from egs.pages.shell import Shell
 from gpr.calibration import calibration_for
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
+from portal_shared.access import PageRequest
+from portal_shared.promises import Figures, PromiseLine, days_asked
+from portal_shared.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from datetime import datetime
 
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest
-from egs.pages.gpr_box import ask_of
+from core.pages import words
 from gpr.models import Gpr, GprState
 from gpr.previews import MaintenancePreview, Preview, Shift
 from gpr.services.ending import left_s
 from gpr.snapshot import books_end
 from inventory.models import Reservation
 from portal_admin.pages.queue import Mark
+from portal_shared.access import PageRequest
+from portal_shared.gpr_box import ask_of
 
 EFFECTS_SHOWN = 6
 # Less is no change to a person.

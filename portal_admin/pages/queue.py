@@ -10,22 +10,22 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest, says
-from egs.pages.axis import Axis
-from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, waiting_since
-from egs.pages.paging import ListPage, foot_of, page_of, url_with
-from egs.pages.parts import Fact, ListFoot, Tab
-from egs.pages.shell import Shell, mark_of
-from egs.pages.strip import Strip, strip_of
-from egs.pages.table import RowGroup
+from core.pages import words
+from core.pages.axis import Axis
+from core.pages.parts import Fact, ListFoot, Tab
+from core.pages.strip import Strip, strip_of
+from core.pages.table import RowGroup
 from gpr.explaining import Told
 from gpr.models import PROVISIONED, Gpr, GprState
-from gpr.planner.plan import Reason
 from gpr.selectors import START_ORDER, STARTS_AT, by_id
 from gpr.standings import NOT_PLANNED, Standing, standings_of
+from planner.plan import Reason
 from portal_admin.pages.nav import nav_count
 from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
+from portal_shared.access import PageRequest, says
+from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, waiting_since
+from portal_shared.paging import ListPage, foot_of, page_of, url_with
+from portal_shared.shell import Shell, mark_of
 from slices.models import Slice
 
 GROUP_ROWS = 8

@@ -10,14 +10,14 @@ from django.db.models import Count, F, Min, Q, Sum
 from django.urls import reverse
 
 from accounts.models import User
-from egs.pages import words
-from egs.pages.paging import url_with
-from egs.pages.parts import Fact
+from core.pages import words
+from core.pages.parts import Fact
 from gpr.models import PROVISIONED, Gpr, GprState, Promise
 from gpr.snapshot import PROMISE_TOLERANCE
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import cluster_is_open, clusters_visible_to
 from journal.models import Event
+from portal_shared.paging import url_with
 
 LOOK_BACK = timedelta(hours=24)
 SHAPES_SHOWN = 3

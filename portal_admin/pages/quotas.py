@@ -9,16 +9,16 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest, why_not_write
-from egs.pages.paging import foot_of, page_of, url_with
-from egs.pages.parts import ListFoot, Meter
-from egs.pages.shell import Shell
-from egs.pages.table import RowGroup
+from core.pages import words
+from core.pages.parts import ListFoot, Meter
+from core.pages.table import RowGroup
 from gpr.quotas import Standing, standings
 from inventory.selectors import shapes_known
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell
 from slices.models import Project
 from slices.selectors import QUOTA_ORDER, quotas_visible_to
 

@@ -14,13 +14,10 @@ from django.db.models import Count, Q
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
-from egs.pages import words
-from egs.pages.access import PageRequest
-from egs.pages.axis import Axis
-from egs.pages.node_strip import NodeBox
-from egs.pages.paging import url_with
-from egs.pages.parts import Tab
-from egs.pages.shell import Shell
+from core.pages import words
+from core.pages.axis import Axis
+from core.pages.node_strip import NodeBox
+from core.pages.parts import Tab
 from gpr.models import GprState, Promise
 from gpr.snapshot import length_s
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
@@ -29,6 +26,9 @@ from portal_admin.pages.inventory import nodes_with_state
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark, clean
 from portal_admin.pages.schedule_layout import Drawing, Stay, Step, draw, free_steps
+from portal_shared.access import PageRequest
+from portal_shared.paging import url_with
+from portal_shared.shell import Shell
 from slices.models import Slice
 
 SPANS = {"6h": timedelta(hours=6), "24h": timedelta(hours=24), "3d": timedelta(days=3), "7d": timedelta(days=7)}

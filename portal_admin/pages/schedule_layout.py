@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 
-from egs.pages.axis import Axis
-from egs.pages.node_strip import DrawnBox, NodeBox, node_strip
+from core.pages.axis import Axis
+from core.pages.node_strip import DrawnBox, NodeBox, node_strip
 
 ROW_PX = 19
 LANES_MAX = 8

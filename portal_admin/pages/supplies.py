@@ -10,13 +10,13 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from egs.pages.access import PageRequest, why_not_write
-from egs.pages.shell import Shell
-from egs.pages.table import RowGroup
+from core.pages.table import RowGroup
 from inventory.models import SupplyKind, SupplyOrder, SupplyOrderState
 from inventory.selectors import clusters_visible_to, supplies_known_to, supply_orders_known_to
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.shell import Shell
 
 OPEN_ROWS, ENDED_ROWS = 200, 50
 LATE = "Late"

@@ -10,15 +10,15 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from egs.errors import EgsError
-from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import Question, decide_on
+from core.errors import EgsError
 from gpr.models import Gpr
 from gpr.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
 from gpr.services.moving import MoveTo
 from portal_admin.acts import APPROVE, EVICT, MOVE, PRIORITY, REJECT, Act
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects, about, own_of_approval, own_of_eviction, own_of_priority, own_of_rejection
+from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.asking import Question, decide_on
 
 
 @require_http_methods(["GET", "POST"])

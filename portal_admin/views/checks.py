@@ -11,8 +11,6 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import Question, decide, sent
 from inventory.models import CheckPolicy
 from inventory.selectors import check_policy_for, cluster_for, clusters_visible_to
 from inventory.services.checks import check_policy_change, check_policy_create, check_policy_delete, terms
@@ -20,7 +18,9 @@ from portal_admin.forms import CheckPolicyForm, CheckPolicyTermsForm, OptionalRe
 from portal_admin.pages.checks import ChecksPage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.views.showing import show
-from worker_agent.limits import IMAGES, LIMITS
+from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.asking import Question, decide, sent
+from protocol.check_limits import IMAGES, LIMITS
 
 RULES = "It holds for each check that begins from now on, at the entry and at the exit. What is left empty is EGS's own."
 FIELDS = {f"limits.{name}": f"limit_{name}" for name in LIMITS} | {f"images.{name}": f"image_{name}" for name in IMAGES}

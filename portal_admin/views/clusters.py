@@ -11,10 +11,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from egs.errors import EgsError
-from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE, Question, ask, decide, sent
-from egs.pages.toasts import done
+from core.errors import EgsError
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
 from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_enabled, join_token_issue
@@ -22,6 +19,9 @@ from portal_admin.forms import ClusterForm, PlainForm
 from portal_admin.pages.clusters import ClustersPage, TokenShown, join_commands
 from portal_admin.pages.nav import admin_shell
 from portal_admin.views.showing import show
+from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.asking import UNPROCESSABLE, Question, ask, decide, sent
+from portal_shared.toasts import done
 
 
 @require_http_methods(["GET", "POST"])

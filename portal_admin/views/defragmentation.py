@@ -10,12 +10,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import Conflict, EgsError, InvalidInput, StaleState
-from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE, Question, ask
-from egs.pages.fields import errors_placed, rebound
-from egs.pages.refusals import refusal_of
-from egs.pages.toasts import done
+from core.errors import Conflict, EgsError, InvalidInput, StaleState
 from gpr.defragmentation import RoomAnswer, Suggestion, WantedRoom, room_ask, suggestion_for
 from gpr.models import Gpr
 from gpr.selectors import gpr_for
@@ -26,6 +21,11 @@ from portal_admin.pages.defragmentation import DefragmentationPage, RoomPage, ef
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import about
 from portal_admin.views.showing import show
+from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.asking import UNPROCESSABLE, Question, ask
+from portal_shared.fields import errors_placed, rebound
+from portal_shared.refusals import refusal_of
+from portal_shared.toasts import done
 
 TOPICS = ("defragmentation", "queue", "schedule")
 GONE = "There is no such proposal any more: it starts about as soon without one, or nobody who may be moved is in its way."

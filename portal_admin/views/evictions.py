@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 
-from egs.pages.access import PageRequest, admin_only
 from portal_admin.pages.evictions import EvictionsPage
 from portal_admin.views.showing import show
+from portal_shared.access import PageRequest, admin_only
 
 
 @require_GET

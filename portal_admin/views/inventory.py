@@ -10,11 +10,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import Conflict, NotFound, StaleState
-from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import UNPROCESSABLE, Question, ask, decide, sent
-from egs.pages.fields import rebound
-from egs.pages.toasts import done
+from core.errors import Conflict, NotFound, StaleState
 from gpr.services.replacing import boxes_replace
 from inventory.models import Node, Reservation, ReservationState
 from inventory.selectors import with_holders
@@ -25,6 +21,10 @@ from portal_admin.pages.inventory import InventoryPage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.node import NodePage, node_known
 from portal_admin.views.showing import show
+from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.asking import UNPROCESSABLE, Question, ask, decide, sent
+from portal_shared.fields import rebound
+from portal_shared.toasts import done
 
 TOPICS = ("gpus", "queue", "schedule")
 

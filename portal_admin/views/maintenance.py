@@ -12,10 +12,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import EgsError
-from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import Question, decide, sent
-from egs.pages.refusals import refusal_of
+from core.errors import EgsError
 from gpr.previews import preview_maintenance
 from inventory.models import MaintenanceWindow, Node
 from inventory.selectors import clusters_visible_to, maintenance_for
@@ -25,6 +22,9 @@ from portal_admin.pages.maintenance import MaintenancePage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects
 from portal_admin.views.showing import show
+from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.asking import Question, decide, sent
+from portal_shared.refusals import refusal_of
 
 TOPICS = ("gpus", "queue", "schedule")
 

@@ -9,11 +9,11 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from egs.pages.access import PageRequest, admin_only
 from portal_admin.pages.inspector import InspectorPage
 from portal_admin.pages.nav import queue_count
 from portal_admin.pages.queue import QueuePage, facts_of, table_of
 from portal_admin.views.showing import show
+from portal_shared.access import PageRequest, admin_only
 
 
 @require_GET

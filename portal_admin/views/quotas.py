@@ -12,13 +12,13 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import Question, decide, sent
 from gpr.quotas import standings
 from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.quotas import QuotasPage
 from portal_admin.views.showing import show
+from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.asking import Question, decide, sent
 from slices.models import Project, Quota, Slice
 from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete, terms, whose
 from slices.selectors import quota_for

@@ -6,9 +6,9 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from egs.pages.access import PageRequest, admin_only
 from inventory.selectors import cluster_for
 from portal_admin.pages.schedule import SchedulePage, Window, part_of
+from portal_shared.access import PageRequest, admin_only
 
 
 @require_GET

@@ -7,8 +7,8 @@ from typing import Protocol
 from django.http import HttpResponse
 from django.shortcuts import render
 
-from egs.pages.access import PageRequest
-from egs.pages.shell import Shell
+from portal_shared.access import PageRequest
+from portal_shared.shell import Shell
 
 
 class Page(Protocol):

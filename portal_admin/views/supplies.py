@@ -12,10 +12,8 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.pages import words
-from egs.pages.access import PageRequest, admin_only, needs_write
-from egs.pages.asking import Question, decide, sent
-from egs.words import are, plural
+from core.pages import words
+from core.words import are, plural
 from gpr.models import Gpr
 from gpr.orders import gprs_on
 from gpr.services.ordering import order_refuse
@@ -26,6 +24,8 @@ from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, Suppl
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.supplies import SuppliesPage
 from portal_admin.views.showing import show
+from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.asking import Question, decide, sent
 
 RULES = (
     "Nodes are ordered for requests of workspaces that may order, where they start sooner by the gain at least. "

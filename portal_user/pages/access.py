@@ -11,15 +11,15 @@ from django.db.models import Q
 from django.http import QueryDict
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest, why_not_write
-from egs.pages.asking import Question
-from egs.pages.shell import Shell, WorkspaceMark
+from core.pages import words
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.asking import Question
+from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import KubeconfigForm, ServiceForm
 from portal_user.pages.requests import may_create
+from protocol.messages import BindingState
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Role, Slice
 from slices.selectors import has_role
-from worker_agent.protocol import BindingState
 
 ROWS_MAX = 200
 OVER_SHOWN = timedelta(days=7)  # a kubeconfig that has ended

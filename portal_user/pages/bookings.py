@@ -11,14 +11,14 @@ from django.db.models import Prefetch, Q
 from django.http import QueryDict
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest
-from egs.pages.asking import Question
-from egs.pages.gpr_box import ask_of, shown_state, window_end
-from egs.pages.shell import Shell, WorkspaceMark
+from core.pages import words
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState
 from gpr.services.bookings import recurrence_of
 from inventory.selectors import maintenance_ahead
+from portal_shared.access import PageRequest
+from portal_shared.asking import Question
+from portal_shared.gpr_box import ask_of, shown_state, window_end
+from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import BookForm, ServiceForm
 from portal_user.pages.requests import may_create
 from slices.models import Role, Slice

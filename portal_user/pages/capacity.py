@@ -10,8 +10,8 @@ from typing import Any
 from django.db.models import Count
 
 from accounts.models import User
-from egs.pages import words
-from egs.pages.parts import Fact
+from core.pages import words
+from core.pages.parts import Fact
 from gpr.spec import supplies_of
 from inventory.selectors import Availability, nodes_visible_to
 from slices.models import Slice

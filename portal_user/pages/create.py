@@ -12,12 +12,12 @@ from django.db.models import prefetch_related_objects
 from django.urls import reverse
 
 from accounts.models import User
-from egs.pages import words
-from egs.pages.access import PageRequest
-from egs.pages.parts import EventRow
-from egs.pages.shell import Shell, WorkspaceMark
+from core.pages import words
+from core.pages.parts import EventRow
 from gpr.models import Gpr, GprTemplate, Nearness
 from journal.models import Event
+from portal_shared.access import PageRequest
+from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import GprForm, initial_by, initial_of, new_key
 from portal_user.pages.capacity import ShapeStock, Stock, shapes_in, stock_for
 from portal_user.pages.offers import OffersPanel, offers_url

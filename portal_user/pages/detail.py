@@ -13,23 +13,23 @@ from django.db.models.functions import RowNumber
 from django.urls import reverse
 
 from accounts.models import User
-from egs.pages import words
-from egs.pages.access import PageRequest, says
-from egs.pages.gpr_box import ask_of, shown_state
-from egs.pages.parts import EventRow, GpuTile, NodeRow, Pair
-from egs.pages.promises import CAUSE_WORDS
-from egs.pages.shell import Shell, WorkspaceMark
+from core.pages import words
+from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from gpr.borrowing import borrowing_of
 from gpr.explaining import Told, ToldBlocker
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.orders import orders_under
-from gpr.planner.plan import Cause, Reason
 from gpr.replacements import Outcome, Replacement, replacements_of
 from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to
 from gpr.services.requests import spec_of
 from gpr.standings import NOT_PLANNED, Standing, standings_of
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
+from planner.plan import Cause, Reason
+from portal_shared.access import PageRequest, says
+from portal_shared.gpr_box import ask_of, shown_state
+from portal_shared.promises import CAUSE_WORDS
+from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import stock_for
 from portal_user.pages.hero import Hero, Seen, hero
 from portal_user.pages.notices import Notice, notice, queued_since, waits_again, work_gone
@@ -38,7 +38,7 @@ from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import events_for
 from portal_user.pages.waiting_pods import WaitingPods, waiting_pods
-from worker_agent.protocol import Desired, Phase
+from protocol.messages import Desired, Phase
 
 S = GprState
 NODES_SHOWN, EVENTS_SHOWN, STEPS_READ = 100, 40, 2_000

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
-from egs.pages import words
-from egs.pages.axis import Axis
-from egs.pages.gpr_box import box_of, late_s, promised_at_first, shown_state, waiting_since, window_end
-from egs.pages.parts import Fact
-from egs.pages.strip import Strip, hero_of
+from core.pages import words
+from core.pages.axis import Axis
+from core.pages.parts import Fact
+from core.pages.strip import Strip, hero_of
 from gpr.endings import ending
 from gpr.models import ENDED, Gpr, GprState
 from gpr.snapshot import books_end
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
+from portal_shared.gpr_box import box_of, late_s, promised_at_first, shown_state, waiting_since, window_end
 from portal_user.pages.notices import Notice
 from portal_user.pages.request_row import READY, node_failure, used_percent
 from portal_user.pages.steps import StepPanel, steps_done

@@ -7,16 +7,16 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from egs.pages import words
-from egs.pages.access import PageRequest, says
-from egs.pages.gpr_box import waiting_since
-from egs.words import utc
+from core.pages import words
+from core.words import utc
 from gpr.endings import STRICT_ENDS
 from gpr.evictions import WHY, notices_of
 from gpr.failed_jobs import failed_jobs_of, jobs_in_words
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from gpr.services.ending import left_s
 from journal.models import Event
+from portal_shared.access import PageRequest, says
+from portal_shared.gpr_box import waiting_since
 
 S = GprState
 # As gpr.evictions.WHY, when it is over.

@@ -9,19 +9,19 @@ from datetime import datetime, timedelta, tzinfo
 
 from django.urls import reverse
 
-from egs.errors import BookingDoesNotFit, EgsError
-from egs.pages import words
-from egs.pages.access import PageRequest, says
-from egs.pages.axis import Axis
-from egs.pages.gpr_box import entry_allowance
-from egs.pages.parts import OfferRow, SwapRow
-from egs.pages.shell import mark_of
-from egs.pages.strip import StripBox, strip_of
+from core.errors import BookingDoesNotFit, EgsError
+from core.pages import words
+from core.pages.axis import Axis
+from core.pages.parts import OfferRow, SwapRow
+from core.pages.strip import StripBox, strip_of
 from gpr.alternatives import Alternative
 from gpr.estimates import RECLAIM, Estimate, gpr_estimate
 from gpr.models import Gpr, GprState
 from gpr.services.requests import spec_of
 from gpr.spec import Breach, GprSpec, approval_breaches
+from portal_shared.access import PageRequest, says
+from portal_shared.gpr_box import entry_allowance
+from portal_shared.shell import mark_of
 from portal_user.as_api import change_body, creation_body
 from portal_user.forms import GprForm
 from portal_user.pages.capacity import Stock

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from egs.pages.access import PageRequest
-from egs.pages.asking import WayOut
-from egs.words import are, plural
+from core.words import are, plural
 from gpr.explaining import Told
-from gpr.planner.plan import Reason
 from gpr.spec import GprSpec
+from planner.plan import Reason
+from portal_shared.access import PageRequest
+from portal_shared.asking import WayOut
 from portal_user.pages.capacity import Stock
 from slices.models import Membership, Role, Slice
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from egs.pages.access import PageRequest
-from egs.pages.promises import Figures, PromiseLine, days_asked
-from egs.pages.shell import Shell, WorkspaceMark
 from gpr.calibration import calibration_for
+from portal_shared.access import PageRequest
+from portal_shared.promises import Figures, PromiseLine, days_asked
+from portal_shared.shell import Shell, WorkspaceMark
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from django import forms
 from django.conf import settings
 from django.urls import reverse
 
-from egs.errors import EgsError
-from egs.pages import words
-from egs.pages.access import PageRequest
-from egs.pages.asking import Question, WayOut
-from egs.pages.gpr_box import ask_of
-from egs.pages.shell import Shell
+from core.errors import EgsError
+from core.pages import words
 from gpr.models import Gpr, GprState
 from inventory.models import ReservationState, ReservedGpu
+from portal_shared.access import PageRequest
+from portal_shared.asking import Question, WayOut
+from portal_shared.gpr_box import ask_of
+from portal_shared.shell import Shell
 
 
 def release_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from egs.pages.parts import Meter
+from core.pages.parts import Meter
 from gpr.quotas import Standing, standings
 from slices.models import Slice
 from slices.selectors import quotas_of

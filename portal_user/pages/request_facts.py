@@ -8,11 +8,11 @@ from typing import Any
 
 from django.db.models import Count, Max, Min, Q, Subquery
 
-from egs.pages import words
-from egs.pages.access import PageRequest
-from egs.pages.parts import Fact
+from core.pages import words
+from core.pages.parts import Fact
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import ReservationState, ReservedGpu
+from portal_shared.access import PageRequest
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
 from slices.models import Slice
 

@@ -9,18 +9,18 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.axis import Axis
-from egs.pages.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
-from egs.pages.strip import Strip, strip_of
+from core.pages import words
+from core.pages.axis import Axis
+from core.pages.strip import Strip, strip_of
 from gpr.endings import ending
 from gpr.evictions import WHY
 from gpr.models import ENDED, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.standings import NOT_PLANNED, Standing
 from inventory.models import Reservation
 from journal.models import Event
+from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
 from portal_user.pages.stories import lateness
-from worker_agent.protocol import Phase
+from protocol.messages import Phase
 
 S = GprState
 ROW_STRIP_PX = 45

@@ -10,18 +10,18 @@ from uuid import UUID
 from django.db.models import Case, Q, Value, When
 from django.urls import reverse
 
-from egs.pages.access import PageRequest, says
-from egs.pages.axis import Axis
-from egs.pages.gpr_box import shown_state, window_end
-from egs.pages.paging import ListPage, page_of, url_with
-from egs.pages.parts import Fact, ListFoot, Tab
-from egs.pages.shell import Shell, WorkspaceMark
-from egs.pages.table import RowGroup
+from core.pages.axis import Axis
+from core.pages.parts import Fact, ListFoot, Tab
+from core.pages.table import RowGroup
 from gpr.evictions import notices_of
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from gpr.selectors import START_ORDER, STARTS_AT, by_id
 from gpr.standings import NOT_PLANNED, standings_of
 from inventory.models import Reservation, ReservationState
+from portal_shared.access import PageRequest, says
+from portal_shared.gpr_box import shown_state, window_end
+from portal_shared.paging import ListPage, page_of, url_with
+from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.quota_bars import QuotaBar, quota_bars
 from portal_user.pages.request_facts import Tally, facts_of
 from portal_user.pages.request_row import Known, RequestRow

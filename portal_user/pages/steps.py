@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from egs.pages import words
-from egs.pages.measures import measures_of
-from egs.pages.parts import StepRow
+from core.pages import words
+from core.pages.parts import StepRow
 from gpr.models import Gpr, GprState
 from gpr.services.replacing import box_of
 from inventory.models import Reservation, ReservationState, StepResult
-from worker_agent.protocol import Desired, Outcome
-from worker_agent.steps import Milestone
+from portal_shared.measures import measures_of
+from protocol.messages import Desired, Outcome
+from protocol.steps import Milestone
 
 LOG_NODES, LOG_CHARS = 50, 2_000
 DONE = frozenset({"passed", "warned"})

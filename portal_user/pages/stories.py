@@ -7,12 +7,12 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from egs.pages import words
-from egs.pages.gpr_box import late_s
-from egs.pages.promises import CAUSE_WORDS
+from core.pages import words
 from gpr.models import ENDED, Gpr, GprState
-from gpr.planner.plan import Cause
 from journal.models import Event
+from planner.plan import Cause
+from portal_shared.gpr_box import late_s
+from portal_shared.promises import CAUSE_WORDS
 
 S = GprState
 

@@ -10,15 +10,15 @@ from uuid import UUID
 from django.http import QueryDict
 from django.urls import reverse
 
-from egs.pages.access import PageRequest
-from egs.pages.asking import Question
-from egs.pages.paging import foot_of, page_of, url_with
-from egs.pages.parts import ListFoot
-from egs.pages.shell import Shell, WorkspaceMark
+from core.pages.parts import ListFoot
 from gpr.models import GprTemplate
 from gpr.services.templates import TemplateChange
 from gpr.spec import shapes_of
 from gpr.templates import told
+from portal_shared.access import PageRequest
+from portal_shared.asking import Question
+from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import ServiceForm, TemplateForm
 from portal_user.pages.requests import may_create
 from slices.models import Role, Slice

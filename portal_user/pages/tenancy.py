@@ -7,9 +7,9 @@ from datetime import datetime
 
 from django.urls import reverse
 
-from egs.pages.access import PageRequest
-from egs.pages.asking import Question, sent
-from egs.pages.shell import Shell
+from portal_shared.access import PageRequest
+from portal_shared.asking import Question, sent
+from portal_shared.shell import Shell
 from portal_user.forms import ReasonForm, ServiceForm
 from portal_user.pages.access import shell_of
 from slices.invitations import invitations_of

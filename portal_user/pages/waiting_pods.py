@@ -10,12 +10,12 @@ import msgspec
 from django.conf import settings
 from django.db.models import QuerySet
 
-from egs.pages import words
-from egs.pages.access import PageRequest, says
+from core.pages import words
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import agent_is_live
+from portal_shared.access import PageRequest, says
+from protocol.messages import JobWaiting, PodsWaiting
 from slices.models import Namespace
-from worker_agent.protocol import JobWaiting, PodsWaiting
 
 S = GprState
 SHOWS = frozenset({S.PENDING_APPROVAL, S.QUEUED, S.PROVISIONING, S.ACTIVE})

@@ -11,15 +11,15 @@ from uuid import UUID
 from django.db.models import Count, OuterRef, Q, Subquery
 from django.urls import reverse
 
-from egs.pages import words
-from egs.pages.access import PageRequest, says
-from egs.pages.gpr_box import ask_of
-from egs.pages.paging import foot_of, page_of, url_with
-from egs.pages.parts import Fact, ListFoot
-from egs.pages.shell import Shell, WorkspaceMark
+from core.pages import words
+from core.pages.parts import Fact, ListFoot
 from gpr.explaining import Told
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.standings import Standing, standings_of
+from portal_shared.access import PageRequest, says
+from portal_shared.gpr_box import ask_of
+from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
 from portal_user.pages.tenancy import InvitationRow, invitation_rows
 from slices.models import Membership, Role

@@ -9,12 +9,12 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import EgsError, NotAllowed, NotFound
-from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE, decide, refused, sent
-from egs.pages.asking import ask as put
-from egs.rest.references import one_by_reference
+from core.errors import EgsError, NotAllowed, NotFound
+from core.rest.references import one_by_reference
 from inventory.selectors import cluster_for
+from portal_shared.access import PageRequest, needs_write, signed_in
+from portal_shared.asking import UNPROCESSABLE, decide, refused, sent
+from portal_shared.asking import ask as put
 from portal_user.forms import KubeconfigForm
 from portal_user.pages.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
 from slices.kubeconfigs import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
@@ -68,7 +68,7 @@ def show(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     except NotAllowed:
         raise
     except EgsError as error:
-        # A fragment is what was asked for: see egs.pages.asking.ask.
+        # A fragment is what was asked for: see portal_shared.asking.ask.
         return _show(request, KubeconfigPage.of(request, row, refused=error.detail), status=200 if request.htmx else error.status)
     return _show(request, KubeconfigPage.of(request, row, text=text))
 

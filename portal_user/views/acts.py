@@ -13,11 +13,11 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from accounts.models import User
-from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import GprAct, Question, decide_on
 from gpr.models import Gpr, GprState
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_cancel
+from portal_shared.access import PageRequest, needs_write, signed_in
+from portal_shared.asking import GprAct, Question, decide_on
 from portal_user.forms import ExtendForm, VersionForm
 from portal_user.pages.question import Ask, cancel_question, extend_question, extension_ways, question, release_question
 

@@ -11,14 +11,14 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.idempotency import digest_of
 from accounts.services import Remember, create_once, in_one
-from egs.errors import Conflict, EgsError, NotAllowed, NotFound
-from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE, decide, sent
-from egs.pages.fields import rebound
-from egs.pages.toasts import toast
+from core.errors import Conflict, EgsError, NotAllowed, NotFound
 from gpr.selectors import series_for
 from gpr.services.bookings import SERIES_ROUTE, series_cancel, series_create
 from gpr.services.requests import CREATION_ROUTE, gpr_submit
+from portal_shared.access import PageRequest, needs_write, signed_in
+from portal_shared.asking import UNPROCESSABLE, decide, sent
+from portal_shared.fields import rebound
+from portal_shared.toasts import toast
 from portal_user.forms import BookForm, new_key
 from portal_user.pages.bookings import BookingsPage, BookPage, cancel_question
 from portal_user.pages.create import Desk

@@ -14,14 +14,14 @@ from django.views.decorators.http import require_http_methods, require_POST
 from accounts.idempotency import digest_of
 from accounts.models import IdempotentCreation
 from accounts.services import Remember, create_once
-from egs.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
-from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE, closed
-from egs.pages.shell import Shell
-from egs.pages.toasts import toast
+from core.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from gpr.models import Gpr, GprTemplate
 from gpr.selectors import gpr_for, template_for
 from gpr.services.requests import CREATION_ROUTE, gpr_edit, gpr_submit
+from portal_shared.access import PageRequest, needs_write, signed_in
+from portal_shared.asking import UNPROCESSABLE, closed
+from portal_shared.shell import Shell
+from portal_shared.toasts import toast
 from portal_user.as_api import creation_body
 from portal_user.forms import GprForm, new_key
 from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of, not_whole

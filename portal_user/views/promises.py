@@ -6,7 +6,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from egs.pages.access import PageRequest, signed_in
+from portal_shared.access import PageRequest, signed_in
 from portal_user.pages.promises import PromisesPage
 
 

@@ -10,13 +10,13 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from egs.errors import EgsError, NotAllowed, NotFound
-from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import UNPROCESSABLE, decide, sent
-from egs.pages.toasts import toast
+from core.errors import EgsError, NotAllowed, NotFound
 from gpr.models import GprTemplate
 from gpr.selectors import template_for
 from gpr.services.templates import template_change, template_create, template_delete
+from portal_shared.access import PageRequest, needs_write, signed_in
+from portal_shared.asking import UNPROCESSABLE, decide, sent
+from portal_shared.toasts import toast
 from portal_user.forms import TemplateForm
 from portal_user.pages.templates import SWITCHES, TemplatePage, TemplatesPage, delete_question, form_of, switch_question
 from slices.models import Role, Slice

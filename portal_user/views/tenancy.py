@@ -7,10 +7,10 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from egs.errors import NotFound
-from egs.pages.access import PageRequest, needs_write, signed_in
-from egs.pages.asking import decide, sent
-from egs.rest.references import one_by_id
+from core.errors import NotFound
+from core.rest.references import one_by_id
+from portal_shared.access import PageRequest, needs_write, signed_in
+from portal_shared.asking import decide, sent
 from portal_user.forms import ReasonForm
 from portal_user.pages.tenancy import accept_question, approve_question, decline_question, refuse_question
 from slices.invitations import invitation_accept, invitation_decline, invitation_for

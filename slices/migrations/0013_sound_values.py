@@ -1,6 +1,6 @@
-# The database refuses values that nobody could work with: see egs/sound_values.py.
+# The database refuses values that nobody could work with: see core/column_checks.py.
 
-import egs.sound_values
+import core.column_checks
 from django.conf import settings
 from django.db import migrations
 
@@ -16,34 +16,34 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddConstraint(
             model_name='invitation',
-            constraint=egs.sound_values.SoundValues(choices={'role': ('owner', 'editor', 'viewer')}, name='slices_invitation_sound_values', times=('created_at',)),
+            constraint=core.column_checks.SoundValues(choices={'role': ('owner', 'editor', 'viewer')}, name='slices_invitation_sound_values', times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='kubeconfig',
-            constraint=egs.sound_values.SoundValues(choices={'state': ('asked', 'made', 'given', 'failed', 'revoked', 'expired')}, name='slices_kubeconfig_sound_values', times=('asked_at', 'due_at', 'expires_at', 'ended_at', 'closed_at')),
+            constraint=core.column_checks.SoundValues(choices={'state': ('asked', 'made', 'given', 'failed', 'revoked', 'expired')}, name='slices_kubeconfig_sound_values', times=('asked_at', 'due_at', 'expires_at', 'ended_at', 'closed_at')),
         ),
         migrations.AddConstraint(
             model_name='membership',
-            constraint=egs.sound_values.SoundValues(choices={'role': ('owner', 'editor', 'viewer')}, name='slices_membership_sound_values'),
+            constraint=core.column_checks.SoundValues(choices={'role': ('owner', 'editor', 'viewer')}, name='slices_membership_sound_values'),
         ),
         migrations.AddConstraint(
             model_name='namespace',
-            constraint=egs.sound_values.SoundValues(choices={'state': ('PENDING', 'READY', 'WAITING', 'CONFLICT', 'UNBOUND')}, name='slices_namespace_sound_values', objects=('waiting',), times=('created_at',)),
+            constraint=core.column_checks.SoundValues(choices={'state': ('PENDING', 'READY', 'WAITING', 'CONFLICT', 'UNBOUND')}, name='slices_namespace_sound_values', objects=('waiting',), times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='project',
-            constraint=egs.sound_values.SoundValues(name='slices_project_sound_values', times=('created_at',)),
+            constraint=core.column_checks.SoundValues(name='slices_project_sound_values', times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='quota',
-            constraint=egs.sound_values.SoundValues(name='slices_quota_sound_values', times=('created_at',)),
+            constraint=core.column_checks.SoundValues(name='slices_quota_sound_values', times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='slice',
-            constraint=egs.sound_values.SoundValues(lists=('shapes', 'namespace_patterns'), name='slices_slice_sound_values', times=('created_at',)),
+            constraint=core.column_checks.SoundValues(lists=('shapes', 'namespace_patterns'), name='slices_slice_sound_values', times=('created_at',)),
         ),
         migrations.AddConstraint(
             model_name='unbinding',
-            constraint=egs.sound_values.SoundValues(name='slices_unbinding_sound_values', times=('created_at',)),
+            constraint=core.column_checks.SoundValues(name='slices_unbinding_sound_values', times=('created_at',)),
         ),
     ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from accounts.models import ApiToken, Scope, User
 from accounts.services import IssuedToken, token_authenticate, token_issue, token_revoke
 from accounts.tokens import TokenKind, token_mint, token_parse
-from egs.errors import InvalidInput, NotAllowed
+from core.errors import InvalidInput, NotAllowed
 from tests.builders import NOW, make_user
 
 HOUR = timedelta(hours=1)

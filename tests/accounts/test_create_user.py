@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from accounts.models import Scope, User
 from accounts.services import token_authenticate
-from egs.clock import db_now
+from core.clock import db_now
 
 pytestmark = pytest.mark.django_db
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from protocol import cluster_names
+from protocol.messages import Assignment, Desired, Drain
 from worker_agent.cluster.base import Conflict, GpuRecord, NodeState, Records, StepResult, StepStatus
-from worker_agent.kube import names
 from worker_agent.kube.client import Missing
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.marks import marks_of, records_text
 from worker_agent.kube.objects import Meta, Namespace, Node, Pod
-from worker_agent.protocol import Assignment, Desired, Drain
 
 Object = dict[str, Any]
 VERSION = 50
@@ -71,7 +71,7 @@ class FakeApi:
         """There is nothing to close."""
 
     def guard(self) -> dict[str, str]:
-        return dict(self.objects[names.GUARD_PATH]["spec"]["nodes"])
+        return dict(self.objects[cluster_names.GUARD_PATH]["spec"]["nodes"])
 
     def _named(self, path: str, selector: str) -> Object:
         one = f"{path}/{selector.removeprefix('metadata.name=')}"
@@ -131,14 +131,14 @@ def assignment(id_: str, node: str, gpu: str, *, slice_: str = "red") -> Assignm
 
 
 def waiting_pod(name: str, namespace: str = "red") -> Object:
-    spec = {"schedulingGates": [{"name": names.GATE}], "nodeSelector": {}, "tolerations": [], "containers": [_container()]}
+    spec = {"schedulingGates": [{"name": cluster_names.GATE}], "nodeSelector": {}, "tolerations": [], "containers": [_container()]}
     return {"metadata": _about(name, namespace, {}), "spec": spec}
 
 
 def running_pod(name: str, box: Assignment) -> Object:
-    selector = {names.box_label(box.gpr_id): str(box.run)}
+    selector = {cluster_names.box_label(box.gpr_id): str(box.run)}
     spec = {"nodeName": box.node, "nodeSelector": selector, "containers": [_container()]}
-    return {"metadata": _about(name, box.slice, {names.POD_GPR: box.gpr_id}), "spec": spec}
+    return {"metadata": _about(name, box.slice, {cluster_names.POD_GPR: box.gpr_id}), "spec": spec}
 
 
 def _about(name: str, namespace: str, labels: dict[str, str]) -> Object:
@@ -156,14 +156,14 @@ def made(
     """`nodes`: GPUs with their records by node. Each slice has the namespace of its name."""
     api = FakeApi()
     driver = KubernetesCluster(api, check=lambda _: StepResult(status=StepStatus.OK), note=lambda *_: None)  # type: ignore[arg-type]
-    api.objects[names.GUARD_PATH] = {"metadata": {"name": "nodes"}, "spec": {"nodes": dict(guard)}}
-    api.objects |= {names.node_path(name): _node(name, gpus) for name, gpus in nodes.items()}
+    api.objects[cluster_names.GUARD_PATH] = {"metadata": {"name": "nodes"}, "spec": {"nodes": dict(guard)}}
+    api.objects |= {cluster_names.node_path(name): _node(name, gpus) for name, gpus in nodes.items()}
     api.objects |= {msgspec.convert(pod, Pod).path: pod for pod in pods}
-    seen = {("", name): msgspec.convert(api.objects[names.node_path(name)], Node) for name in nodes}
+    seen = {("", name): msgspec.convert(api.objects[cluster_names.node_path(name)], Node) for name in nodes}
     slices = {pod["metadata"]["namespace"] for pod in pods}
     fill(driver._nodes, seen)
     fill(driver._pods, {(pod["metadata"]["namespace"], pod["metadata"]["name"]): msgspec.convert(pod, Pod) for pod in pods})
-    fill(driver._namespaces, {("", name): Namespace(metadata=Meta(name=name, labels={names.SLICE: name})) for name in slices})
+    fill(driver._namespaces, {("", name): Namespace(metadata=Meta(name=name, labels={cluster_names.SLICE: name})) for name in slices})
     return api, driver
 
 
@@ -182,10 +182,10 @@ def _node(name: str, gpus: Mapping[str, GpuRecord | None]) -> Object:
             "name": name,
             "uid": f"uid-{name}",
             "resourceVersion": str(VERSION),
-            "labels": {names.MANAGED: "true", **found, **marks.labels},
-            "annotations": {names.RECORDS: records_text(records), names.GPU_UUIDS: ",".join(gpus)},
+            "labels": {cluster_names.MANAGED: "true", **found, **marks.labels},
+            "annotations": {cluster_names.RECORDS: records_text(records), cluster_names.GPU_UUIDS: ",".join(gpus)},
         },
-        "spec": {"taints": [{"key": names.TAINT, "value": marks.taint, "effect": "NoSchedule"}]},
+        "spec": {"taints": [{"key": cluster_names.TAINT, "value": marks.taint, "effect": "NoSchedule"}]},
         "status": {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]},
     }
 

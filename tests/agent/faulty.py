@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
+from protocol.messages import Assignment, Drift, LifeMark, NodeOrder
 from tests.effort import IS_SOAK
 from worker_agent.cluster.base import (
     BoxEnd,
@@ -21,7 +22,6 @@ from worker_agent.cluster.base import (
     Unavailable,
     Verb,
 )
-from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
 
 Answer = TypeVar("Answer")
 

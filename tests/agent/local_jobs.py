@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from protocol import cluster_names
 from worker_agent.cluster.base import Unavailable
-from worker_agent.kube import jobs, names, objects
+from worker_agent.kube import jobs, objects
 from worker_agent.kube.client import Missing
 
 Object = dict[str, Any]
@@ -129,7 +130,7 @@ class LocalJobs:
         # The end of the log is the last words of a pod that broke off (FallbackToLogsOnError).
         state = {"exitCode": code, "reason": "Error" if code else "Completed", "message": (out + err)[-2048:] if code else ""}
         labels = body["spec"]["template"]["metadata"]["labels"]
-        more = {names.JOB_OF_POD: body["metadata"]["name"], names.INDEX_OF_POD: str(index)}
+        more = {cluster_names.JOB_OF_POD: body["metadata"]["name"], cluster_names.INDEX_OF_POD: str(index)}
         status = {
             "phase": "Failed" if code else "Succeeded",
             "containerStatuses": [{"name": "check", "state": {"terminated": state}}],

@@ -7,13 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tests.agent.faulty import Fault, FaultyCluster
-from worker_agent.cluster.base import GpuPhase
-from worker_agent.cluster.fleet import Failure, Fleet, NodeGroup, Pods
-from worker_agent.cluster.simulated import SimulatedCluster
-from worker_agent.cluster.store import MemoryStore
-from worker_agent.core import Core
-from worker_agent.protocol import (
+from protocol.messages import (
     Assignment,
     Desired,
     InventoryEvent,
@@ -25,6 +19,12 @@ from worker_agent.protocol import (
     SyncReply,
     set_digest,
 )
+from tests.agent.faulty import Fault, FaultyCluster
+from worker_agent.cluster.base import GpuPhase
+from worker_agent.cluster.fleet import Failure, Fleet, NodeGroup, Pods
+from worker_agent.cluster.simulated import SimulatedCluster
+from worker_agent.cluster.store import MemoryStore
+from worker_agent.core import Core
 
 T0 = 1_800_000_000.0
 HUB_ID = "hub-1"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from protocol.messages import Assignment, CheckPolicy, Desired, GpuView, NodeView
+from protocol.steps import EntryStep, ExitStep
 from worker_agent.cluster.base import NodeState, StepCall
-from worker_agent.protocol import Assignment, CheckPolicy, Desired, GpuView, NodeView
-from worker_agent.steps import EntryStep, ExitStep
 
 
 def step_call(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from protocol.messages import Assignment, Outcome, Phase, StepEvent
 from tests.agent.stage import EXIT, Stage, absent, small_fleet
 from worker_agent.cluster.base import NodeChange, StepCall, Verb
 from worker_agent.entering import Entering
 from worker_agent.leaving import Leaving
-from worker_agent.protocol import Assignment, Outcome, Phase, StepEvent
 
 BAD, BYSTANDER = "a0", "b1"
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from worker_agent.kube import names
+from protocol import cluster_names
+from protocol.messages import Claim, ClaimModel, ClaimParameter, ClaimSpec
 from worker_agent.kube.asking import Fault, claim_of, spec_of
 from worker_agent.kube.custom import Custom
-from worker_agent.protocol import Claim, ClaimModel, ClaimParameter, ClaimSpec
 
 SPEC = {"shape": "H100-80GB", "duration": "1h"}
 
@@ -44,7 +44,7 @@ def test_a_model_that_cannot_be_is_told_with_the_place_in_it(model: Any, says: s
 
 @pytest.mark.parametrize(("auto", "template"), [("true", "standard"), ("", "")])
 def test_a_request_that_the_agent_made_says_by_which_template_of_the_hub_and_none_of_people_does(auto: str, template: str) -> None:
-    marks = {names.AUTO: auto, names.HUB_TEMPLATE: "standard"}
+    marks = {cluster_names.AUTO: auto, cluster_names.HUB_TEMPLATE: "standard"}
     made = msgspec.convert({"metadata": {"name": "p", "namespace": "red", "uid": "u", "annotations": marks}, "spec": SPEC}, Custom)
 
     claim = claim_of(made, {})

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import Binding, BindingSeen, BindingState, Workspace
 from tests.agent.fake_kube import Object
 from tests.agent.test_revoking import TenancyApi, look_at
-from worker_agent.kube import awaited, names
+from worker_agent.kube import awaited
 from worker_agent.kube.client import Forbidden
 from worker_agent.kube.tenancy import KubernetesTenancy
-from worker_agent.protocol import Binding, BindingSeen, BindingState, Workspace
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -68,7 +69,7 @@ def test_a_name_that_something_waits_for_is_neither_made_nor_adopted_and_the_own
     api.put(RED, {"metadata": {"name": "red", "labels": {}}})
     adopting, willing, _ = asking(api, may_adopt=True)
     assert seen(adopting, willing).state is BindingState.CONFLICT
-    assert names.SLICE not in api.objects[RED]["metadata"]["labels"]
+    assert cluster_names.SLICE not in api.objects[RED]["metadata"]["labels"]
 
     del api.objects[path], api.objects[RED]
     listed = len(api.lists)
@@ -82,7 +83,7 @@ def test_what_is_in_the_namespace_itself_or_in_others_of_the_workspace_waits_for
     api = TenancyApi()
     path = f"{RBAC}/rolebindings/x"
     put(api, path, WAITING[path], inside="red-data")
-    api.put("/api/v1/namespaces/red-data", {"metadata": {"name": "red-data", "labels": {names.SLICE: "s1"}}})
+    api.put("/api/v1/namespaces/red-data", {"metadata": {"name": "red-data", "labels": {cluster_names.SLICE: "s1"}}})
     tenancy, workspace, _ = asking(api)
 
     assert seen(tenancy, workspace).state is BindingState.READY
@@ -108,7 +109,7 @@ def test_where_the_agent_may_not_look_nothing_is_bound() -> None:
 
 def test_a_namespace_that_is_there_is_refused_in_the_same_words_whoever_has_it() -> None:
     details = set()
-    for labels in ({}, {names.SLICE: "s2"}, {names.EXEMPT: "true"}):
+    for labels in ({}, {cluster_names.SLICE: "s2"}, {cluster_names.EXEMPT: "true"}):
         api = TenancyApi()
         api.put(RED, {"metadata": {"name": "red", "labels": labels}})
         found = seen(*asking(api)[:2])

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import Assignment
 from tests.agent.fake_kube import FakeApi, Object, assignment, fill, made, waiting_pod
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.fences import new_records
-from worker_agent.kube import names, stranded
+from worker_agent.kube import stranded
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.lifting import Room
 from worker_agent.kube.objects import Condition, Node, Pod, PodSpec, PodStatus
-from worker_agent.protocol import Assignment
 
 GPUS = tuple(f"GPU-{number}" for number in range(8))
 
@@ -33,13 +34,13 @@ def opened(box: Assignment, *, pods: tuple[Object, ...] = ()) -> tuple[FakeApi, 
 
 def seen_again(api: FakeApi, driver: KubernetesCluster, **changes: Any) -> None:
     """The node with another number of GPUs, or other labels."""
-    body = api.objects[names.node_path("n1")]
+    body = api.objects[cluster_names.node_path("n1")]
     offered = {**body["status"]["allocatable"], "rdma/hca": "4", **changes.get("offers", {})}
     body["status"] = {**body["status"], "capacity": offered, "allocatable": offered}
     body["metadata"]["labels"] |= changes.get("labels", {})
-    body["metadata"]["annotations"].pop(names.GPU_UUIDS, None)
+    body["metadata"]["annotations"].pop(cluster_names.GPU_UUIDS, None)
     if "uuids" in changes:
-        body["metadata"]["annotations"][names.GPU_UUIDS] = ",".join(changes["uuids"])
+        body["metadata"]["annotations"][cluster_names.GPU_UUIDS] = ",".join(changes["uuids"])
     fill(driver._nodes, {("", "n1"): msgspec.convert(body, Node)})
     driver.observe()
 
@@ -57,7 +58,7 @@ def test_a_box_that_holds_all_gpus_that_its_node_still_has_keeps_the_devices_bes
 
     there = room(driver, box)
     assert there is not None
-    assert (there.is_shared, there.has[names.GPU], there.has["rdma/hca"]) == (False, Decimal(7), Decimal(4))
+    assert (there.is_shared, there.has[cluster_names.GPU], there.has["rdma/hca"]) == (False, Decimal(7), Decimal(4))
 
 
 @pytest.mark.parametrize("count_label", ["8", "7"])
@@ -72,7 +73,7 @@ def test_of_a_node_in_parts_the_box_loses_that_has_the_gpus_which_dropped_out(co
         there = room(driver, box)
 
         assert there is not None
-        assert (there.is_shared, there.has[names.GPU]) == (True, Decimal(left))
+        assert (there.is_shared, there.has[cluster_names.GPU]) == (True, Decimal(left))
         assert "rdma/hca" not in there.has
 
 
@@ -93,7 +94,7 @@ def test_a_node_that_has_more_gpus_than_its_box_is_no_longer_its_own_before_the_
 
     there = room(driver, box)
     assert there is not None
-    assert (there.is_shared, there.has[names.GPU]) == (True, Decimal(8))
+    assert (there.is_shared, there.has[cluster_names.GPU]) == (True, Decimal(8))
 
 
 def unschedulable(name: str = "p") -> Pod:
@@ -135,7 +136,7 @@ def test_while_a_box_is_not_whole_no_pod_is_told_that_it_fits_nowhere() -> None:
 def test_a_node_under_pressure_lets_no_pod_in_for_the_scheduler_would_not_take_it(pressure: str) -> None:
     box = box_of(*GPUS)
     api, driver = opened(box)
-    api.objects[names.node_path("n1")]["status"]["conditions"].append({"type": pressure, "status": "True"})
+    api.objects[cluster_names.node_path("n1")]["status"]["conditions"].append({"type": pressure, "status": "True"})
     seen_again(api, driver, uuids=GPUS)
 
     assert room(driver, box) is None
@@ -143,7 +144,7 @@ def test_a_node_under_pressure_lets_no_pod_in_for_the_scheduler_would_not_take_i
 
 def let_in_but_not_placed(name: str, box: Assignment) -> Object:
     body: Object = msgspec.to_builtins(unschedulable(name))
-    body["metadata"]["labels"] = {names.POD_GPR: box.gpr_id}
+    body["metadata"]["labels"] = {cluster_names.POD_GPR: box.gpr_id}
     return body
 
 

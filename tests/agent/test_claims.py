@@ -8,13 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tests.agent.stage import Stage
-from worker_agent.claims import Answered, Desk, Heard
-from worker_agent.clock import SystemClock
-from worker_agent.dialog import SLOW_S, Call, Dialog, Lane
-from worker_agent.log import Log
-from worker_agent.process import Process
-from worker_agent.protocol import (
+from protocol.messages import (
     CLAIMS_AT_ONCE,
     CLAIMS_PATH,
     SYNC_PATH,
@@ -35,6 +29,12 @@ from worker_agent.protocol import (
     SyncRequest,
     set_digest,
 )
+from tests.agent.stage import Stage
+from worker_agent.claims import Answered, Desk, Heard
+from worker_agent.clock import SystemClock
+from worker_agent.dialog import SLOW_S, Call, Dialog, Lane
+from worker_agent.log import Log
+from worker_agent.process import Process
 from worker_agent.tenancy import SimulatedTenancy
 from worker_agent.transport import NoAnswer
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
+from protocol.messages import Outcome, Phase, StepEvent
 from tests.agent.faulty import WRITES, Crash, Fault, each_write
 from tests.agent.stage import T0, Stage
 from tests.effort import IS_SOAK
 from worker_agent.cluster.base import GpuPhase
-from worker_agent.protocol import Outcome, Phase, StepEvent
 
 DURATION_S = 20.0
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)

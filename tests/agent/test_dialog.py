@@ -9,10 +9,7 @@ import msgspec
 import pytest
 
 from inventory.services.agents import RENEWAL_GRACE
-from tests.agent.faulty import Fault
-from tests.agent.stage import Stage
-from worker_agent.dialog import REFUSED_PATIENCE_S, Call, Dialog, Lane, Stop
-from worker_agent.protocol import (
+from protocol.messages import (
     EVENTS_PATH,
     REGISTER_PATH,
     RENEW_PATH,
@@ -27,6 +24,9 @@ from worker_agent.protocol import (
     RenewRequest,
     SyncRequest,
 )
+from tests.agent.faulty import Fault
+from tests.agent.stage import Stage
+from worker_agent.dialog import REFUSED_PATIENCE_S, Call, Dialog, Lane, Stop
 
 POLL, PUSH = Lane.POLL, Lane.PUSH
 

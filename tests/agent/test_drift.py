@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from worker_agent.drift import ADDED_AGAIN_S, AGAIN_S, DriftBook
-from worker_agent.protocol import DRIFTS_MAX, Drift
+from protocol.messages import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
+from worker_agent.drift import ADDED_AGAIN_S, DriftBook
 
 MENDED = Drift(what="node a", detail="The taint was gone.", node="a", is_repaired=True)
 LEFT = Drift(what="node b", detail="The taint was gone.", node="b")
@@ -25,7 +25,7 @@ def test_what_was_mended_is_told_once_and_again_only_after_a_while() -> None:
     book.see("nodes", [MENDED], 1.0)
     assert told(book) == ()
 
-    book.see("nodes", [MENDED], AGAIN_S + 1.0)
+    book.see("nodes", [MENDED], DRIFT_AGAIN_S + 1.0)
     assert told(book) == (MENDED,)
 
 
@@ -55,7 +55,7 @@ def test_what_one_looks_at_says_nothing_of_what_another_found() -> None:
     book.see("install", [], 1.0)
     told(book)
 
-    book.see("nodes", [LEFT], AGAIN_S + 2.0)
+    book.see("nodes", [LEFT], DRIFT_AGAIN_S + 2.0)
 
     assert told(book) == ()
 
@@ -79,7 +79,7 @@ def test_another_change_that_comes_too_soon_is_told_when_the_minute_is_over() ->
 
     book.see("nodes", [worse], 5.0)
     assert told(book) == ()
-    book.see("nodes", [], AGAIN_S)
+    book.see("nodes", [], DRIFT_AGAIN_S)
 
     assert told(book) == (worse,)
 
@@ -101,6 +101,6 @@ def test_what_was_added_and_opens_the_fence_is_no_such_thing() -> None:
     told(book)
     worse = Drift(what="network policies", detail="a, b", is_added=True, is_foreign=True)
 
-    book.see("install", [worse], AGAIN_S + 1.0)
+    book.see("install", [worse], DRIFT_AGAIN_S + 1.0)
 
     assert told(book) == (worse,)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from protocol.messages import Assignment, Phase
 from tests.agent.stage import T0, Stage
 from worker_agent.cluster.base import BoxEnd
-from worker_agent.protocol import Assignment, Phase
 
 
 class Heard:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from protocol.messages import Outcome, Phase
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, FakeClock, Stage, absent, small_fleet
 from worker_agent.cluster.base import (
@@ -21,7 +22,6 @@ from worker_agent.cluster.base import (
     Verb,
 )
 from worker_agent.cluster.fleet import Failure
-from worker_agent.protocol import Outcome, Phase
 
 
 def put_record(stage: Stage, epoch: int, phase: GpuPhase, assignment_id: str = "other") -> None:

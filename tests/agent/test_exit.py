@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from protocol.messages import Assignment, Drain, Outcome, Phase
+from protocol.steps import DrainStage, drain_stage
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, Stage, absent, small_fleet
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, Unavailable
 from worker_agent.cluster.fleet import Failure, Pods
 from worker_agent.fences import new_records
-from worker_agent.protocol import Assignment, Drain, Outcome, Phase
-from worker_agent.steps import DrainStage, drain_stage
 
 
 def active(stage: Stage, *assignments: Assignment) -> float:

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from protocol.messages import CheckPolicy, Outcome, Phase, Verdict
+from protocol.steps import CAPABILITIES, EntryStep, ExitStep
 from tests.agent.stage import FakeClock, Stage, small_fleet
 from worker_agent.cluster.base import Conflict, GpuPhase, NodeState, Verb
 from worker_agent.cluster.fleet import Fleet, FleetError, NodeGroup, Trouble, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 from worker_agent.fences import new_records
-from worker_agent.protocol import CheckPolicy, Outcome, Phase, Verdict
-from worker_agent.steps import CAPABILITIES, EntryStep, ExitStep
 
 FLEETS = Path(__file__).parents[2] / "deploy" / "fleets"
 

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.cluster_names import CHECK_OF
 from worker_agent.cluster.base import Unavailable
-from worker_agent.kube import jobs, names
+from worker_agent.kube import jobs
 from worker_agent.kube.gang_logs import READ_S, TRY_S
 from worker_agent.kube.jobs import FAILING_S, STUCK_S, VIEW_S, Ended, Jobs, Work
-from worker_agent.kube.names import CHECK_OF
 
 Object = dict[str, Any]
 FAILING = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
@@ -39,7 +40,7 @@ class SlowKubelets:
         return msgspec.convert({"items": [] if self.are_pods_gone else pods}, type_)
 
     def _pod(self, index: int, labels: dict[str, str]) -> Object:
-        more = {names.JOB_OF_POD: self.work.name, names.INDEX_OF_POD: str(index)}
+        more = {cluster_names.JOB_OF_POD: self.work.name, cluster_names.INDEX_OF_POD: str(index)}
         phase = "Running" if index in self.running else "Succeeded"
         return {
             "metadata": {"name": f"pod-{index}", "labels": labels | more},

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.messages import Assignment, CheckResult, Phase, Verdict
+from protocol.steps import EntryStep
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_probes import call
 from tests.kube.healthy import RDMA_PORT
@@ -17,9 +19,7 @@ from worker_agent.gangs import Gang, Gangs
 from worker_agent.kube.gang_logs import Said
 from worker_agent.kube.gang_verdicts import gang_network, in_one, ring
 from worker_agent.kube.verdicts import Unreadable
-from worker_agent.protocol import Assignment, CheckResult, Phase, Verdict
 from worker_agent.state import Member, Progress
-from worker_agent.steps import EntryStep
 
 PASS, WARN, FAIL, SKIP = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.SKIP
 STEPS = ("node_ready", "gpu_count", "gang_network")

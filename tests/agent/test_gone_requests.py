@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.messages import Binding, ClaimState, Workspace
 from worker_agent.claims import Heard
 from worker_agent.kube import requests
 from worker_agent.kube.client import Missing
 from worker_agent.kube.custom import API, REQUEST_KIND, REQUESTS, REQUESTS_PATH
 from worker_agent.kube.requests import KubernetesRequests
-from worker_agent.protocol import Binding, ClaimState, Workspace
 
 RED = Workspace(id="s1", name="red", bindings=(Binding(namespace="red"),))
 MADE_S = datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp()  # the kind

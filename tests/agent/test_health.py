@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.messages import Drift, Phase, Problem
 from tests.agent.fake_kube import assignment as kube_assignment
 from tests.agent.fake_kube import made, waiting_pod
 from tests.agent.stage import Stage
@@ -27,7 +28,6 @@ from worker_agent.health import STUCK_S, Health, serve
 from worker_agent.kube.mirror import SILENCE_S
 from worker_agent.log import ERROR, INFO, level_of
 from worker_agent.metrics import REGISTRY, WritePool
-from worker_agent.protocol import Drift, Phase, Problem
 
 
 def free_port() -> int:

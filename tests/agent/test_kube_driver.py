@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import Assignment, Drift
 from tests.agent.fake_kube import VERSION, FakeApi, Object, assignment, fill, free_calls, made, running_pod, state, waiting_pod
 from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, Verb
 from worker_agent.fences import new_records
-from worker_agent.kube import draining, hoist, names
+from worker_agent.kube import draining, hoist
 from worker_agent.kube.client import Forbidden
 from worker_agent.kube.draining import PATIENCE_S
 from worker_agent.kube.driver import CALLS_AT_ONCE, STATE_PATH, KubernetesCluster
@@ -24,7 +26,6 @@ from worker_agent.kube.lifting import Room
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Meta, Namespace, Node
 from worker_agent.kube.paging import PAGE_COUNT
-from worker_agent.protocol import Assignment, Drift
 from worker_agent.state import StateLost
 
 HANG_S = 30.0
@@ -57,7 +58,7 @@ def test_a_guard_that_was_closed_to_one_box_is_closed_to_the_other_box_of_its_no
     api, driver = made({"n1": {**new_records(red, GpuPhase.OPEN), **new_records(blue, GpuPhase.OPEN)}}, guard={"n1": "@3,blue,red"})
 
     def fails(verb: str, path: str) -> None:
-        if verb == "PATCH" and path == names.node_path("n1"):
+        if verb == "PATCH" and path == cluster_names.node_path("n1"):
             raise Unavailable("500")
 
     api.hook = fails
@@ -113,7 +114,7 @@ def test_pods_of_a_namespace_that_was_given_on_enter_no_box_of_the_workspace_tha
     driver.observe()
     assert driver._sight.waiting("red")
 
-    fill(driver._namespaces, {("", "red"): Namespace(metadata=Meta(name="red", labels={names.SLICE: "blue"}))})
+    fill(driver._namespaces, {("", "red"): Namespace(metadata=Meta(name="red", labels={cluster_names.SLICE: "blue"}))})
     driver.observe()
     driver.serve([[red]])
     assert lift_count(api) == 0
@@ -222,7 +223,7 @@ def test_a_pod_whose_lift_was_not_answered_holds_its_gpus_until_it_was_read_agai
 def test_a_node_that_went_away_keeps_no_other_from_being_opened() -> None:
     gone, here = assignment("a", "n1", "GPU-0"), assignment("b", "n2", "GPU-1", slice_="blue")
     api, driver = made({"n1": new_records(gone, GpuPhase.OPEN), "n2": new_records(here, GpuPhase.CLAIMED)}, guard={"n1": "@3", "n2": "@1"})
-    del api.objects[names.node_path("n1")]
+    del api.objects[cluster_names.node_path("n1")]
     seen = state(driver, "n2")
     driver.write(Verb.OPEN, [(seen, new_records(here, GpuPhase.OPEN))])
 
@@ -240,7 +241,7 @@ def test_where_the_guard_is_not_as_expected_boxes_that_it_lists_are_served_still
     )
 
     def refuses(verb: str, path: str) -> None:
-        if verb == "PATCH" and path == names.GUARD_PATH:
+        if verb == "PATCH" and path == cluster_names.GUARD_PATH:
             raise Unavailable("500")
 
     api.hook = refuses
@@ -342,7 +343,7 @@ def test_nothing_is_let_in_after_the_end_though_the_node_cannot_be_written(gate:
     def hangs(verb: str, path: str) -> None:
         if verb == "PATCH" and "/pods/" in path:
             gate.wait(HANG_S)
-        elif verb == "PATCH" and path == names.node_path("n1"):
+        elif verb == "PATCH" and path == cluster_names.node_path("n1"):
             raise Unavailable("500")
 
     api.hook = hangs
@@ -473,8 +474,8 @@ def test_a_pod_is_ended_on_a_node_that_was_made_anew_under_it_and_on_no_other(
     pod["status"] = {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": placed_at}]}
     records = new_records(box, GpuPhase.OPEN) if records_are_there else {"GPU-0": None}
     api, driver = made({"n1": records}, guard={"n1": "@1"}, pods=[pod])
-    api.objects[names.node_path("n1")]["metadata"]["creationTimestamp"] = "2026-01-01T12:00:00Z"
-    fill(driver._nodes, {("", "n1"): msgspec.convert(api.objects[names.node_path("n1")], Node)})
+    api.objects[cluster_names.node_path("n1")]["metadata"]["creationTimestamp"] = "2026-01-01T12:00:00Z"
+    fill(driver._nodes, {("", "n1"): msgspec.convert(api.objects[cluster_names.node_path("n1")], Node)})
 
     assert state(driver, "n1").view.ready is not is_ended
     found = driver.tend(repairs=True)
@@ -487,18 +488,18 @@ def test_a_pod_is_ended_on_a_node_that_was_made_anew_under_it_and_on_no_other(
 @pytest.mark.parametrize("fault", ["not ready", "cordoned"])
 def test_no_pod_is_given_a_node_that_is_away_though_another_of_the_box_has_room(fault: str) -> None:
     api, driver, old, new = on_shared_nodes([waiting_pod("p1")])
-    away = api.objects[names.node_path("n1")]
+    away = api.objects[cluster_names.node_path("n1")]
     if fault == "cordoned":
         away["spec"]["unschedulable"] = True
     else:
         away["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    fill(driver._nodes, {("", name): msgspec.convert(api.objects[names.node_path(name)], Node) for name in ("n1", "n2")})
+    fill(driver._nodes, {("", name): msgspec.convert(api.objects[cluster_names.node_path(name)], Node) for name in ("n1", "n2")})
     driver.observe()
 
     driver.serve([[old, new]])
 
     assert soon(lambda: waiting(driver) == [])
-    assert api.objects["/api/v1/namespaces/red/pods/p1"]["spec"]["nodeSelector"][names.NODE_UID] == "uid-n2"
+    assert api.objects["/api/v1/namespaces/red/pods/p1"]["spec"]["nodeSelector"][cluster_names.NODE_UID] == "uid-n2"
 
 
 def two_boxes_with_a_waiting_pod_each() -> tuple[FakeApi, KubernetesCluster, list[Assignment]]:
@@ -511,8 +512,8 @@ def two_boxes_with_a_waiting_pod_each() -> tuple[FakeApi, KubernetesCluster, lis
 
 def test_a_box_of_which_no_node_can_take_a_pod_lets_none_in_and_keeps_no_other_box_waiting() -> None:
     api, driver, boxes = two_boxes_with_a_waiting_pod_each()
-    api.objects[names.node_path("n1")]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    fill(driver._nodes, {("", name): msgspec.convert(api.objects[names.node_path(name)], Node) for name in ("n1", "n2")})
+    api.objects[cluster_names.node_path("n1")]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    fill(driver._nodes, {("", name): msgspec.convert(api.objects[cluster_names.node_path(name)], Node) for name in ("n1", "n2")})
     driver.observe()
 
     driver.serve([[box] for box in boxes])
@@ -698,7 +699,7 @@ def test_what_somebody_takes_off_the_guard_is_put_back_and_told_once(left: dict[
         return driver.tend(repairs=repairs)
 
     assert look() == []
-    api.objects[names.GUARD_PATH]["spec"]["nodes"] = left
+    api.objects[cluster_names.GUARD_PATH]["spec"]["nodes"] = left
 
     told = [drift for _ in range(3) for drift in look() or ()]
 
@@ -713,7 +714,7 @@ def test_a_write_of_the_guard_whose_answer_is_lost_is_no_change_by_somebody() ->
     driver.observe()
 
     def lose(verb: str, path: str) -> None:
-        if (verb, path) == ("PATCH", names.GUARD_PATH):
+        if (verb, path) == ("PATCH", cluster_names.GUARD_PATH):
             api.after = free_calls
             raise Unavailable("lost")
 

@@ -10,14 +10,15 @@ from threading import Event
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import Assignment
 from tests.agent.fake_kube import FakeApi, assignment, fill, free_calls, made, running_pod, waiting_pod
 from worker_agent.cluster.base import BoxEnd, Conflict, GpuPhase, Unavailable
 from worker_agent.fences import new_records
-from worker_agent.kube import ends, names
+from worker_agent.kube import ends
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.standing import stamp
-from worker_agent.protocol import Assignment
 
 END_S = 1_800_000_000.0
 BOX = assignment("a", "n1", "GPU-0")
@@ -46,7 +47,9 @@ class Box:
             wait(list(self.driver._ends._going.values()), timeout=10)
 
     def ends_at(self, name: str) -> str:
-        return str(self.api.objects[f"/api/v1/namespaces/red/pods/{name}"]["metadata"].get("annotations", {}).get(names.ENDS_AT, ""))
+        return str(
+            self.api.objects[f"/api/v1/namespaces/red/pods/{name}"]["metadata"].get("annotations", {}).get(cluster_names.ENDS_AT, "")
+        )
 
     def events(self) -> int:
         return len([path for verb, path in self.api.calls if verb == "POST" and path.endswith("/events")])
@@ -257,7 +260,7 @@ def wait_for_annotation(api: FakeApi) -> str:
     until_mono = time.monotonic() + 10
     found = ""
     while not found and time.monotonic() < until_mono:
-        found = api.objects["/api/v1/namespaces/red/pods/p1"]["metadata"].get("annotations", {}).get(names.ENDS_AT, "")
+        found = api.objects["/api/v1/namespaces/red/pods/p1"]["metadata"].get("annotations", {}).get(cluster_names.ENDS_AT, "")
         time.sleep(0.005)
     return str(found)
 
@@ -272,7 +275,7 @@ def test_an_annotation_that_somebody_wrote_meanwhile_is_not_lost(box: Box) -> No
 
     read_again(box.driver, box.api)
     box.announce(box_end())
-    assert box.api.objects[path]["metadata"]["annotations"] == {"team": "red", names.ENDS_AT: stamp(END_S)}
+    assert box.api.objects[path]["metadata"]["annotations"] == {"team": "red", cluster_names.ENDS_AT: stamp(END_S)}
 
 
 def read_again(driver: KubernetesCluster, api: FakeApi) -> None:

@@ -7,14 +7,14 @@ from typing import cast
 import msgspec
 import pytest
 
+from protocol.cluster_names import GPU, GPU_HARDWARE
+from protocol.messages import NodeView
 from tests.agent.test_kube_view import UID, node
 from worker_agent.kube.client import Api
 from worker_agent.kube.hardware import Hardware, in_order, remember, with_read
-from worker_agent.kube.names import GPU, GPU_HARDWARE
 from worker_agent.kube.objects import Node
 from worker_agent.kube.readings import GPU_FIELDS, gpus
 from worker_agent.kube.view import view_of
-from worker_agent.protocol import NodeView
 
 A, B, C = ("00000000:10:00.0", "GPU-a"), ("00000000:11:00.0", "GPU-b"), ("00000000:12:00.0", "GPU-c")
 

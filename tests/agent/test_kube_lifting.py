@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker_agent.kube import devices, lifting, names
+from protocol import cluster_names
+from worker_agent.kube import devices, lifting
 from worker_agent.kube.lifting import (
     Amounts,
     Lift,
@@ -30,10 +31,10 @@ from worker_agent.kube.objects import Container, Gate, Meta, Node, NodeSpec, Nod
 
 def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", **more: str) -> Pod:
     limits = {"nvidia.com/gpu": str(gpus), "cpu": cpu, "memory": "1Mi", **more}
-    selector = {names.NODE_UID: node_uid} if node_uid else None
+    selector = {cluster_names.NODE_UID: node_uid} if node_uid else None
     spec = PodSpec(
         containers=(Container(resources=Resources(limits={key: value for key, value in limits.items() if value != "0"})),),
-        schedulingGates=(Gate("theirs"), Gate(names.GATE)),
+        schedulingGates=(Gate("theirs"), Gate(cluster_names.GATE)),
         nodeSelector=selector,
     )
     return Pod(metadata=Meta(name=name, namespace="a", uid=f"uid-{name}"), spec=spec)
@@ -41,7 +42,7 @@ def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", *
 
 def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10, **others: int) -> Room:
     """`cpu`: of its share of a node, None where it has the node to itself."""
-    has = {"cpu": quantity(cpu or "128"), "memory": quantity("64Gi"), "pods": Decimal(pods), names.GPU: Decimal(gpus)}
+    has = {"cpu": quantity(cpu or "128"), "memory": quantity("64Gi"), "pods": Decimal(pods), cluster_names.GPU: Decimal(gpus)}
     has |= {key.replace("_", "/"): Decimal(count) for key, count in others.items()}
     return Room(node=name, uid=f"uid-{name}", taint="shared" if cpu else "gpr.1", has=has, is_shared=cpu is not None)
 
@@ -233,8 +234,14 @@ def test_a_node_of_its_own_has_what_the_system_leaves_and_no_more_gpus_than_stil
 
     has = whole_of(node, 8, [pod(0, cpu="20", memory="200Gi")])
 
-    assert has == {"cpu": Decimal(80), "memory": quantity("800Gi"), "pods": Decimal(109), names.GPU: Decimal(7), "rdma/hca": Decimal(4)}
-    assert whole_of(Node(metadata=Meta(name="n")), 8, [])[names.GPU] == 0
+    assert has == {
+        "cpu": Decimal(80),
+        "memory": quantity("800Gi"),
+        "pods": Decimal(109),
+        cluster_names.GPU: Decimal(7),
+        "rdma/hca": Decimal(4),
+    }
+    assert whole_of(Node(metadata=Meta(name="n")), 8, [])[cluster_names.GPU] == 0
 
 
 def test_the_share_of_a_node_goes_with_the_gpus_after_what_the_system_takes() -> None:
@@ -242,7 +249,7 @@ def test_the_share_of_a_node_goes_with_the_gpus_after_what_the_system_takes() ->
 
     share = share_of(node, 4, 8, [pod(0, cpu="20", memory="200Gi")])
 
-    assert share == {"cpu": Decimal(40), "memory": quantity("400Gi"), "pods": Decimal(54), names.GPU: Decimal(4)}
+    assert share == {"cpu": Decimal(40), "memory": quantity("400Gi"), "pods": Decimal(54), cluster_names.GPU: Decimal(4)}
 
 
 @given(st.lists(st.integers(1, 8), max_size=12), st.lists(st.integers(1, 8), min_size=1, max_size=4), st.booleans())
@@ -251,16 +258,16 @@ def test_no_more_gpus_are_let_in_than_the_box_has_anywhere(asked: list[int], siz
 
     chosen = list(lifts(rooms, [pod(gpus, name=f"p{number}", cpu="0") for number, gpus in enumerate(asked)], []))
 
-    assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen) <= sum(sizes)
+    assert sum(needs_of(lift.pod)[cluster_names.GPU] for lift in chosen) <= sum(sizes)
     for each in rooms if is_shared else []:
-        assert sum(needs_of(lift.pod)[names.GPU] for lift in chosen if lift.room == each) <= each.has[names.GPU]
+        assert sum(needs_of(lift.pod)[cluster_names.GPU] for lift in chosen if lift.room == each) <= each.has[cluster_names.GPU]
 
 
 def test_a_pod_that_asks_for_no_gpus_in_number_is_no_gpu_pod() -> None:
     zero = pod(1, name="zero", **{"nvidia.com/gpu": "0"})
 
     assert not asks_for_gpus(zero)
-    assert names.GPU not in needs_of(zero)
+    assert cluster_names.GPU not in needs_of(zero)
     assert asks_for_gpus(pod(0, **{"nvidia.com/mig-1g.10gb": "1"}))
     assert asks_for_gpus(pod(0, **{"nvidia.com/gpu": "lots"}))
 
@@ -279,7 +286,7 @@ def test_network_cards_of_vendors_of_gpus_are_devices_and_an_installation_says_w
     monkeypatch.setattr(devices._Here, "rules", devices.Devices(no_gpus=("nvidia.com/resibp24s0",), in_parts=("nvidia.com/resibp24s0",)))
     node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"nvidia.com/resibp24s0": "9", "nvidia.com/hostdev": "8"}))
     assert why_never(odd) == ""
-    assert share_of(node, 4, 8, []) == {"cpu": 0, "memory": 0, "pods": 0, "nvidia.com/resibp24s0": 4, names.GPU: 4}
+    assert share_of(node, 4, 8, []) == {"cpu": 0, "memory": 0, "pods": 0, "nvidia.com/resibp24s0": 4, cluster_names.GPU: 4}
     beside = replace(part, has={**part.has, "nvidia.com/resibp24s0": Decimal(4)})
     assert names_of(list(lifts([beside], [odd, pod(8, name="odder", **{"nvidia.com/resibp24s0": "1"})], []))) == ["odd"]
 
@@ -308,7 +315,7 @@ def test_init_containers_count_by_their_peak_and_sidecars_with_the_rest() -> Non
 
     spec = PodSpec(containers=(container("2"),), initContainers=(container("1", "Always"), container("4")))
 
-    assert needs_of(Pod(metadata=Meta(name="p"), spec=spec))[names.GPU] == 5
+    assert needs_of(Pod(metadata=Meta(name="p"), spec=spec))[cluster_names.GPU] == 5
 
 
 def test_a_pod_with_devices_that_are_not_counted_is_never_let_in_and_the_reason_is_said() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol import cluster_names
 from worker_agent.cluster.base import GpuPhase, GpuRecord
-from worker_agent.kube import names
 from worker_agent.kube.client import Op
 from worker_agent.kube.guard import closed_to, slices_in, with_slices
 from worker_agent.kube.marks import (
@@ -82,7 +82,7 @@ def _patch_list(place: list[Any], last: str, op: Op) -> None:
 
 
 def written(seen: Node, records: dict[str, GpuRecord]) -> Node:
-    before = seen.metadata.annotation(names.RECORDS)
+    before = seen.metadata.annotation(cluster_names.RECORDS)
     return patched(seen, write_ops(seen, before, records_text(records), marks_of("uid-1", records, GPUS)))
 
 
@@ -104,13 +104,13 @@ def test_whatever_was_there_a_write_leaves_records_one_taint_of_ours_and_all_tha
     start = node() if is_bare else node(taints=(theirs,), labels={"zone": "z"}, annotations={"theirs": "1"})
     marked = written(start, first)
     if is_doubled:  # by hand
-        twice = (*marked.spec.taints, Taint(key=names.TAINT, value="free", effect="NoExecute"))
+        twice = (*marked.spec.taints, Taint(key=cluster_names.TAINT, value="free", effect="NoExecute"))
         marked = msgspec.structs.replace(marked, spec=NodeSpec(taints=twice))
 
     now = written(marked, second)
 
     marks = marks_of("uid-1", second, GPUS)
-    assert read_records(now.metadata.annotation(names.RECORDS)) == second
+    assert read_records(now.metadata.annotation(cluster_names.RECORDS)) == second
     assert not differs(now, marks)
     assert box_taint(now) == marks.taint
     if not is_bare:
@@ -123,7 +123,7 @@ def test_of_two_writers_that_saw_the_same_the_second_has_no_effect() -> None:
     seen = written(node(), {})
     claim = {gpu: record("gpr-a") for gpu in GPUS}
     won = written(seen, claim)
-    late = write_ops(seen, seen.metadata.annotation(names.RECORDS), records_text({}), marks_of("uid-1", {}, GPUS))
+    late = write_ops(seen, seen.metadata.annotation(cluster_names.RECORDS), records_text({}), marks_of("uid-1", {}, GPUS))
 
     with pytest.raises(TestFailed):
         patched(won, late)
@@ -134,7 +134,7 @@ def test_a_node_made_anew_under_the_same_name_is_not_written() -> None:
     anew = msgspec.structs.replace(seen, metadata=msgspec.structs.replace(seen.metadata, uid="uid-2"))
 
     with pytest.raises(TestFailed):
-        patched(anew, write_ops(seen, seen.metadata.annotation(names.RECORDS), "[]", marks_of("uid-1", {}, GPUS)))
+        patched(anew, write_ops(seen, seen.metadata.annotation(cluster_names.RECORDS), "[]", marks_of("uid-1", {}, GPUS)))
 
 
 def test_a_taint_that_somebody_added_meanwhile_is_not_written_over() -> None:
@@ -150,9 +150,9 @@ def test_a_box_with_all_gpus_has_the_node_to_itself_and_one_with_some_shares_it(
     two = marks_of("uid-1", {gpu: record("gpr-a" if number < 4 else "gpr-b") for number, gpu in enumerate(GPUS)}, GPUS)
 
     assert (whole.taint, part.taint, two.taint) == ("gpr-a.2", "shared", "shared")
-    assert whole.labels[names.NODE_SLICE] == "slice-a"
-    assert names.NODE_SLICE not in two.labels
-    assert {names.box_label("gpr-a"), names.box_label("gpr-b")} <= two.labels.keys()
+    assert whole.labels[cluster_names.NODE_SLICE] == "slice-a"
+    assert cluster_names.NODE_SLICE not in two.labels
+    assert {cluster_names.box_label("gpr-a"), cluster_names.box_label("gpr-b")} <= two.labels.keys()
 
 
 def test_a_node_whose_gpus_cannot_be_named_is_nobodys_alone() -> None:
@@ -164,14 +164,14 @@ def test_a_closed_box_leaves_no_mark_but_that_its_pods_are_drained() -> None:
 
     assert marks.taint == "draining"
     assert marks_of("uid-1", {gpu: record(phase=GpuPhase.FREE) for gpu in GPUS}, GPUS).taint == "free"
-    assert marks.labels == {names.NODE_UID: "uid-1"}
+    assert marks.labels == {cluster_names.NODE_UID: "uid-1"}
 
 
 def test_a_node_that_is_let_go_keeps_nothing_of_ours() -> None:
     theirs = Taint(key="theirs", effect="NoSchedule")
     taken = written(node(taints=(theirs,), labels={"zone": "z"}), {})
 
-    left = patched(taken, leave_ops(taken, taken.metadata.annotation(names.RECORDS)))
+    left = patched(taken, leave_ops(taken, taken.metadata.annotation(cluster_names.RECORDS)))
 
     assert left.spec.taints == (theirs,)
     assert left.metadata.labels == {"zone": "z"}

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import Assignment
 from tests.agent.fake_kube import FakeApi, Object, assignment, made, running_pod, waiting_pod
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus
 from worker_agent.fences import new_records
-from worker_agent.kube import names
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.driver import CALLS_AT_ONCE, KubernetesCluster
-from worker_agent.protocol import Assignment
 
 HANG_S = 30.0
 
@@ -29,7 +29,7 @@ FORCED_S = FIRST.drain.force_after_s
 def let_in(name: str, box: Assignment, *, node: str) -> Object:
     """As a lift into the box leaves it. `node`: "" before the scheduler gives it one."""
     pod = running_pod(name, box)
-    pod["spec"] |= {"nodeName": node, "nodeSelector": {names.box_label(box.gpr_id): str(box.run)}}
+    pod["spec"] |= {"nodeName": node, "nodeSelector": {cluster_names.box_label(box.gpr_id): str(box.run)}}
     return pod
 
 
@@ -39,7 +39,7 @@ def at_the_exit_of_the_first(
     nodes = {FIRST.node: new_records(FIRST, GpuPhase.CLOSED)}
     nodes[second.node] = {**nodes.get(second.node, {}), **new_records(second, phase)}
     api, driver = made(nodes, guard={FIRST.node: "@2", second.node: "@1,red"}, pods=pods)
-    api.pods = lambda _: [pod for pod in pods if names.POD_GPR in pod["metadata"]["labels"]]
+    api.pods = lambda _: [pod for pod in pods if cluster_names.POD_GPR in pod["metadata"]["labels"]]
     driver.observe()
     return api, driver
 
@@ -95,7 +95,7 @@ def test_where_two_runs_share_a_node_each_exit_takes_its_own_pods_and_leaves_the
 def test_a_pod_on_the_node_that_is_of_no_run_which_has_gpus_there_does_not_outlast_the_exit(run: str | None) -> None:
     """Whatever its selector says: nobody else would take it."""
     strange = let_in("strange", FIRST, node="n1")
-    strange["spec"]["nodeSelector"] = {} if run is None else {names.box_label(FIRST.gpr_id): run}
+    strange["spec"]["nodeSelector"] = {} if run is None else {cluster_names.box_label(FIRST.gpr_id): run}
     api, driver = at_the_exit_of_the_first(SECOND, pods=[strange])
 
     assert drained(driver, FIRST, since_closed_s=FORCED_S).status is StepStatus.RUNNING

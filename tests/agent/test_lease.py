@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol import cluster_names
 from worker_agent.cluster.base import Conflict, Unavailable
-from worker_agent.kube import lease, names
+from worker_agent.kube import lease
 from worker_agent.kube.client import Missing
 from worker_agent.kube.lease import DURATION_S, IDLE_MOST_S, LOOK_EVERY_S, RENEW_EVERY_S, RENEW_WITHIN_S, Leadership
 
@@ -29,7 +30,7 @@ class FakeLease:
 
     def get(self, path: str, type_: Any, **_: Any) -> Any:
         self.hook("GET")
-        meta = {"name": names.AGENT, "namespace": names.NAMESPACE, "resourceVersion": str(self.version)}
+        meta = {"name": cluster_names.AGENT, "namespace": cluster_names.NAMESPACE, "resourceVersion": str(self.version)}
         return msgspec.convert({"metadata": meta, "spec": self.spec}, type_)
 
     def replace(self, path: str, body: Any, type_: Any) -> Any:

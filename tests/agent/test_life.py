@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from protocol.messages import LifeMark, set_digest
 from tests.agent.stage import Stage
 from worker_agent.link import LIFE_EVERY_S
-from worker_agent.protocol import LifeMark, set_digest
 
 MARK = LifeMark(id="1", gpr_id="gpr-1", gpr_name="train", slice="red", at_s=0.0, state="QUEUED")
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.listings import ASSIGNMENTS, CLAIMS, LIFE, TEMPLATES, WORKSPACES, HeardList, Listing
+from protocol.messages import SyncReply, SyncRequest, set_digest
 from tests.agent.test_messages import MESSAGES
-from worker_agent.listings import ASSIGNMENTS, CLAIMS, LIFE, TEMPLATES, WORKSPACES, HeardList, Listing
-from worker_agent.protocol import SyncReply, SyncRequest, set_digest
 
 EACH = pytest.mark.parametrize("listing", [ASSIGNMENTS, WORKSPACES, CLAIMS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
 HEARD = pytest.mark.parametrize("listing", [WORKSPACES, CLAIMS, LIFE, TEMPLATES], ids=lambda listing: listing.name)

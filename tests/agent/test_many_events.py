@@ -10,11 +10,11 @@ from collections import Counter
 import msgspec
 import pytest
 
+from protocol.messages import Outcome, Phase, StepEvent
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_results_kept import Shelf, event
 from worker_agent import state
 from worker_agent.outbox import Outbox
-from worker_agent.protocol import Outcome, Phase, StepEvent
 from worker_agent.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, Memory, State
 
 OBJECT_MAX_BYTES = 1024 * 1024  # what Kubernetes takes

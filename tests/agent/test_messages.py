@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from worker_agent.link import encoded_digest
-from worker_agent.listings import CLAIMS, LIFE, TEMPLATES, WORKSPACES, Listing
-from worker_agent.protocol import (
+from protocol.listings import CLAIMS, LIFE, TEMPLATES, WORKSPACES, Listing
+from protocol.messages import (
     Account,
     Assignment,
     AutoTemplate,
@@ -60,6 +59,7 @@ from worker_agent.protocol import (
     Workspace,
     set_digest,
 )
+from worker_agent.link import encoded_digest
 from worker_agent.wire import read_problem, read_sync_reply
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import Verdict
+from protocol.steps import EntryStep
 from tests.agent.fake_kube import Object, assignment, fill, made
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
-from worker_agent.kube import names
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.objects import Node
-from worker_agent.protocol import Verdict
-from worker_agent.steps import EntryStep
 
 FOREIGN = {
     "metadata": {"name": "secret-project", "namespace": "blue", "uid": "uid-foreign", "resourceVersion": "7"},
-    "spec": {"nodeName": "n1", "containers": [{"resources": {"limits": {names.GPU: "1"}}}]},
+    "spec": {"nodeName": "n1", "containers": [{"resources": {"limits": {cluster_names.GPU: "1"}}}]},
     "status": {"phase": "Running"},
 }
 
@@ -29,7 +29,7 @@ def conditions(*told: tuple[str, str, str]) -> Object:
 def checked(change: Object, *, pods: list[Object] | None = None) -> StepResult:
     """`change`: of a node in good order, merged into its parts."""
     api, driver = made({"n1": {"GPU-0": None}}, guard={}, pods=pods or [])
-    node = api.objects[names.node_path("n1")]
+    node = api.objects[cluster_names.node_path("n1")]
     for part, fields in change.items():
         node.setdefault(part, {}).update({key: _merged(node[part].get(key), value) for key, value in fields.items()})
     fill(driver._nodes, {("", "n1"): msgspec.convert(node, Node)})
@@ -65,8 +65,8 @@ def test_a_node_that_is_ready_passes_without_a_word() -> None:
         ),
         ({"spec": {"unschedulable": True}}, "cordoned"),
         ({"metadata": {"deletionTimestamp": "2026-07-01T12:00:00Z"}}, "being deleted"),
-        ({"metadata": {"labels": {names.MANAGED: "false"}}}, "it has no label egs.io/managed=true any more"),
-        ({"metadata": {"annotations": {names.RECORDS: "{"}}}, "the annotation egs.io/records cannot be read: "),
+        ({"metadata": {"labels": {cluster_names.MANAGED: "false"}}}, "it has no label egs.io/managed=true any more"),
+        ({"metadata": {"annotations": {cluster_names.RECORDS: "{"}}}, "the annotation egs.io/records cannot be read: "),
     ],
 )
 def test_a_node_that_is_not_ready_names_what_holds_it(change: Object, said: str) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from protocol.messages import PROTO_MAX, PROTO_MIN, REGISTER_PATH, Code, Problem
+from protocol.references import is_image
 from tests.agent.test_process import TinyHub
 from tests.e2e.processes import ROOT
 from worker_agent.__main__ import _token_reader, main
-from worker_agent.protocol import PROTO_MAX, PROTO_MIN, REGISTER_PATH, Code, Problem
-from worker_agent.references import is_image
 
 NEEDED = ["--hub", "https://egs.example.org", "--join-token-file", "token", "--in-cluster"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.messages import LEASE_TTL_S, NodeOrder, NodeView
 from tests.agent.stage import T0, Stage, small_fleet
 from worker_agent.cluster.fleet import Growth
 from worker_agent.cluster.simulated import SimulatedCluster
-from worker_agent.protocol import LEASE_TTL_S, NodeOrder, NodeView
 
 LEAD_S = 60.0
 GROWTH = Growth(name="spot", count=2, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4, lead_time_s=LEAD_S)

@@ -7,9 +7,7 @@ from itertools import count
 import msgspec
 import pytest
 
-from tests.builders import node_view
-from worker_agent.outbox import Outbox
-from worker_agent.protocol import (
+from protocol.messages import (
     BODY_MAX_BYTES,
     AgentEvent,
     CheckResult,
@@ -20,6 +18,8 @@ from worker_agent.protocol import (
     StepEvent,
     Verdict,
 )
+from tests.builders import node_view
+from worker_agent.outbox import Outbox
 
 CHANGES = 60
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from protocol.messages import AccessRole, Account, Binding, Drift, Workspace
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube import patrol
 from worker_agent.kube.added import Added, AddedMeta, bindings_drift, is_our_binding, opens, readable
 from worker_agent.kube.client import Api, Forbidden, Missing
 from worker_agent.kube.paging import PAGE_COUNT, Page, PageMeta
 from worker_agent.kube.patrol import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, TAKEN_MAX, Patrol
-from worker_agent.protocol import AccessRole, Account, Binding, Drift, Workspace
 
 ACCOUNT = Account(id="k1", role=AccessRole.USER, namespace="red", token_s=0)
 RED = Workspace(id="s1", name="red", bindings=(Binding(namespace="red"),), accounts=(ACCOUNT,))

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from protocol import cluster_names
 from tests.agent.fake_kube import Object, fill, made, waiting_pod
-from worker_agent.kube import judging, names
+from worker_agent.kube import judging
 from worker_agent.kube.lifting import annotate_ops, asks_for_gpus, why_never
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import Namespace, Pod
@@ -28,15 +29,18 @@ def marked(labels: Object, annotations: Object | None, owners: Sequence[Object] 
 
 
 def test_labels_and_annotations_that_the_agent_does_not_read_are_not_kept() -> None:
-    pod = marked({names.POD_GPR: "g", "app": "serve"}, {names.ENDS_AT: "2026-11-25T18:00:00Z", "a/b": LONG})
+    pod = marked({cluster_names.POD_GPR: "g", "app": "serve"}, {cluster_names.ENDS_AT: "2026-11-25T18:00:00Z", "a/b": LONG})
 
-    assert (pod.metadata.labels, pod.metadata.annotations) == ({names.POD_GPR: "g"}, {names.ENDS_AT: "2026-11-25T18:00:00Z"})
+    assert (pod.metadata.labels, pod.metadata.annotations) == (
+        {cluster_names.POD_GPR: "g"},
+        {cluster_names.ENDS_AT: "2026-11-25T18:00:00Z"},
+    )
 
 
 def test_what_is_kept_of_a_pod_is_cut_at_a_length() -> None:
     owner = {"apiVersion": "apps/v1", "kind": LONG, "name": LONG, "uid": LONG, "controller": True}
 
-    pod = marked({}, {names.ENDS_AT: LONG}, [owner, {**owner, "controller": False}])
+    pod = marked({}, {cluster_names.ENDS_AT: LONG}, [owner, {**owner, "controller": False}])
 
     assert len(msgspec.json.encode(pod)) < 3_000
 
@@ -45,9 +49,9 @@ def test_a_pod_whose_annotations_are_all_others_still_has_a_map_to_write_into() 
     """Else the first word of the agent would replace what people wrote."""
     has_some, has_none = marked({}, {"a/b": "c"}), marked({}, None)
 
-    assert [op["op"] for op in annotate_ops(has_some.metadata, names.ENDS_AT, "t")] == ["add"]
-    assert annotate_ops(has_some.metadata, names.ENDS_AT, "t")[0]["path"].endswith("/egs.io~1ends-at")
-    assert annotate_ops(has_none.metadata, names.ENDS_AT, "t")[-1]["path"] == "/metadata/annotations"
+    assert [op["op"] for op in annotate_ops(has_some.metadata, cluster_names.ENDS_AT, "t")] == ["add"]
+    assert annotate_ops(has_some.metadata, cluster_names.ENDS_AT, "t")[0]["path"].endswith("/egs.io~1ends-at")
+    assert annotate_ops(has_none.metadata, cluster_names.ENDS_AT, "t")[-1]["path"] == "/metadata/annotations"
 
 
 def test_finished_pods_which_no_quota_counts_are_not_watched() -> None:
@@ -68,7 +72,9 @@ def test_what_a_waiting_pod_asks_for_is_worked_out_once_however_often_it_is_told
     monkeypatch.setattr(judging, "why_never", counting)
     _, driver = made({}, guard={}, pods=[waiting_pod("a"), waiting_pod("b")])
     driver.observe()
-    fill(driver._namespaces, {("", "red"): msgspec.convert({"metadata": {"name": "red", "labels": {names.SLICE: "red"}}}, Namespace)})
+    fill(
+        driver._namespaces, {("", "red"): msgspec.convert({"metadata": {"name": "red", "labels": {cluster_names.SLICE: "red"}}}, Namespace)}
+    )
 
     for _ in range(3):
         driver._tending._last_mono = float("-inf")
@@ -91,7 +97,7 @@ def test_a_pod_with_more_than_can_be_counted_is_kept_small_is_known_by_its_gpus_
             *({"resources": {"limits": {"cpu": f"{number}m", **{f"a.b/{key}": "1" for key in range(60)}}}} for number in range(500)),
             {"resources": {"limits": {**{f"a.b/{key}": "1" for key in range(60)}, "nvidia.com/gpu": "1"}}},
         ],
-        "schedulingGates": [*({"name": f"a.b/{number}"} for number in range(5000)), {"name": names.GATE}],
+        "schedulingGates": [*({"name": f"a.b/{number}"} for number in range(5000)), {"name": cluster_names.GATE}],
         "tolerations": [{"key": f"a.b/{number}"} for number in range(5000)],
         "nodeSelector": {f"a.b/{number}": "x" for number in range(5000)},
     }
@@ -109,21 +115,21 @@ def test_a_pod_with_more_than_can_be_counted_is_kept_small_is_known_by_its_gpus_
 def test_a_pod_of_usual_size_is_kept_as_far_as_it_is_counted() -> None:
     pod = waiting_pod("p")
     pod["spec"] |= {
-        "schedulingGates": [{"name": "a.b/first"}, {"name": names.GATE}, {"name": "a.b/last"}],
-        "nodeSelector": {"zone": "a", names.NODE_UID: "u"},
+        "schedulingGates": [{"name": "a.b/first"}, {"name": cluster_names.GATE}, {"name": "a.b/last"}],
+        "nodeSelector": {"zone": "a", cluster_names.NODE_UID: "u"},
         "resourceClaims": [{"name": "c", "resourceClaimName": LONG}],
     }
 
     spec = read(pod).spec
 
-    assert [gate.name for gate in spec.schedulingGates] == ["a.b/first", names.GATE]
-    assert (spec.nodeSelector, spec.tolerations, spec.is_cut) == ({names.NODE_UID: "u"}, (), False)
+    assert [gate.name for gate in spec.schedulingGates] == ["a.b/first", cluster_names.GATE]
+    assert (spec.nodeSelector, spec.tolerations, spec.is_cut) == ({cluster_names.NODE_UID: "u"}, (), False)
     assert spec.resourceClaims == ({},)
     assert len(spec.containers) == 1
 
 
 def test_a_pod_with_too_many_gates_before_ours_is_never_let_in() -> None:
     pod = waiting_pod("p")
-    pod["spec"]["schedulingGates"] = [*({"name": f"a.b/{number}"} for number in range(50)), {"name": names.GATE}]
+    pod["spec"]["schedulingGates"] = [*({"name": f"a.b/{number}"} for number in range(50)), {"name": cluster_names.GATE}]
 
     assert "50 scheduling gates" in why_never(read(pod))

@@ -14,6 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.cluster_names import node_path
+from protocol.messages import CheckPolicy, Verdict
+from protocol.steps import EntryStep, ExitStep
 from tests.agent.local_jobs import LocalJobs
 from tests.agent.step_calls import step_call
 from tests.kube.healthy import RDMA_PORT, nccl_report
@@ -21,10 +24,7 @@ from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus
 from worker_agent.fences import new_records
 from worker_agent.kube import checks, gang_logs, hardware, readings
 from worker_agent.kube.checks import PROBE, Checks
-from worker_agent.kube.names import node_path
 from worker_agent.kube.objects import Node
-from worker_agent.protocol import CheckPolicy, Verdict
-from worker_agent.steps import EntryStep, ExitStep
 
 GPUS = ("GPU-5f1d5c30", "GPU-0b9a8c7d")
 FAIL, WARN, SKIP = Verdict.FAIL, Verdict.WARN, Verdict.SKIP

@@ -16,10 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.agent.stage import Stage
-from tests.agent.test_tenancy import process_with
-from worker_agent.log import Log
-from worker_agent.protocol import (
+from protocol.messages import (
     REGISTER_PATH,
     SYNC_PATH,
     Assignment,
@@ -35,6 +32,9 @@ from worker_agent.protocol import (
     SyncRequest,
     set_digest,
 )
+from tests.agent.stage import Stage
+from tests.agent.test_tenancy import process_with
+from worker_agent.log import Log
 from worker_agent.tenancy import Found
 
 ROOT = Path(__file__).parents[2]

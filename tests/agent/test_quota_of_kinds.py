@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from protocol.messages import AccessRole, BindingState
 from tests.agent.test_revoking import TenancyApi, look, tenancy_at
 from worker_agent.kube import survey
 from worker_agent.kube.client import Forbidden
 from worker_agent.kube.custom import REQUEST_KIND
 from worker_agent.kube.isolation import KINDS_COUNTED_S
-from worker_agent.protocol import AccessRole, BindingState
 
 QUOTA = "/api/v1/namespaces/red/resourcequotas/egs-slice"
 COUNTED = {"count/gpuprovisioningrequests.egs.io": "1000", "count/gprtemplates.egs.io": "100"}

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from protocol.messages import Desired, Phase
 from tests.agent.faulty import Fault
 from tests.agent.stage import Stage
 from worker_agent import process
@@ -17,7 +18,6 @@ from worker_agent.core import REST_MOST_S
 from worker_agent.dialog import Call
 from worker_agent.log import Log
 from worker_agent.process import Process
-from worker_agent.protocol import Desired, Phase
 from worker_agent.tenancy import SimulatedTenancy
 from worker_agent.transport import NoAnswer
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from protocol.messages import CheckResult, Outcome, StepEvent, Verdict
 from worker_agent.cluster.base import StateDoc
-from worker_agent.protocol import CheckResult, Outcome, StepEvent, Verdict
 from worker_agent.state import RESULTS_KEPT, Memory, State
 
 

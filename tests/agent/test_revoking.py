@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.messages import AccessRole, Account, Binding, BindingState, Desired, Workspace
 from tests.agent.fake_kube import Object
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube import survey
@@ -16,7 +17,6 @@ from worker_agent.kube.client import Forbidden, Missing
 from worker_agent.kube.custom import REQUEST_KIND
 from worker_agent.kube.isolation import role_binding
 from worker_agent.kube.tenancy import NAMESPACES, KubernetesTenancy, said
-from worker_agent.protocol import AccessRole, Account, Binding, BindingState, Desired, Workspace
 from worker_agent.tenancy import Found
 
 NOBODY: frozenset[str] = frozenset()

@@ -7,9 +7,9 @@ import hashlib
 import msgspec
 import pytest
 
+from protocol.messages import Observed, Phase, SyncReply, set_digest
 from tests.agent.faulty import Fault
 from tests.agent.stage import HUB_ID, T0, Stage, absent
-from worker_agent.protocol import Observed, Phase, SyncReply, set_digest
 from worker_agent.state import OtherWriter
 from worker_agent.wire import read_sync_reply
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from protocol.messages import AccessRole, BindingState
 from tests.agent.test_revoking import TenancyApi, look, tenancy_at
 from worker_agent.kube import settings
 from worker_agent.kube.client import Forbidden
 from worker_agent.kube.devices import Devices
 from worker_agent.kube.isolation import QUOTA
 from worker_agent.kube.settings import Settings, read_settings, settings_of
-from worker_agent.protocol import AccessRole, BindingState
 
 HARD = "/api/v1/namespaces/red/resourcequotas/egs-slice"
 

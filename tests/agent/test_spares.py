@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.messages import Assignment, Phase
 from tests.agent.faulty import WRITES, Crash, Fault, each_write
 from tests.agent.stage import T0, Stage, absent, small_fleet
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.cluster.fleet import Failure
-from worker_agent.protocol import Assignment, Phase
 
 DURATION_S = 120.0
 END_S = T0 + 200.0

@@ -10,14 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.agent.stage import Stage
-from worker_agent.claims import SimulatedRequests
-from worker_agent.clock import SystemClock
-from worker_agent.cluster.base import Cluster
-from worker_agent.dialog import Call, Dialog, Lane
-from worker_agent.log import Log
-from worker_agent.process import Process
-from worker_agent.protocol import (
+from protocol.messages import (
     BINDINGS_MAX,
     Account,
     Binding,
@@ -32,6 +25,13 @@ from worker_agent.protocol import (
     Workspace,
     set_digest,
 )
+from tests.agent.stage import Stage
+from worker_agent.claims import SimulatedRequests
+from worker_agent.clock import SystemClock
+from worker_agent.cluster.base import Cluster
+from worker_agent.dialog import Call, Dialog, Lane
+from worker_agent.log import Log
+from worker_agent.process import Process
 from worker_agent.tenancy import Board, Found, SimulatedTenancy, Tenancy
 from worker_agent.transport import NoAnswer
 

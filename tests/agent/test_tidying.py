@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import ClaimState
 from tests.agent.fake_kube import waiting_pod
 from worker_agent.cluster.base import ClusterError, Unavailable
-from worker_agent.kube import names
 from worker_agent.kube.client import Forbidden, Missing
 from worker_agent.kube.custom import GIVEN_BACK, Custom
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.tidying import AT_ONCE, EVERY_S, KEPT_MOST, KEPT_S, REFUSALS_MOST, Tidying
-from worker_agent.protocol import ClaimState
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 LONG_S = KEPT_S + 60
@@ -41,7 +41,7 @@ def request(
         {"type": "Accepted", "status": str(accepted), "lastTransitionTime": at},
         {"type": "Finished", "status": str(accepted and ended_s is not None), "lastTransitionTime": at},
     ]
-    annotations = {names.AUTO: auto} if auto else {}
+    annotations = {cluster_names.AUTO: auto} if auto else {}
     about = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": 2, "annotations": annotations}
     status = {"state": state, "observedGeneration": 2, "conditions": conditions, **({"gprID": "g"} if accepted else {})}
     return msgspec.convert({"metadata": about, "spec": {}, "status": status}, Custom)

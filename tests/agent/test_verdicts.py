@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from protocol.check_limits import is_good, threshold_of
+from protocol.messages import CheckPolicy, CheckResult, Verdict
+from protocol.steps import EntryStep
 from tests.agent.step_calls import step_call
 from tests.kube.healthy import nccl_report
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube import readings, verdicts
 from worker_agent.kube.objects import Condition, Meta, Pod, PodStatus
 from worker_agent.kube.verdicts import Document, Output, Reach, Unreadable, Volume, XidLog
-from worker_agent.limits import is_good, threshold_of
-from worker_agent.protocol import CheckPolicy, CheckResult, Verdict
-from worker_agent.steps import EntryStep
 
 GPU = "GPU-5f1d5c30-7a5e-9d43-8f0c-3f2b1c6d7e80"
 PASS, WARN, FAIL, SKIP = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.SKIP

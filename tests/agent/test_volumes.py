@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.messages import Verdict
+from protocol.steps import ExitStep
 from tests.agent.step_calls import step_call
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus, Unavailable
 from worker_agent.kube import paging, volumes
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.client import Missing
-from worker_agent.protocol import Verdict
-from worker_agent.steps import ExitStep
 
 CLAIMS = "/api/v1/namespaces/red-ns/persistentvolumeclaims"
 Object = dict[str, Any]

@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import JobFailed, PodsWaiting, Workspace, set_digest
 from tests.agent.fake_kube import Object, waiting_pod
 from tests.agent.stage import Stage
 from worker_agent.cluster.base import ClusterError
-from worker_agent.kube import names, waits
+from worker_agent.kube import waits
 from worker_agent.kube.client import Missing
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.waits import Waits
-from worker_agent.protocol import JobFailed, PodsWaiting, Workspace, set_digest
 
 WAITING = (PodsWaiting(namespace="red-ns", count=2),)
 RED = Workspace(id="red", name="red", bindings=())
@@ -170,7 +171,7 @@ def test_a_pod_that_has_no_place_yet_is_told_in_our_words_and_not_in_those_of_th
     """They name the labels of nodes, and so other boxes."""
     message = "0/9 nodes are available: 1 node(s) had untolerated taint {egs.io/box: 5e6f7081.1}."
     unplaced = waiting_pod("fit")
-    unplaced["metadata"]["labels"] = {names.POD_GPR: "own"}
+    unplaced["metadata"]["labels"] = {cluster_names.POD_GPR: "own"}
     unplaced["spec"]["schedulingGates"] = []
     unplaced["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
 
@@ -193,7 +194,7 @@ def test_of_jobs_that_had_pods_in_a_box_those_that_failed_are_told_once(
     api, pods = JobsApi({}), list[Pod]()
     made = Waits(api=api, bound=str, pods=lambda: pods, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
     pod = of_job(waiting_pod("fit-0"), "fit", "uid-fit")
-    pod["metadata"]["labels"] = {names.POD_GPR: "g"}
+    pod["metadata"]["labels"] = {cluster_names.POD_GPR: "g"}
     pod["spec"] |= {"schedulingGates": [], "nodeName": "gpu-1"}
     pods[:] = [msgspec.convert(pod, Pod)]
     made.look()

@@ -11,8 +11,8 @@ import pytest
 from rest_framework.test import APIClient
 
 from accounts.models import Scope, User
-from gpr.planner.explain import STRANGER
 from inventory.models import Cluster
+from planner.explain import STRANGER
 from slices.models import Slice
 from tests import factories
 from tests.builders import SHAPE

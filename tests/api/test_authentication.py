@@ -7,7 +7,7 @@ import pytest
 from accounts.models import Scope, User
 from accounts.services import token_revoke
 from accounts.tokens import TokenKind, token_mint
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.models import BookingSeries, Gpr, GprState, RepeatRule
 from gpr.recurrence import Recurrence, shortest_gap

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.models import Gpr, GprState
 from gpr.services.decisions import gpr_evict
+from protocol.messages import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import agent_heard
-from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)

@@ -8,14 +8,14 @@ import pytest
 from django.apps import apps
 
 from accounts.tokens import TokenKind, token_parse
-from egs.clock import db_now
+from core.clock import db_now
 from inventory.models import Cluster, JoinToken
 from inventory.services.agents import agent_register
 from journal.models import Event
+from protocol.messages import RegisterRequest
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.promises.books import is_refused, raw
-from worker_agent.protocol import RegisterRequest
 
 INTERNALS = ("uid", "generation", "rewound_at", "agent")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Eviction, Gpr
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults

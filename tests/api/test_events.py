@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from egs.clock import db_now
-from egs.rest.sealed import seal, unseal
+from core.clock import db_now
+from core.rest.sealed import seal, unseal
 from gpr.models import Gpr
 from inventory.services.nodes import node_cordon
 from journal.models import Event

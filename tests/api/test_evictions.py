@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.models import Gpr
 from tests import factories

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr
 from slices.models import Slice
 from slices.quotas import quota_create

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, GprState
 from journal.models import Event
 from tests import factories

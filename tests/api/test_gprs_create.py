@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.models import Gpr, GprState
 from inventory.models import Node

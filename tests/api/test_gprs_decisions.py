@@ -8,9 +8,9 @@ import pytest
 
 from gpr.models import Gpr
 from journal.models import Event
+from protocol.messages import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
-from worker_agent.protocol import Phase
 
 ACTIONS: dict[str, dict[str, Any]] = {"approve": {}, "reject": {"why": "no"}, "evict": {"why": "no"}, "priority": {"priority": 5}}
 

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.models import Eviction, Gpr
-from gpr.planner.snapshot import Quota
 from gpr.snapshot import snapshot_load
 from journal.models import Event
+from planner.snapshot import Quota
+from protocol.messages import Phase
 from slices.models import Slice
 from tests import factories
 from tests.api.conftest import A_STRANGER, Caller, World, assert_problem, faults
 from tests.builders import SHAPE
-from worker_agent.protocol import Phase
 
 
 def offers(caller: Caller, ask: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, Promise
 from slices.models import Slice
 from slices.quotas import quota_create

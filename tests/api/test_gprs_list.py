@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import GprState
 from gpr.services.requests import gpr_cancel
 from slices.models import Role

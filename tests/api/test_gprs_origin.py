@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.claims import claims_take
 from gpr.models import Gpr
+from protocol.messages import ClaimVerdict
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.claims.stage import claim
 from tests.slices.kubeconfigs import ready_namespace
-from worker_agent.protocol import ClaimVerdict
 
 ORIGIN = {"cluster": "aurora", "namespace": "train", "name": "llama", "requester": "ci", "is_auto": False}
 

@@ -5,11 +5,11 @@ import pytest
 from accounts.models import User
 from gpr.models import EndReason, Gpr, GprState
 from journal.models import Event
+from protocol.messages import Desired
 from slices.models import Role
 from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
-from worker_agent.protocol import Desired
 
 
 @pytest.fixture

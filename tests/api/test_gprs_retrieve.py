@@ -6,15 +6,15 @@ from uuid import uuid4
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, PromiseMove
-from gpr.planner.explain import STRANGER
-from gpr.planner.plan import Cause
 from inventory.models import Node
+from planner.explain import STRANGER
+from planner.plan import Cause
+from protocol.messages import Phase
 from tests import factories
 from tests.api.conftest import A_STRANGER, Caller, World, assert_problem
 from tests.builders import agent_says
-from worker_agent.protocol import Phase
 
 
 def test_a_foreign_gpr_is_as_absent_as_one_that_is_not_there(owner: Caller, world: World) -> None:

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from egs.clock import db_now
-from egs.rest.sealed import seal
+from core.clock import db_now
+from core.rest.sealed import seal
 from gpr.models import Gpr
 from inventory.models import CheckResult, StepResult
+from protocol.messages import Outcome, Verdict
+from protocol.steps import Milestone
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
-from worker_agent.protocol import Outcome, Verdict
-from worker_agent.steps import Milestone
 
 
 @pytest.fixture(autouse=True, scope="module")

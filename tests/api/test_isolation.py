@@ -9,15 +9,15 @@ from uuid import uuid4
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, PromiseMove
 from inventory.models import Reservation, StepResult
+from protocol.messages import Outcome
 from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
-from worker_agent.protocol import Outcome
 
 READS = ["me/", "gprs/", "queue/", "projects/", "slices/", "slices/vision/", "slices/vision/members/", "slices/vision/namespaces/"]
 READS += ["slices/vision/kubeconfig/"]

@@ -7,12 +7,12 @@ import json
 import pytest
 import yaml
 
-from egs.clock import db_now
+from core.clock import db_now
 from inventory.models import AgentSession
+from protocol.messages import BindingState
 from slices.models import Kubeconfig, Namespace
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.slices.kubeconfigs import SECRET, answer, ready_namespace
-from worker_agent.protocol import BindingState
 
 PATH = "slices/vision/kubeconfig/"
 ASK = {"cluster": "aurora"}

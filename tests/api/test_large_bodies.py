@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from egs.rest.problems import CONTENT_TYPE
+from core.rest.problems import CONTENT_TYPE
 from tests.inventory.http import request
 
 pytestmark = pytest.mark.django_db(transaction=True)

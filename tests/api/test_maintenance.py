@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from egs.clock import db_now
-from egs.errors import Conflict
+from core.clock import db_now
+from core.errors import Conflict
 from gpr.allocator import tick
 from gpr.models import GprState, Promise, PromiseMove
 from inventory.models import MaintenanceWindow

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.models import Scope
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow

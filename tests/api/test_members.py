@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from accounts.models import User
-from egs.clock import db_now
+from core.clock import db_now
 from journal.models import Event
 from slices.models import Membership
 from tests import factories

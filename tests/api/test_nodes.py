@@ -5,10 +5,10 @@ from uuid import uuid4
 
 from inventory.models import Gpu, Node, ReservationState
 from journal.models import Event
+from protocol.messages import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
-from worker_agent.protocol import Phase
 
 
 def nodes(caller: Caller, query: str = "") -> dict[str, dict[str, Any]]:

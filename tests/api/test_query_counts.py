@@ -10,16 +10,16 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
 from inventory.models import Cluster, Reservation, StepResult
 from inventory.services.reservations import HoldSpec, reservations_hold
 from journal.models import Event
+from protocol.messages import Outcome
 from slices.models import Kubeconfig, Membership, Namespace, Project, Quota, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
-from worker_agent.protocol import Outcome
 
 pytestmark = pytest.mark.both_databases
 

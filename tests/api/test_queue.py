@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpr.planner.explain import STRANGER
+from planner.explain import STRANGER
 from tests import factories
 from tests.api.conftest import Caller, World
 

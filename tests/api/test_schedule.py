@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr
+from protocol.messages import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
-from worker_agent.protocol import Phase
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -18,18 +18,18 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import BookingSeries, PromiseMove, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
+from protocol.messages import Outcome
 from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import World
 from tests.builders import SHAPE
 from tests.effort import IS_SOAK
-from worker_agent.protocol import Outcome
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 QUIET = settings(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from journal.models import Event
 from slices.models import Slice

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.models import Promise, PromiseMove
 from inventory.models import Supply, SupplyOrder, SupplyOrderState

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from egs.clock import db_now
-from egs.errors import InvalidInput
+from core.clock import db_now
+from core.errors import InvalidInput
 from gpr.models import Gpr, GprTemplate
 from gpr.services.requests import gpr_submit
 from gpr.services.templates import template_change, template_create

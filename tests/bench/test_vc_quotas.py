@@ -9,7 +9,7 @@ import pytest
 
 from bench.drawn_lists import draw, pool_of
 from bench.vc_quotas import NOTICE_S, entitled_runs, fairness, figures_of, guarantees, jain
-from gpr.planner.snapshot import Quota
+from planner.snapshot import Quota
 from simulation.joblist import Job
 from simulation.replay import POLICIES, Replay, Run, replay
 

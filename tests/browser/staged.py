@@ -14,7 +14,7 @@ from django.contrib.staticfiles import finders
 from django.template import engines
 from playwright.sync_api import Page, Route, WebSocketRoute
 
-from egs.pages.shell import NavItem, Shell
+from portal_shared.shell import NavItem, Shell
 from tests.browser.chromium import DESK, Watch
 
 ORIGIN = "http://egs.test"

@@ -6,8 +6,8 @@ import pytest
 from django.test import RequestFactory
 from playwright.sync_api import Browser, ViewportSize
 
-from egs.pages.errors import refuse
-from egs.pages.styleguide import styleguide
+from portal_shared.errors import refuse
+from portal_shared.styleguide import styleguide
 from tests.browser.chromium import LOOKS, PHONE, Theme, axe_violations, visitor
 from tests.browser.staged import ORIGIN, Stage
 

@@ -8,11 +8,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr import calibration
 from gpr.calibration import Calibration, calibration_for
 from gpr.models import Gpr, Promise
-from gpr.planner.plan import Cause
+from planner.plan import Cause
 from slices.models import Slice
 from tests import factories
 from tests.calibration.outcomes import moved, settled, waited

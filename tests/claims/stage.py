@@ -8,13 +8,13 @@ from typing import Any
 from accounts.models import User
 from gpr.models import Gpr
 from inventory.models import Cluster
+from protocol.cluster_names import ACCOUNTS
+from protocol.messages import Claim, ClaimAnswer, ClaimSpec, ClaimState, ClaimVerdict
 from slices.models import Kubeconfig, KubeconfigState, Slice
 from tests.builders import NOW, SHAPE, make_cluster, make_slice, make_user
 from tests.inventory.agent import Agent
 from tests.lifecycle.stage import ENTRY, EXIT, Stage
 from tests.slices.kubeconfigs import made, ready_namespace
-from worker_agent.kube.names import ACCOUNTS
-from worker_agent.protocol import Claim, ClaimAnswer, ClaimSpec, ClaimState, ClaimVerdict
 
 ADMIN_OF_THE_CLUSTER = "kubernetes-admin"
 

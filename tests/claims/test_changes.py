@@ -16,12 +16,12 @@ from gpr.services.decisions import gpr_evict, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_edit, spec_of
 from journal.models import Event
+from protocol.messages import ClaimVerdict
 from slices.models import Namespace, Role, Slice
 from slices.services import member_remove, member_set
 from tests.builders import make_user
 from tests.claims.stage import ClaimStage, claim, gone, neighbor
 from tests.lifecycle.stage import EXIT, fresh, moves_of
-from worker_agent.protocol import ClaimVerdict
 
 pytestmark = pytest.mark.django_db
 

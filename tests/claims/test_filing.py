@@ -14,17 +14,17 @@ from gpr.api.inputs import spec_of_create
 from gpr.claims import claims_take
 from gpr.models import Claim as ClaimRow
 from gpr.models import Gpr, GprState
-from gpr.planner.engine import plan
 from gpr.services.requests import gpr_cancel
 from gpr.spec import NAME_MAX_CHARS
 from journal.models import Event
+from planner.engine import plan
+from protocol.messages import CLAIMS_MAX, CLAIMS_PATH, BindingState, ClaimModel, ClaimParameter, ClaimVerdict, Code
 from slices.models import KubeconfigState, Membership, Namespace, Role, Slice
 from slices.services import member_set
 from tests import factories
 from tests.builders import SHAPE, make_slice, make_user
 from tests.claims.stage import ClaimStage, account, asks, claim, gone, neighbor, other_cluster
 from tests.slices.kubeconfigs import made, ready_namespace
-from worker_agent.protocol import CLAIMS_MAX, CLAIMS_PATH, BindingState, ClaimModel, ClaimParameter, ClaimVerdict, Code
 
 pytestmark = pytest.mark.django_db
 

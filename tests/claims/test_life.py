@@ -14,11 +14,11 @@ from gpr.models import Gpr
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel, gpr_submit
 from inventory.models import Cluster
+from protocol.messages import LIFE_TOLD_S, LifeMark
 from slices.models import Slice
 from tests.builders import NOW, nodes_of, spec
 from tests.claims.stage import ClaimStage, neighbor, other_cluster
 from tests.inventory.agent import Agent
-from worker_agent.protocol import LIFE_TOLD_S, LifeMark
 
 pytestmark = pytest.mark.django_db
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from egs.errors import EgsError
+from core.errors import EgsError
 from gpr.allocator import tick
 from gpr.claims import claims_take
 from gpr.models import ENDED, Claim, Gpr, GprState
 from gpr.services.requests import gpr_cancel
 from inventory.models import Cluster
 from journal.models import Event
+from protocol.messages import ClaimAnswer, ClaimVerdict
 from tests.builders import NOW
 from tests.claims.stage import ClaimStage, claim, gone
-from worker_agent.protocol import ClaimAnswer, ClaimVerdict
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
 ROUNDS = 8

@@ -9,17 +9,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr, GprState
-from gpr.planner.explain import STRANGER
 from gpr.services.decisions import gpr_evict, gpr_reject
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel
 from inventory.models import Reservation
+from planner.explain import STRANGER
+from protocol.messages import CLAIM_TOLD_S, ClaimState, Phase, set_digest
 from slices.models import Namespace
 from tests.builders import NOW, make_slice, make_user
 from tests.claims.stage import ClaimStage, claim, gone, neighbor, other_cluster
 from tests.lifecycle.stage import ENTRY, EXIT
 from tests.slices.kubeconfigs import ready_namespace
-from worker_agent.protocol import CLAIM_TOLD_S, ClaimState, Phase, set_digest
 
 pytestmark = pytest.mark.django_db
 

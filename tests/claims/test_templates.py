@@ -8,6 +8,7 @@ import pytest
 
 from gpr.models import GprTemplate
 from inventory.models import Cluster
+from protocol.messages import AutoTemplate, ClaimSpec, SyncReply, set_digest
 from slices.models import Slice
 from slices.services import namespace_unbind
 from tests import factories
@@ -15,7 +16,6 @@ from tests.builders import SHAPE, make_cluster, make_slice
 from tests.claims.stage import ClaimStage
 from tests.inventory.agent import Agent
 from tests.slices.kubeconfigs import ready_namespace
-from worker_agent.protocol import AutoTemplate, ClaimSpec, SyncReply, set_digest
 
 pytestmark = pytest.mark.django_db
 

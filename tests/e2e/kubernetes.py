@@ -11,13 +11,13 @@ from uuid import uuid4
 
 import yaml
 
+from protocol.steps import EntryStep
 from tests.e2e.processes import START_S, Api, Running, Stage, wait_for
 from tests.kube.cluster import Cluster, Object
 from tests.kube.healthy import gang_words, gpu_lines, last_words
 from tests.kube.nodes import nodes_of
 from tests.kube.site import agent_token, install
 from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.steps import EntryStep
 
 NODE_GPUS = 8
 WATCH_S = 2

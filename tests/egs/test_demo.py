@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from core.clock import db_now
 from egs import demo
-from egs.clock import db_now
 from gpr.quotas import standings
 from inventory.models import AgentSession, Cluster, Node, Supply, SupplyOrder
 from inventory.services.inventory import inventory_store

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from egs import groups
-from egs.groups import Group
+from core import groups
+from core.groups import Group
 from tests.e2e.processes import START_S, wait_for
 
 MANY = 20

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from pytest_django.fixtures import Settings
 
-from egs.db_threads import in_db_thread
+from core.db_threads import in_db_thread
 from egs.health import _newest_migrations
 from tests.conftest import PROFILE
 from tests.databases import db_threads_let_go

@@ -15,14 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytest_django.fixtures import Settings
 
 from accounts.models import Scope
-from egs.db_threads import in_db_thread
+from core.db_threads import in_db_thread
 from egs.metrics import scrape
 from gpr.allocator import tick
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import AgentSession, Node
+from protocol.messages import SYNC_PATH
 from tests import factories
 from tests.egs.conftest import Connect
-from worker_agent.protocol import SYNC_PATH
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 

@@ -6,10 +6,10 @@ import pytest
 
 from gpr.borrowing import BORROWS, WILL_BORROW, borrowers_among, borrowing_of
 from gpr.models import Gpr, GprState
-from gpr.planner.repair import board_of
-from gpr.planner.rights import Rank, Rights
 from gpr.services.ending import gpr_release
 from gpr.snapshot import snapshot_load
+from planner.repair import board_of
+from planner.rights import Rank, Rights
 from slices.quotas import quota_create
 from tests.builders import SHAPE, make_slice
 from tests.lifecycle.stage import ENTRY, Stage, fresh

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from egs.errors import OverPolicy
+from core.errors import OverPolicy
 from gpr.models import Gpr, GprState
 from gpr.services.requests import gpr_edit, spec_of
 from inventory.services.inventory import inventory_store

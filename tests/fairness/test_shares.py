@@ -6,7 +6,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from gpr.fairness import CREDIT_S, STEPS_MOST, faded, shares_of, use_of
-from gpr.planner.snapshot import Node, Pool, Quota, Running
+from planner.snapshot import Node, Pool, Quota, Running
 
 HOUR, DAY = 3600, 86_400
 NOW_S = 100 * DAY

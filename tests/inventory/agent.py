@@ -11,8 +11,7 @@ import msgspec
 from inventory import agent_hub
 from inventory.models import Cluster, Reservation
 from inventory.services.clusters import join_token_issue
-from tests.builders import NOW
-from worker_agent.protocol import (
+from protocol.messages import (
     CLAIMS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,
@@ -36,6 +35,7 @@ from worker_agent.protocol import (
     SyncReply,
     SyncRequest,
 )
+from tests.builders import NOW
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from egs.asgi import application
+from protocol.messages import SYNC_PATH, SyncReply, SyncRequest
 from tests.inventory.agent import Agent
-from worker_agent.protocol import SYNC_PATH, SyncReply, SyncRequest
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 

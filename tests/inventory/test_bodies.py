@@ -11,9 +11,7 @@ from accounts.tokens import BASE62, TokenKind, _checksum
 from gpr.models import Gpr
 from inventory.models import AgentCredential, AgentSession, Cluster, Gpu, JoinToken, Node, Reservation, StepResult
 from journal.models import Event
-from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, nodes_of
-from tests.inventory.agent import Agent, Reply, join_token, post, register, seen, step
-from worker_agent.protocol import (
+from protocol.messages import (
     EVENTS_PATH,
     REGISTER_PATH,
     RENEW_PATH,
@@ -23,6 +21,8 @@ from worker_agent.protocol import (
     RegisterRequest,
     SyncRequest,
 )
+from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, nodes_of
+from tests.inventory.agent import Agent, Reply, join_token, post, register, seen, step
 
 pytestmark = pytest.mark.django_db
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from egs.errors import InvalidInput
+from core.errors import InvalidInput
 from inventory.models import Cluster, Gpu, Node
 from inventory.services.inventory import inventory_store
 from journal.models import Event
+from protocol.messages import GpuView, NodeView
 from tests.builders import NOW, make_cluster, node_view
 from tests.effort import examples
-from worker_agent.protocol import GpuView, NodeView
 
 pytestmark = pytest.mark.django_db
 

@@ -13,9 +13,9 @@ from inventory import models
 from inventory.models import AgentSession, Cluster, Gpu, Node, Reservation, StepResult
 from inventory.services.events import LOG_MAX_CHARS
 from journal.models import Event
+from protocol.messages import CheckResult, Code, GpuView, InventoryEvent, Outcome, Phase, Verdict
 from tests.builders import NOW, agent_says, hold, make_cluster, make_gpr, make_slice, node_view, nodes_of
 from tests.inventory.agent import Agent, step
-from worker_agent.protocol import CheckResult, Code, GpuView, InventoryEvent, Outcome, Phase, Verdict
 
 pytestmark = pytest.mark.django_db
 

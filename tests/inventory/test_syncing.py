@@ -17,9 +17,9 @@ from inventory.services.clusters import cluster_resume
 from inventory.services.reservations import reservation_force_release, reservations_want_absent
 from inventory.services.sync import sync_tell
 from journal.models import Event
+from protocol.messages import LEASE_TTL_S, Code, Phase, SyncRequest, set_digest
 from tests.builders import HOUR, NOW, generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.inventory.agent import Agent, seen
-from worker_agent.protocol import LEASE_TTL_S, Code, Phase, SyncRequest, set_digest
 
 pytestmark = pytest.mark.django_db
 

@@ -13,9 +13,9 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from accounts.models import User
+from core.clock import db_now
+from core.db_threads import DB_THREADS
 from egs.asgi import application
-from egs.clock import db_now
-from egs.db_threads import DB_THREADS
 from gpr.models import AllocatorRecord, Gpr
 from gpr.services.requests import gpr_cancel
 from inventory import agent_views
@@ -25,6 +25,7 @@ from inventory.services.sync import generation_now
 from journal import hints
 from journal.hints import cluster_topic
 from journal.wakeups import Waiter, Wakeups
+from protocol.messages import BODY_MAX_BYTES, CLAIMS_PATH, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, ClaimsRequest, Code
 from slices.models import Slice
 from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.claims.stage import claim
@@ -33,7 +34,6 @@ from tests.databases import db_threads_let_go
 from tests.inventory.agent import Agent
 from tests.inventory.http import request, sync, until
 from tests.slices.kubeconfigs import asked, ready_namespace
-from worker_agent.protocol import BODY_MAX_BYTES, CLAIMS_PATH, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, ClaimsRequest, Code
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

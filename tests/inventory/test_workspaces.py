@@ -13,13 +13,13 @@ from accounts.models import User
 from gpr.allocator import tick
 from inventory.models import Cluster
 from journal.models import Event, Severity
+from protocol.messages import Binding, BindingSeen, BindingState, Desired, IssuedToken, SyncReply, Workspace
 from slices.kubeconfigs import kubeconfig_read
 from slices.models import Namespace, Slice, Unbinding
 from slices.services import SlicePolicy, namespace_adopt, namespace_bind, namespace_unbind, slice_set_policy
 from tests.builders import NOW, make_cluster, make_slice, make_user
 from tests.inventory.agent import Agent
 from tests.slices.kubeconfigs import SECRET, SERVER, asked, ready_namespace
-from worker_agent.protocol import Binding, BindingSeen, BindingState, Desired, IssuedToken, SyncReply, Workspace
 
 pytestmark = pytest.mark.django_db
 

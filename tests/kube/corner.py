@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from protocol import cluster_names
 from tests.kube.wire import Object
-from worker_agent.kube import names
 from worker_agent.kube.client import Access, Api, Lines, Params
 from worker_agent.kube.driver import STATE_PATH
 
@@ -46,7 +46,7 @@ class CornerApi(Api):
             path, how["body"] = _own_state(self._key.decode(), how.get("body"))
             return super()._call(method, path, **how)
         answer = super()._call(method, path, **how)
-        if path == names.GUARD_PATH:
+        if path == cluster_names.GUARD_PATH:
             return _own_nodes(answer, self._key.decode())
         return _own_items(answer, self._key) if method == "GET" and _is_of_all(path) else answer
 
@@ -65,7 +65,7 @@ class _CornerLines(Lines):
 def _is_of_all(path: str) -> bool:
     """Of the whole cluster, not of one namespace, but for that of all accounts."""
     is_kind = path.rpartition("/")[2] in KINDS and (path.endswith("/namespaces") or "/namespaces/" not in path)
-    return is_kind or path == f"/api/v1/namespaces/{names.ACCOUNTS}/serviceaccounts"
+    return is_kind or path == f"/api/v1/namespaces/{cluster_names.ACCOUNTS}/serviceaccounts"
 
 
 def _own_items(answer: bytes, key: bytes) -> bytes:
@@ -97,7 +97,7 @@ def _own_state(key: str, body: bytes | None) -> tuple[str, bytes | None]:
 
 def agents_may_keep_their_states() -> list[Object]:
     """By its own rights the agent may write the one state document that the install made."""
-    about = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "test-corners", "namespace": names.NAMESPACE}}
-    subject = {"kind": "ServiceAccount", "name": names.AGENT, "namespace": names.NAMESPACE}
+    about = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "test-corners", "namespace": cluster_names.NAMESPACE}}
+    subject = {"kind": "ServiceAccount", "name": cluster_names.AGENT, "namespace": cluster_names.NAMESPACE}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "test-corners"}
     return [{**about, "kind": "Role", "rules": [STATES]}, {**about, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]}]

@@ -10,19 +10,8 @@ from uuid import uuid4
 
 import msgspec
 
-from tests.e2e.processes import wait_for
-from tests.kube.cluster import SOON_S, Cluster, Object
-from tests.kube.corner import CornerApi
-from tests.kube.site import access_as_agent
-from tests.kube.written import written
-from worker_agent.claims import Desk, Heard
-from worker_agent.clock import SystemClock
-from worker_agent.kube import names
-from worker_agent.kube.client import Api
-from worker_agent.kube.mirror import Mirror
-from worker_agent.kube.objects import Node, Pod
-from worker_agent.kube.requests import KubernetesRequests
-from worker_agent.protocol import (
+from protocol import cluster_names
+from protocol.messages import (
     AutoTemplate,
     Binding,
     Claim,
@@ -35,6 +24,17 @@ from worker_agent.protocol import (
     Workspace,
     set_digest,
 )
+from tests.e2e.processes import wait_for
+from tests.kube.cluster import SOON_S, Cluster, Object
+from tests.kube.corner import CornerApi
+from tests.kube.site import access_as_agent
+from tests.kube.written import written
+from worker_agent.claims import Desk, Heard
+from worker_agent.clock import SystemClock
+from worker_agent.kube.client import Api
+from worker_agent.kube.mirror import Mirror
+from worker_agent.kube.objects import Node, Pod
+from worker_agent.kube.requests import KubernetesRequests
 
 SPEC: Object = {"shape": "H100-80GB", "nodes": 2, "duration": "8h30m"}
 Answer = Callable[[Claim], ClaimAnswer]
@@ -88,7 +88,7 @@ class Counter:
 
     def __post_init__(self) -> None:
         self.namespace = self.namespace or f"ns-{self.key}"
-        labels = {names.SLICE: self.slice_id, "pod-security.kubernetes.io/enforce": "restricted"}
+        labels = {cluster_names.SLICE: self.slice_id, "pod-security.kubernetes.io/enforce": "restricted"}
         self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels}})
         self.bound[self.namespace] = self.slice_id
         self.start()

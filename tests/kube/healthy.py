@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from protocol.steps import EntryStep, ExitStep
 from worker_agent.kube.checks import GANG_FAN_OUT
 from worker_agent.kube.gang_verdicts import ring
 from worker_agent.kube.verdicts import NAME
-from worker_agent.steps import EntryStep, ExitStep
 
 
 def gpu_lines(gpus: Sequence[str], *, ecc_uncorrected: int = 0, used_mib: int = 4) -> str:

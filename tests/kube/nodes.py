@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from protocol.messages import NodeView
 from worker_agent.cluster.fleet import Fleet, read_fleet
-from worker_agent.protocol import NodeView
 
 # As GPU Feature Discovery reads them from the driver: the product's name, and MiB of memory.
 GPUS: Final = {

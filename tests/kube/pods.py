@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from protocol import cluster_names
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.nodes import nodes_of
 from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.kube import names
 
 NODE_GPUS = 8
 
@@ -27,7 +27,7 @@ class Tenant:
     def move_in(self) -> None:
         self.cluster.create(*nodes_of(self._fleet))
         # Exempt: its GPU pods wait for no box.
-        self.cluster.make_namespace(self.name, **{names.EXEMPT: "true"})
+        self.cluster.make_namespace(self.name, **{cluster_names.EXEMPT: "true"})
 
     def move_out(self) -> None:
         self.cluster.clear(self.name)

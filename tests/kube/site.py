@@ -17,21 +17,8 @@ from uuid import uuid4
 
 import msgspec
 
-from tests.e2e.processes import ROOT, wait_for
-from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
-from tests.kube.corner import CornerAccess, CornerApi, state_of
-from tests.kube.faults import APIS, CLOCK_IS_SET, SetClock
-from tests.kube.nodes import nodes_of
-from tests.kube.wire import STRATEGIC, tls_of, url_of
-from tests.kube.written import written
-from worker_agent.clock import Clock, SystemClock
-from worker_agent.cluster.base import ClusterError, GpuRecord, NodeState, StepCall, StepResult, StepStatus
-from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.core import Core
-from worker_agent.kube import names
-from worker_agent.kube.client import Access, Api
-from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.protocol import (
+from protocol import cluster_names
+from protocol.messages import (
     AgentEvent,
     Assignment,
     Desired,
@@ -46,6 +33,19 @@ from worker_agent.protocol import (
     SyncReply,
     set_digest,
 )
+from tests.e2e.processes import ROOT, wait_for
+from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
+from tests.kube.corner import CornerAccess, CornerApi, state_of
+from tests.kube.faults import APIS, CLOCK_IS_SET, SetClock
+from tests.kube.nodes import nodes_of
+from tests.kube.wire import STRATEGIC, tls_of, url_of
+from tests.kube.written import written
+from worker_agent.clock import Clock, SystemClock
+from worker_agent.cluster.base import ClusterError, GpuRecord, NodeState, StepCall, StepResult, StepStatus
+from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.core import Core
+from worker_agent.kube.client import Access, Api
+from worker_agent.kube.driver import KubernetesCluster
 
 HUB_ID = "hub-1"
 AGENT = "system:serviceaccount:egs-system:egs-agent"
@@ -79,7 +79,7 @@ def access_as_admin(cluster: Cluster) -> Access:
 
 @cache
 def agent_token(cluster: Cluster) -> str:
-    path = f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts/{names.AGENT}/token"
+    path = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/serviceaccounts/{cluster_names.AGENT}/token"
     spec = {"expirationSeconds": 8 * 3600}
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     return str(cluster.wire.call("POST", path, body)["status"]["token"])
@@ -110,7 +110,9 @@ class Site:
 
     def start(self) -> None:
         """A fresh agent: it has only what the cluster keeps."""
-        self.cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": state_of(self.key), "namespace": names.NAMESPACE}})
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": state_of(self.key), "namespace": cluster_names.NAMESPACE}}
+        )
         self.agent_api = self._api()
         self.driver = KubernetesCluster(self.agent_api, check=self.check, note=self.note)
         self.driver.start()
@@ -183,7 +185,7 @@ class Site:
 
     def move_out(self) -> None:
         self.cluster.delete("node", *self.node_names)
-        self.cluster.delete("secret", state_of(self.key), namespace=names.NAMESPACE)
+        self.cluster.delete("secret", state_of(self.key), namespace=cluster_names.NAMESPACE)
         self.cluster.clear(*self._slices)
 
     @property
@@ -211,7 +213,7 @@ class Site:
     def make_slice(self, name: str) -> str:
         """A namespace of its own, bound to the slice of the same id."""
         slice_ = f"{name}-{self.key}"
-        self.cluster.make_namespace(slice_, **{names.SLICE: slice_})
+        self.cluster.make_namespace(slice_, **{cluster_names.SLICE: slice_})
         self._slices.append(slice_)
         return slice_
 

@@ -8,17 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import ClaimSpec
 from tests.kube.cluster import Cluster, KubeError, Object
 from tests.kube.counter import Counter, request, template
 from tests.kube.nodes import nodes_of
 from tests.kube.world import container, pod
 from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.kube import autogpr, names, tidying
+from worker_agent.kube import autogpr, tidying
 from worker_agent.kube.autogpr import AutoGpr, Scene, spec_for
 from worker_agent.kube.custom import Custom
 from worker_agent.kube.objects import Node, Owner, Pod
 from worker_agent.kube.workloads import Workload, Workloads, size_of
-from worker_agent.protocol import ClaimSpec
 
 AUTO: Object = {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 60}
 FLEET = Fleet(name="seen", groups=(NodeGroup(name="gpu", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=8),))
@@ -72,7 +73,7 @@ def test_many_pods_of_a_deployment_get_one_request_that_goes_with_it(counter: Co
 
     uid = counter.found("serve", "deployment")["metadata"]["uid"]
     assert made["metadata"]["name"] == f"serve-{uid[:8]}"
-    assert made["metadata"]["annotations"][names.AUTO] == "true"
+    assert made["metadata"]["annotations"][cluster_names.AUTO] == "true"
     assert made["spec"] == {"shape": "H100-80GB", "duration": "2h", "priority": 60, "nodes": 3}
     assert [(owner["kind"], owner["uid"]) for owner in made["metadata"]["ownerReferences"]] == [("Deployment", uid)]
     counter.until("the claim", lambda: counter.claims(made["metadata"]["name"]))
@@ -121,7 +122,7 @@ def test_a_namespace_that_is_not_bound_gets_nothing_by_the_hub_s_template(counte
 
 
 def test_each_workload_has_its_own_and_a_pod_without_an_owner_is_one(counter: Counter) -> None:
-    alone = container(resources={"limits": {names.GPU: "3", "cpu": "1", "memory": "1Gi"}})
+    alone = container(resources={"limits": {cluster_names.GPU: "3", "cpu": "1", "memory": "1Gi"}})
     counter.make(template(**AUTO), job("train", pods=2, gpus=8), pod("alone", containers=[alone]))
 
     counter.until("two requests", lambda: len(requests(counter)) == 2)
@@ -285,7 +286,7 @@ def neighbor_in(counter: Counter, name: str) -> Pod:
     """A pod of another workload that was let into the box of this request; the agent sees it from now on."""
     gpr_id = counter.states[counter.uid(name)].gpr_id
     body = {**pod("neighbor", 1), "status": {"phase": "Running"}}
-    body["metadata"] |= {"uid": "neighbor-1", "labels": {names.POD_GPR: gpr_id}}
+    body["metadata"] |= {"uid": "neighbor-1", "labels": {cluster_names.POD_GPR: gpr_id}}
     body["spec"]["nodeName"] = "node-1"
     seen = msgspec.convert(body, Pod)
     counter.others = [seen]
@@ -469,9 +470,9 @@ def test_the_request_of_a_bound_namespace_alone_is_made(counter: Counter) -> Non
 
 
 def gpu_pod(gpus: int, *, cpu: str = "1", uid: str = "p", **devices: str) -> Pod:
-    limits = {names.GPU: str(gpus), "cpu": cpu, "memory": "1Gi", **devices}
+    limits = {cluster_names.GPU: str(gpus), "cpu": cpu, "memory": "1Gi", **devices}
     body = pod(uid, metadata={"uid": uid, "namespace": "red"}, containers=[container(resources={"limits": limits})])
-    body["spec"]["schedulingGates"] = [{"name": names.GATE}]
+    body["spec"]["schedulingGates"] = [{"name": cluster_names.GATE}]
     return msgspec.convert(body, Pod)
 
 
@@ -509,7 +510,7 @@ ANY = {"shape": None, "minGpuMemoryGiB": 70}  # any shape with so much
 def node_like(name: str, *, gpus: int, memory_mib: int = 81559) -> Node:
     metadata = {**BODY["metadata"], "name": name, "uid": name}
     labels = {**metadata["labels"], "nvidia.com/gpu.count": str(gpus), "nvidia.com/gpu.memory": str(memory_mib)}
-    status = {key: {**BODY["status"][key], names.GPU: str(gpus)} for key in ("capacity", "allocatable")}
+    status = {key: {**BODY["status"][key], cluster_names.GPU: str(gpus)} for key in ("capacity", "allocatable")}
     return msgspec.convert({**BODY, "metadata": {**metadata, "labels": labels}, "status": {**BODY["status"], **status}}, Node)
 
 

@@ -11,6 +11,21 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from protocol.cluster_names import (
+    CHECK_OF,
+    CHECK_SERVICE,
+    MANAGED,
+    NAMESPACE,
+    NODE_SLICE,
+    NODE_UID,
+    RECORDS,
+    TAINT,
+    box_label,
+    box_of,
+    node_path,
+)
+from protocol.messages import CheckPolicy, Verdict
+from protocol.steps import EntryStep, ExitStep
 from tests.agent.step_calls import step_call
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
@@ -25,22 +40,7 @@ from worker_agent.kube import checks, jobs
 from worker_agent.kube.checks import Checks
 from worker_agent.kube.client import Api
 from worker_agent.kube.hardware import in_order, known_of
-from worker_agent.kube.names import (
-    CHECK_OF,
-    CHECK_SERVICE,
-    MANAGED,
-    NAMESPACE,
-    NODE_SLICE,
-    NODE_UID,
-    RECORDS,
-    TAINT,
-    box_label,
-    box_of,
-    node_path,
-)
 from worker_agent.kube.objects import Node
-from worker_agent.protocol import CheckPolicy, Verdict
-from worker_agent.steps import EntryStep, ExitStep
 
 GPUS = tuple(f"GPU-{n}" for n in range(NODE_GPUS))
 IMAGE = "egs.test/agent"

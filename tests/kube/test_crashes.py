@@ -8,6 +8,9 @@ from functools import partial
 
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import Assignment, Drain, Outcome, Phase, StepEvent
+from protocol.steps import Milestone
 from tests.e2e.processes import wait_for
 from tests.kube.callers import Caller
 from tests.kube.cluster import SOON_S, Cluster, Object
@@ -15,10 +18,7 @@ from tests.kube.faults import Crash, MortalApi
 from tests.kube.site import NODE_GPUS, Site, ended, moved_in
 from tests.kube.world import is_gated, pods_path
 from worker_agent.cluster.base import GpuPhase
-from worker_agent.kube import names
 from worker_agent.kube.guard import slices_in
-from worker_agent.protocol import Assignment, Drain, Outcome, Phase, StepEvent
-from worker_agent.steps import Milestone
 
 pytestmark = pytest.mark.xdist_group("crashes")  # one site for all of them
 
@@ -120,10 +120,10 @@ class Life:
         assert self.deaths == []
         assert len(self.active_s) == 1
         wait_for("pods wait again", lambda: len(pods := self.pods()) == 2 and all(map(is_gated, pods)), within_s=SOON_S)
-        node = self.admin.get(names.node_path(self.box.node))
-        assert [taint["value"] for taint in node["spec"]["taints"] if taint["key"] == names.TAINT] == [names.FREE]
-        assert [key for key in node["metadata"]["labels"] if names.is_box_label(key)] == []
-        assert slices_in(self.admin.get(names.GUARD_PATH)["spec"]["nodes"][self.box.node]) == frozenset()
+        node = self.admin.get(cluster_names.node_path(self.box.node))
+        assert [taint["value"] for taint in node["spec"]["taints"] if taint["key"] == cluster_names.TAINT] == [cluster_names.FREE]
+        assert [key for key in node["metadata"]["labels"] if cluster_names.is_box_label(key)] == []
+        assert slices_in(self.admin.get(cluster_names.GUARD_PATH)["spec"]["nodes"][self.box.node]) == frozenset()
         assert [(record.phase, record.epoch) for record in self.site.records().values()] == [(GpuPhase.FREE, self.box.epoch)] * NODE_GPUS
         told = {(event.step, event.outcome) for event in self.told if event.assignment_id == self.box.id}
         assert {outcome for _, outcome in told} == {Outcome.OK}

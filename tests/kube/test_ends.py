@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from protocol.messages import Assignment
 from tests.kube.cluster import Cluster, Object
 from tests.kube.site import Site, moved_in
 from worker_agent.kube.standing import stamp
-from worker_agent.protocol import Assignment
 
 FAR_S = 3 * 3600.0
 

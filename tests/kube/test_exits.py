@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.messages import Assignment, Drain, Outcome, Phase, StepEvent
 from tests.kube import outage
 from tests.kube.attacks.attack import eviction
 from tests.kube.callers import Caller
@@ -21,7 +22,6 @@ from tests.kube.world import pods_path
 from worker_agent.cluster.base import ClusterError, Unavailable
 from worker_agent.hands import RETRY_MAX_S
 from worker_agent.kube.client import DisruptionBudget
-from worker_agent.protocol import Assignment, Drain, Outcome, Phase, StepEvent
 
 SOON = Drain(grace_s=1.0, force_after_s=3.0)
 LATE = Drain(grace_s=100.0, force_after_s=200.0)  # where the test's own clock decides

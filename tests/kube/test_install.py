@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 import yaml
 
+from protocol import cluster_names
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import DONE, WANTS_GATE
 from tests.kube.cluster import SOON_S, Object
 from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without
 from tests.kube.wire import MERGE
 from tests.kube.world import NODE_RED, World, container, install, is_gated, pod, pods_path
-from worker_agent.kube import names
 from worker_agent.kube.devices import NO_GPUS
 
-STATE = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
-BUDGET = f"/apis/policy/v1/namespaces/{names.NAMESPACE}/poddisruptionbudgets/egs-agent"
-DEPLOYMENT = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/deployments/egs-agent"
+STATE = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/secrets/egs-agent-state"
+BUDGET = f"/apis/policy/v1/namespaces/{cluster_names.NAMESPACE}/poddisruptionbudgets/egs-agent"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{cluster_names.NAMESPACE}/deployments/egs-agent"
 
 
 def other_kubectl(folder: Path, world: World, cases: str) -> Path:
@@ -52,7 +52,7 @@ OLD = """
 
 def test_an_upgrade_opens_nothing_and_keeps_what_the_agent_wrote(world: World) -> None:
     world.admin.patch(STATE, [{"op": "add", "path": "/data", "value": {"state": "a2VwdA=="}}])
-    guard = world.admin.get(names.GUARD_PATH)["spec"]
+    guard = world.admin.get(cluster_names.GUARD_PATH)["spec"]
 
     with tried_again_and_again(world) as (plain, forbidden):
         install(world.cluster, "--no-agent")
@@ -61,12 +61,17 @@ def test_an_upgrade_opens_nothing_and_keeps_what_the_agent_wrote(world: World) -
     assert all(answer.outcome == DONE and is_gated(answer.body) for answer in plain)
     assert {answer.outcome for answer in forbidden} == {"egs-pod"}
     assert world.admin.get(STATE)["data"] == {"state": "a2VwdA=="}
-    assert world.admin.get(names.GUARD_PATH)["spec"] == guard
+    assert world.admin.get(cluster_names.GUARD_PATH)["spec"] == guard
     assert NODE_RED in guard["nodes"]
 
 
 def config(name: str, **about: Any) -> Object:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": names.NAMESPACE, **about}, "data": {"a": "b"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": cluster_names.NAMESPACE, **about},
+        "data": {"a": "b"},
+    }
 
 
 def test_what_an_older_version_left_is_taken_away_and_what_is_others_stays(world: World, tmp_path: Path) -> None:
@@ -95,9 +100,11 @@ def test_what_an_older_version_left_is_taken_away_and_what_is_others_stays(world
     assert "tested up to 1.36" in install(world.cluster, "--no-agent", programs=of_version("99", tmp_path, world))
 
     assert world.cluster.get("validatingadmissionpolicy", "egs-old") is None
-    there = {name: world.cluster.get("configmap", name, namespace=names.NAMESPACE) is not None for name in ("old", "labeled", "others")}
+    there = {
+        name: world.cluster.get("configmap", name, namespace=cluster_names.NAMESPACE) is not None for name in ("old", "labeled", "others")
+    }
     assert there == {"old": False, "labeled": False, "others": True}
-    world.cluster.delete("configmap", "others", namespace=names.NAMESPACE)
+    world.cluster.delete("configmap", "others", namespace=cluster_names.NAMESPACE)
 
 
 def of_version(minor: str, folder: Path, world: World) -> Path:
@@ -111,7 +118,7 @@ def test_a_kubernetes_that_is_too_old_is_refused(world: World, tmp_path: Path) -
 
 def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: Path) -> None:
     """Here after two of them were taken off. The guard is what the agent waits for before it takes nodes in."""
-    for path in (f"{VALIDATING}/egs-status", f"{VALIDATING}/egs-pod", names.GUARD_PATH):
+    for path in (f"{VALIDATING}/egs-status", f"{VALIDATING}/egs-pod", cluster_names.GUARD_PATH):
         guard = world.admin.get(path)
         world.admin.call("DELETE", path, is_dry=False)
     attack, told = tmp_path / "attack.json", tmp_path / "told"
@@ -123,7 +130,7 @@ def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: P
     try:
         install(world.cluster, "--no-agent", programs=late)
     finally:
-        world.admin.patch(names.GUARD_PATH, {"spec": guard["spec"]}, kind=MERGE)
+        world.admin.patch(cluster_names.GUARD_PATH, {"spec": guard["spec"]}, kind=MERGE)
 
     running = world.admin.get(pods_path("red", "mine"))
     assert "'egs-pod'" in told.read_text()
@@ -180,10 +187,10 @@ def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: 
 
     with without(world, f"{MUTATING_BINDINGS}/egs-gate", f"{MUTATING_BINDINGS}/egs-new-node"):
         refused = world.people["u"].ask("POST", pods_path("red"), pod(gpus=1))
-        accepted = world.people["u"].call("POST", pods_path("red"), pod(gpus=1, schedulingGates=[{"name": names.GATE}]))
-        node = {"metadata": {"name": "joins", "labels": {names.MANAGED: "true"}}}
+        accepted = world.people["u"].call("POST", pods_path("red"), pod(gpus=1, schedulingGates=[{"name": cluster_names.GATE}]))
+        node = {"metadata": {"name": "joins", "labels": {cluster_names.MANAGED: "true"}}}
         bare = world.admin.call("POST", "/api/v1/nodes", node)
-        taints = [{"key": names.TAINT, "value": names.FREE, "effect": names.TAINT_EFFECT}]
+        taints = [{"key": cluster_names.TAINT, "value": cluster_names.FREE, "effect": cluster_names.TAINT_EFFECT}]
         tainted = world.admin.call("POST", "/api/v1/nodes", {**node, "spec": {"taints": taints}})
 
     assert refused.message.endswith(WANTS_GATE)
@@ -192,8 +199,8 @@ def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: 
     assert "--register-with-taints" in bare.message
 
 
-SETTINGS = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-agent"
-PODS = f"/api/v1/namespaces/{names.NAMESPACE}/pods"
+SETTINGS = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps/egs-agent"
+PODS = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/pods"
 GIVEN = ["--hub", "https://egs.example.org", "--image", "registry.example.org/egs-agent:1"]
 OF_CHECKS = ["--pull-secret", "mine", "--check-image", "registry.example.org/probe:2", "--check-runtime-class", "nvidia"]
 
@@ -245,9 +252,9 @@ def is_held(world: World, gpus: int, resource: str) -> bool:
 
 
 def test_what_is_a_gpu_is_said_once_for_the_policies_and_the_agent_and_nothing_opens_by_it(world: World) -> None:
-    settings = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps"
+    settings = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps"
     assert not is_held(world, 1, "nvidia.com/hostdev")
-    assert not is_held(world, 0, names.GPU)
+    assert not is_held(world, 0, cluster_names.GPU)
     assert is_held(world, 1, "nvidia.com/ib0")
 
     about = {"name": "egs-settings"}
@@ -255,9 +262,9 @@ def test_what_is_a_gpu_is_said_once_for_the_policies_and_the_agent_and_nothing_o
     try:
         install(world.cluster, "--no-agent")
         assert not is_held(world, 1, "nvidia.com/ib0")
-        assert all(is_held(world, 1, resource) for resource in ("nvidia.com/hostdev", "acme.com/gpu", names.GPU))
+        assert all(is_held(world, 1, resource) for resource in ("nvidia.com/hostdev", "acme.com/gpu", cluster_names.GPU))
 
-        world.admin.patch(f"{settings}/egs-settings", {"data": {"no-gpus": names.GPU}}, kind=MERGE)
+        world.admin.patch(f"{settings}/egs-settings", {"data": {"no-gpus": cluster_names.GPU}}, kind=MERGE)
         with pytest.raises(AssertionError, match="would be no GPU"):
             install(world.cluster, "--no-agent")
     finally:
@@ -275,5 +282,5 @@ def test_gate_and_policy_ask_for_the_same_gpus_as_the_agent() -> None:
     refused = [each["expression"] for each in pod_policy["spec"]["variables"] if each["name"] == "gpu"]
 
     assert asked == refused
-    assert asked[0].count(str(list(names.GPU_PREFIXES))) == asked[0].count(str(list(NO_GPUS))) == 1
+    assert asked[0].count(str(list(cluster_names.GPU_PREFIXES))) == asked[0].count(str(list(NO_GPUS))) == 1
     assert gate["spec"]["matchConstraints"]["namespaceSelector"] == pod_policy["spec"]["matchConstraints"]["namespaceSelector"]

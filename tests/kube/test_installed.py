@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol import cluster_names
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import MUTATING, SOON_S, Object
 from tests.kube.site import access_as_agent
 from tests.kube.wire import MERGE
 from tests.kube.world import World, install, pod, pods_path
-from worker_agent.kube import names
 from worker_agent.kube.client import Api
 from worker_agent.kube.installed import PATH, PLURALS, Installed
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-ABOUT = {"name": PATH.rpartition("/")[2], "namespace": names.NAMESPACE}
+ABOUT = {"name": PATH.rpartition("/")[2], "namespace": cluster_names.NAMESPACE}
 EVICT = "ValidatingAdmissionPolicy egs-evict"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from protocol import cluster_names
 from tests.e2e.processes import wait_for
 from tests.kube.attacks import ATTACKS
 from tests.kube.attacks.attack import Attack, Attacker, binding
@@ -19,7 +20,6 @@ from tests.kube.policies import MUTATING_BINDINGS, without
 from tests.kube.wire import JSON_PATCH, MERGE
 from tests.kube.world import BLUE_GPR, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
 from tests.kube.written import written
-from worker_agent.kube import names
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.tries)
@@ -58,8 +58,8 @@ TOLERANT, POSING = "that tolerate everything", "that pass for the victim's"
 TEMPLATES: dict[str, Object] = {
     TOLERANT: {"tolerations": [{"operator": "Exists"}]},
     POSING: {
-        "metadata": {"labels": {"app": "try", names.POD_GPR: BLUE_GPR}},
-        "nodeSelector": {names.box_label(BLUE_GPR): "1"},
+        "metadata": {"labels": {"app": "try", cluster_names.POD_GPR: BLUE_GPR}},
+        "nodeSelector": {cluster_names.box_label(BLUE_GPR): "1"},
     },
 }
 
@@ -204,7 +204,7 @@ def test_a_pod_made_anew_with_more_gpus_is_not_lifted_in_place_of_the_one_that_w
 
 def test_gpus_that_a_namespace_gives_by_default_are_seen(world: World) -> None:
     """A LimitRange adds them after the pod was written."""
-    limits = {"type": "Container", "default": {names.GPU: "1"}}
+    limits = {"type": "Container", "default": {cluster_names.GPU: "1"}}
     path = "/api/v1/namespaces/loose/limitranges"
     world.people["s"].make(path, {"metadata": {"name": "gpus"}, "spec": {"limits": [limits]}})
     try:
@@ -215,11 +215,11 @@ def test_gpus_that_a_namespace_gives_by_default_are_seen(world: World) -> None:
 
 def test_pods_of_an_exempt_namespace_are_left_alone(world: World) -> None:
     """GPU operators reach every node with their DaemonSets. Only an administrator exempts."""
-    space = {"metadata": {"name": "operators", "labels": {names.EXEMPT: "true"}}}
+    space = {"metadata": {"name": "operators", "labels": {cluster_names.EXEMPT: "true"}}}
     world.admin.make("/api/v1/namespaces", space)
     wait_for("its account", lambda: world.cluster.get("serviceaccount", "default", namespace="operators"), within_s=SOON_S)
 
-    made = world.admin.make(pods_path("operators"), pod("plugin", 1, tolerations=[{"key": names.TAINT, "operator": "Exists"}]))
+    made = world.admin.make(pods_path("operators"), pod("plugin", 1, tolerations=[{"key": cluster_names.TAINT, "operator": "Exists"}]))
 
     assert not is_gated(made)
     assert world.running("operators", "plugin")
@@ -245,8 +245,8 @@ def test_a_job_with_a_deadline_may_fail_before_it_ever_ran(world: World) -> None
 def test_the_name_on_a_request_stays_where_nothing_puts_it_back_and_people_may_write_their_own(world: World) -> None:
     """As in clusters without mutating policies."""
     path = "/apis/egs.io/v1alpha1/namespaces/red/gpuprovisioningrequests"
-    nameless = {"metadata": {"annotations": {names.REQUESTER: None}}}
-    signed = request(annotations={names.REQUESTER: "system:serviceaccount:people:u"})
+    nameless = {"metadata": {"annotations": {cluster_names.REQUESTER: None}}}
+    signed = request(annotations={cluster_names.REQUESTER: "system:serviceaccount:people:u"})
 
     with without(world, f"{MUTATING_BINDINGS}/egs-requester"):
         refused = world.people["u"].call("PATCH", f"{path}/filed", nameless, kind=MERGE)
@@ -255,7 +255,7 @@ def test_the_name_on_a_request_stays_where_nothing_puts_it_back_and_people_may_w
 
     assert refused.outcome == "egs-request"
     assert unnamed.outcome == accepted.outcome == DONE
-    assert names.REQUESTER not in unnamed.body["metadata"].get("annotations", {})
+    assert cluster_names.REQUESTER not in unnamed.body["metadata"].get("annotations", {})
 
 
 # --- administrators
@@ -266,8 +266,8 @@ def test_the_name_on_a_request_stays_where_nothing_puts_it_back_and_people_may_w
 )
 def test_a_node_that_joins_as_managed_is_tainted_at_once(taints: list[Object], world: World) -> None:
     """So nothing gets on to it before the agent has seen it."""
-    free = {"key": names.TAINT, "value": names.FREE, "effect": names.TAINT_EFFECT}
-    joins = {"kind": "Node", "metadata": {"name": "joins", "labels": {names.MANAGED: "true"}}, "spec": {"taints": taints}}
+    free = {"key": cluster_names.TAINT, "value": cluster_names.FREE, "effect": cluster_names.TAINT_EFFECT}
+    joins = {"kind": "Node", "metadata": {"name": "joins", "labels": {cluster_names.MANAGED: "true"}}, "spec": {"taints": taints}}
 
     made = world.admin.call("POST", "/api/v1/nodes", written(world.cluster, joins)).body
 
@@ -277,12 +277,12 @@ def test_a_node_that_joins_as_managed_is_tainted_at_once(taints: list[Object], w
 def test_a_node_that_nobody_manages_is_not_tainted(world: World) -> None:
     made = world.admin.call("POST", "/api/v1/nodes", {"metadata": {"name": "joins"}}).body
 
-    assert names.TAINT not in [taint["key"] for taint in made["spec"].get("taints", [])]
+    assert cluster_names.TAINT not in [taint["key"] for taint in made["spec"].get("taints", [])]
 
 
 def test_administrators_exempt_namespaces_and_delete_by_force(world: World) -> None:
     """By their rights, not by a name or a group: they may write the guard. `root` has the ClusterRole cluster-admin, no more."""
-    exempt = {"metadata": {"name": "spared", "labels": {names.EXEMPT: "true"}}}
+    exempt = {"metadata": {"name": "spared", "labels": {cluster_names.EXEMPT: "true"}}}
     forced = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "dryRun": ["All"]}
 
     assert world.root.call("POST", "/api/v1/namespaces", exempt).outcome == DONE
@@ -292,7 +292,7 @@ def test_administrators_exempt_namespaces_and_delete_by_force(world: World) -> N
 @pytest.mark.parametrize("whom", ["true", RED], ids=["all workspaces", "one workspace"])
 def test_administrators_let_a_namespace_of_theirs_enter_workspaces(whom: str, world: World) -> None:
     """As that of an ingress controller, or of monitoring."""
-    entering = {"metadata": {"labels": {names.MAY_ENTER: whom}}}
+    entering = {"metadata": {"labels": {cluster_names.MAY_ENTER: whom}}}
 
     assert world.root.call("PATCH", "/api/v1/namespaces/loose", entering, kind=MERGE).outcome == DONE
 
@@ -301,9 +301,9 @@ def test_administrators_let_a_namespace_of_theirs_enter_workspaces(whom: str, wo
     "change",
     [
         {"spec": {"taints": []}},
-        {"metadata": {"labels": {names.NODE_SLICE: RED}}},
-        {"metadata": {"labels": {names.box_label(BLUE_GPR): None}}},
-        {"metadata": {"annotations": {names.RECORDS: "{}"}}},
+        {"metadata": {"labels": {cluster_names.NODE_SLICE: RED}}},
+        {"metadata": {"labels": {cluster_names.box_label(BLUE_GPR): None}}},
+        {"metadata": {"annotations": {cluster_names.RECORDS: "{}"}}},
     ],
     ids=["the taint off", "another workspace", "the box off", "other records"],
 )
@@ -328,7 +328,7 @@ OUT = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBloc
 @pytest.fixture
 def kept(world: World) -> Iterator[str]:
     """One that an administrator marked, and one that nobody did."""
-    for name, labels in (("kept", {names.KEEP: "true"}), ("plain", {"team": "red"})):
+    for name, labels in (("kept", {cluster_names.KEEP: "true"}), ("plain", {"team": "red"})):
         world.root.make(FENCES, {"metadata": {"name": name, "labels": labels}, "spec": OUT})
     yield FENCES
     for name in ("kept", "plain"):
@@ -338,8 +338,8 @@ def kept(world: World) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("plain", {"metadata": {"labels": {names.KEEP: "true"}}}),
-        ("kept", {"metadata": {"labels": {names.KEEP: None}}}),
+        ("plain", {"metadata": {"labels": {cluster_names.KEEP: "true"}}}),
+        ("kept", {"metadata": {"labels": {cluster_names.KEEP: None}}}),
         ("kept", {"spec": {"egress": [{}]}}),
         ("kept", {"spec": {"policyTypes": ["Ingress", "Egress"], "ingress": [{}]}}),
     ],
@@ -357,7 +357,7 @@ def test_only_administrators_spare_a_network_policy_or_change_what_such_a_one_sa
 @pytest.mark.parametrize("who", ["a", "o", "agent"])
 def test_nobody_but_an_administrator_makes_a_network_policy_that_is_spared(who: str, world: World) -> None:
     caller = world.agent if who == "agent" else world.people[who]
-    body = {"metadata": {"name": "try", "labels": {names.KEEP: "true"}}, "spec": OUT}
+    body = {"metadata": {"name": "try", "labels": {cluster_names.KEEP: "true"}}, "spec": OUT}
 
     assert caller.call("POST", FENCES, body).outcome == "egs-keep"
     assert world.root.call("POST", FENCES, body).outcome == DONE
@@ -372,10 +372,13 @@ def test_a_spared_network_policy_may_be_written_and_deleted_by_who_may_delete_ot
 
 # --- what EGS keeps in a namespace
 
-OURS = {names.SLICE: RED}
+OURS = {cluster_names.SLICE: RED}
 KEPT_THERE: dict[str, Object] = {
-    FENCES: {"metadata": {"name": names.ISOLATION, "labels": OURS}, "spec": OUT},
-    "/api/v1/namespaces/red/resourcequotas": {"metadata": {"name": names.ISOLATION, "labels": OURS}, "spec": {"hard": {"pods": "1k"}}},
+    FENCES: {"metadata": {"name": cluster_names.ISOLATION, "labels": OURS}, "spec": OUT},
+    "/api/v1/namespaces/red/resourcequotas": {
+        "metadata": {"name": cluster_names.ISOLATION, "labels": OURS},
+        "spec": {"hard": {"pods": "1k"}},
+    },
     "/api/v1/namespaces/red/serviceaccounts": {"metadata": {"name": "egs-try", "labels": OURS}},
 }
 
@@ -391,7 +394,7 @@ def ours(world: World) -> Iterator[None]:
 
 @pytest.mark.parametrize("folder", KEPT_THERE)
 def test_who_administers_a_namespace_neither_changes_nor_deletes_what_egs_keeps_there(folder: str, world: World, ours: None) -> None:
-    path, unlabeled = f"{folder}/{KEPT_THERE[folder]['metadata']['name']}", {"metadata": {"labels": {names.SLICE: None}}}
+    path, unlabeled = f"{folder}/{KEPT_THERE[folder]['metadata']['name']}", {"metadata": {"labels": {cluster_names.SLICE: None}}}
 
     for caller, outcome in ((world.people["o"], "egs-fence"), (world.root, DONE)):
         assert caller.call("PATCH", path, unlabeled, kind=MERGE).outcome == outcome

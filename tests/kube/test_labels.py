@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import AccessRole, Binding, BindingState, Desired, Phase, Workspace
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster
 from tests.kube.site import access_as_agent, ended, moved_in
@@ -14,10 +16,8 @@ from tests.kube.test_tenancy import House, a_workspace
 from tests.kube.world import pod
 from tests.kube.written import written
 from worker_agent.cluster.base import Unavailable
-from worker_agent.kube import names
-from worker_agent.protocol import AccessRole, Binding, BindingState, Desired, Phase, Workspace
 
-ENFORCE = f"{names.POD_SECURITY}enforce"
+ENFORCE = f"{cluster_names.POD_SECURITY}enforce"
 
 
 class Tenement(House):
@@ -42,11 +42,11 @@ def kept(cluster: Cluster) -> Iterator[Tenement]:
 
 
 HANDS: dict[str, tuple[str, ...]] = {
-    "the workspace's off": (f"{names.SLICE}-",),
-    "the workspace's for another's": (f"{names.SLICE}=33333333-3333-4333-8333-333333333333",),
-    "the mark off": (f"{names.BOUND_TO}-",),
+    "the workspace's off": (f"{cluster_names.SLICE}-",),
+    "the workspace's for another's": (f"{cluster_names.SLICE}=33333333-3333-4333-8333-333333333333",),
+    "the mark off": (f"{cluster_names.BOUND_TO}-",),
     "Pod Security off": (f"{ENFORCE}-",),
-    "the workspace's and Pod Security off": (f"{names.SLICE}-", f"{ENFORCE}-"),
+    "the workspace's and Pod Security off": (f"{cluster_names.SLICE}-", f"{ENFORCE}-"),
 }
 
 
@@ -71,25 +71,25 @@ def test_a_label_that_somebody_changed_is_put_back_and_then_told_as_put_right(ha
 
 def test_a_namespace_of_an_older_agent_gets_the_mark_which_is_no_repair(kept: Tenement) -> None:
     kept.make()
-    kept.label(f"{names.BOUND_TO}-")
+    kept.label(f"{cluster_names.BOUND_TO}-")
     kept.start()
 
     kept.make()
 
-    assert kept.labels()[names.BOUND_TO] == kept.workspace.id
+    assert kept.labels()[cluster_names.BOUND_TO] == kept.workspace.id
     assert kept.notes == []
 
 
 def test_what_the_agent_may_not_put_back_is_never_told_as_put_right_but_with_what_an_administrator_does(kept: Tenement) -> None:
     """As a namespace of an older agent, which has no mark yet."""
     kept.make()
-    kept.label(f"{names.SLICE}-", f"{names.BOUND_TO}-")
+    kept.label(f"{cluster_names.SLICE}-", f"{cluster_names.BOUND_TO}-")
 
     for _ in range(2):
         refused = kept.settle()
         assert (refused.state, refused.repaired, refused.left) == (BindingState.CONFLICT, (), ())
     command = refused.detail.partition("kubectl ")[2]
-    assert f"{names.SLICE}={kept.workspace.id}" in command
+    assert f"{cluster_names.SLICE}={kept.workspace.id}" in command
     assert "namespace_repaired" not in {event for event, _ in kept.notes}
 
     kept.cluster.kubectl(*command.split())
@@ -99,20 +99,20 @@ def test_what_the_agent_may_not_put_back_is_never_told_as_put_right_but_with_wha
 
 def test_an_adopted_namespace_keeps_its_workspace_when_the_leave_to_adopt_it_is_gone(kept: Tenement) -> None:
     kept.cluster.make_namespace(kept.namespace)
-    kept.label(f"{names.MAY_ADOPT}=true")
+    kept.label(f"{cluster_names.MAY_ADOPT}=true")
     kept.change(bindings=(Binding(namespace=kept.namespace, may_adopt=True),))
     wait_for("the adopted namespace", lambda: kept.settle().state is BindingState.READY, within_s=SOON_S)
 
-    kept.label(f"{names.MAY_ADOPT}-", f"{names.SLICE}-")
+    kept.label(f"{cluster_names.MAY_ADOPT}-", f"{cluster_names.SLICE}-")
 
     assert kept.settle() == kept.seen(BindingState.READY, "", "label")
-    assert kept.labels()[names.SLICE] == kept.workspace.id
+    assert kept.labels()[cluster_names.SLICE] == kept.workspace.id
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["same agent", "agent started again"])
 def test_a_namespace_whose_label_somebody_took_off_is_unbound_with_all_access_to_it(restarts: bool, kept: Tenement) -> None:
     kept.make()
-    kept.label(f"{names.SLICE}-")
+    kept.label(f"{cluster_names.SLICE}-")
     kept.change(bindings=(Binding(namespace=kept.namespace, desired=Desired.ABSENT),), accounts=())
     if restarts:
         kept.start()
@@ -121,14 +121,14 @@ def test_a_namespace_whose_label_somebody_took_off_is_unbound_with_all_access_to
     wait_for("the namespace is unbound", lambda: kept.settle().state is BindingState.UNBOUND, within_s=SOON_S)
 
     assert list(kept.everything()) == ["NetworkPolicy/egs-slice"]
-    assert not {names.SLICE, names.BOUND_TO} & kept.labels().keys()
+    assert not {cluster_names.SLICE, cluster_names.BOUND_TO} & kept.labels().keys()
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["same agent", "agent started again"])
 def test_a_namespace_that_lost_both_labels_is_not_told_as_unbound_while_people_may_enter_it(restarts: bool, kept: Tenement) -> None:
     kept.make()
     (account,) = kept.workspace.accounts
-    kept.label(f"{names.SLICE}-", f"{names.BOUND_TO}-")
+    kept.label(f"{cluster_names.SLICE}-", f"{cluster_names.BOUND_TO}-")
     kept.change(bindings=(Binding(namespace=kept.namespace, desired=Desired.ABSENT),), accounts=())
     if restarts:
         kept.start()
@@ -137,14 +137,14 @@ def test_a_namespace_that_lost_both_labels_is_not_told_as_unbound_while_people_m
         found = kept.found()
         assert found.bindings[0].state is BindingState.WAITING
         assert account.id in (found.accounts_left or ())
-    assert kept.get("rolebinding", names.account_of(account.id)) is not None
+    assert kept.get("rolebinding", cluster_names.account_of(account.id)) is not None
 
     kept.cluster.kubectl(*found.bindings[0].detail.partition("kubectl ")[2].split())
     wait_for("the namespace is unbound", lambda: kept.settle().state is BindingState.UNBOUND, within_s=SOON_S)
 
     assert list(kept.everything()) == ["NetworkPolicy/egs-slice"]
     assert account.id not in (kept.found().accounts_left or ())
-    assert not {names.SLICE, names.BOUND_TO} & kept.labels().keys()
+    assert not {cluster_names.SLICE, cluster_names.BOUND_TO} & kept.labels().keys()
 
 
 def test_what_was_given_up_the_agent_cannot_take_again(kept: Tenement) -> None:
@@ -156,8 +156,8 @@ def test_what_was_given_up_the_agent_cannot_take_again(kept: Tenement) -> None:
     kept.change(bindings=(msgspec.structs.replace(binding, may_adopt=True),))
     refused = kept.settle()
 
-    assert (refused.state, f"{names.MAY_ADOPT}=true" in refused.detail) == (BindingState.CONFLICT, True)
-    assert names.SLICE not in kept.labels()
+    assert (refused.state, f"{cluster_names.MAY_ADOPT}=true" in refused.detail) == (BindingState.CONFLICT, True)
+    assert cluster_names.SLICE not in kept.labels()
 
 
 @pytest.mark.parametrize("is_in_use", [False, True])
@@ -165,12 +165,12 @@ def test_where_the_policy_says_to_repair_nothing_the_label_is_put_back_for_an_op
     """Else its pods could be neither let in nor cleared."""
     kept.make()
     kept.repairs = False
-    kept.label(f"{names.SLICE}-")
+    kept.label(f"{cluster_names.SLICE}-")
 
     seen = kept.settle(in_use=frozenset({kept.workspace.id} if is_in_use else ()))
 
     assert (seen.repaired, seen.left) == ((("label",), ()) if is_in_use else ((), ("label",)))
-    assert (names.SLICE in kept.labels()) is is_in_use
+    assert (cluster_names.SLICE in kept.labels()) is is_in_use
 
 
 def test_a_box_ends_though_somebody_took_the_label_of_its_workspace_off_meanwhile(cluster: Cluster) -> None:
@@ -184,7 +184,7 @@ def test_a_box_ends_though_somebody_took_the_label_of_its_workspace_off_meanwhil
         site.tell(box)
         site.until("the pod runs", lambda: site.running(red))
 
-        kept.label(f"{names.SLICE}-")
+        kept.label(f"{cluster_names.SLICE}-")
         site.tell(*ended(box))
         site.until("the exit", lambda: site.is_in(Phase.EXITING, box))
         assert kept.settle(in_use=frozenset({red})).repaired == ("label",)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from protocol import cluster_names
 from tests.e2e.processes import wait_for
 from tests.kube import outage
 from tests.kube.attacks import ATTACKS
@@ -18,7 +19,6 @@ from tests.kube.cluster import SOON_S, Object
 from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without, without_rules
 from tests.kube.wire import MERGE
 from tests.kube.world import BLUE_GPR, NODE_BLUE, RED_GPR, World, is_gated, pod, pods_path, scheduling_reason
-from worker_agent.kube import names
 
 ON_BLUE = {"kubernetes.io/hostname": NODE_BLUE}
 NODE_PATH = f"/api/v1/nodes/{NODE_BLUE}"
@@ -59,20 +59,20 @@ def no_gate(world: World) -> Iterator[None]:
 @contextmanager
 def no_taint(world: World) -> Iterator[None]:
     """Nor does anybody mind tolerations of it."""
-    index = [taint["key"] for taint in world.admin.get(NODE_PATH)["spec"]["taints"]].index(names.TAINT)
+    index = [taint["key"] for taint in world.admin.get(NODE_PATH)["spec"]["taints"]].index(cluster_names.TAINT)
     world.agent.patch(NODE_PATH, [{"op": "remove", "path": f"/spec/taints/{index}"}])
     try:
         with without_rules(world, "tolerations without a key"):
             yield
     finally:
-        taint = {"key": names.TAINT, "value": names.box_of(BLUE_GPR, 1), "effect": names.TAINT_EFFECT}
+        taint = {"key": cluster_names.TAINT, "value": cluster_names.box_of(BLUE_GPR, 1), "effect": cluster_names.TAINT_EFFECT}
         world.agent.patch(NODE_PATH, {"spec": {"taints": [taint]}}, kind=MERGE)
 
 
 @contextmanager
 def no_box(world: World) -> Iterator[None]:
     """The victim's node bears the attacker's box, too: the selector of a lifted pod keeps it off no longer. Nor is any selector refused."""
-    box = names.pointer("metadata", "labels", names.box_label(RED_GPR))
+    box = cluster_names.pointer("metadata", "labels", cluster_names.box_label(RED_GPR))
     world.agent.patch(NODE_PATH, [{"op": "add", "path": box, "value": "1"}])
     try:
         with without_rules(world, "a nodeSelector on node-restriction.kubernetes.io/egs-"):
@@ -189,10 +189,10 @@ def test_without_the_guard_box_and_taint_keep_lifted_pods_off_and_only_a_stale_s
 
 def test_a_node_that_is_taken_from_a_workspace_is_closed_to_it_at_once(world: World, made: Callable[..., str]) -> None:
     lifted = made(1, is_lifted=True)
-    blue = world.admin.get(names.GUARD_PATH)["spec"]["nodes"][NODE_BLUE]
+    blue = world.admin.get(cluster_names.GUARD_PATH)["spec"]["nodes"][NODE_BLUE]
     try:
         outcomes = []
-        for value in ("@7", "", f"@8,{names.SHARED}", blue):
+        for value in ("@7", "", f"@8,{cluster_names.SHARED}", blue):
             world.guard(NODE_BLUE, value)
             wait_for("the guard", lambda: bound_by_scheduler(world, lifted) == "egs-bind", within_s=SOON_S)
             outcomes.append(bound_by_scheduler(world, lifted))

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
+from protocol import cluster_names
 from tests.kube.callers import DONE, Caller
 from tests.kube.cluster import Object
 from tests.kube.test_autogpr import owner_kind
 from tests.kube.wire import JSON_PATCH, MERGE
 from tests.kube.world import World, is_gated, pod, pods_path
-from worker_agent.kube import names
 
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 NETWORKING: Final = "/apis/networking.k8s.io/v1"
@@ -67,7 +67,7 @@ NEVER: Final = [
     ("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
     ("POST", "/apis/scheduling.k8s.io/v1/priorityclasses"),
     ("POST", "/api/v1/persistentvolumes"),
-    ("PATCH", names.GUARD_PATH),
+    ("PATCH", cluster_names.GUARD_PATH),
 ]
 
 

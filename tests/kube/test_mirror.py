@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from protocol.messages import NodeView
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster
 from tests.kube.outage import without
@@ -25,7 +26,6 @@ from worker_agent.kube.client import Api
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import HasMeta, Meta, Node, Pod
 from worker_agent.kube.view import view_of
-from worker_agent.protocol import NodeView
 
 T = TypeVar("T", bound=HasMeta)
 

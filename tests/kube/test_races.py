@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.messages import Assignment, Drain, Phase
 from tests.effort import IS_SOAK
 from tests.kube.cluster import Cluster
 from tests.kube.corner import CornerApi
@@ -18,7 +19,6 @@ from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeStat
 from worker_agent.fences import new_records
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.guard import slices_in
-from worker_agent.protocol import Assignment, Drain, Phase
 
 TURNS = 6 if IS_SOAK else 3
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol.messages import Claim, ClaimModel, ClaimParameter, ClaimSpec
 from tests.kube.cluster import MUTATING, Cluster, KubeError, Object
 from tests.kube.counter import SPEC, Answer, Counter, later, refused, request, taken, template
 from tests.kube.world import install
 from worker_agent.kube import asking, requests, standing
 from worker_agent.kube.requests import in_turns
-from worker_agent.protocol import Claim, ClaimModel, ClaimParameter, ClaimSpec
 
 T0 = 1_800_000_000.0
 T0_TEXT = "2027-01-15T08:00:00Z"

@@ -9,24 +9,24 @@ import msgspec
 import pytest
 import yaml
 
+from protocol import cluster_names
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.attacks.attack import eviction
 from tests.kube.callers import DONE, Answer, Caller
 from tests.kube.cluster import CLAIMS, SOON_S, Object
 from tests.kube.wire import APPLY, JSON_PATCH, MERGE
 from tests.kube.world import BLUE, KIND_OF_REQUEST, NODE_BLUE, NODE_RED, RED, World, container, file_request, pod, pods_path
-from worker_agent.kube import names
 from worker_agent.kube.installed import PLURALS
 from worker_agent.kube.jobs import Work, manifest
 
-SYSTEM: Final = f"/api/v1/namespaces/{names.NAMESPACE}"
+SYSTEM: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}"
 RED_SPACE: Final = "/api/v1/namespaces/red"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
-LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/egs-agent"
+LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{cluster_names.NAMESPACE}/leases/egs-agent"
 CHECK: Final = Work(owner="try", epoch=1, step="gpu_count", attempt=1, nodes=(NODE_RED,), image="none", command=("true",), deadline_s=60)
 JOB: Final = manifest(CHECK)
-JOBS: Final = f"/apis/batch/v1/namespaces/{names.NAMESPACE}/jobs"
+JOBS: Final = f"/apis/batch/v1/namespaces/{cluster_names.NAMESPACE}/jobs"
 WATCH: Final = {"watch": "true", "timeoutSeconds": "1"}
 
 Call = tuple[str, str, Any, dict[str, Any]]
@@ -82,11 +82,11 @@ def reading(path: str) -> dict[str, Call]:
 
 
 EVENT: Final = {"metadata": {"name": "egs-try"}, "involvedObject": {"kind": "Pod", "namespace": "red", "name": "mine"}, "reason": "Try"}
-FRESH: Final = {"metadata": {"name": "fresh", "labels": {names.SLICE: RED, "pod-security.kubernetes.io/enforce": "restricted"}}}
-ACCOUNTS: Final = f"/api/v1/namespaces/{names.ACCOUNTS}/serviceaccounts"
+FRESH: Final = {"metadata": {"name": "fresh", "labels": {cluster_names.SLICE: RED, "pod-security.kubernetes.io/enforce": "restricted"}}}
+ACCOUNTS: Final = f"/api/v1/namespaces/{cluster_names.ACCOUNTS}/serviceaccounts"
 BINDINGS: Final = f"{RBAC}/namespaces/red/rolebindings"
 BINDING: Final = role_binding("egs-slice-user")
-ITSELF: Final = {"kind": "ServiceAccount", "name": "egs-agent", "namespace": names.NAMESPACE}
+ITSELF: Final = {"kind": "ServiceAccount", "name": "egs-agent", "namespace": cluster_names.NAMESPACE}
 
 EGS: Final = "/apis/egs.io/v1alpha1"
 REQUESTS, TEMPLATES = f"{EGS}/gpuprovisioningrequests", f"{EGS}/gprtemplates"
@@ -99,7 +99,7 @@ CALLS: Final[dict[str, Call]] = {
     **keyed(
         "nodes", {"get": get(f"/api/v1/nodes/{NODE_RED}"), "patch": patch(f"/api/v1/nodes/{NODE_RED}", {}), **reading("/api/v1/nodes")}
     ),
-    **keyed("bindguards", {"get": get(names.GUARD_PATH), "patch": patch(names.GUARD_PATH, {})}),
+    **keyed("bindguards", {"get": get(cluster_names.GUARD_PATH), "patch": patch(cluster_names.GUARD_PATH, {})}),
     **keyed("pods", {"patch": patch(pods_path("red", "mine"), {}), **reading("/api/v1/pods")}),
     **keyed("pods", {"delete": delete(pods_path("red", "mine"))}),
     **keyed("pods/eviction", {"create": post(pods_path("red", "mine", "eviction"), eviction("mine", 0))}),
@@ -128,7 +128,7 @@ CALLS: Final[dict[str, Call]] = {
     **{f"get {plural}": get(f"{ADMISSION}/{plural}/egs-pod") for plural in PLURALS.values() if plural.startswith(("valid", "mutat"))},
     **keyed("clusterroles", {"get": get(f"{RBAC}/clusterroles/egs-slice-user")}),
     **keyed("clusterrolebindings", {"get": get(f"{RBAC}/clusterrolebindings/egs-agent")}),
-    **{f"get {plural}": get(f"{RBAC}/namespaces/{names.NAMESPACE}/{plural}/egs-agent") for plural in ("roles", "rolebindings")},
+    **{f"get {plural}": get(f"{RBAC}/namespaces/{cluster_names.NAMESPACE}/{plural}/egs-agent") for plural in ("roles", "rolebindings")},
     **keyed("customresourcedefinitions", {"get": get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workspaces.egs.io")}),
     **keyed("priorityclasses", {"list": get("/apis/scheduling.k8s.io/v1/priorityclasses")}),
     **keyed("configmaps", {"get": get(f"{SYSTEM}/configmaps/egs-installed")}),
@@ -148,7 +148,7 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("leases", {"get": get(LEASE), "update": put(LEASE)}),
     **keyed("secrets", {"get": get(f"{SYSTEM}/secrets/egs-agent-state"), "update": put(f"{SYSTEM}/secrets/egs-agent-state")}),
     **keyed("jobs", {"list": get(JOBS), "create": post(JOBS, JOB), "delete": delete(f"{JOBS}/egs-try")}),
-    **keyed("pods/log", {"get": get(pods_path(names.NAMESPACE, "egs-try", "log"))}),
+    **keyed("pods/log", {"get": get(pods_path(cluster_names.NAMESPACE, "egs-try", "log"))}),
 }
 
 
@@ -211,7 +211,7 @@ def reduced_role(admin: Caller, role: Object, right: str, user: str) -> Iterator
             {**rule, "resources": [each], "verbs": [v for v in rule["verbs"] if (v, each) != (verb, resource)]}
             for each in rule["resources"]
         ]
-    base = f"{RBAC}/namespaces/{names.NAMESPACE}" if role["kind"] == "Role" else RBAC
+    base = f"{RBAC}/namespaces/{cluster_names.NAMESPACE}" if role["kind"] == "Role" else RBAC
     kind = role["kind"].lower()
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": user}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
@@ -232,7 +232,7 @@ def test_without_a_right_the_agent_may_not(right: str, world: World) -> None:
 
 
 def labels(**more: str | None) -> Object:
-    return {"metadata": {"labels": {names.SLICE: RED, "pod-security.kubernetes.io/enforce": "restricted", **more}}}
+    return {"metadata": {"labels": {cluster_names.SLICE: RED, "pod-security.kubernetes.io/enforce": "restricted", **more}}}
 
 
 def check_job(*, name: str = JOB["metadata"]["name"], annotations: Object | None = None, **spec: Any) -> Object:
@@ -258,7 +258,7 @@ def by_name(node: str, **more: Any) -> Object:
 
 
 def labeled(operator: str) -> Object:
-    return {"matchExpressions": [{"key": names.NODE_UID, "operator": operator}]}
+    return {"matchExpressions": [{"key": cluster_names.NODE_UID, "operator": operator}]}
 
 
 TOKEN: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
@@ -293,7 +293,7 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         ),
         "egs-agent",
     ),
-    "the namespace of accounts as a workspace's": (patch(f"/api/v1/namespaces/{names.ACCOUNTS}", labels()), "egs-agent-namespace"),
+    "the namespace of accounts as a workspace's": (patch(f"/api/v1/namespaces/{cluster_names.ACCOUNTS}", labels()), "egs-agent-namespace"),
     "a workspace's rights in kube-system": (
         post(f"{RBAC}/namespaces/kube-system/rolebindings", {"metadata": {"name": "egs-try"}, **BINDING}),
         "egs-agent",
@@ -305,41 +305,47 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "kube-system as a workspace's namespace": (patch("/api/v1/namespaces/kube-system", labels()), "egs-agent-namespace"),
     "the namespace default as a workspace's": (patch("/api/v1/namespaces/default", labels()), "egs-agent-namespace"),
     "egs-system as a workspace's namespace": (patch(SYSTEM, labels()), "egs-agent-namespace"),
-    "to exempt a workspace's namespace": (patch(RED_SPACE, labels(**{names.EXEMPT: "true"})), "egs-agent-namespace"),
-    "to enter all workspaces from a workspace's namespace": (patch(RED_SPACE, labels(**{names.MAY_ENTER: "true"})), "egs-agent-namespace"),
+    "to exempt a workspace's namespace": (patch(RED_SPACE, labels(**{cluster_names.EXEMPT: "true"})), "egs-agent-namespace"),
+    "to enter all workspaces from a workspace's namespace": (
+        patch(RED_SPACE, labels(**{cluster_names.MAY_ENTER: "true"})),
+        "egs-agent-namespace",
+    ),
     "to enter all workspaces from a namespace that was there before": (
-        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {names.MAY_ENTER: "true"}}}),
+        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {cluster_names.MAY_ENTER: "true"}}}),
         "egs-agent-namespace",
     ),
     "a new namespace that enters all workspaces": (
-        post("/api/v1/namespaces", {"metadata": {"name": "try", **labels(**{names.MAY_ENTER: "true"})["metadata"]}}),
+        post("/api/v1/namespaces", {"metadata": {"name": "try", **labels(**{cluster_names.MAY_ENTER: "true"})["metadata"]}}),
         "egs-agent-namespace",
     ),
-    "an exempt namespace for a workspace": (patch("/api/v1/namespaces/spared", labels(**{names.EXEMPT: None})), "egs-agent-namespace"),
+    "an exempt namespace for a workspace": (
+        patch("/api/v1/namespaces/spared", labels(**{cluster_names.EXEMPT: None})),
+        "egs-agent-namespace",
+    ),
     "leave to adopt a namespace that was there before": (
-        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {names.MAY_ADOPT: "true"}}}),
+        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {cluster_names.MAY_ADOPT: "true"}}}),
         "egs-agent-namespace",
     ),
     "a namespace that was there before, for a workspace without a name": (
-        patch("/api/v1/namespaces/loose", labels(**{names.SLICE: ""})),
+        patch("/api/v1/namespaces/loose", labels(**{cluster_names.SLICE: ""})),
         "egs-agent-namespace",
     ),
     "a mark by which a namespace that was there before could be bound again": (
-        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {names.BOUND_TO: RED}}}),
+        patch("/api/v1/namespaces/loose", {"metadata": {"labels": {cluster_names.BOUND_TO: RED}}}),
         "egs-agent-namespace",
     ),
     "both the mark and the label of a workspace": (
-        patch("/api/v1/namespaces/loose", labels(**{names.BOUND_TO: RED})),
+        patch("/api/v1/namespaces/loose", labels(**{cluster_names.BOUND_TO: RED})),
         "egs-agent-namespace",
     ),
-    "another workspace's mark": (patch(RED_SPACE, labels(**{names.BOUND_TO: BLUE})), "egs-agent-namespace"),
-    "another workspace's label": (patch(RED_SPACE, labels(**{names.SLICE: BLUE})), "egs-agent-namespace"),
+    "another workspace's mark": (patch(RED_SPACE, labels(**{cluster_names.BOUND_TO: BLUE})), "egs-agent-namespace"),
+    "another workspace's label": (patch(RED_SPACE, labels(**{cluster_names.SLICE: BLUE})), "egs-agent-namespace"),
     "a mark that stays when the label goes": (
-        patch(RED_SPACE, labels(**{names.SLICE: None, names.BOUND_TO: RED})),
+        patch(RED_SPACE, labels(**{cluster_names.SLICE: None, cluster_names.BOUND_TO: RED})),
         "egs-agent-namespace",
     ),
     "a new namespace with a mark alone": (
-        post("/api/v1/namespaces", {"metadata": {"name": "try", "labels": {names.BOUND_TO: RED}}}),
+        post("/api/v1/namespaces", {"metadata": {"name": "try", "labels": {cluster_names.BOUND_TO: RED}}}),
         "egs-agent-namespace",
     ),
     "privileged pods in a workspace's namespace": (
@@ -347,7 +353,7 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         "egs-agent-namespace",
     ),
     "privileged pods once it is no workspace's any more": (
-        patch(RED_SPACE, labels(**{names.SLICE: None, "pod-security.kubernetes.io/enforce": "privileged"})),
+        patch(RED_SPACE, labels(**{cluster_names.SLICE: None, "pod-security.kubernetes.io/enforce": "privileged"})),
         "egs-agent-namespace",
     ),
     "a new namespace for privileged pods": (
@@ -399,7 +405,7 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     ),
     "a check on a node that is not managed": (post(JOBS, check_on(by_name("control", **labeled("DoesNotExist")))), "egs-agent-job"),
     "a mark by which a node of the control plane were a managed one": (
-        patch("/api/v1/nodes/control", {"metadata": {"labels": {names.NODE_UID: "mine"}}}),
+        patch("/api/v1/nodes/control", {"metadata": {"labels": {cluster_names.NODE_UID: "mine"}}}),
         "egs-agent-node",
     ),
     "the taints off a node of the control plane": (patch("/api/v1/nodes/control", {"spec": {"taints": None}}), "egs-agent-node"),
@@ -420,14 +426,14 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
     "a request in a namespace of no workspace": (post(f"{EGS}/namespaces/loose/gpuprovisioningrequests", REQUEST), "egs-agent"),
     "to delete a request that people made": (delete(f"{RED_REQUESTS}/filed"), "egs-agent"),
     "to mark a request that people made as one that it may delete": (
-        patch(f"{RED_REQUESTS}/filed", {"metadata": {"annotations": {names.AUTO: "true"}}}),
+        patch(f"{RED_REQUESTS}/filed", {"metadata": {"annotations": {cluster_names.AUTO: "true"}}}),
         "egs-agent",
     ),
     "a role for itself": (
         post(BINDINGS, {"metadata": {"name": "egs-try"}, "subjects": [ITSELF], **BINDING}),
         "egs-agent",
     ),
-    "a pod": (post(pods_path(names.NAMESPACE), pod()), "RBAC"),
+    "a pod": (post(pods_path(cluster_names.NAMESPACE), pod()), "RBAC"),
     "a policy off": (delete("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/egs-agent"), "RBAC"),
     "a pod bound by hand": (post(pods_path("red", "gated", "binding"), {"target": {"kind": "Node", "name": NODE_RED}}), "RBAC"),
 }
@@ -437,7 +443,7 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
 def bystanders(world: World) -> Iterator[None]:
     """A pod of the system, an exempt namespace, a fence in one of no workspace, and a node that EGS does not manage."""
     fence = "/apis/networking.k8s.io/v1/namespaces/loose/networkpolicies"
-    world.admin.make("/api/v1/namespaces", {"metadata": {"name": "spared", "labels": {names.EXEMPT: "true"}}})
+    world.admin.make("/api/v1/namespaces", {"metadata": {"name": "spared", "labels": {cluster_names.EXEMPT: "true"}}})
     wait_for("an account", lambda: world.cluster.get("serviceaccount", "default", namespace="kube-system"), within_s=SOON_S)
     world.admin.make(pods_path("kube-system"), pod(GUARDED))
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
@@ -530,8 +536,8 @@ TRIED: Final[dict[str, Object]] = {
 @pytest.mark.parametrize("what", TRIED)
 def test_a_pod_in_the_agents_namespace_does_not_get(what: str, world: World) -> None:
     """The agent may make Jobs there, so a thief of its token may; their pods come no further than this."""
-    assert world.admin.call("POST", pods_path(names.NAMESPACE), of_egs()).outcome == DONE
-    assert world.admin.call("POST", pods_path(names.NAMESPACE), TRIED[what]).outcome == "egs-own-pod"
+    assert world.admin.call("POST", pods_path(cluster_names.NAMESPACE), of_egs()).outcome == DONE
+    assert world.admin.call("POST", pods_path(cluster_names.NAMESPACE), TRIED[what]).outcome == "egs-own-pod"
 
 
 GANG: Final = {"nodes": (NODE_RED, NODE_BLUE), "step": "gang_network"}
@@ -556,7 +562,7 @@ def test_a_check_is_let_through_with_the_agents_rights(kind: str, world: World) 
     assert world.agent.call("POST", JOBS, job).outcome == DONE
     made = {**job["spec"]["template"], "kind": "Pod", "apiVersion": "v1"}
     made["metadata"] = {**made["metadata"], "name": f"{job['metadata']['name']}-0"}
-    assert world.admin.call("POST", pods_path(names.NAMESPACE), made).outcome == DONE
+    assert world.admin.call("POST", pods_path(cluster_names.NAMESPACE), made).outcome == DONE
 
 
 def test_the_agents_own_pod_is_let_through(world: World) -> None:
@@ -565,7 +571,7 @@ def test_the_agents_own_pod_is_let_through(world: World) -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "egs-agent-1", "uid": RED, "controller": True}
     made["metadata"] = {**made["metadata"], "name": "egs-agent-1-1", "ownerReferences": [owner]}
 
-    assert world.admin.call("POST", pods_path(names.NAMESPACE), made).outcome == DONE
+    assert world.admin.call("POST", pods_path(cluster_names.NAMESPACE), made).outcome == DONE
 
 
 @pytest.mark.usefixtures("bystanders")
@@ -577,7 +583,7 @@ def test_a_check_comes_to_a_managed_node_and_never_to_one_of_the_control_plane(w
             world.agent.make(JOBS, job)
         checked, waiting = (wait_for("the check", lambda job=job: placed(world, job), within_s=SOON_S) for job in jobs.values())
         assert (checked["spec"].get("nodeName"), waiting["spec"].get("nodeName")) == (NODE_RED, None)
-        binding = pods_path(names.NAMESPACE, waiting["metadata"]["name"], "binding")
+        binding = pods_path(cluster_names.NAMESPACE, waiting["metadata"]["name"], "binding")
         outcomes = {
             node: world.scheduler.call(
                 "POST", binding, {"metadata": {"name": waiting["metadata"]["name"]}, "target": {"kind": "Node", "name": node}}
@@ -601,10 +607,12 @@ def test_who_writes_a_node_of_the_control_plane_into_the_guard_gets_no_check_the
         assert "nodeName" not in wait_for("the check", lambda: placed(world, job), within_s=SOON_S)["spec"]
     finally:
         world.agent.call("DELETE", f"{JOBS}/{job['metadata']['name']}", is_dry=False, propagationPolicy="Background")
-        world.agent.patch(names.GUARD_PATH, [{"op": "remove", "path": names.pointer("spec", "nodes", "control")}])
+        world.agent.patch(cluster_names.GUARD_PATH, [{"op": "remove", "path": cluster_names.pointer("spec", "nodes", "control")}])
 
 
 def placed(world: World, job: Object) -> Object | None:
     """The pod of this Job, once the scheduler has had a word on it."""
-    found = world.admin.get(pods_path(names.NAMESPACE), labelSelector=f"{names.JOB_OF_POD}={job['metadata']['name']}")["items"]
+    found = world.admin.get(pods_path(cluster_names.NAMESPACE), labelSelector=f"{cluster_names.JOB_OF_POD}={job['metadata']['name']}")[
+        "items"
+    ]
     return next((each for each in found if each["status"].get("conditions")), None)

@@ -14,6 +14,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, Drift, IssuedToken, Workspace
 from slices.kubeconfigs import kubeconfig_text
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError
@@ -21,11 +23,10 @@ from tests.kube.corner import CornerApi
 from tests.kube.site import access_as_agent
 from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
-from worker_agent.kube import awaited, names
+from worker_agent.kube import awaited
 from worker_agent.kube.client import Access, Api, Forbidden
 from worker_agent.kube.isolation import role_binding
 from worker_agent.kube.tenancy import KubernetesTenancy
-from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, Drift, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
 NOBODY: frozenset[str] = frozenset()
@@ -99,14 +100,14 @@ class House:
         """All that the agent keeps there, without what the server counts."""
         kinds = ("networkpolicies", "resourcequotas", "limitranges", "rolebindings", "serviceaccounts")
         kept = [item for kind in kinds for item in self.cluster.list(kind, namespace=self.namespace, selector="egs.io/slice")]
-        kept += self.cluster.list("serviceaccounts", namespace=names.ACCOUNTS, selector=f"egs.io/slice={self.workspace.id}")
+        kept += self.cluster.list("serviceaccounts", namespace=cluster_names.ACCOUNTS, selector=f"egs.io/slice={self.workspace.id}")
         parts = ("spec", "roleRef", "subjects")
         return {
             f"{item['kind']}/{item['metadata']['name']}": (item["metadata"]["labels"], [item.get(part) for part in parts]) for item in kept
         }
 
     def has_account(self, account: Account) -> bool:
-        return self.cluster.get("serviceaccount", f"egs-{account.id}", namespace=names.ACCOUNTS) is not None
+        return self.cluster.get("serviceaccount", f"egs-{account.id}", namespace=cluster_names.ACCOUNTS) is not None
 
     def let_in(self, role: AccessRole, *, token_s: int = 3600) -> Account:
         account = Account(id=str(uuid4()), role=role, namespace=self.namespace, token_s=token_s)
@@ -245,7 +246,7 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     "the network policy's label off": (["label", "networkpolicy", "egs-slice", "egs.io/slice-"], "network policy"),
     "the quota raised": (["patch", "resourcequota", "egs-slice", "--type=merge", '--patch={"spec":{"hard":{"pods":"100k"}}}'], "quota"),
     "the quota deleted": (["delete", "resourcequota", "egs-slice"], "quota"),
-    "the account deleted": (["delete", "serviceaccount", "{account}", "--namespace", names.ACCOUNTS], "account"),
+    "the account deleted": (["delete", "serviceaccount", "{account}", "--namespace", cluster_names.ACCOUNTS], "account"),
     "the role deleted": (["delete", "rolebinding", "-l", "egs.io/account"], "role"),
     "another in the role": (
         ["patch", "rolebinding", "{account}", "--type=json", '--patch=[{"op":"replace","path":"/subjects/0/name","value":"default"}]'],

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol.messages import Phase
 from tests.kube.cluster import Cluster
 from tests.kube.counter import Counter, template
 from tests.kube.site import Site, moved_in
 from tests.kube.test_autogpr import AUTO, deployment, requests
-from worker_agent.protocol import Phase
 
 
 @pytest.fixture

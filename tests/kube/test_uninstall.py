@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import AccessRole
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import Caller
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object, clusters
@@ -17,8 +19,6 @@ from tests.kube.site import agent_token
 from tests.kube.test_tenancy import House, a_workspace
 from tests.kube.wire import Kind
 from tests.kube.world import NODE_RED, install, new_world
-from worker_agent.kube import names
-from worker_agent.protocol import AccessRole
 
 OURS = re.compile(r"egs\.io/|node-restriction\.kubernetes\.io/egs-")
 # What happened stays told, and what runs on in a box keeps how it got there.
@@ -70,14 +70,15 @@ def left_of_egs(cluster: Cluster) -> dict[str, list[str]]:
 
 def gated_pods(cluster: Cluster) -> list[str]:
     pods = cluster.list("pods", namespace="")
-    return [pod["metadata"]["name"] for pod in pods if {"name": names.GATE} in pod["spec"].get("schedulingGates", [])]
+    return [pod["metadata"]["name"] for pod in pods if {"name": cluster_names.GATE} in pod["spec"].get("schedulingGates", [])]
 
 
 def test_it_refuses_while_a_node_is_in_a_box_and_then_leaves_nothing_and_a_kubeconfig_from_before_opens_nothing(alone: Cluster) -> None:
     with new_world(alone) as world:
         records = '[{"record":{"phase":"OPEN"},"gpus":["a"]}]'
         world.agent.patch(
-            f"/api/v1/nodes/{NODE_RED}", [{"op": "add", "path": names.pointer("metadata", "annotations", names.RECORDS), "value": records}]
+            f"/api/v1/nodes/{NODE_RED}",
+            [{"op": "add", "path": cluster_names.pointer("metadata", "annotations", cluster_names.RECORDS), "value": records}],
         )
         house = House(alone, a_workspace())
         account = house.let_in(AccessRole.USER)
@@ -86,7 +87,7 @@ def test_it_refuses_while_a_node_is_in_a_box_and_then_leaves_nothing_and_a_kubec
         pods = f"/api/v1/namespaces/{house.namespace}/pods"
         wait_for("the kubeconfig", lambda: member.call("GET", pods).status == 200, within_s=SOON_S)
         assert gated_pods(alone)
-        assert f"resourcequotas {house.namespace}/{names.ISOLATION}" in left_of_egs(alone)
+        assert f"resourcequotas {house.namespace}/{cluster_names.ISOLATION}" in left_of_egs(alone)
 
         code, said = uninstall(alone)
         assert (code, NODE_RED in said) == (1, True), said

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from protocol.messages import Assignment, Drain, Phase
 from tests.kube.cluster import Cluster, Object
 from tests.kube.faults import StillClock
 from tests.kube.site import AGENT, NODE_GPUS, Site, ended, moved_in
 from worker_agent.kube import tending
 from worker_agent.kube.guard import slices_in
 from worker_agent.leaving import NODE_GONE_S
-from worker_agent.protocol import Assignment, Drain, Phase
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,12 @@ from datetime import datetime
 import msgspec
 import pytest
 
+from protocol import cluster_names
+from protocol.messages import JobFailed, PodsWaiting
 from tests.kube.cluster import Cluster, Object
 from tests.kube.counter import Counter
 from tests.kube.test_autogpr import job
-from worker_agent.kube import names, waits
-from worker_agent.protocol import JobFailed, PodsWaiting
+from worker_agent.kube import waits
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_a_job_that_failed_when_its_pod_was_sent_out_of_a_box_is_told_with_the_r
     counter.make(body | {"spec": body["spec"] | {"backoffLimit": 0}})
     counter.until("its pod", lambda: (seen := told(counter)) and seen.count == 1)
     (pod,) = (pod for pod in counter.pods.objects().values() if pod.metadata.namespace == counter.namespace)
-    in_box = msgspec.structs.replace(pod.metadata, labels={names.POD_GPR: "g"})
+    in_box = msgspec.structs.replace(pod.metadata, labels={cluster_names.POD_GPR: "g"})
     counter.others.append(msgspec.structs.replace(pod, metadata=in_box))
     told(counter)
 

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from protocol import cluster_names
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import DONE, Caller
 from tests.kube.cluster import CLAIMS, MUTATING, SOON_S, Cluster, Object
@@ -22,7 +23,6 @@ from tests.kube.nodes import nodes_of
 from tests.kube.wire import APPLY, JSON_PATCH
 from tests.kube.written import gated, written
 from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.kube import names
 
 RED, BLUE = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 RED_GPR, BLUE_GPR = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
@@ -35,7 +35,7 @@ PEOPLE: Final = ("u", "a", "o", "n", "s")
 NAMESPACES: Final = {"u": "red", "a": "red", "o": "red", "n": "red", "s": "loose"}
 
 KIND_OF_REQUEST: Final = {"apiVersion": "egs.io/v1alpha1", "kind": "GPUProvisioningRequest"}
-RUNNING: Final = {names.GPU: "1", "cpu": "1", "memory": "1Gi"}  # what the pods that run ask for
+RUNNING: Final = {cluster_names.GPU: "1", "cpu": "1", "memory": "1Gi"}  # what the pods that run ask for
 RESTRICTED: Final = {
     "runAsNonRoot": True,
     "runAsUser": 1000,
@@ -45,7 +45,7 @@ RESTRICTED: Final = {
 }
 
 
-def container(gpus: int | str | None = None, *, resource: str = names.GPU, **more: Any) -> Object:
+def container(gpus: int | str | None = None, *, resource: str = cluster_names.GPU, **more: Any) -> Object:
     resources = {} if gpus is None else {"resources": {"limits": {resource: str(gpus)}}}
     return {"name": "main", "image": "none", "securityContext": RESTRICTED, **resources, **more}
 
@@ -65,11 +65,11 @@ def pods_path(namespace: str, name: str = "", sub: str = "") -> str:
 
 
 def gate_index(found: Object) -> int:
-    return [gate["name"] for gate in found["spec"]["schedulingGates"]].index(names.GATE)
+    return [gate["name"] for gate in found["spec"]["schedulingGates"]].index(cluster_names.GATE)
 
 
 def is_gated(found: Object) -> bool:
-    return any(gate["name"] == names.GATE for gate in found["spec"].get("schedulingGates", []))
+    return any(gate["name"] == cluster_names.GATE for gate in found["spec"].get("schedulingGates", []))
 
 
 def install(cluster: Cluster, *options: str, programs: Path | None = None) -> str:
@@ -93,7 +93,7 @@ class World:
     # --- what the agent does
 
     def bind_namespace(self, name: str, slice_id: str) -> None:
-        labels = {names.SLICE: slice_id, "pod-security.kubernetes.io/enforce": "restricted"}
+        labels = {cluster_names.SLICE: slice_id, "pod-security.kubernetes.io/enforce": "restricted"}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         self.agent.patch(f"/api/v1/namespaces/{name}", body, kind=APPLY)
 
@@ -106,18 +106,18 @@ class World:
     def _is_marked(self, node: str, *, gpr: str, slice_id: str) -> bool:
         """Marks it, unless its taints have changed since they were read."""
         seen = self.admin.get(f"/api/v1/nodes/{node}")
-        labels = {names.NODE_SLICE: slice_id, names.box_label(gpr): "1", names.NODE_UID: seen["metadata"]["uid"]}
+        labels = {cluster_names.NODE_SLICE: slice_id, cluster_names.box_label(gpr): "1", cluster_names.NODE_UID: seen["metadata"]["uid"]}
         ops = [
             {"op": "test", "path": "/metadata/uid", "value": seen["metadata"]["uid"]},
-            *({"op": "add", "path": names.pointer("metadata", "labels", key), "value": value} for key, value in labels.items()),
-            *self._taint(seen, names.box_of(gpr, 1)),
+            *({"op": "add", "path": cluster_names.pointer("metadata", "labels", key), "value": value} for key, value in labels.items()),
+            *self._taint(seen, cluster_names.box_of(gpr, 1)),
         ]
         answer = self.agent.call("PATCH", f"/api/v1/nodes/{node}", ops, kind=JSON_PATCH, is_dry=False)
         assert answer.status in {200, 422}, answer.message
         return answer.outcome == DONE
 
     def guard(self, node: str, value: str) -> None:
-        self.agent.patch(names.GUARD_PATH, [{"op": "add", "path": names.pointer("spec", "nodes", node), "value": value}])
+        self.agent.patch(cluster_names.GUARD_PATH, [{"op": "add", "path": cluster_names.pointer("spec", "nodes", node), "value": value}])
 
     def lift(self, namespace: str, name: str, *, gpr: str) -> None:
         self.agent.patch(pods_path(namespace, name), self.lifting(self.admin.get(pods_path(namespace, name)), gpr=gpr))
@@ -126,12 +126,17 @@ class World:
     def lifting(seen: Object, *, gpr: str) -> list[Object]:
         """The one patch that lifts a pod as it was seen."""
         index = gate_index(seen)
-        toleration = {"key": names.TAINT, "operator": "Equal", "value": names.box_of(gpr, 1), "effect": names.TAINT_EFFECT}
-        select = {"op": "add", "path": names.pointer("spec", "nodeSelector", names.box_label(gpr)), "value": "1"}
-        label = {"op": "add", "path": names.pointer("metadata", "labels", names.POD_GPR), "value": gpr}
+        toleration = {
+            "key": cluster_names.TAINT,
+            "operator": "Equal",
+            "value": cluster_names.box_of(gpr, 1),
+            "effect": cluster_names.TAINT_EFFECT,
+        }
+        select = {"op": "add", "path": cluster_names.pointer("spec", "nodeSelector", cluster_names.box_label(gpr)), "value": "1"}
+        label = {"op": "add", "path": cluster_names.pointer("metadata", "labels", cluster_names.POD_GPR), "value": gpr}
         return [
             {"op": "test", "path": "/metadata/uid", "value": seen["metadata"]["uid"]},
-            {"op": "test", "path": f"/spec/schedulingGates/{index}/name", "value": names.GATE},
+            {"op": "test", "path": f"/spec/schedulingGates/{index}/name", "value": cluster_names.GATE},
             {"op": "remove", "path": f"/spec/schedulingGates/{index}"},
             {"op": "add", "path": "/spec/tolerations/-", "value": toleration},
             *([] if "nodeSelector" in seen["spec"] else [{"op": "add", "path": "/spec/nodeSelector", "value": {}}]),
@@ -142,10 +147,10 @@ class World:
 
     @staticmethod
     def _taint(seen: Object, value: str) -> list[Object]:
-        index = [taint["key"] for taint in seen["spec"]["taints"]].index(names.TAINT)
-        taint = {"key": names.TAINT, "value": value, "effect": names.TAINT_EFFECT}
+        index = [taint["key"] for taint in seen["spec"]["taints"]].index(cluster_names.TAINT)
+        taint = {"key": cluster_names.TAINT, "value": value, "effect": cluster_names.TAINT_EFFECT}
         return [
-            {"op": "test", "path": f"/spec/taints/{index}/key", "value": names.TAINT},
+            {"op": "test", "path": f"/spec/taints/{index}/key", "value": cluster_names.TAINT},
             {"op": "replace", "path": f"/spec/taints/{index}", "value": taint},
         ]
 
@@ -184,7 +189,7 @@ def new_world(cluster: Cluster) -> Iterator[World]:
     world = World(
         cluster=cluster,
         admin=admin,
-        agent=Caller(cluster, token=token(names.NAMESPACE, names.AGENT)),
+        agent=Caller(cluster, token=token(cluster_names.NAMESPACE, cluster_names.AGENT)),
         scheduler=Caller(cluster, who="kube-scheduler"),
         root=Caller(cluster, token=token("people", "root")),
         people={who: Caller(cluster, token=token("people", who)) for who in PEOPLE},
@@ -215,13 +220,16 @@ def new_world(cluster: Cluster) -> Iterator[World]:
 
 def file_request(world: World, namespace: str) -> None:
     """An administrator's request `filed`, unless it is there; members may delete it."""
-    filed = {"metadata": {"name": "filed", "annotations": {names.REQUESTER: "admin"}}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
+    filed = {
+        "metadata": {"name": "filed", "annotations": {cluster_names.REQUESTER: "admin"}},
+        "spec": {"shape": "H100-80GB", "duration": "1h"},
+    }
     path = f"/apis/egs.io/v1alpha1/namespaces/{namespace}/gpuprovisioningrequests"
     world.admin.call("POST", path, {**KIND_OF_REQUEST, **filed}, is_dry=False)
 
 
 def make_targets(world: World, namespace: str) -> None:
-    own_gate, gate = {"name": "own.io/gate"}, {"name": names.GATE}
+    own_gate, gate = {"name": "own.io/gate"}, {"name": cluster_names.GATE}
     world.admin.make(pods_path(namespace), pod("gated", 1, schedulingGates=[own_gate]))
     world.admin.make(pods_path(namespace), pod("cpu"))
     if not world.cluster.has(MUTATING):
@@ -279,7 +287,7 @@ def managed_nodes() -> list[Object]:
     """They join with the label alone: the taint is admission's, where it gives any."""
     nodes = nodes_of(FLEET)
     for node in nodes:
-        node["metadata"]["labels"][names.MANAGED] = "true"
+        node["metadata"]["labels"][cluster_names.MANAGED] = "true"
     return nodes
 
 

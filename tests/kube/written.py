@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from protocol import cluster_names
 from tests.kube.cluster import MUTATING, Cluster, Object
-from worker_agent.kube import names
 
-GATES: Final = {"schedulingGates": [{"name": names.GATE}]}
-FREE_TAINT: Final = {"key": names.TAINT, "value": names.FREE, "effect": names.TAINT_EFFECT}
+GATES: Final = {"schedulingGates": [{"name": cluster_names.GATE}]}
+FREE_TAINT: Final = {"key": cluster_names.TAINT, "value": cluster_names.FREE, "effect": cluster_names.TAINT_EFFECT}
 
 
 def written(cluster: Cluster, body: Object) -> Object:
@@ -16,7 +16,7 @@ def written(cluster: Cluster, body: Object) -> Object:
     if cluster.has(MUTATING):
         return body
     spec = body.get("spec", {})
-    if body.get("kind") == "Node" and names.MANAGED in body["metadata"].get("labels", {}):
+    if body.get("kind") == "Node" and cluster_names.MANAGED in body["metadata"].get("labels", {}):
         return {**body, "spec": {**spec, "taints": [*spec.get("taints", []), FREE_TAINT]}}
     if "jobTemplate" in spec:
         return {**body, "spec": {**spec, "jobTemplate": written(cluster, spec["jobTemplate"])}}
@@ -33,4 +33,4 @@ def gated(pod: Object) -> Object:
 
 def _wants_gpus(pod: Object) -> bool:
     resources: list[Any] = [each.get("resources", {}) for each in pod.get("spec", {}).get("containers", [])]
-    return any(key.startswith(names.GPU_PREFIXES) for each in resources for kind in each.values() for key in kind)
+    return any(key.startswith(cluster_names.GPU_PREFIXES) for each in resources for kind in each.values() for key in kind)

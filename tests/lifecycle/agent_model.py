@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from protocol.messages import Assignment, Desired, Observed, Phase
 from tests.inventory.agent import Agent, seen_of
-from worker_agent.protocol import Assignment, Desired, Observed, Phase
 
 NEXT = {
     Phase.PENDING: Phase.ENTERING,

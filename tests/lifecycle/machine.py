@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from accounts.models import User
-from egs.errors import EgsError
+from core.errors import EgsError
 from gpr import allocator
 from gpr.allocator import tick
 from gpr.lifecycle import TRANSITIONS
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState, Promise, PromiseMove
-from gpr.planner.plan import Reason
 from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.replacing import box_of, node_replace
@@ -36,13 +35,14 @@ from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import reservation_force_release
 from inventory.services.sync import desired_set
 from journal.models import Event
+from planner.plan import Reason
+from protocol.messages import Desired, NodeView, Outcome, Phase, set_digest
 from slices.models import Namespace, Slice
 from slices.services import namespace_bind, namespace_unbind
 from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, spec
 from tests.inventory.agent import Agent, seen, step
 from tests.lifecycle.agent_model import ModelAgent
 from tests.promises.feasible import faults
-from worker_agent.protocol import Desired, NodeView, Outcome, Phase, set_digest
 
 S = GprState
 numbers = st.integers(0, 11)

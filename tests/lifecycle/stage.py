@@ -13,10 +13,10 @@ from gpr.models import AllocatorRecord, Gpr
 from gpr.services.requests import gpr_submit
 from inventory.models import Cluster, Node, Reservation, ReservationState
 from journal.models import Event
+from protocol.messages import Phase
 from slices.models import Slice
 from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, nodes_of, spec
 from tests.inventory.agent import Agent, seen
-from worker_agent.protocol import Phase
 
 ENTRY = (Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE)
 EXIT = (Phase.EXITING, Phase.RELEASED)

@@ -13,14 +13,14 @@ from gpr import allocator
 from gpr.absence import AWAY_S, SERVED_EVERY_S, served
 from gpr.allocator import ENTRY_SILENCE_S, tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
-from gpr.planner.plan import Cause
 from inventory.models import SupplyOrderState
 from inventory.services.supplies import ORDER_LATE_MOST_S
+from planner.plan import Cause
+from protocol.messages import Desired
 from tests.builders import make_slice, node_view
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 from tests.lifecycle.test_replacing import spare_of, swapping
 from tests.lifecycle.test_supplies import LEAD_S, busy_stage, ordering_slice, report, states, supply
-from worker_agent.protocol import Desired
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from egs.errors import IllegalTransition, InvalidInput, StaleState
+from core.errors import IllegalTransition, InvalidInput, StaleState
 from gpr.defragmentation import Suggestion, WantedRoom, room_ask, suggestion_for, suggestions
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, Promise, VictimKind, VictimOutcome
 from gpr.services.defragmenting import gpr_make_room

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.test import override_settings
 
-from egs.errors import EgsError
+from core.errors import EgsError
 from gpr.models import Eviction, EvictionVictim, GprState, Promise, VictimOutcome
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel

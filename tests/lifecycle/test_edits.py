@@ -12,16 +12,16 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from egs.errors import CanNeverStart, Conflict
+from core.errors import CanNeverStart, Conflict
 from gpr.estimates import Estimate, gpr_estimate
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.planner.plan import Cause
 from gpr.services.ending import gpr_extend
 from gpr.services.moving import MoveTo, gpr_move
 from gpr.services.requests import gpr_edit, spec_of
 from gpr.spec import GprSpec
 from inventory.models import Cluster, Node
 from inventory.services.inventory import inventory_store
+from planner.plan import Cause
 from slices.quotas import quota_create, quota_delete
 from slices.services import SlicePolicy, slice_set_clusters, slice_set_policy
 from tests import factories

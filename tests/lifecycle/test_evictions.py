@@ -11,13 +11,12 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from egs.errors import BookingDoesNotFit, Conflict
-from egs.words import utc
+from core.errors import BookingDoesNotFit, Conflict
+from core.words import utc
 from gpr.estimates import RECLAIM, gpr_estimate
 from gpr.extensions import ExtensionTrial
 from gpr.failed_jobs import KIND, failed_jobs_of
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
-from gpr.planner.engine import plan
 from gpr.services import sparing
 from gpr.services.bookings import SeriesAsk, series_create
 from gpr.services.decisions import gpr_approve
@@ -25,6 +24,8 @@ from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
 from gpr.snapshot import books_end, end_by_books
 from journal.models import Event
+from planner.engine import plan
+from protocol.messages import JobFailed, PodsWaiting
 from slices.models import Slice
 from slices.quotas import quota_create
 from slices.services import SlicePolicy, slice_set_policy
@@ -32,7 +33,6 @@ from tests.builders import SHAPE, make_slice, spec
 from tests.claims.stage import other_cluster
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
 from tests.slices.kubeconfigs import ready_namespace
-from worker_agent.protocol import JobFailed, PodsWaiting
 
 pytestmark = pytest.mark.django_db
 S = GprState

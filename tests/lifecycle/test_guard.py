@@ -13,10 +13,10 @@ from gpr.models import Gpr, GprState
 from inventory.models import StepResult
 from inventory.services import events, sync
 from journal.models import Event
+from protocol.messages import Phase
 from tests.builders import make_slice
 from tests.inventory.agent import seen, step
 from tests.lifecycle.stage import ENTRY, Stage, fresh
-from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 

@@ -17,8 +17,8 @@ from gpr.services.ending import exit_begin, gpr_release
 from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
 from inventory.services.reservations import reservation_force_release
 from journal.models import Event
+from protocol.messages import Phase
 from tests.lifecycle.stage import EXIT, Stage, fresh, moves_of
-from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 

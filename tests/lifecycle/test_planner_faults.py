@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpr.models import GprState, Promise, PromiseMove
-from gpr.planner import engine
-from gpr.planner.board import Board
 from journal.models import Event
+from planner import engine
+from planner.board import Board
 from tests.builders import make_slice
 from tests.lifecycle.stage import Stage, fresh
 

@@ -7,15 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from egs.errors import Conflict, IllegalTransition
+from core.errors import Conflict, IllegalTransition
 from gpr.models import Gpr, GprState, ProjectUsage
-from gpr.planner.plan import Cause
 from gpr.previews import preview_move, preview_priority
 from gpr.selectors import QUEUE_ORDER, start_places
 from gpr.services.decisions import gpr_set_priority
 from gpr.services.moving import MoveTo, gpr_move
 from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
 from journal.models import Event
+from planner.plan import Cause
 from tests.builders import make_slice
 from tests.lifecycle.stage import Stage, fresh
 

@@ -14,9 +14,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from egs.clock import db_now
-from egs.errors import Conflict
-from egs.rest.pagination import page_behind
+from core.clock import db_now
+from core.errors import Conflict
+from core.rest.pagination import page_behind
 from gpr.models import Gpr, GprState
 from gpr.selectors import QUEUE_ORDER, queue_visible_to, start_places
 from gpr.services.moving import MoveTo, spot_for

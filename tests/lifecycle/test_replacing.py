@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from django.test import override_settings
 
-from egs.errors import Conflict, IllegalTransition, NotFound
+from core.errors import Conflict, IllegalTransition, NotFound
 from gpr.fairness import usage_load
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
 from gpr.quotas import standings
@@ -23,12 +23,12 @@ from inventory.services.nodes import node_cordon
 from inventory.services.reservations import reservation_force_release
 from inventory.services.sync import desired_set
 from journal.models import Event
+from protocol.messages import Assignment, Desired, NodeView, Phase
 from slices.quotas import quota_create
 from tests.builders import SHAPE, make_slice, node_view, nodes_of
 from tests.inventory.agent import seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
 from tests.promises.feasible import faults
-from worker_agent.protocol import Assignment, Desired, NodeView, Phase
 
 pytestmark = pytest.mark.django_db
 S = GprState

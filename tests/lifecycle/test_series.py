@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from egs.errors import BookingDoesNotFit
-from egs.words import utc
+from core.errors import BookingDoesNotFit
+from core.words import utc
 from gpr import witness
 from gpr.models import BookingSeries, Gpr, GprState, Promise, RepeatRule
-from gpr.planner.bookings import Nearest
-from gpr.planner.engine import plan
-from gpr.planner.plan import Plan
-from gpr.planner.snapshot import Snapshot
 from gpr.services import bookings, requests
 from gpr.services.bookings import RETRIED_AFTER, SeriesAsk, occurrences_retry, series_cancel, series_create
 from gpr.services.requests import bookings_fitting, gpr_cancel
 from gpr.spec import BOOKING_AHEAD
 from journal.models import Event
+from planner.bookings import Nearest
+from planner.engine import plan
+from planner.plan import Plan
+from planner.snapshot import Snapshot
 from slices.models import Slice
 from tests import factories
 from tests.builders import make_slice, spec

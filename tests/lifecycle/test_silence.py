@@ -8,8 +8,8 @@ import pytest
 
 from gpr.allocator import tick
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.planner.plan import Cause
 from gpr.services.requests import gpr_edit, spec_of
+from planner.plan import Cause
 from tests.builders import make_cluster, make_slice
 from tests.effort import IS_SOAK
 from tests.inventory.agent import Agent

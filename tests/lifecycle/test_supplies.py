@@ -10,12 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from egs.errors import CanNeverStart
+from core.errors import CanNeverStart
 from gpr.estimates import gpr_estimate
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.planner import engine
-from gpr.planner.plan import Cause, Plan
-from gpr.planner.snapshot import Snapshot
 from gpr.services.ending import gpr_release
 from gpr.services.ordering import order_refuse
 from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
@@ -25,6 +22,10 @@ from inventory.services.clusters import cluster_set_enabled
 from inventory.services.maintenance import window_announce, window_draft
 from inventory.services.supplies import ORDER_LATE_MOST_S, order_fail, supply_change, supply_create
 from journal.models import Event
+from planner import engine
+from planner.plan import Cause, Plan
+from planner.snapshot import Snapshot
+from protocol.messages import GpuView, NodeView
 from slices.models import Slice
 from slices.services import SlicePolicy, slice_set_policy
 from tests.agent.stage import FakeClock
@@ -33,7 +34,6 @@ from tests.lifecycle.stage import EXIT, Stage, fresh
 from worker_agent.cluster.fleet import Fleet, Growth
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
-from worker_agent.protocol import GpuView, NodeView
 
 pytestmark = pytest.mark.django_db
 

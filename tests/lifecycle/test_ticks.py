@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from egs.errors import StaleState
+from core.errors import StaleState
 from gpr import allocator
 from gpr.allocator import tick
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
@@ -23,10 +23,10 @@ from inventory.models import Cluster, Node, Reservation
 from inventory.services.clusters import cluster_resume, cluster_set_enabled
 from inventory.services.nodes import node_cordon
 from journal.models import Event
+from protocol.messages import Observed, Phase
 from tests.builders import HOUR, NOW, make_cluster, make_slice, make_user, spec
 from tests.inventory.agent import Agent, seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
-from worker_agent.protocol import Observed, Phase
 
 pytestmark = pytest.mark.django_db
 

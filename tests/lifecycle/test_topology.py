@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpr.models import Gpr, PromiseMove
-from gpr.planner.plan import Cause
 from gpr.services.requests import gpr_edit, spec_of
+from planner.plan import Cause
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import make_slice, node_view, nodes_of

@@ -10,7 +10,7 @@ from django.test import Client
 
 from accounts.models import Scope, User
 from accounts.sessions import TOKEN_KEY
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import Cluster

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from egs.clock import db_now
+from core.clock import db_now
 from inventory.models import CheckPolicy, CheckResult, Node, StepResult
+from protocol.messages import Outcome, Verdict
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, House, signed_in
-from worker_agent.protocol import Outcome, Verdict
 
 pytestmark = pytest.mark.django_db
 

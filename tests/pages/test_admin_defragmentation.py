@@ -14,7 +14,7 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Scope
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Eviction, EvictionVictim, Gpr
 from gpr.services.requests import gpr_cancel
 from journal.models import Event

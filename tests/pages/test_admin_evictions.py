@@ -9,12 +9,12 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
-from egs.pages.paging import PAGE_ROWS
+from core.clock import db_now
 from gpr.models import Eviction, EvictionVictim, Gpr, VictimOutcome
 from gpr.services.decisions import gpr_evict
 from gpr.services.requests import gpr_cancel
 from gpr.services.sparing import notices_review
+from portal_shared.paging import PAGE_ROWS
 from tests import factories
 from tests.pages.admin_world import HTMX, signed_in
 from tests.pages.user_world import World, text

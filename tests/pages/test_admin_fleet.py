@@ -14,7 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.tokens import TokenKind
-from egs.clock import db_now
+from core.clock import db_now
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
 from portal_admin.pages.clusters import join_commands
 from tests import factories

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
+from core.clock import db_now
 from inventory.models import MaintenanceWindow
 from tests.pages.admin_world import HTMX, House, signed_in
 

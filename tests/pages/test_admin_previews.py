@@ -23,10 +23,10 @@ from gpr.services.requests import gpr_submit
 from gpr.snapshot import snapshot_load
 from inventory.models import Cluster, Reservation, ReservationState
 from portal_admin.pages.question import Effects
+from protocol.messages import Phase
 from slices.models import Slice
 from tests import builders
 from tests.builders import NOW, agent_heard, agent_says
-from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 

@@ -13,10 +13,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
-from egs.pages.paging import PAGE_ROWS
+from core.clock import db_now
 from gpr.models import Gpr, GprState, PromiseMove
-from gpr.planner.plan import Cause
+from planner.plan import Cause
+from portal_shared.paging import PAGE_ROWS
 from tests import factories
 from tests.pages.admin_world import HTMX, QUERIES_MAX, House, queue_up, signed_in
 

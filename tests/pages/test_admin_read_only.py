@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import Scope
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr
 from inventory.models import Cluster, Node
 from journal.models import Event

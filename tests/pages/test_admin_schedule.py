@@ -14,9 +14,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
-from egs.pages.axis import Axis
-from egs.pages.node_strip import NodeBox
+from core.clock import db_now
+from core.pages.axis import Axis
+from core.pages.node_strip import NodeBox
 from inventory.models import Node
 from portal_admin.pages.schedule import SPANS
 from portal_admin.pages.schedule_layout import Drawing, Stay, draw, free_steps

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.models import Gpr
 from inventory.models import Supply, SupplyOrder, SupplyOrderState

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, GprState
 from gpr.services.requests import gpr_cancel
 from inventory.models import Cluster, MaintenanceWindow, Node

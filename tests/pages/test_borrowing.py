@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.borrowing import BORROWS, WILL_BORROW
 from gpr.models import Gpr
 from slices.quotas import quota_create

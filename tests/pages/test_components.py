@@ -13,8 +13,8 @@ from django.template import TemplateSyntaxError, engines
 from django.test import RequestFactory
 from django.utils import timezone
 
-from egs.pages.parts import Meter
-from egs.pages.styleguide import ZONE, styleguide
+from core.pages.parts import Meter
+from portal_shared.styleguide import ZONE, styleguide
 
 pytestmark = pytest.mark.urls(__name__)
 urlpatterns: list[object] = []

@@ -10,12 +10,13 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, reverse
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import BookingSeries, Gpr, RepeatRule
 from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import Cluster, MaintenanceWindow, Node
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
+from protocol.messages import BindingState
 from slices.invitations import member_add
 from slices.models import Namespace, Role
 from slices.quotas import quota_create
@@ -25,7 +26,6 @@ from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, House, signed_in
 from tests.pages.user_world import form
 from tests.slices import kubeconfigs
-from worker_agent.protocol import BindingState
 
 pytestmark = pytest.mark.django_db
 

@@ -17,14 +17,14 @@ from django.test import Client
 
 from accounts.models import ApiToken, Scope, User
 from accounts.services import token_revoke
-from egs.clock import db_now
-from egs.db_threads import in_db_thread
-from egs.pages import live
-from egs.pages.live import BROKEN, FOREIGN, NO_HINTS, SIGNED_OUT, STOPPING
-from egs.pages.shell import LIVE_URL
+from core.clock import db_now
+from core.db_threads import in_db_thread
 from journal import hints
 from journal.hints import INVENTORY, LOST, PLAN, hint, slice_topic
 from journal.wakeups import Wakeups
+from portal_shared import live
+from portal_shared.live import BROKEN, FOREIGN, NO_HINTS, SIGNED_OUT, STOPPING
+from portal_shared.shell import LIVE_URL
 from slices.models import Role, Slice
 from slices.services import member_remove, member_set
 from tests import factories

@@ -12,7 +12,7 @@ from django.test import Client
 
 from accounts.models import ApiToken, Scope, User
 from accounts.services import token_revoke
-from egs.clock import db_now
+from core.clock import db_now
 from tests import factories
 
 pytestmark = pytest.mark.django_db

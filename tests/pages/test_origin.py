@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.claims import claims_take
 from gpr.models import Gpr
 from tests import factories

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
-from egs.pages.promises import percent
-from gpr.planner.plan import Cause
+from core.clock import db_now
+from planner.plan import Cause
+from portal_shared.promises import percent
 from tests import factories
 from tests.calibration.outcomes import moved, settled, waited
 from tests.pages.user_world import World, text

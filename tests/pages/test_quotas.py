@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from egs.clock import db_now
+from core.clock import db_now
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project, Quota, Slice

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from egs.clock import db_now
-from egs.errors import (
+from core.clock import db_now
+from core.errors import (
     CanNeverStart,
     Conflict,
     EgsError,
@@ -21,11 +21,11 @@ from egs.errors import (
     OverPolicy,
     StaleState,
 )
-from egs.pages.refusals import refusal_of
 from gpr.models import ENDED, Gpr, GprState
 from gpr.selectors import gpr_for
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from portal_shared.refusals import refusal_of
 from slices.models import Role, Slice
 from slices.selectors import slice_for
 from tests import factories

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egs.pages import words
-from egs.pages.axis import LABEL_HALF_PX, PERCENT_MAX, PERCENT_MIN, PILL_HALF_PX, Axis
-from egs.pages.node_strip import KIND_CSS, NodeBox, node_strip
-from egs.pages.strip import CHAR_PX, Strip, StripBox, hero_of, strip_of
+from core.pages import words
+from core.pages.axis import LABEL_HALF_PX, PERCENT_MAX, PERCENT_MIN, PILL_HALF_PX, Axis
+from core.pages.node_strip import KIND_CSS, NodeBox, node_strip
+from core.pages.strip import CHAR_PX, Strip, StripBox, hero_of, strip_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 19, 12, 8, 4, tzinfo=UTC)

@@ -11,14 +11,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Scope
-from egs.clock import db_now
+from core.clock import db_now
 from inventory.models import AgentSession
+from protocol.messages import BindingState
 from slices.kubeconfigs import kubeconfig_revoke
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Unbinding
 from slices.services import namespace_bind, namespace_unbind
 from tests.pages.user_world import HTMX, World, text
 from tests.slices.kubeconfigs import SECRET, answer, asked, list_digest, made, ready_namespace, says_left
-from worker_agent.protocol import BindingState
 
 pytestmark = pytest.mark.django_db
 PATH, ASK = "/workspaces/vision/access/", "/workspaces/vision/access/new/"

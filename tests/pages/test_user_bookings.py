@@ -14,7 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Scope
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import BookingSeries, Gpr, GprState
 from gpr.services.requests import gpr_cancel
 from inventory.models import MaintenanceWindow

@@ -12,14 +12,14 @@ from django.template.backends.django import Template
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import StepResult
+from protocol.messages import Outcome
 from slices.models import Membership, Role, Slice
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import CREATE, HTMX, OFFERS, WORKSPACE, World, form
-from worker_agent.protocol import Outcome
 
 pytestmark = pytest.mark.django_db
 

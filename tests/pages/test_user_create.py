@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import Scope
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, GprState
 from slices.models import Slice
 from tests import factories

@@ -12,25 +12,25 @@ import pytest
 from django.test import Client
 
 from accounts.models import Scope
-from egs.clock import db_now
-from egs.pages import promises
+from core.clock import db_now
 from gpr.allocator import advance, tick
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.planner.plan import Cause
 from gpr.services.decisions import gpr_reject, gpr_set_priority
 from gpr.services.ending import gpr_extend, gpr_release
 from gpr.services.replacing import node_replace
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
+from planner.plan import Cause
 from portal_admin.pages import inspector
+from portal_shared import promises
 from portal_user.pages.detail import _gpu_title
+from protocol.messages import Outcome, Phase
 from slices.models import Quota, Slice
 from slices.quotas import quota_create
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import SHAPE, agent_says
 from tests.pages.user_world import HTMX, World, text
-from worker_agent.protocol import Outcome, Phase
 
 pytestmark = pytest.mark.django_db
 

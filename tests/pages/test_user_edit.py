@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 from django.test import Client
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr, GprState
 from gpr.services.decisions import gpr_set_priority
 from slices.models import Role

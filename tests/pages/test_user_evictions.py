@@ -11,17 +11,17 @@ from django.db.models import F
 from django.test import Client, override_settings
 
 from accounts.models import Scope
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.failed_jobs import jobs_failed_take
 from gpr.models import EndReason, Gpr, GprState, VictimKind
 from gpr.services.decisions import gpr_evict
 from gpr.services.ending import exit_begin
 from portal_user.pages.notices import WAS
+from protocol.messages import JobFailed, Phase
 from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import WORKSPACE, World, text
-from worker_agent.protocol import JobFailed, Phase
 
 pytestmark = pytest.mark.django_db
 FOREIGN = ("canary", "outsider")

@@ -10,18 +10,18 @@ import pytest
 from django.test import Client
 
 from accounts.models import Scope
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import EndReason, Gpr, GprState
 from gpr.services.decisions import gpr_evict, gpr_reject
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel
 from inventory.models import Reservation
+from protocol.messages import Phase
 from slices.invitations import member_add
 from slices.models import Invitation, Membership, Role, Slice
 from tests import factories
 from tests.builders import make_gpr
 from tests.pages.user_world import HTMX, WORKSPACE, World, client_of, text
-from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 

@@ -11,9 +11,9 @@ import pytest
 from django.test import Client
 
 from accounts.models import Scope
-from egs.clock import db_now
-from egs.pages.paging import PAGE_ROWS
+from core.clock import db_now
 from gpr.models import Gpr, GprTemplate
+from portal_shared.paging import PAGE_ROWS
 from portal_user.pages.create import TEMPLATES_SHOWN
 from slices.models import Role
 from slices.services import member_set

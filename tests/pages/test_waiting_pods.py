@@ -9,15 +9,15 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.models import Gpr
 from inventory.models import AgentSession
+from protocol.messages import JobWaiting, PodsWaiting, ReasonWaiting
 from slices.models import Namespace
 from slices.tenancy import waiting_observe
 from tests import factories
 from tests.pages.user_world import World, make_world, text
 from tests.slices.kubeconfigs import ready_namespace
-from worker_agent.protocol import JobWaiting, PodsWaiting, ReasonWaiting
 
 pytestmark = pytest.mark.django_db
 

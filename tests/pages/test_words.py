@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egs.pages import words
-from egs.words import utc
+from core.pages import words
+from core.words import utc
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 19, 12, 8, 4, tzinfo=UTC)  # 13:08:04 in Berlin, a Thursday

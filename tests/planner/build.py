@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpr.planner.engine import bring_forward, plan
-from gpr.planner.pace import ENDS_FADING
-from gpr.planner.plan import Placement, Plan, PromiseMove
-from gpr.planner.repair import board_of
-from gpr.planner.snapshot import Memory, Node, Place, Policy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
+from planner.engine import bring_forward, plan
+from planner.pace import ENDS_FADING
+from planner.plan import Placement, Plan, PromiseMove
+from planner.repair import board_of
+from planner.snapshot import Memory, Node, Place, Policy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
 
 GUARDED = Policy(name=PolicyName.GUARDED)
 CONSERVATIVE = Policy(name=PolicyName.CONSERVATIVE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gpr.planner.snapshot import Node, Policy, PolicyName, Pool, Request, Running, Slack, Snapshot, Window
+from planner.snapshot import Node, Policy, PolicyName, Pool, Request, Running, Slack, Snapshot, Window
 from tests.planner.build import GENEROUS
 
 GRACE_S = 3

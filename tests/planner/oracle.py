@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from gpr.planner.plan import Placement, Plan
-from gpr.planner.snapshot import Pool, Request, Running, Slot, Snapshot, Within
+from planner.plan import Placement, Plan
+from planner.snapshot import Pool, Request, Running, Slot, Snapshot, Within
 
 
 @dataclass(frozen=True)

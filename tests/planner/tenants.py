@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from gpr.planner.engine import plan
-from gpr.planner.plan import EvictionKind, Plan, harm_of, victims_of
-from gpr.planner.snapshot import Moved, Place, Quota, Request, Running, Snapshot
+from planner.engine import plan
+from planner.plan import EvictionKind, Plan, harm_of, victims_of
+from planner.snapshot import Moved, Place, Quota, Request, Running, Snapshot
 from tests.planner.oracle import problems
 from tests.planner.world import World
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.limits import most_that_fits
-from gpr.planner.offering import offers
-from gpr.planner.plan import Reason
-from gpr.planner.snapshot import Memory, Policy, Request, Running, Shadow, Slot, Snapshot, Window
+from planner.engine import plan
+from planner.limits import most_that_fits
+from planner.offering import offers
+from planner.plan import Reason
+from planner.snapshot import Memory, Policy, Request, Running, Shadow, Slot, Snapshot, Window
 from tests.effort import IS_SOAK, examples
 from tests.planner.build import EITHER, GUARDED, moves, placements, pool, request, running, settled, slots, stand, starts, stored, waiting
 from tests.planner.draw import snapshots

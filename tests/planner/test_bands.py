@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpr.planner.bands import ENOUGH_COUNT, Bands, Forecast
+from planner.bands import ENOUGH_COUNT, Bands, Forecast
 
 NONE_YET = (0, 0)
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpr.planner import bookings
-from gpr.planner.bookings import GRID_S, fitting, nearest
-from gpr.planner.engine import plan
-from gpr.planner.offering import offers
-from gpr.planner.plan import Cause, PromiseMove, Reason, victims_of
-from gpr.planner.snapshot import Policy, Quota, Request, Snapshot, Window
+from planner import bookings
+from planner.bookings import GRID_S, fitting, nearest
+from planner.engine import plan
+from planner.offering import offers
+from planner.plan import Cause, PromiseMove, Reason, victims_of
+from planner.snapshot import Policy, Quota, Request, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, run, running, settled, slots, stand, starts, stored, waiting
 from tests.planner.draw import NOW_S, requests, snapshots

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpr.planner import defragment
-from gpr.planner.defragment import Proposal, proposals, room_for
-from gpr.planner.engine import plan
-from gpr.planner.snapshot import Policy, Quota, Request, Running, Slack, Snapshot, Window
+from planner import defragment
+from planner.defragment import Proposal, proposals, room_for
+from planner.engine import plan
+from planner.snapshot import Policy, Quota, Request, Running, Slack, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import pool, request, running, settled, starts, stored, waiting
 from tests.planner.build import run as begun

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.offering import offers
-from gpr.planner.plan import Placement
-from gpr.planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Within
+from planner.engine import plan
+from planner.offering import offers
+from planner.plan import Placement
+from planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Within
 from tests.effort import examples
 from tests.planner.build import EITHER, placements, pool, running, settled, waiting
 from tests.planner.draw import GUARDED, POLICIES

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.plan import Plan
-from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
+from planner.engine import plan
+from planner.plan import Plan
+from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
 from tests.effort import examples
 
 NOTICE_S, LEAST_RUN_S = 2, 3

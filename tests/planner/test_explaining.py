@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from gpr.planner.engine import plan
-from gpr.planner.explain import sentence
-from gpr.planner.plan import Blocker, Explanation, Reason
-from gpr.planner.snapshot import Request, Running, Snapshot, Window
+from planner.engine import plan
+from planner.explain import sentence
+from planner.plan import Blocker, Explanation, Reason
+from planner.snapshot import Request, Running, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import placements, pool, request, running, settled, starts, waiting
 from tests.planner.draw import snapshots

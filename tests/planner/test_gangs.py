@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpr.planner.engine import plan
-from gpr.planner.offering import offers
-from gpr.planner.snapshot import Node, Place, Policy, PolicyName, Pool, Quota, Request, Snapshot, Supply, Window
+from planner.engine import plan
+from planner.offering import offers
+from planner.snapshot import Node, Place, Policy, PolicyName, Pool, Quota, Request, Snapshot, Supply, Window
 from tests.planner.build import placements, pool, request, running, slots, stand, starts, waiting
 
 # Two nodes; one is busy until 500, as it was booked. The other has just been given back, with half a day still booked.

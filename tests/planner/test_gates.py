@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.blank import new_table
-from gpr.planner.gates import Gates, are_open, gates_of, leaves_any, look_at_gate
-from gpr.planner.ground import NO_INTS
-from gpr.planner.lines import NEVER_S, Ints, free_until, stays_free
-from gpr.planner.table import Table
+from planner.blank import new_table
+from planner.gates import Gates, are_open, gates_of, leaves_any, look_at_gate
+from planner.ground import NO_INTS
+from planner.lines import NEVER_S, Ints, free_until, stays_free
+from planner.table import Table
 from tests.planner.test_lines import BOXES, MANY, ROOM, SECONDS, Box, lines_of
 
 AMOUNTS = st.integers(1, ROOM + 2)

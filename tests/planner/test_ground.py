@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.blank import ground_of
-from gpr.planner.ground import (
+from planner.blank import ground_of
+from planner.ground import (
     Ground,
     Kind,
     anywhere,
@@ -23,8 +23,8 @@ from gpr.planner.ground import (
     room_at,
     take,
 )
-from gpr.planner.lines import NEVER_S, NONE, Ints, least_free, with_lines, with_spare
-from gpr.planner.snapshot import Node, Pool
+from planner.lines import NEVER_S, NONE, Ints, least_free, with_lines, with_spare
+from planner.snapshot import Node, Pool
 from tests.effort import examples
 
 # All that is drawn is over by then.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.snapshot import Arrival, Memory, Policy, PolicyName, Request, Running, Slack, Snapshot, Window
+from planner.engine import plan
+from planner.snapshot import Arrival, Memory, Policy, PolicyName, Request, Running, Slack, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import (
     GENEROUS,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from gpr.planner.compile import compile_all, signature_of
-from gpr.planner.kernels import KERNELS, KERNELS_DIR, kernels_dir
+from planner.compile import compile_all, signature_of
+from planner.kernels import KERNELS, KERNELS_DIR, kernels_dir
 
 KERNEL = "@lean\ndef double(number: int) -> int:\n    return {}\n"
 

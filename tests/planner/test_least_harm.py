@@ -10,11 +10,11 @@ from unittest.mock import patch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpr.planner import bookings
-from gpr.planner.engine import plan
-from gpr.planner.offering import offers
-from gpr.planner.plan import Eviction, victims_of
-from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
+from planner import bookings
+from planner.engine import plan
+from planner.offering import offers
+from planner.plan import Eviction, victims_of
+from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
 from tests.effort import examples
 from tests.planner.build import GENEROUS, request
 from tests.planner.draw import NOW_S

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from gpr.planner import shift
-from gpr.planner.engine import plan
-from gpr.planner.offering import offers
-from gpr.planner.plan import Cause, PromiseMove
-from gpr.planner.snapshot import Failed, Memory, Policy, Quota, Request, Slack, Slot, Snapshot, Window
+from planner import shift
+from planner.engine import plan
+from planner.offering import offers
+from planner.plan import Cause, PromiseMove
+from planner.snapshot import Failed, Memory, Policy, Quota, Request, Slack, Slot, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import CONSERVATIVE, GENEROUS, GUARDED, moves, placements, pool, request, running, slots, waiting
 from tests.planner.draw import GUARDED as DRAWN

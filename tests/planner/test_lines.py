@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.lines import (
+from planner.lines import (
     AFTER,
     AT_S,
     FOREVER_S,

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpr.planner.board import Board
-from gpr.planner.engine import settle
-from gpr.planner.lines import Ints
-from gpr.planner.repair import board_of
-from gpr.planner.snapshot import Policy, Quota, Snapshot
+from planner.board import Board
+from planner.engine import settle
+from planner.lines import Ints
+from planner.repair import board_of
+from planner.snapshot import Policy, Quota, Snapshot
 from tests.planner.build import EITHER, GUARDED, pool, request, running, settled
 
 

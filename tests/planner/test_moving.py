@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.plan import Cause
-from gpr.planner.snapshot import Moved, Place, Policy, Slack, Snapshot
+from planner.engine import plan
+from planner.plan import Cause
+from planner.snapshot import Moved, Place, Policy, Slack, Snapshot
 from tests.effort import examples
 from tests.planner.build import moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import snapshots

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.offering import Desk, offers
-from gpr.planner.plan import Reason
-from gpr.planner.snapshot import Policy, Request, Snapshot
+from planner.engine import plan
+from planner.offering import Desk, offers
+from planner.plan import Reason
+from planner.snapshot import Policy, Request, Snapshot
 from tests.effort import examples
 from tests.planner.build import EITHER, placements, pool, request, running, settled, stand
 from tests.planner.draw import CONSERVATIVE, POLICIES, TIGHT, requests, snapshots

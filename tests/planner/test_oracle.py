@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from gpr.planner.engine import plan
-from gpr.planner.plan import Reason
-from gpr.planner.snapshot import PolicyName, Snapshot
+from planner.engine import plan
+from planner.plan import Reason
+from planner.snapshot import PolicyName, Snapshot
 from tests.effort import examples
 from tests.planner.build import placements
 from tests.planner.draw import CONSERVATIVE, TIGHT, snapshots

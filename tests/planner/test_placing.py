@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.limits import Most, most_that_fits
-from gpr.planner.plan import Cause, Placement, PromiseMove, Reason
-from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Snapshot, Window, Within
+from planner.engine import plan
+from planner.limits import Most, most_that_fits
+from planner.plan import Cause, Placement, PromiseMove, Reason
+from planner.snapshot import Node, Policy, Pool, Quota, Request, Snapshot, Window, Within
 from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
 
 

@@ -11,9 +11,9 @@ from itertools import chain, islice
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.plan import Cause, Plan
-from gpr.planner.snapshot import Node, Policy, Request, Slot, Snapshot
+from planner.engine import plan
+from planner.plan import Cause, Plan
+from planner.snapshot import Node, Policy, Request, Slot, Snapshot
 from tests.effort import examples
 from tests.planner.build import placements, settled, slots, starts, stored
 from tests.planner.draw import CONSERVATIVE, GUARDED, POLICIES, requests, snapshots

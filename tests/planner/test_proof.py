@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpr.planner import engine
-from gpr.planner.board import Board
-from gpr.planner.engine import plan
-from gpr.planner.plan import Cause, Fault, Flaw, Plan, PromiseMove
-from gpr.planner.proof import NotWholeError
-from gpr.planner.snapshot import PolicyName, Quota, Request, Snapshot, Window, Within
+from planner import engine
+from planner.board import Board
+from planner.engine import plan
+from planner.plan import Cause, Fault, Flaw, Plan, PromiseMove
+from planner.proof import NotWholeError
+from planner.snapshot import PolicyName, Quota, Request, Snapshot, Window, Within
 from simulation.replay import Planner
 from tests.planner.build import GUARDED, pool, request, running, waiting
 

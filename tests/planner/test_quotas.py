@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.offering import offers
-from gpr.planner.plan import Cause, EvictionKind, Plan, Reason
-from gpr.planner.repair import board_of
-from gpr.planner.rights import Rank, Rights
-from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot
+from planner.engine import plan
+from planner.offering import offers
+from planner.plan import Cause, EvictionKind, Plan, Reason
+from planner.repair import board_of
+from planner.rights import Rank, Rights
+from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import NOW_S, POLICIES, snapshots

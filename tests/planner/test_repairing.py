@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpr.planner import repair
-from gpr.planner.engine import plan
-from gpr.planner.plan import Cause, PromiseMove
-from gpr.planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot, Supply, Window
+from planner import repair
+from planner.engine import plan
+from planner.plan import Cause, PromiseMove
+from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot, Supply, Window
 from tests.planner.build import (
     CONSERVATIVE,
     EITHER,

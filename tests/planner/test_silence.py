@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpr.planner.plan import Cause, Plan, PromiseMove, Reason
-from gpr.planner.snapshot import Policy, Pool, Request, Window
+from planner.plan import Cause, Plan, PromiseMove, Reason
+from planner.snapshot import Policy, Pool, Request, Window
 from tests.effort import IS_SOAK
 from tests.planner.build import placements
 from tests.planner.draw import POLICIES

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.offering import Desk, offers
-from gpr.planner.plan import Cause, Plan, Reason
-from gpr.planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
-from gpr.planner.supplies import DRAWS_MOST
+from planner.engine import plan
+from planner.offering import Desk, offers
+from planner.plan import Cause, Plan, Reason
+from planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
+from planner.supplies import DRAWS_MOST
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, stand, starts
 from tests.planner.draw import POLICIES

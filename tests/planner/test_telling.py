@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.engine import plan
-from gpr.planner.snapshot import Policy, Snapshot
+from planner.engine import plan
+from planner.snapshot import Policy, Snapshot
 from tests.effort import examples
 from tests.planner.build import placements, settled
 from tests.planner.draw import POLICIES, requests, snapshots

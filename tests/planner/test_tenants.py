@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.plan import Cause
-from gpr.planner.snapshot import Policy
+from planner.plan import Cause
+from planner.snapshot import Policy
 from tests.effort import examples
 from tests.planner.draw import ROOMY, TIGHT
 from tests.planner.tenants import DEEDS, Tenants

@@ -9,9 +9,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpr.planner.engine import plan
-from gpr.planner.plan import Placement, Plan, PromiseMove
-from gpr.planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot, Window, Within
+from planner.engine import plan
+from planner.plan import Placement, Plan, PromiseMove
+from planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot, Window, Within
 from tests.planner.build import GENEROUS, cut, ended, remembered, run, stored
 from tests.planner.draw import ROOMY
 from tests.planner.oracle import problems

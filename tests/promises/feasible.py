@@ -12,8 +12,8 @@ from uuid import UUID
 from django.conf import settings
 
 from gpr.models import Gpr, GprState, Promise
-from gpr.planner.plan import Reason
 from inventory.models import Node, Reservation, ReservationState
+from planner.plan import Reason
 
 Stretch = tuple[float, float, int, str]
 

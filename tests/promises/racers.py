@@ -10,8 +10,8 @@ from uuid import UUID
 
 from accounts.models import User
 from accounts.services import create_once, in_one
-from egs.clock import db_now
-from egs.errors import Conflict, EgsError, IllegalTransition, StaleState
+from core.clock import db_now
+from core.errors import Conflict, EgsError, IllegalTransition, StaleState
 from gpr.allocator import tick
 from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, Gpr, GprState
@@ -30,11 +30,11 @@ from inventory.services.reservations import (
     reservations_want_absent,
 )
 from inventory.services.sync import sync_hear, sync_tell
+from protocol.messages import EventsRequest, Observed, Outcome, Phase, RegisterRequest, StepEvent, SyncRequest
 from slices.models import Membership, Role, Slice
 from slices.services import member_set, namespace_bind, namespace_unbind, project_create
 from tests.builders import agent_says, node_view, spec
 from tests.promises.processes import Race
-from worker_agent.protocol import EventsRequest, Observed, Outcome, Phase, RegisterRequest, StepEvent, SyncRequest
 
 SECOND = timedelta(seconds=1)
 

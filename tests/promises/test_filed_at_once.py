@@ -14,7 +14,7 @@ from django.db import OperationalError, connection, connections, transaction
 
 from accounts.models import User
 from accounts.services import create_once
-from egs.errors import CanNeverStart, NotAllowed
+from core.errors import CanNeverStart, NotAllowed
 from gpr.models import Gpr, GprState, Promise
 from gpr.services import requests
 from gpr.services.requests import CREATION_ROUTE, gpr_submit

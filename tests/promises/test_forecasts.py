@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import tick
 from gpr.estimates import Estimate, gpr_estimate
 from gpr.forecasts import LEARNED, NO_HISTORY
 from gpr.models import Forecast, Gpr, GprState, Promise, PromiseOutcome
-from gpr.planner.bands import ENOUGH_COUNT
 from gpr.services.ending import gpr_release
 from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
 from gpr.snapshot import length_s
+from planner.bands import ENOUGH_COUNT
+from protocol.messages import Phase
 from tests import factories
 from tests.builders import agent_says
-from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from egs.errors import StaleState
+from core.errors import StaleState
 from gpr import allocator
 from gpr import snapshot as snapshot_module
 from gpr.allocator import tick
@@ -29,12 +29,12 @@ from inventory.services.agents import AgentIdentity
 from inventory.services.events import events_store
 from inventory.services.reservations import reservations_set_namespaces, reservations_want_absent
 from inventory.services.sync import observations_store
+from protocol.messages import EventsRequest, Outcome, Phase
 from slices.models import Slice
 from slices.services import namespace_bind, namespace_unbind
 from tests import factories
 from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of, spec
 from tests.inventory.agent import seen, step
-from worker_agent.protocol import EventsRequest, Outcome, Phase
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 

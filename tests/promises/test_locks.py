@@ -10,14 +10,14 @@ from subprocess import Popen
 import pytest
 from django.db import connection, transaction
 
-from egs.locks import gate_pass, gate_shut, single_runner
+from core.locks import gate_pass, gate_shut, single_runner
 from tests.promises.processes import script
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 HOLD = """
 import sys
-from egs.locks import gate_pass, gate_shut, single_runner
+from core.locks import gate_pass, gate_shut, single_runner
 with single_runner("allocator") as mine:
     print("mine" if mine else "taken", flush=True)
     sys.stdin.readline()
@@ -137,7 +137,7 @@ def test_a_gate_is_shut_when_all_who_passed_are_through_and_open_again_afterward
 @pytest.mark.postgres_only
 def test_a_gate_that_stays_shut_is_passed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps order; nobody may hang for it."""
-    monkeypatch.setattr("egs.locks.GATE_MOST_S", 0.2)
+    monkeypatch.setattr("core.locks.GATE_MOST_S", 0.2)
 
     began = time.monotonic()
     with gate_shut("submits"), transaction.atomic():

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import TickReport, tick
 from gpr.models import Gpr, GprState
 from gpr.services import starting
@@ -27,13 +27,13 @@ from gpr.services.requests import gpr_cancel
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
 from inventory.services import maintenance as maintenance_module
 from inventory.services.maintenance import window_cancel
+from protocol.messages import Phase
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import nodes_of
 from tests.effort import repeats
 from tests.factories import People
 from tests.promises.test_lock_order import Other, stopped_after
-from worker_agent.protocol import Phase
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 import pytest
 
 from gpr.models import Promise, Shadow, Witness
-from gpr.planner.snapshot import Arrival, Failed
 from gpr.services.requests import gpr_submit
 from gpr.snapshot import RETURN_S, SLACK, memory_load
 from inventory.models import Cluster, MaintenanceWindow, Node
 from inventory.services.inventory import inventory_store
+from planner.snapshot import Arrival, Failed
+from protocol.messages import GpuView, NodeView
 from tests.builders import NOW, make_cluster, make_slice, make_user, spec
-from worker_agent.protocol import GpuView, NodeView
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from egs.errors import Conflict, IllegalTransition, StaleState
+from core.errors import Conflict, IllegalTransition, StaleState
 from gpr.lifecycle import TRANSITIONS, gpr_transition
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from journal.models import Event

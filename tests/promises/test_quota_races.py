@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from egs.clock import db_now
+from core.clock import db_now
 from gpr.allocator import TickReport, tick
 from gpr.models import Gpr, GprState
 from gpr.services import starting

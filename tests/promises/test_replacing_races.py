@@ -20,12 +20,12 @@ from gpr.services.requests import gpr_submit
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.inventory import inventory_store
 from inventory.services.sync import observations_store
+from protocol.messages import Desired, Phase
 from tests.builders import make_slice, node_view, nodes_of, spec
 from tests.inventory.agent import seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
 from tests.promises.feasible import faults
 from tests.promises.test_lock_order import Other, stopped_after
-from worker_agent.protocol import Desired, Phase
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 S = GprState

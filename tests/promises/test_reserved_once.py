@@ -10,13 +10,13 @@ from django.db import IntegrityError, transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from egs.errors import Conflict
+from core.errors import Conflict
 from gpr.models import Gpr
 from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
+from protocol.messages import Phase
 from tests.builders import HOUR, NOW, agent_says, hold, make_cluster, make_gpr, make_slice, nodes_of
 from tests.effort import examples
 from tests.promises.books import book, is_refused, moment, undone
-from worker_agent.protocol import Phase
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 

@@ -6,7 +6,7 @@ import pytest
 from django.apps import apps
 from django.db import IntegrityError, connection, models, transaction
 
-from egs.sound_values import SoundValues
+from core.column_checks import SoundValues
 from tests.lifecycle.stage import Stage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]

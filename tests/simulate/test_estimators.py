@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpr.planner.snapshot import Pool, Slot
+from planner.snapshot import Pool, Slot
 from simulation.estimators import ESTIMATORS, FADING_S, Estimators
 from simulation.failures import Failure
 from simulation.joblist import Job, request_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpr.planner.snapshot import PolicyName, Pool
+from planner.snapshot import PolicyName, Pool
 from simulation.failures import DAY_S, Failure, draw_failures
 from simulation.joblist import Job, read_nodes
 from simulation.replay import POLICIES, Replay, Run, replay

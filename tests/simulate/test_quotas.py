@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpr.planner.snapshot import Pool, Quota
+from planner.snapshot import Pool, Quota
 from simulation.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
 from simulation.replay import POLICIES, Replay, Run, replay
 from simulation.report import report

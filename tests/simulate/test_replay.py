@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.board import Started
-from gpr.planner.engine import plan
-from gpr.planner.plan import Eviction
-from gpr.planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
+from planner.board import Started
+from planner.engine import plan
+from planner.plan import Eviction
+from planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
 from simulation.failures import Failure
 from simulation.joblist import Job, read_jobs, read_nodes, request_of
 from simulation.replay import POLICIES, Replay, replay

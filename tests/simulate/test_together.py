@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpr.planner.snapshot import Pool, Quota
+from planner.snapshot import Pool, Quota
 from simulation.failures import DAY_S, Failure, draw_failures
 from simulation.joblist import Job, read_jobs, read_nodes, read_quotas
 from simulation.replay import POLICIES, Replay, Run, replay

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from protocol.messages import SYNC_PATH, SyncReply, set_digest
 from tests.agent.faulty import Crash, Fault, FaultyCluster
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import AgentClock, Loop
 from worker_agent.core import Core
 from worker_agent.dialog import Call, Dialog, Lane
-from worker_agent.protocol import SYNC_PATH, SyncReply, set_digest
 from worker_agent.state import OtherWriter
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from inventory.models import Cluster, Reservation, ReservationState
+from protocol.messages import LEASE_TTL_S, Assignment, Desired, NodeView
+from protocol.steps import ExitStep
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import Loop, TrueClock
 from worker_agent.cluster.base import (
@@ -26,9 +28,7 @@ from worker_agent.cluster.fleet import Fleet
 from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 from worker_agent.core import Core, end_of
-from worker_agent.protocol import LEASE_TTL_S, Assignment, Desired, NodeView
 from worker_agent.state import State
-from worker_agent.steps import ExitStep
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent

@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 import msgspec
 from django.db import connection, transaction
 
-from egs.errors import EgsError
+from core.errors import EgsError
 from gpr.allocator import tick
 from inventory import agent_hub
 from inventory.agent_hub import AgentAnswer, HeardSync
+from protocol.messages import WAIT_MAX_S, SyncRequest
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.judge import rows, uuid_of
 from tests.simulation.loop import Loop
 from worker_agent.dialog import Call
-from worker_agent.protocol import WAIT_MAX_S, SyncRequest
 
 Result = TypeVar("Result")
 Respond = Callable[[int, bytes], None]

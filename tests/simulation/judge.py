@@ -11,8 +11,8 @@ from django.db import connection
 from gpr.lifecycle import TRANSITIONS
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState
+from protocol.messages import Phase
 from tests.simulation.cluster import Violation, WatchedCluster
-from worker_agent.protocol import Phase
 
 PHASES = list(Phase)
 FIRST = {GprState.QUEUED, GprState.PENDING_APPROVAL}

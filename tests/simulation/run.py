@@ -20,6 +20,7 @@ from accounts.tokens import token_parse
 from gpr.models import Gpr, GprState
 from inventory.models import AgentCredential, AgentSession, Cluster, Node
 from inventory.services.clusters import cluster_resume
+from protocol.messages import SYNC_PATH, Code, SyncRequest
 from tests.simulation.agents import SimAgent
 from tests.simulation.cluster import Violation, WatchedCluster
 from tests.simulation.faults import Faults, Kind
@@ -29,7 +30,6 @@ from tests.simulation.loop import Loop
 from tests.simulation.workload import People, token_life
 from worker_agent.cluster.fleet import Fleet, NodeGroup, Pods
 from worker_agent.dialog import Call
-from worker_agent.protocol import SYNC_PATH, Code, SyncRequest
 
 TROUBLE_UNTIL_S = 100.0
 REST_STEP_S = 15.0

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from accounts.models import User
 from inventory.models import Cluster
+from protocol.messages import BindingState, IssuedToken, SyncRequest, set_digest
 from slices.kubeconfigs import kubeconfig_ask, kubeconfig_take
 from slices.models import Kubeconfig, Namespace, Slice
 from slices.services import namespace_bind
 from slices.tenancy import SliceTenants
 from tests.builders import generation_of
-from worker_agent.protocol import BindingState, IssuedToken, SyncRequest, set_digest
 
 SECRET = "token-that-nobody-else-may-see"
 SERVER = "https://10.0.0.1:6443"

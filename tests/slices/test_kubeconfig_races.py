@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from accounts.models import User
-from egs.errors import Conflict, IllegalTransition
+from core.errors import Conflict, IllegalTransition
 from inventory.models import Cluster
 from journal.models import Event
 from slices.kubeconfigs import LIVE_MOST, kubeconfig_read, kubeconfig_revoke

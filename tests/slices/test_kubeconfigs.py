@@ -9,11 +9,12 @@ import yaml
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from egs.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
+from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
 from gpr.allocator import tick
 from inventory.models import AgentSession, Cluster
 from inventory.services.clusters import cluster_set_api_url
 from journal.models import Event
+from protocol.messages import Account, IssuedToken
 from slices.kubeconfigs import (
     ANSWER_WITHIN,
     LIVE_MOST,
@@ -32,7 +33,6 @@ from slices.services import SlicePolicy, member_remove, member_set, namespace_bi
 from slices.tenancy import SliceTenants
 from tests.builders import HOUR, NOW, agent_heard, generation_of, make_cluster, make_slice, make_user
 from tests.slices.kubeconfigs import SECRET, SERVER, answer, asked, list_digest, made, ready_namespace, says_left
-from worker_agent.protocol import Account, IssuedToken
 
 pytestmark = pytest.mark.django_db
 S = KubeconfigState

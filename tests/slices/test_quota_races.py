@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
-from egs.errors import InvalidInput
+from core.errors import InvalidInput
 from slices.models import Project, Quota, Slice
 from slices.quotas import quota_change, quota_create
 from tests.builders import NOW, SHAPE, make_cluster, make_project, make_slice, make_user

@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from egs.errors import Conflict, InvalidInput, NotFound
+from core.errors import Conflict, InvalidInput, NotFound
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project, Quota, Slice

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from egs.errors import Conflict
+from core.errors import Conflict
+from protocol.messages import Phase
 from slices.models import Membership, Namespace, Role
 from slices.services import member_remove, member_set, namespace_bind, namespace_unbind
 from tests.builders import NOW, agent_says, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
-from worker_agent.protocol import Phase
 
 pytestmark = pytest.mark.django_db
 

@@ -8,11 +8,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from inventory.models import Cluster
+from protocol.messages import NAMESPACES_WAITING_MAX, SYNC_PATH, JobWaiting, PodsWaiting, ReasonWaiting, SyncRequest
 from slices.models import Namespace, Slice
 from tests.builders import NOW, make_cluster, make_slice
 from tests.inventory.agent import Agent
 from tests.slices.kubeconfigs import ready_namespace
-from worker_agent.protocol import NAMESPACES_WAITING_MAX, SYNC_PATH, JobWaiting, PodsWaiting, ReasonWaiting, SyncRequest
 
 pytestmark = pytest.mark.django_db
 

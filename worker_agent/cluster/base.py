@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from worker_agent.protocol import Assignment, CheckResult, Drift, LifeMark, NodeOrder, NodeView
+from protocol.messages import Assignment, CheckResult, Drift, LifeMark, NodeOrder, NodeView
 
 Note = Callable[[str, dict[str, object]], None]  # takes an event of the log, and its fields
 

@@ -15,6 +15,9 @@ from itertools import count
 
 import msgspec
 
+from protocol.check_limits import expect, is_good, judge, measured_against, sentence, skipped, threshold_of
+from protocol.messages import Assignment, CheckPolicy, CheckResult, Drift, LifeMark, NodeOrder
+from protocol.steps import DrainStage, EntryStep, ExitStep, drain_stage
 from worker_agent.clock import Clock
 from worker_agent.cluster.base import (
     BoxEnd,
@@ -33,9 +36,6 @@ from worker_agent.cluster.base import (
 from worker_agent.cluster.fleet import Fleet, Trouble
 from worker_agent.cluster.store import Store
 from worker_agent.gangs import why_alone
-from worker_agent.limits import expect, is_good, judge, measured_against, sentence, skipped, threshold_of
-from worker_agent.protocol import Assignment, CheckPolicy, CheckResult, Drift, LifeMark, NodeOrder
-from worker_agent.steps import DrainStage, EntryStep, ExitStep, drain_stage
 
 WORLD, STATE = "cluster.json", "agent-state.json"
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from worker_agent.kube.names import ACCOUNT, ISOLATION, KEEP, SLICE, account_of
-from worker_agent.protocol import Drift, Workspace
+from protocol.cluster_names import ACCOUNT, ISOLATION, KEEP, SLICE, account_of
+from protocol.messages import Drift, Workspace
 
 DETAIL_MAX_CHARS: Final = 300  # as the protocol has it
 NAME_MAX_CHARS: Final = 80

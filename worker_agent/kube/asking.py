@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
+from protocol.messages import Claim, ClaimSpec
 from worker_agent.kube.custom import Custom, Fields
-from worker_agent.protocol import Claim, ClaimSpec
 
 # By the name in the object: that of the protocol. Those that a template may say, then those of a request alone.
 FROM_TEMPLATE: Final = {

@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from protocol import cluster_names
+from protocol.cluster_names import pointer
+from protocol.messages import AutoTemplate
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
-from worker_agent.kube import names
 from worker_agent.kube.asking import FROM_TEMPLATE, words_of
 from worker_agent.kube.client import Api, Op
 from worker_agent.kube.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of
 from worker_agent.kube.lifting import asks_for_gpus
-from worker_agent.kube.names import pointer
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.standing import ACCEPTED, condition_of
 from worker_agent.kube.workloads import Key, Workload, Workloads, gpus_of_whole, largest, needs_whole_nodes, node_gpus, node_of, size_of
-from worker_agent.protocol import AutoTemplate
 
 IDLE_S: Final = 60.0  # not needed by its workload for so long, a request is given back
 AGAIN_S: Final = 30.0  # after a call that the API server did not take
@@ -219,8 +219,11 @@ class AutoGpr:
             "metadata": {
                 "name": name,
                 "namespace": workload.namespace,
-                "annotations": {names.AUTO: "true", **({names.HUB_TEMPLATE: template.hub_name} if template.hub_name else {})},
-                "labels": {names.WORKLOAD: owner.uid},
+                "annotations": {
+                    cluster_names.AUTO: "true",
+                    **({cluster_names.HUB_TEMPLATE: template.hub_name} if template.hub_name else {}),
+                },
+                "labels": {cluster_names.WORKLOAD: owner.uid},
                 "ownerReferences": [{"apiVersion": owner.apiVersion, "kind": owner.kind, "name": owner.name, "uid": owner.uid}],
             },
             "spec": spec,
@@ -255,7 +258,7 @@ class AutoGpr:
         ops: list[Op] = [
             {"op": "test", "path": "/metadata/uid", "value": meta.uid},
             {"op": "add", "path": "/spec/earlyRelease", "value": True},
-            {"op": "add", "path": pointer("metadata", "annotations", names.AUTO), "value": GIVEN_BACK},
+            {"op": "add", "path": pointer("metadata", "annotations", cluster_names.AUTO), "value": GIVEN_BACK},
         ]
         try:
             self.learn(self.api.patch(path_of(REQUESTS, meta.namespace, meta.name), ops, Custom))
@@ -283,7 +286,7 @@ def has_ended_by_itself(gpr: Custom) -> bool:
 
 def boxes_in_use(pods: Iterable[Pod]) -> frozenset[str]:
     """The ids of the GPRs that have GPU pods."""
-    return frozenset(pod.metadata.label(names.POD_GPR) for pod in pods if pod.holds and asks_for_gpus(pod))
+    return frozenset(pod.metadata.label(cluster_names.POD_GPR) for pod in pods if pod.holds and asks_for_gpus(pod))
 
 
 def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[Node]]) -> Fields | None:
@@ -314,7 +317,7 @@ def _workload_of(gpr: Custom) -> Key:
 
 def name_for(workload: Workload, own: Iterable[Custom]) -> str:
     """The same for the same state, so that the API server refuses a second one."""
-    base = f"{names.object_name(workload.owner.name)[:NAME_CHARS].rstrip('-')}-{workload.owner.uid[:8]}"
+    base = f"{cluster_names.object_name(workload.owner.name)[:NAME_CHARS].rstrip('-')}-{workload.owner.uid[:8]}"
     numbers = [int(match[1]) for gpr in own if (match := re.search(r"-(\d{1,9})\Z", gpr.metadata.name.removeprefix(base)))]
     taken = [*numbers, *(1 for gpr in own if gpr.metadata.name == base)]
     return f"{base}-{max(taken) + 1}" if taken else base

@@ -14,19 +14,19 @@ from typing import Final
 
 import msgspec
 
+from protocol.check_limits import expect, is_good, sentence, skipped
+from protocol.cluster_names import POD_GPR, box_of, node_path
+from protocol.messages import CheckResult
+from protocol.steps import EntryStep, ExitStep
 from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
 from worker_agent.gangs import why_alone
 from worker_agent.kube import hardware, readings, verdicts
 from worker_agent.kube.client import Api
 from worker_agent.kube.gang_verdicts import gang_network, in_one
 from worker_agent.kube.jobs import VOLUME, Ended, Jobs, Work
-from worker_agent.kube.names import POD_GPR, box_of, node_path
 from worker_agent.kube.objects import Node, Pod, Pods
 from worker_agent.kube.runs import inside
 from worker_agent.kube.volumes import Volumes
-from worker_agent.limits import expect, is_good, sentence, skipped
-from worker_agent.protocol import CheckResult
-from worker_agent.steps import EntryStep, ExitStep
 
 PROBE, NCCL_PROBE = (Path(__file__).with_name("probes").joinpath(name).read_text() for name in ("probe.py", "nccl.sh"))
 GPUS_BACK_S: Final = 600.0  # after the close, a node that offers none of the box's GPUs is waited for: its device plugin may only restart

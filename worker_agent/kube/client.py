@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 import httpx
 import msgspec
 
+from protocol.cluster_names import FIELD_MANAGER
 from worker_agent import VERSION
 from worker_agent.cluster.base import ClusterError, Conflict, Throttled, Unavailable
-from worker_agent.kube.names import FIELD_MANAGER
 
 T = TypeVar("T")
 Params = dict[str, str | int | bool]

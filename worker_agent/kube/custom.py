@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from worker_agent.kube.names import AUTO, HUB_TEMPLATE, REQUESTER, WORKLOAD
+from protocol.cluster_names import AUTO, HUB_TEMPLATE, REQUESTER, WORKLOAD
 from worker_agent.kube.objects import Meta
 
 API: Final = "egs.io/v1alpha1"

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from worker_agent.kube.names import GPU, GPU_PREFIXES
+from protocol.cluster_names import GPU, GPU_PREFIXES
 
 NO_GPUS: Final = ("nvidia.com/hostdev", "nvidia.com/hostdev_rdma", "nvidia.com/mlnxnics", "amd.com/nic", "amd.com/vnic")
 

@@ -13,13 +13,13 @@ from concurrent.futures import Executor, Future
 
 import msgspec
 
+from protocol import cluster_names
+from protocol.steps import DrainStage, drain_stage
 from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus, Unavailable
-from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.paging import PAGE_COUNT, Page, listed
 from worker_agent.kube.runs import inside
-from worker_agent.steps import DrainStage, drain_stage
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
 PATIENCE_S = 10.0  # after the force: what is left then is told, with what holds it
@@ -144,7 +144,7 @@ class Draining:
     def _pods_of(self, gpr_id: str) -> Iterator[Pod]:
         """Given up where they are too many for the time of a pass: they are sent away by what the watch shows, until they are fewer."""
         until_mono = time.monotonic() + LOOK_WITHIN_S
-        pods = listed(self._api, "/api/v1/pods", Page[Pod], labelSelector=f"{names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED)
+        pods = listed(self._api, "/api/v1/pods", Page[Pod], labelSelector=f"{cluster_names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED)
         for number, pod in enumerate(pods):
             if number >= PAGE_COUNT and time.monotonic() >= until_mono:
                 raise Unavailable(f"the pods of the box are too many to be listed within {LOOK_WITHIN_S:g} s")

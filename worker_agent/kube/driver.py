@@ -19,6 +19,9 @@ from typing import Any, Final
 
 import msgspec
 
+from protocol import cluster_names
+from protocol.messages import Assignment, Drift, LifeMark, NodeOrder
+from protocol.steps import ExitStep
 from worker_agent.cluster.base import (
     BoxEnd,
     ClusterError,
@@ -35,7 +38,6 @@ from worker_agent.cluster.base import (
     Unavailable,
     Verb,
 )
-from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
 from worker_agent.kube.ends import Ends
@@ -56,11 +58,9 @@ from worker_agent.kube.stranded import Stranded
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tending import Tending, write_node
 from worker_agent.metrics import WritePool
-from worker_agent.protocol import Assignment, Drift, LifeMark, NodeOrder
 from worker_agent.state import StateLost
-from worker_agent.steps import ExitStep
 
-STATE_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"
+STATE_PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/secrets/egs-agent-state"
 # No quota counts the others, and nothing of them runs: to a watch, a pod that finishes is gone.
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 LOOK_EVERY_S: Final = 1.0
@@ -182,7 +182,7 @@ class KubernetesCluster:
         new = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": STATE_PATH.rsplit("/", 1)[1], "namespace": names.NAMESPACE, "resourceVersion": version},
+            "metadata": {"name": STATE_PATH.rsplit("/", 1)[1], "namespace": cluster_names.NAMESPACE, "resourceVersion": version},
             "data": {"state": base64.b64encode(zlib.compress(body)).decode()},
         }
         return self._api.replace(STATE_PATH, new, _Secret).metadata.resourceVersion
@@ -252,7 +252,7 @@ class KubernetesCluster:
     def _try_write(self, change: NodeChange) -> Node | ClusterError:
         seen, records = change
         node = self._sight.node(seen.view.name)
-        if node is None or node.metadata.uid != seen.view.uid or node.metadata.annotation(names.RECORDS) != seen.version:
+        if node is None or node.metadata.uid != seen.view.uid or node.metadata.annotation(cluster_names.RECORDS) != seen.version:
             return Conflict(f"node {seen.view.name} was written in between")
         try:
             return write_node(self._api, node, seen, {**read_records(seen.version), **records})
@@ -378,8 +378,8 @@ class KubernetesCluster:
 
     def _is_open_now(self, each: Assignment) -> bool:
         try:
-            node = self._api.get(names.node_path(each.node), Node)
-            records = read_records(node.metadata.annotation(names.RECORDS))
+            node = self._api.get(cluster_names.node_path(each.node), Node)
+            records = read_records(node.metadata.annotation(cluster_names.RECORDS))
         except ClusterError as error:
             self._note("node_unseen", {"node": each.node, "error": str(error)})
             return False

@@ -18,11 +18,11 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple
 
+from protocol.cluster_names import ENDS_AT
 from worker_agent.cluster.base import BoxEnd, Conflict
 from worker_agent.kube.client import Api
 from worker_agent.kube.hoist import Box
 from worker_agent.kube.lifting import annotate_ops
-from worker_agent.kube.names import ENDS_AT
 from worker_agent.kube.news import News
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.runs import is_of

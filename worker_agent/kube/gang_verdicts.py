@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from protocol.check_limits import TEXT_MAX_CHARS, expect, judge, measured_against, skipped
+from protocol.cluster_names import CHECK_SERVICE
+from protocol.messages import CheckResult, Verdict
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube import readings
 from worker_agent.kube.gang_logs import Said
-from worker_agent.kube.names import CHECK_SERVICE
 from worker_agent.kube.verdicts import Document, Reach, Results, Unreadable, document
-from worker_agent.limits import TEXT_MAX_CHARS, expect, judge, measured_against, skipped
-from worker_agent.protocol import CheckResult, Verdict
 
 PAIR = "gang_latency"
 BADNESS = {Verdict.PASS: 0, Verdict.SKIP: 1, Verdict.WARN: 2, Verdict.FAIL: 3}

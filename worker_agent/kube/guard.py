@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from protocol.cluster_names import GUARD_PATH, pointer
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.client import Api, Op
-from worker_agent.kube.names import GUARD_PATH, pointer
 from worker_agent.kube.objects import Guard
 
 NOBODY = "@0"

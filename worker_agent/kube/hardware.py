@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from worker_agent.kube import names
+from protocol import cluster_names
+from protocol.cluster_names import node_path, pointer
 from worker_agent.kube.client import Api, Op
-from worker_agent.kube.names import node_path, pointer
 from worker_agent.kube.objects import Node
 from worker_agent.kube.readings import Gpu
 
@@ -24,7 +24,7 @@ _UUID: Final = re.compile(r"GPU-[0-9A-Za-z-]+")  # a GPU that is lost says "[N/A
 
 def known_of(node: Node) -> Hardware:
     """As far as checks have read it."""
-    pairs = (pair.partition("=") for pair in node.metadata.annotation(names.GPU_HARDWARE).split(","))
+    pairs = (pair.partition("=") for pair in node.metadata.annotation(cluster_names.GPU_HARDWARE).split(","))
     return {bus_id: uuid for bus_id, _, uuid in pairs if bus_id and uuid}
 
 
@@ -51,9 +51,9 @@ def remember(api: Api, name: str, read: Sequence[Gpu], gpu_count: int) -> None:
     if new == known or node.metadata.annotations is None:
         return
     text = ",".join(f"{bus_id}={uuid}" for bus_id, uuid in sorted(new.items()))
-    path = pointer("metadata", "annotations", names.GPU_HARDWARE)
+    path = pointer("metadata", "annotations", cluster_names.GPU_HARDWARE)
     # The checks of two boxes on a node may end at once: neither writes over what the other has read.
-    was = node.metadata.annotations.get(names.GPU_HARDWARE)
+    was = node.metadata.annotations.get(cluster_names.GPU_HARDWARE)
     ops: list[Op] = [
         {"op": "test", "path": "/metadata/uid", "value": node.metadata.uid},
         {"op": "test", "path": path, "value": was},

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from protocol.messages import LifeMark
 from worker_agent.cluster.base import Throttled, Unavailable
 from worker_agent.kube.client import Forbidden
 from worker_agent.kube.news import life_news
 from worker_agent.kube.objects import Meta
 from worker_agent.kube.sight import Sight
 from worker_agent.kube.telling import Kind, Telling
-from worker_agent.protocol import LifeMark
 
 AT_ONCE: Final = 10  # on their way to the API server
 DUE_MAX: Final = 2_000  # what is more is not told

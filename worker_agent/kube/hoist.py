@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from protocol import cluster_names
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
-from worker_agent.kube import names
 from worker_agent.kube.client import TIMEOUT_S, Api, Missing, WebhookAway
 from worker_agent.kube.lifting import Lift, lift_ops
 from worker_agent.kube.objects import LONG_AGO, Pod, Pods
@@ -132,7 +132,7 @@ class Hoist:
             self._hold_back(pod, going.error or Unavailable("it was lost on its way"))
         else:
             self._refused.pop(pod.metadata.uid, None)
-            if pod.metadata.label(names.POD_GPR):
+            if pod.metadata.label(cluster_names.POD_GPR):
                 LIFT_S.observe(time.monotonic() - going.seen_mono)
         known.append(pod)
         return False

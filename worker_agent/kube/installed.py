@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
+from protocol import cluster_names
+from protocol.messages import Drift
 from worker_agent.cluster.base import ClusterError, Note
-from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.priorities import DefaultPriority
-from worker_agent.protocol import Drift
 
-PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-installed"
+PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps/egs-installed"
 REMEDY: Final = "Run deploy/agent/install again, or find out who did it."
 PLURALS: Final = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",

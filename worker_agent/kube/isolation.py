@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from protocol.cluster_names import ACCOUNT, BOUND_TO, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
+from protocol.cluster_names import ACCOUNTS as ACCOUNTS_HOME
+from protocol.messages import Account, Desired, Workspace
 from worker_agent.kube.custom import REQUESTS, TEMPLATES
-from worker_agent.kube.names import ACCOUNT, BOUND_TO, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
-from worker_agent.kube.names import ACCOUNTS as ACCOUNTS_HOME
-from worker_agent.protocol import Account, Desired, Workspace
 
 Object = dict[str, Any]
 

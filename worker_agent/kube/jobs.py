@@ -20,11 +20,11 @@ from typing import Any, Final
 
 import msgspec
 
+from protocol.cluster_names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, INDEX_OF_POD, JOB_OF_POD, NAMESPACE, NODE_UID, TAINT
 from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube import objects
 from worker_agent.kube.client import TIMEOUT_S, Api, Forbidden, Missing
 from worker_agent.kube.gang_logs import GangLogs, Said
-from worker_agent.kube.names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, INDEX_OF_POD, JOB_OF_POD, NAMESPACE, NODE_UID, TAINT
 from worker_agent.kube.objects import Condition, Job, Meta, Pod, Terminated
 
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"

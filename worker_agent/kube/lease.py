@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
+from protocol import cluster_names
 from worker_agent.cluster.base import ClusterError, Conflict, Note
-from worker_agent.kube import names
 from worker_agent.kube.client import Api
 
-PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.AGENT}"
+PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{cluster_names.NAMESPACE}/leases/{cluster_names.AGENT}"
 DURATION_S: Final = 10.0
 RENEW_EVERY_S: Final = 2.0
 RENEW_WITHIN_S: Final = 7.0  # without success for so long the holder stops, before another begins

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from worker_agent.kube import devices, names
+from protocol import cluster_names
+from protocol.cluster_names import GPU, pointer
+from worker_agent.kube import devices
 from worker_agent.kube.client import Op
-from worker_agent.kube.names import GPU, pointer
 from worker_agent.kube.objects import CONTAINERS_MAX, GATES_MAX, RESOURCES_MAX, Meta, Node, Pod, Resources
 
 _FREELY = ("ephemeral-storage", "hugepages-")  # of which not each node tells how much it has
@@ -259,16 +260,16 @@ class _Left:
 
 def _pinned_to(pod: Pod) -> str:
     """The UID of the node that it was given here, "" where it was let in anywhere in its box."""
-    return (pod.spec.nodeSelector or {}).get(names.NODE_UID, "")
+    return (pod.spec.nodeSelector or {}).get(cluster_names.NODE_UID, "")
 
 
 def lift_ops(lift: Lift, gpr_id: str, run: int, *, ends_at: str = "") -> list[Op]:
     """`ends_at`: of the box, "" where it is not known. Raises ValueError where the pod has no gate of ours."""
     meta, spec = lift.pod.metadata, lift.pod.spec
-    place = [gate.name for gate in spec.schedulingGates].index(names.GATE)
+    place = [gate.name for gate in spec.schedulingGates].index(cluster_names.GATE)
     ops: list[Op] = [
         {"op": "test", "path": "/metadata/uid", "value": meta.uid},
-        {"op": "test", "path": pointer("spec", "schedulingGates", place, "name"), "value": names.GATE},
+        {"op": "test", "path": pointer("spec", "schedulingGates", place, "name"), "value": cluster_names.GATE},
         {"op": "remove", "path": pointer("spec", "schedulingGates", place)},
     ]
     tolerations = [_toleration(taint) for taint in lift.taints]
@@ -276,10 +277,10 @@ def lift_ops(lift: Lift, gpr_id: str, run: int, *, ends_at: str = "") -> list[Op
         ops.append({"op": "add", "path": "/spec/tolerations", "value": tolerations})
     else:
         ops += [{"op": "add", "path": "/spec/tolerations/-", "value": each} for each in tolerations]
-    selector = {names.box_label(gpr_id): str(run)} | ({names.NODE_UID: lift.room.uid} if lift.room else {})
+    selector = {cluster_names.box_label(gpr_id): str(run)} | ({cluster_names.NODE_UID: lift.room.uid} if lift.room else {})
     ops += _add_all("spec", "nodeSelector", spec.nodeSelector, selector)
-    ops += _add_all("metadata", "labels", meta.labels, {names.POD_GPR: gpr_id})
-    return [*ops, *(annotate_ops(meta, names.ENDS_AT, ends_at) if ends_at else [])]
+    ops += _add_all("metadata", "labels", meta.labels, {cluster_names.POD_GPR: gpr_id})
+    return [*ops, *(annotate_ops(meta, cluster_names.ENDS_AT, ends_at) if ends_at else [])]
 
 
 def annotate_ops(meta: Meta, key: str, value: str) -> list[Op]:
@@ -289,7 +290,7 @@ def annotate_ops(meta: Meta, key: str, value: str) -> list[Op]:
 
 
 def _toleration(taint: str) -> dict[str, str]:
-    return {"key": names.TAINT, "operator": "Equal", "value": taint, "effect": names.TAINT_EFFECT}
+    return {"key": cluster_names.TAINT, "operator": "Equal", "value": taint, "effect": cluster_names.TAINT_EFFECT}
 
 
 def _add_all(parent: str, name: str, there: Mapping[str, str] | None, new: Mapping[str, str]) -> list[Op]:

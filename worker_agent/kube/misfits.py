@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from protocol.messages import Assignment
 from worker_agent.kube.judging import Judgement
 from worker_agent.kube.lifting import Amounts, Room, why_nowhere
-from worker_agent.protocol import Assignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from protocol.messages import LifeMark
 from worker_agent.kube.custom import Fields
-from worker_agent.protocol import LifeMark
 
 MARKS: Final = (25, 50, 75)  # percent of the window
 BAD: Final = frozenset({"REFUSED", "FAILED", "REJECTED", "EVICTED"})

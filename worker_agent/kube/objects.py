@@ -12,10 +12,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from worker_agent.kube import devices, names
+from protocol import cluster_names
+from worker_agent.kube import devices
 
-POD_LABELS: Final = frozenset({names.POD_GPR, names.CHECK_OF, names.JOB_OF_POD, names.INDEX_OF_POD})
-POD_ANNOTATIONS: Final = frozenset({names.ENDS_AT})
+POD_LABELS: Final = frozenset({cluster_names.POD_GPR, cluster_names.CHECK_OF, cluster_names.JOB_OF_POD, cluster_names.INDEX_OF_POD})
+POD_ANNOTATIONS: Final = frozenset({cluster_names.ENDS_AT})
 WORD_MAX: Final = 256  # longer than any name or label can be
 FINALIZERS_MAX: Final = 20
 GATES_MAX: Final = 50  # before ours
@@ -210,12 +211,12 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 def _gates_to_ours(gates: tuple[Gate, ...]) -> tuple[Gate, ...]:
     """Ours is the last of them, or there is none: its place among the others is asked for when it is taken off."""
-    place = next((place for place, gate in enumerate(gates) if gate.name == names.GATE), None)
+    place = next((place for place, gate in enumerate(gates) if gate.name == cluster_names.GATE), None)
     return () if place is None else gates[: place + 1]
 
 
 def _is_ours(key: str) -> bool:
-    return key == names.NODE_UID or names.is_box_label(key)
+    return key == cluster_names.NODE_UID or cluster_names.is_box_label(key)
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,7 +274,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     def run_of(self, gpr_id: str) -> str:
         """Of which run of the GPR it is, by what its lift wrote; "" where that says none."""
-        return (self.spec.nodeSelector or {}).get(names.box_label(gpr_id), "")
+        return (self.spec.nodeSelector or {}).get(cluster_names.box_label(gpr_id), "")
 
     @property
     def placed_at(self) -> datetime | None:

@@ -17,11 +17,11 @@ from typing import Final
 
 import msgspec
 
+from protocol.messages import Drift, Workspace
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube.added import Added, bindings_drift, is_marked, is_our_binding, is_our_policy, left_open, opens, readable, taken_away
 from worker_agent.kube.client import Api, Missing, Op
 from worker_agent.kube.paging import Page, listed
-from worker_agent.protocol import Drift, Workspace
 
 NETWORKING: Final = "/apis/networking.k8s.io/v1"
 POLICIES: Final = f"{NETWORKING}/networkpolicies"

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
+from protocol.messages import Drift
 from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.kube.client import Api
 from worker_agent.kube.objects import Meta
-from worker_agent.protocol import Drift
 
 PATH: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NEVER: Final = "Never"

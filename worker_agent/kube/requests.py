@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Final
 
+from protocol.messages import Claim, ClaimState, ClaimVerdict, Desired, JobFailed, PodsWaiting
 from worker_agent.claims import Answered, Heard
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube.asking import Fault, claim_of, template_words
@@ -47,7 +48,6 @@ from worker_agent.kube.standing import LATER_S, Case, claim_due, is_minor, statu
 from worker_agent.kube.telling import Telling
 from worker_agent.kube.tidying import Tidying
 from worker_agent.kube.waits import Waits
-from worker_agent.protocol import Claim, ClaimState, ClaimVerdict, Desired, JobFailed, PodsWaiting
 
 WRITES_AT_ONCE: Final = 50  # in one look
 WRITE_EVERY_S: Final = 1.0  # to one object

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from worker_agent.kube import names
+from protocol import cluster_names
+from protocol.messages import Assignment, NodeView
 from worker_agent.kube.lifting import Room, share_of, whole_of
 from worker_agent.kube.marks import box_taint
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.view import why_unready
-from worker_agent.protocol import Assignment, NodeView
 
 
 class Rooms:
@@ -35,7 +35,7 @@ class Rooms:
 def _room(assignment: Assignment, node: Node, view: NodeView, others: Sequence[Pod]) -> Room | None:
     """Of a shared node whose GPUs cannot be named just now, nobody can say what part of it is the box's."""
     own, taint = set(assignment.gpus), box_taint(node)
-    is_shared = taint == names.SHARED or not own.issuperset(gpu.uuid for gpu in view.gpus)
+    is_shared = taint == cluster_names.SHARED or not own.issuperset(gpu.uuid for gpu in view.gpus)
     if node.metadata.uid != assignment.node_uid or why_unready(node) or (is_shared and not view.gpus):
         return None
     if is_shared:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from protocol.messages import Assignment
 from worker_agent.cluster.base import BoxEnd, GpuPhase, StepCall
 from worker_agent.kube.objects import Pod
-from worker_agent.protocol import Assignment
 
 
 def is_of(box: Assignment | BoxEnd, pod: Pod) -> bool:

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import msgspec
 
+from protocol.cluster_names import ACCOUNTS, BOUND_TO, SAID, SLICE
+from protocol.messages import Account, Workspace
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
-from worker_agent.kube.names import ACCOUNTS, BOUND_TO, SAID, SLICE
 from worker_agent.kube.objects import Meta
-from worker_agent.protocol import Account, Workspace
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):

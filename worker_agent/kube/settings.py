@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
+from protocol import cluster_names
 from worker_agent.cluster.base import Note
-from worker_agent.kube import names
 from worker_agent.kube.client import Api, Forbidden, Missing
 from worker_agent.kube.devices import Devices
 from worker_agent.kube.isolation import QUOTA, QUOTA_KEPT
 
-PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/egs-settings"
+PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps/egs-settings"
 WORDS_MAX: Final = 50
 _PREFIX: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9._-]{0,63}")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9._-]{1,63}")
@@ -55,8 +55,8 @@ def settings_of(data: Mapping[str, str], *, note: Note) -> Settings:
     rules = Devices()
     gpus = _words(data, "gpus", _PREFIX, rules.gpus, note)
     no_gpus = _words(data, "no-gpus", _NAME, rules.no_gpus, note)
-    if not names.GPU.startswith(gpus) or names.GPU in no_gpus:
-        note("settings_unreadable", {"why": f"by them {names.GPU} would be no GPU"})
+    if not cluster_names.GPU.startswith(gpus) or cluster_names.GPU in no_gpus:
+        note("settings_unreadable", {"why": f"by them {cluster_names.GPU} would be no GPU"})
         gpus, no_gpus = rules.gpus, rules.no_gpus
     in_parts = _words(data, "in-parts", _NAME, rules.in_parts, note)
     chosen = Devices(gpus=gpus, no_gpus=no_gpus, in_parts=in_parts)

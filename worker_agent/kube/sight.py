@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from protocol import cluster_names
+from protocol.messages import NodeView
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records
-from worker_agent.kube import names
 from worker_agent.kube.lifting import asks_for_gpus
 from worker_agent.kube.marks import UnreadableRecords, read_records
 from worker_agent.kube.mirror import Mirror
 from worker_agent.kube.objects import LONG_AGO, Meta, Namespace, Node, Pod
 from worker_agent.kube.view import Unseen, view_of, why_unready
-from worker_agent.protocol import NodeView
 
 Key = tuple[str, str]
 
@@ -41,16 +41,16 @@ class PodIndex:
     def of(cls, pods: Iterable[Pod]) -> PodIndex:
         index = cls()
         for pod in pods:
-            if gpr_id := pod.metadata.label(names.POD_GPR):
+            if gpr_id := pod.metadata.label(cluster_names.POD_GPR):
                 index.lifted[gpr_id].append(pod)
                 if pod.spec.nodeName and pod.holds:
                     index.placed[pod.spec.nodeName][gpr_id].append(pod)
             elif pod.spec.nodeName:
                 if not pod.is_over:
                     index.others[pod.spec.nodeName].append(pod)
-                    if pod.metadata.namespace != names.NAMESPACE and asks_for_gpus(pod):
+                    if pod.metadata.namespace != cluster_names.NAMESPACE and asks_for_gpus(pod):
                         index.strange.add(pod.spec.nodeName)
-            elif not pod.is_leaving and any(gate.name == names.GATE for gate in pod.spec.schedulingGates):
+            elif not pod.is_leaving and any(gate.name == cluster_names.GATE for gate in pod.spec.schedulingGates):
                 index.waiting[pod.metadata.namespace].append(pod)
         for waiting in index.waiting.values():
             waiting.sort(key=lambda pod: (pod.metadata.creationTimestamp or LONG_AGO, pod.metadata.name))
@@ -102,8 +102,8 @@ class Sight:
             self._bound_serial = self._namespaces.serial
             bound: dict[str, list[str]] = defaultdict(list)
             for (_, name), namespace in self._namespaces.objects().items():
-                if not namespace.metadata.label(names.EXEMPT):
-                    bound[namespace.metadata.label(names.SLICE)].append(name)
+                if not namespace.metadata.label(cluster_names.EXEMPT):
+                    bound[namespace.metadata.label(cluster_names.SLICE)].append(name)
             self._bound = {key: tuple(sorted(names_)) for key, names_ in bound.items() if key}
         return self._bound.get(slice_key, ())
 
@@ -119,7 +119,7 @@ class Sight:
 
     def slice_of(self, namespace: str) -> str:
         found = self._namespaces.objects().get(("", namespace))
-        return found.metadata.label(names.SLICE) if found else ""
+        return found.metadata.label(cluster_names.SLICE) if found else ""
 
     def strays(self, node: str, slice_key: str) -> list[Pod]:
         """Pods of the slice on the node that no lift brought there: a lock was open for them."""
@@ -139,26 +139,26 @@ class Sight:
     def _left_over_on(self, node: Node, records: Records) -> list[Pod]:
         """Of GPRs that the node knows nothing of, since it is younger than their being placed there."""
         placed, born = self.pods.placed.get(node.metadata.name), node.metadata.creationTimestamp
-        if not placed or born is None or all(node.metadata.label(names.box_label(gpr_id)) for gpr_id in placed):
+        if not placed or born is None or all(node.metadata.label(cluster_names.box_label(gpr_id)) for gpr_id in placed):
             return []  # nearly always, and asked of every node at every pass
         unknown = placed.keys() - {record.gpr_id for record in records.values()}
         return [pod for gpr_id in unknown for pod in placed[gpr_id] if (pod.placed_at or born) <= born]
 
     def _has_home(self, pod: Pod) -> bool:
         selector = pod.spec.nodeSelector or {}
-        key, uid = names.box_label(pod.metadata.label(names.POD_GPR)), selector.get(names.NODE_UID, "")
+        key, uid = cluster_names.box_label(pod.metadata.label(cluster_names.POD_GPR)), selector.get(cluster_names.NODE_UID, "")
         homes = self._nodes_of_boxes().get((key, selector.get(key, "")), ())
         return uid in homes if uid else bool(homes)
 
     def has_box(self, gpr_id: str, run: int) -> bool:
-        return (names.box_label(gpr_id), str(run)) in self._nodes_of_boxes()
+        return (cluster_names.box_label(gpr_id), str(run)) in self._nodes_of_boxes()
 
     def _nodes_of_boxes(self) -> Mapping[tuple[str, str], Set[str]]:
         if self._boxes_serial != self._nodes.serial:
             self._boxes_serial, self._boxes = self._nodes.serial, defaultdict(set)
             for node in self.nodes():
                 for label in (node.metadata.labels or {}).items():
-                    if names.is_box_label(label[0]):
+                    if cluster_names.is_box_label(label[0]):
                         self._boxes[label].add(node.metadata.uid)
         return self._boxes
 
@@ -195,11 +195,11 @@ class Sight:
 
 
 def is_taken_in(node: Node) -> bool:
-    return names.RECORDS in (node.metadata.annotations or {})
+    return cluster_names.RECORDS in (node.metadata.annotations or {})
 
 
 def is_wanted(node: Node) -> bool:
-    return node.metadata.label(names.MANAGED) == "true"
+    return node.metadata.label(cluster_names.MANAGED) == "true"
 
 
 def is_held(state: NodeState) -> bool:
@@ -213,7 +213,7 @@ def _bare(node: Node) -> NodeView:
 
 def _state_of(node: Node, *, strange: bool) -> NodeState:
     """`version`: the annotation as it is, since that is what a write tests. A heartbeat of the node is no other version."""
-    text = node.metadata.annotation(names.RECORDS)
+    text = node.metadata.annotation(cluster_names.RECORDS)
     seen = view_of(node)
     view = _bare(node) if isinstance(seen, Unseen) else seen
     why = [*why_unready(node), *([seen.why] if isinstance(seen, Unseen) else [])]
@@ -224,5 +224,5 @@ def _state_of(node: Node, *, strange: bool) -> NodeState:
         # Shown, or its assignments would be taken for gone; every write to it says why it cannot be.
         why.append(str(error))
     why += ["pods with GPUs that EGS did not let in run there"] if strange else []
-    why += [] if is_wanted(node) else [f"it has no label {names.MANAGED}=true any more"]
+    why += [] if is_wanted(node) else [f"it has no label {cluster_names.MANAGED}=true any more"]
     return NodeState(view=msgspec.structs.replace(view, ready=not why), version=text, records=records, why_unready=tuple(why))

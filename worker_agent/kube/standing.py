@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from protocol.messages import MOMENT_MAX_S, Claim, ClaimAnswer, ClaimState, ClaimVerdict
 from worker_agent.kube.asking import NOTE_MAX, Fault
 from worker_agent.kube.custom import FINISHED, Custom, Fields
-from worker_agent.protocol import MOMENT_MAX_S, Claim, ClaimAnswer, ClaimState, ClaimVerdict
 
 ACCEPTED, PROVISIONED, CURRENT = "Accepted", "Provisioned", "Current"
 ACTIVE: Final = "ACTIVE"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from protocol.cluster_names import ACCOUNT, ACCOUNTS, ISOLATION, SLICE, account_of
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.client import Api, Forbidden, Missing
-from worker_agent.kube.names import ACCOUNT, ACCOUNTS, ISOLATION, SLICE, account_of
 from worker_agent.kube.paging import Page, listed
 from worker_agent.kube.scene import Place, Thing
 

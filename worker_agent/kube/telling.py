@@ -17,8 +17,8 @@ from uuid import uuid4
 
 import msgspec
 
+from protocol import cluster_names
 from worker_agent.cluster.base import ClusterError
-from worker_agent.kube import names
 from worker_agent.kube.client import Api
 from worker_agent.kube.news import News
 from worker_agent.kube.objects import Meta, Pod
@@ -94,7 +94,7 @@ def _body(kind: Kind, about: Meta, news: News, *, name: str, at: datetime) -> di
         "count": 1,
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,
-        "source": {"component": names.AGENT},
+        "source": {"component": cluster_names.AGENT},
         "reportingComponent": "egs.io/agent",
-        "reportingInstance": names.AGENT,
+        "reportingInstance": cluster_names.AGENT,
     }

@@ -31,6 +31,21 @@ from typing import Any, Final
 
 import msgspec
 
+from protocol.cluster_names import (
+    ACCOUNT,
+    ACCOUNTS,
+    BOUND_TO,
+    EXEMPT,
+    ISOLATION,
+    MAY_ADOPT,
+    OF_CLUSTER,
+    SAID,
+    SLICE,
+    account_of,
+    pointer,
+    role_of,
+)
+from protocol.messages import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.awaited import Awaited
 from worker_agent.kube.client import Api, Forbidden, Missing
@@ -48,25 +63,10 @@ from worker_agent.kube.isolation import (
     role_binding,
     service_account,
 )
-from worker_agent.kube.names import (
-    ACCOUNT,
-    ACCOUNTS,
-    BOUND_TO,
-    EXEMPT,
-    ISOLATION,
-    MAY_ADOPT,
-    OF_CLUSTER,
-    SAID,
-    SLICE,
-    account_of,
-    pointer,
-    role_of,
-)
 from worker_agent.kube.patrol import Patrol
 from worker_agent.kube.scene import Place, Scene, Thing, TokenAnswer, Written
 from worker_agent.kube.survey import ABOUT, ACCOUNT_NAME, DEFAULTS, KINDS, Survey, path_of
 from worker_agent.metrics import DRIFT_REPAIRS
-from worker_agent.protocol import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
 from worker_agent.tenancy import Found
 
 NAMESPACES: Final = "/api/v1/namespaces"

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from protocol.cluster_names import node_path
+from protocol.messages import Drift
 from worker_agent.cluster.base import ClusterError, GpuPhase, NodeState, Note, Records
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.draining import Draining
 from worker_agent.kube.guard import NOBODY, GuardBook, closed_to, slices_in
 from worker_agent.kube.marks import Marks, UnreadableRecords, differs, leave_ops, marks_of, read_records, records_text, write_ops
-from worker_agent.kube.names import node_path
 from worker_agent.kube.objects import Node, Pod
 from worker_agent.kube.sight import Sight, is_held, is_taken_in, is_wanted
-from worker_agent.protocol import Drift
 
 EVERY_S: Final = 1.0
 GUARD_ANEW_S: Final = 30.0  # somebody with the right to may have changed it

@@ -17,6 +17,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
+from protocol.messages import ClaimState
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.autogpr import has_ended_by_itself
 from worker_agent.kube.client import Api
@@ -24,7 +25,6 @@ from worker_agent.kube.custom import FINISHED, GIVEN_BACK, REQUESTS, Custom, pat
 from worker_agent.kube.objects import Pod
 from worker_agent.kube.standing import ACCEPTED, stamp
 from worker_agent.kube.workloads import is_waiting
-from worker_agent.protocol import ClaimState
 
 KEPT_S: Final = 24 * 3600.0
 KEPT_MOST: Final = 300  # of a namespace, so that there is room for those that people make

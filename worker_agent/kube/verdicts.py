@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
+from protocol.check_limits import expect, judge, skipped
+from protocol.cluster_names import DRAINING, FREE, NODE_SLICE, TAINT, box_label, box_of
+from protocol.messages import CheckPolicy, CheckResult, Verdict
 from worker_agent.cluster.base import GpuPhase, StepCall
 from worker_agent.kube import readings
-from worker_agent.kube.names import DRAINING, FREE, NODE_SLICE, TAINT, box_label, box_of
 from worker_agent.kube.objects import Node, Pod
-from worker_agent.limits import expect, judge, skipped
-from worker_agent.protocol import CheckPolicy, CheckResult, Verdict
 
 NAME: Final = "kubernetes.default.svc"
 

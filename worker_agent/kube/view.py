@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from protocol.cluster_names import GPU, GPU_UUIDS, ORDER, SUPPLY
+from protocol.messages import GpuView, Id, NodeName, NodeView
 from worker_agent.kube.hardware import in_order, known_of
-from worker_agent.kube.names import GPU, GPU_UUIDS, ORDER, SUPPLY
 from worker_agent.kube.objects import Condition, Node
-from worker_agent.protocol import GpuView, Id, NodeName, NodeView
 
 _PRODUCT, _MEMORY, _COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
 _REPLICAS, _SHARING = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"

@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
+from protocol import cluster_names
+from protocol.check_limits import expect, skipped
+from protocol.messages import CheckResult, Verdict
 from worker_agent.cluster.base import ClusterError, StepCall
-from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.objects import Claim, Namespace, VolumeAttachment
 from worker_agent.kube.paging import Page, listed
-from worker_agent.limits import expect, skipped
-from worker_agent.protocol import CheckResult, Verdict
 
 ATTACHMENTS: Final = "/apis/storage.k8s.io/v1/volumeattachments"
 LOOKS_AT_ONCE: Final = 4
@@ -63,7 +63,7 @@ class Volumes:
 
     def poll(self, call: StepCall) -> Results | None:
         """None: it is being looked at. Raises ClusterError where the look failed."""
-        key, node = names.box_of(call.assignment.gpr_id, call.assignment.run), call.node.view.name
+        key, node = cluster_names.box_of(call.assignment.gpr_id, call.assignment.run), call.node.view.name
         box = self._boxes.setdefault(key, _Box())
         self._take(box)
         if (ended := box.ended.pop(node, None)) is not None:
@@ -95,7 +95,7 @@ class Volumes:
 
     def _bound_to(self, slice_key: str) -> set[str]:
         """Of a box of which the node alone is known."""
-        found = listed(self._api, "/api/v1/namespaces", Page[Namespace], labelSelector=f"{names.SLICE}={slice_key}")
+        found = listed(self._api, "/api/v1/namespaces", Page[Namespace], labelSelector=f"{cluster_names.SLICE}={slice_key}")
         return {namespace.metadata.name for namespace in found}
 
     def _attached(self, volumes: Sequence[str], namespaces: set[str]) -> CheckResult:

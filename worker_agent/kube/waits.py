@@ -16,12 +16,8 @@ from typing import Final
 
 import msgspec
 
-from worker_agent.cluster.base import ClusterError, Note
-from worker_agent.kube import names
-from worker_agent.kube.client import Api, Missing
-from worker_agent.kube.objects import Condition, Meta, Owner, Pod
-from worker_agent.kube.workloads import is_waiting
-from worker_agent.protocol import (
+from protocol import cluster_names
+from protocol.messages import (
     JOBS_WAITING_MAX,
     MOMENT_MAX_S,
     NAMESPACES_WAITING_MAX,
@@ -32,6 +28,10 @@ from worker_agent.protocol import (
     PodsWaiting,
     ReasonWaiting,
 )
+from worker_agent.cluster.base import ClusterError, Note
+from worker_agent.kube.client import Api, Missing
+from worker_agent.kube.objects import Condition, Meta, Owner, Pod
+from worker_agent.kube.workloads import is_waiting
 
 EVERY_S: Final = 5.0
 EVERY_NAMESPACE_S: Final = 0.1  # more for each of which there is something to tell: a long list changes all the time
@@ -113,7 +113,7 @@ class Waits:
         waiting: dict[str, list[Pod]] = defaultdict(list)
         there: set[Key] = set()  # Jobs that have pods
         for pod in self.pods():
-            waits, gpr_id = is_waiting(pod) or is_unplaced(pod), pod.metadata.label(names.POD_GPR)
+            waits, gpr_id = is_waiting(pod) or is_unplaced(pod), pod.metadata.label(cluster_names.POD_GPR)
             if not (waits or (gpr_id and pod.holds)) or not self.bound(pod.metadata.namespace):
                 continue
             if waits:
@@ -203,10 +203,10 @@ class Waits:
 
 def job_of(pod: Pod) -> Owner | None:
     owner = pod.metadata.controller
-    is_job = owner is not None and (owner.apiVersion, owner.kind) == ("batch/v1", "Job") and names.is_object_name(owner.name)
+    is_job = owner is not None and (owner.apiVersion, owner.kind) == ("batch/v1", "Job") and cluster_names.is_object_name(owner.name)
     return owner if is_job else None
 
 
 def is_unplaced(pod: Pod) -> bool:
     """Let into a box, and on no node yet."""
-    return bool(pod.metadata.label(names.POD_GPR)) and not pod.spec.nodeName and not pod.is_leaving and not pod.is_over
+    return bool(pod.metadata.label(cluster_names.POD_GPR)) and not pod.spec.nodeName and not pod.is_leaving and not pod.is_over

@@ -16,15 +16,15 @@ from typing import Final
 
 import msgspec
 
+from protocol import cluster_names
+from protocol.messages import NodeView
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
-from worker_agent.kube import names
 from worker_agent.kube.client import Api, Missing
 from worker_agent.kube.custom import Fields
 from worker_agent.kube.devices import here
 from worker_agent.kube.lifting import asks_for_gpus, devices_of, lacks_beside_others, needs_of, quantity, why_never
 from worker_agent.kube.objects import Meta, Node, Owner, Pod
 from worker_agent.kube.view import Unseen, view_of
-from worker_agent.protocol import NodeView
 
 SETTLED_S: Final = 2.0  # no new pod of it for so long
 SETTLED_MOST_S: Final = 10.0  # or so long since the first
@@ -142,7 +142,7 @@ class Workloads:
         if owner.kind == "Pod":
             return pods[owner.uid].metadata.controller if owner.uid in pods else None
         kind = OWNED.get((owner.apiVersion, owner.kind))
-        if kind is None or not names.is_object_name(owner.name):
+        if kind is None or not cluster_names.is_object_name(owner.name):
             return None
         key = namespace, owner.uid
         if key not in self._above_of:
@@ -173,7 +173,7 @@ class Workloads:
 
 
 def is_waiting(pod: Pod) -> bool:
-    return not pod.is_leaving and any(gate.name == names.GATE for gate in pod.spec.schedulingGates)
+    return not pod.is_leaving and any(gate.name == cluster_names.GATE for gate in pod.spec.schedulingGates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,4 +263,4 @@ def _part(pods: Sequence[Pod], node: Node, whole: int) -> int:
 
 
 def _gpus(pod: Pod) -> int:
-    return int(needs_of(pod).get(names.GPU, 0))
+    return int(needs_of(pod).get(cluster_names.GPU, 0))

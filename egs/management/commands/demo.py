@@ -11,9 +11,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
+from core.clock import db_now
+from core.locks import single_runner
 from egs import demo
-from egs.clock import db_now
-from egs.locks import single_runner
 from egs.runner import serve_all
 
 

@@ -12,9 +12,9 @@ from rest_framework import serializers
 
 from accounts.models import Scope, User
 from accounts.services import token_issue, user_create
-from egs.clock import db_now
-from egs.errors import EgsError
-from egs.rest.fields import NewName
+from core.clock import db_now
+from core.errors import EgsError
+from core.rest.fields import NewName
 
 
 class Command(BaseCommand):

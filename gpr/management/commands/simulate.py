@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
-from gpr.planner.snapshot import Pool, Quota
+from planner.snapshot import Pool, Quota
 from simulation.estimators import Estimators
 from simulation.failures import Failure, draw_failures
 from simulation.joblist import BadList, Job, read_jobs, read_nodes, read_quotas

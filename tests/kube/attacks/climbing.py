@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocol import cluster_names
 from tests.kube.attacks.attack import ONLY_BY_ROLE, Act, Attack, Attacker, calling, deleting, eviction, posting
 from tests.kube.callers import DONE, Answer
 from tests.kube.cluster import Object
 from tests.kube.wire import MERGE
 from tests.kube.world import BLUE, NODE_BLUE, RED, pod, pods_path
-from worker_agent.kube import names
 
 # --- other namespaces, and what their own says
 
@@ -45,24 +45,28 @@ NAMESPACE_ATTACKS = [
         calling("POST", pods_path("blue", "victim", "exec"), command="id", stdout="true"),
         ONLY_BY_ROLE,
     ),
-    Attack("the victim's workspace for their namespace", labeling({names.SLICE: BLUE}), OWN_NAMESPACE, opens=True),
-    Attack("the same through namespaces/status", labeling({names.SLICE: BLUE}, "status"), OWN_NAMESPACE, opens=True),
-    Attack("the same through namespaces/finalize", labeling({names.SLICE: BLUE}, "finalize"), OWN_NAMESPACE, opens=True),
-    Attack("to enter all workspaces from their namespace", labeling({names.MAY_ENTER: "true"}), OWN_NAMESPACE, opens=True),
-    Attack("to enter the victim's workspace from their namespace", labeling({names.MAY_ENTER: BLUE}), OWN_NAMESPACE, opens=True),
-    Attack("the same through namespaces/status, for all", labeling({names.MAY_ENTER: "true"}, "status"), OWN_NAMESPACE, opens=True),
-    Attack("to exempt their namespace", labeling({names.EXEMPT: "true"}), OWN_NAMESPACE, opens=True),
+    Attack("the victim's workspace for their namespace", labeling({cluster_names.SLICE: BLUE}), OWN_NAMESPACE, opens=True),
+    Attack("the same through namespaces/status", labeling({cluster_names.SLICE: BLUE}, "status"), OWN_NAMESPACE, opens=True),
+    Attack("the same through namespaces/finalize", labeling({cluster_names.SLICE: BLUE}, "finalize"), OWN_NAMESPACE, opens=True),
+    Attack("to enter all workspaces from their namespace", labeling({cluster_names.MAY_ENTER: "true"}), OWN_NAMESPACE, opens=True),
+    Attack("to enter the victim's workspace from their namespace", labeling({cluster_names.MAY_ENTER: BLUE}), OWN_NAMESPACE, opens=True),
+    Attack("the same through namespaces/status, for all", labeling({cluster_names.MAY_ENTER: "true"}, "status"), OWN_NAMESPACE, opens=True),
+    Attack("to exempt their namespace", labeling({cluster_names.EXEMPT: "true"}), OWN_NAMESPACE, opens=True),
     Attack(
         "Pod Security off in their namespace",
         labeling({"pod-security.kubernetes.io/enforce": "privileged"}),
         {"ua": "RBAC", "on": "egs-namespace", "s": DONE},
         opens=True,
     ),
-    Attack("a new namespace of the victim's workspace", posting("/api/v1/namespaces", namespace({names.SLICE: BLUE})), NEW_NAMESPACE),
     Attack(
-        "a new namespace that may enter all workspaces", posting("/api/v1/namespaces", namespace({names.MAY_ENTER: "true"})), NEW_NAMESPACE
+        "a new namespace of the victim's workspace", posting("/api/v1/namespaces", namespace({cluster_names.SLICE: BLUE})), NEW_NAMESPACE
     ),
-    Attack("a new namespace that is exempt", posting("/api/v1/namespaces", namespace({names.EXEMPT: "true"})), NEW_NAMESPACE),
+    Attack(
+        "a new namespace that may enter all workspaces",
+        posting("/api/v1/namespaces", namespace({cluster_names.MAY_ENTER: "true"})),
+        NEW_NAMESPACE,
+    ),
+    Attack("a new namespace that is exempt", posting("/api/v1/namespaces", namespace({cluster_names.EXEMPT: "true"})), NEW_NAMESPACE),
     Attack(
         "a new namespace in which nothing is ours", posting("/api/v1/namespaces", namespace({"team": "red"})), {"uao": "RBAC", "ns": DONE}
     ),
@@ -70,9 +74,9 @@ NAMESPACE_ATTACKS = [
 
 # --- more rights
 
-AGENT_USER: Final = f"system:serviceaccount:{names.NAMESPACE}:{names.AGENT}"
+AGENT_USER: Final = f"system:serviceaccount:{cluster_names.NAMESPACE}:{cluster_names.AGENT}"
 TOKEN_REQUEST: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-AGENT_PATH: Final = f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts/{names.AGENT}"
+AGENT_PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/serviceaccounts/{cluster_names.AGENT}"
 RBAC_PATH: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
 POLICIES_PATH: Final = "/apis/admissionregistration.k8s.io/v1"
 
@@ -87,7 +91,7 @@ RIGHT_ATTACKS = [
         {"u": "RBAC", "aons": DONE},
     ),
     Attack("to delete the agent's account", deleting(AGENT_PATH), ONLY_BY_ROLE),
-    Attack("the agent's document", calling("GET", f"/api/v1/namespaces/{names.NAMESPACE}/secrets/egs-agent-state"), ONLY_BY_ROLE),
+    Attack("the agent's document", calling("GET", f"/api/v1/namespaces/{cluster_names.NAMESPACE}/secrets/egs-agent-state"), ONLY_BY_ROLE),
     Attack(
         "a role that binds pods, under which the same policies hold",
         posting(
@@ -132,7 +136,11 @@ RIGHT_ATTACKS = [
     ),
     Attack("a policy's binding off", deleting(f"{POLICIES_PATH}/validatingadmissionpolicybindings/egs-pod"), ONLY_BY_ROLE),
     Attack("the gate's policy off", deleting(f"{POLICIES_PATH}/mutatingadmissionpolicies/egs-gate"), ONLY_BY_ROLE),
-    Attack("the guard open", calling("PATCH", names.GUARD_PATH, {"spec": {"nodes": {NODE_BLUE: f"@1,{RED}"}}}, kind=MERGE), ONLY_BY_ROLE),
+    Attack(
+        "the guard open",
+        calling("PATCH", cluster_names.GUARD_PATH, {"spec": {"nodes": {NODE_BLUE: f"@1,{RED}"}}}, kind=MERGE),
+        ONLY_BY_ROLE,
+    ),
     Attack(
         "a volume on the host",
         posting("/api/v1/persistentvolumes", {"metadata": {"name": "try"}, "spec": {"hostPath": {"path": "/"}}}),

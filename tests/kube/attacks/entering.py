@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from protocol import cluster_names
 from tests.kube.attacks.attack import (
     ALL,
     EVERYONE_BY_POD,
@@ -22,17 +23,16 @@ from tests.kube.callers import DONE
 from tests.kube.cluster import Object
 from tests.kube.wire import APPLY, MERGE, STRATEGIC
 from tests.kube.world import BLUE, BLUE_GPR, NODE_BLUE, RESTRICTED, gate_index, is_gated, pod
-from worker_agent.kube import names
 
 # --- tolerations
 
 TOLERATIONS: Final[dict[str, Object]] = {
     "no key": {"operator": "Exists"},
     "no key and our effect": {"operator": "Exists", "effect": "NoSchedule"},
-    "our key, whatever its value": {"key": names.TAINT, "operator": "Exists"},
-    "the victim's box": {"key": names.TAINT, "value": names.box_of(BLUE_GPR, 1), "effect": "NoSchedule"},
-    "free nodes": {"key": names.TAINT, "value": names.FREE},
-    "shared nodes": {"key": names.TAINT, "value": names.SHARED},
+    "our key, whatever its value": {"key": cluster_names.TAINT, "operator": "Exists"},
+    "the victim's box": {"key": cluster_names.TAINT, "value": cluster_names.box_of(BLUE_GPR, 1), "effect": "NoSchedule"},
+    "free nodes": {"key": cluster_names.TAINT, "value": cluster_names.FREE},
+    "shared nodes": {"key": cluster_names.TAINT, "value": cluster_names.SHARED},
     "another key of ours": {"key": "egs.io/else", "operator": "Exists"},
 }
 OPENING: Final = ("no key", "no key and our effect", "our key, whatever its value", "the victim's box")
@@ -145,12 +145,12 @@ PLACE_ATTACKS = [
     Attack("to nominate the victim's node for a CPU pod", lambda by: by.put("cpu", nominating, sub="status"), STATUS, opens=True),
     Attack(
         "a selector on the victim's workspace",
-        creating(gpus=1, nodeSelector={names.NODE_SLICE: BLUE}),
+        creating(gpus=1, nodeSelector={cluster_names.NODE_SLICE: BLUE}),
         EVERYONE_BY_POD,
     ),
     Attack(
         "a selector on the victim's box, later",
-        patching("gated", [{"op": "add", "path": "/spec/nodeSelector", "value": {names.box_label(BLUE_GPR): "1"}}]),
+        patching("gated", [{"op": "add", "path": "/spec/nodeSelector", "value": {cluster_names.box_label(BLUE_GPR): "1"}}]),
         EVERYONE_BY_POD,
     ),
     Attack(
@@ -202,7 +202,7 @@ GATE_ATTACKS = [
     ),
     Attack(
         "the gate off, by a strategic patch that deletes it",
-        patching("gated", {"spec": {"schedulingGates": [{"name": names.GATE, "$patch": "delete"}]}}, kind=STRATEGIC),
+        patching("gated", {"spec": {"schedulingGates": [{"name": cluster_names.GATE, "$patch": "delete"}]}}, kind=STRATEGIC),
         EVERYONE_BY_POD,
         opens=True,
     ),

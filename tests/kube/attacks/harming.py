@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from protocol import cluster_names
 from tests.kube.attacks.attack import (
     ALL,
     EVERYONE_BY_POD,
@@ -23,7 +24,6 @@ from tests.kube.callers import DONE
 from tests.kube.cluster import CLAIMS, POD_RESOURCES, Object
 from tests.kube.wire import APPLY, MERGE, STRATEGIC
 from tests.kube.world import BLUE_GPR, NODE_BLUE, container
-from worker_agent.kube import names
 
 # --- GPUs that nobody counts
 
@@ -33,7 +33,7 @@ def resized(resources: Object) -> Object:
 
 
 def with_gpus(seen: Object) -> None:
-    seen["spec"]["containers"][0]["resources"] = {"limits": {names.GPU: "8"}, "requests": {names.GPU: "8"}}
+    seen["spec"]["containers"][0]["resources"] = {"limits": {cluster_names.GPU: "8"}, "requests": {cluster_names.GPU: "8"}}
 
 
 def init(**more: Any) -> Object:
@@ -53,11 +53,14 @@ GPU_ATTACKS = [
         )
     ),
     Attack("none of a GPU, which is no GPU pod", creating(gpus="0"), {ALL: DONE}),
-    Attack("GPUs in requests alone", creating(containers=[container(resources={"requests": {names.GPU: "1"}})]), {ALL: "422"}),
+    Attack("GPUs in requests alone", creating(containers=[container(resources={"requests": {cluster_names.GPU: "1"}})]), {ALL: "422"}),
     Attack(
-        "GPUs for the pod as a whole", creating(resources={"limits": {names.GPU: "1"}}), {ALL: "422"}, without=(POD_RESOURCES, {ALL: DONE})
+        "GPUs for the pod as a whole",
+        creating(resources={"limits": {cluster_names.GPU: "1"}}),
+        {ALL: "422"},
+        without=(POD_RESOURCES, {ALL: DONE}),
     ),
-    Attack("GPUs as overhead", creating(overhead={names.GPU: "1"}), {ALL: "403"}),
+    Attack("GPUs as overhead", creating(overhead={cluster_names.GPU: "1"}), {ALL: "403"}),
     Attack(
         "GPUs by a claim",
         creating(resourceClaims=[{"name": "gpus", "resourceClaimName": "claim"}]),
@@ -68,25 +71,25 @@ GPU_ATTACKS = [
     Attack("GPUs for a CPU pod that is pending, by PUT", lambda by: by.put("cpu", with_gpus), {ALL: "422"}),
     Attack(
         "to resize a CPU pod to GPUs",
-        patching("cpu", resized({names.GPU: "1"}), sub="resize", kind=STRATEGIC),
+        patching("cpu", resized({cluster_names.GPU: "1"}), sub="resize", kind=STRATEGIC),
         {"a": "RBAC", "uons": "422|egs-pod"},
         without=NO_RESIZE,
     ),
     Attack(
         "to resize a pod to more GPUs",
-        patching("mine", resized({names.GPU: "8"}), sub="resize", kind=STRATEGIC),
+        patching("mine", resized({cluster_names.GPU: "8"}), sub="resize", kind=STRATEGIC),
         {"a": "RBAC", "uon": "422"},
         without=NO_RESIZE,
     ),
     Attack(
         "to resize a GPU pod to all CPUs of its node",
-        patching("mine", resized({"cpu": "100", names.GPU: "1"}), sub="resize", kind=STRATEGIC),
+        patching("mine", resized({"cpu": "100", cluster_names.GPU: "1"}), sub="resize", kind=STRATEGIC),
         {"a": "RBAC", "uon": "egs-pod"},
         without=NO_RESIZE,
     ),
     Attack(
         "a GPU in an ephemeral container",
-        patching("mine", ephemeral(resources={"limits": {names.GPU: "1"}}), sub="ephemeralcontainers", kind=STRATEGIC),
+        patching("mine", ephemeral(resources={"limits": {cluster_names.GPU: "1"}}), sub="ephemeralcontainers", kind=STRATEGIC),
         {"a": "RBAC", "uon": "422"},
     ),
     Attack(
@@ -145,7 +148,7 @@ PUSH_ATTACKS = [
     Attack("GPUs with a priority that preempts", creating(gpus=1, priorityClassName="pushes"), EVERYONE_BY_POD, opens=True),
     Attack(
         "all CPUs of a shared node with such a priority",
-        creating(containers=[container(resources={"limits": {names.GPU: "1", "cpu": "120"}})], priorityClassName="pushes"),
+        creating(containers=[container(resources={"limits": {cluster_names.GPU: "1", "cpu": "120"}})], priorityClassName="pushes"),
         EVERYONE_BY_POD,
         opens=True,
     ),
@@ -190,11 +193,11 @@ def finalized(name: str) -> Object:
 
 
 def own_label(value: str | None) -> Object:
-    return {"metadata": {"labels": {names.POD_GPR: value}}}
+    return {"metadata": {"labels": {cluster_names.POD_GPR: value}}}
 
 
 def labeled(body: Object) -> str:
-    return "no effect" if names.POD_GPR in body["metadata"].get("labels", {}) else DONE
+    return "no effect" if cluster_names.POD_GPR in body["metadata"].get("labels", {}) else DONE
 
 
 def unlabeled(seen: Object) -> None:

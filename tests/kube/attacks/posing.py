@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from protocol import cluster_names
 from tests.kube.attacks.attack import ONLY_BY_ROLE, Act, Attack, Attacker, calling, posting
 from tests.kube.callers import DONE, Answer
 from tests.kube.cluster import Object
 from tests.kube.wire import MERGE
-from worker_agent.kube import names
 
 GROUP: Final = "/apis/egs.io/v1alpha1/namespaces"
 REQUESTS: Final = f"{GROUP}/{{namespace}}/gpuprovisioningrequests"
@@ -37,7 +37,7 @@ def marking(key: str, value: str | None) -> Act:
 
 
 def kept(body: Object) -> str:
-    return "kept" if names.REQUESTER in body["metadata"].get("annotations", {}) else DONE
+    return "kept" if cluster_names.REQUESTER in body["metadata"].get("annotations", {}) else DONE
 
 
 SAID: Final = {"status": {"state": "ACTIVE", "gprID": "theirs"}}
@@ -47,12 +47,22 @@ REQUEST_ATTACKS = [
     Attack("a request, which is their right", posting(REQUESTS, request()), {"uons": DONE, "a": "RBAC"}),
     Attack("a request in the victim's namespace", posting(REQUESTS.format(namespace="blue"), request()), ONLY_BY_ROLE),
     Attack("the victim's requests", calling("GET", REQUESTS.format(namespace="blue")), ONLY_BY_ROLE),
-    Attack("a request in somebody else's name", posting(REQUESTS, request(annotations={names.REQUESTER: "admin"})), BY_REQUEST, opens=True),
-    Attack("a request that passes for the agent's", posting(REQUESTS, request(annotations={names.AUTO: "true"})), BY_REQUEST, opens=True),
-    Attack("to put their name on a request", marking(names.REQUESTER, "somebody"), BY_REQUEST, opens=True),
+    Attack(
+        "a request in somebody else's name",
+        posting(REQUESTS, request(annotations={cluster_names.REQUESTER: "admin"})),
+        BY_REQUEST,
+        opens=True,
+    ),
+    Attack(
+        "a request that passes for the agent's",
+        posting(REQUESTS, request(annotations={cluster_names.AUTO: "true"})),
+        BY_REQUEST,
+        opens=True,
+    ),
+    Attack("to put their name on a request", marking(cluster_names.REQUESTER, "somebody"), BY_REQUEST, opens=True),
     # Where nobody could put it back egs-request refuses it.
-    Attack("to take the name off a request", marking(names.REQUESTER, None), {"uons": "kept|egs-request", "a": "RBAC"}, reads=kept),
-    Attack("to make a request pass for the agent's later", marking(names.AUTO, "true"), BY_REQUEST, opens=True),
+    Attack("to take the name off a request", marking(cluster_names.REQUESTER, None), {"uons": "kept|egs-request", "a": "RBAC"}, reads=kept),
+    Attack("to make a request pass for the agent's later", marking(cluster_names.AUTO, "true"), BY_REQUEST, opens=True),
     Attack(
         "to end somebody's request of their own workspace, which is their right", changing({"spec": {"earlyRelease": True}}), {"u": DONE}
     ),

@@ -1,0 +1,1 @@
+"""Parts of pages that know no app: axes, strips, tables, and words for times and numbers."""

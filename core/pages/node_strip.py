@@ -1,0 +1,100 @@
+"""What stands on the nodes of a schedule, drawn on the same axis as the time strip. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from core.pages import words
+from core.pages.axis import Axis
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBox:
+    """One stay on a node. `kind`: held, booked, planned, exiting, ended or aside. Without a `url` nothing to open: another's, or no GPR."""
+
+    kind: str
+    starts_at: datetime
+    ends_at: datetime
+    name: str
+    workspace: str = ""
+    url: str = ""
+    hue: int = 0
+    mark: int = 0
+    # This many rows high, for a GPR on nodes that stand under each other.
+    row_count: int = 1
+    # A further part of a GPR that is already linked: not in the tab order again.
+    is_repeat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBox:
+    """A NodeBox as the template draws it; its label stands in an SVG of its own, which cuts what has no room."""
+
+    box: NodeBox
+    css: str
+    x: str
+    width: str
+    elapsed_width: str  # empty: nothing used
+    label: str  # the name, or where there is no room its workspace's initials, or nothing
+    label_x: str
+    label_width: str
+    height: float
+    spoken: str
+
+
+# Of a label: where it begins, its letters on average, and capital letters.
+LABEL_LEFT_PX, CHAR_PX, CODE_CHAR_PX = 20, 6.2, 8
+
+KIND_CSS = {
+    "held": "box-active",
+    "booked": "box-booked",
+    "planned": "box-planned",
+    "exiting": "box-exiting",
+    "ended": "box-ended",
+    "aside": "box-aside",
+}
+KIND_WORDS = {"held": "Held", "booked": "Booked", "planned": "Planned", "exiting": "Exiting", "ended": "Ended", "aside": "Set aside"}
+
+
+def node_strip(boxes: Iterable[NodeBox], axis: Axis, *, row_px: int = 19) -> tuple[DrawnBox, ...]:
+    drawn = (_drawn(box, axis, row_px) for box in sorted(boxes, key=lambda box: box.starts_at))
+    return tuple(box for box in drawn if box)
+
+
+def _drawn(box: NodeBox, axis: Axis, row_px: int) -> DrawnBox | None:
+    span = axis.span(box.starts_at, box.ends_at)
+    if span is None:
+        return None
+    left, right = max(axis.percent(box.starts_at), 0.0), min(axis.percent(box.ends_at), 100.0)
+    now = axis.percent(axis.now)
+    used = axis.span(box.starts_at, min(axis.now, box.ends_at)) if box.kind == "held" and box.starts_at < axis.now else None
+    if axis.now_x and left < now < right:  # a label never crosses the line of now
+        left, right = (now, right) if right - now > now - left else (left, now)
+    label = _label(box, (right - left) / 100 * axis.width_px - LABEL_LEFT_PX)
+    whom = ", ".join(part for part in (box.name, box.workspace) if part)
+    return DrawnBox(
+        box=box,
+        css=KIND_CSS[box.kind],
+        x=span[0],
+        width=span[1],
+        elapsed_width=used[1] if used else "",
+        label=label,
+        label_x=f"{left:.2f}%",
+        label_width=f"{max(right - left, 0):.2f}%",
+        height=box.row_count * row_px - 5,
+        spoken=f"{_code(label, box)}{whom}. {KIND_WORDS[box.kind]} {axis.says(box.starts_at)} to {axis.says(box.ends_at)}.",
+    )
+
+
+def _label(box: NodeBox, room_px: float) -> str:
+    if len(box.name) * CHAR_PX <= room_px:
+        return box.name
+    code = words.initials(box.workspace) if box.workspace else ""
+    return code if len(code) * CODE_CHAR_PX <= room_px else ""
+
+
+def _code(label: str, box: NodeBox) -> str:
+    """What is seen is said, too: an abbreviation comes before what it stands for."""
+    return f"{label}: " if label and label != box.name else ""

@@ -1,0 +1,178 @@
+"""What the components of templates/components/ take: plain values, ready to be shown. Listed with examples in the README there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from core.pages.strip import Strip
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    label: str
+    value: str
+    note: str = ""
+    url: str = ""
+    tone: str = ""  # good, late or bad
+    is_wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """`key` takes one there; `key_says` is what the list of keys calls it."""
+
+    label: str
+    url: str
+    is_current: bool = False
+    count: int | None = None
+    key: str = ""
+    key_says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A row of key and value. An empty value is shown as "none"."""
+
+    term: str
+    value: str
+    note: str = ""
+    is_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTile:
+    index: int
+    value: str
+    small: str = ""
+    heat: str = "none"  # 0 to 8, or none
+    title: str = ""
+    css: str = ""  # is-held with ws-hN, is-sick
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    name: str
+    state: str  # free, held, draining, set-aside, silent
+    gpus: tuple[GpuTile, ...]
+    place: str = ""
+    note: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRow:
+    """`where`: which node or GPU, or how many of them together."""
+
+    state: str  # as of StepRow
+    name: str
+    where: str
+    measured: str  # "31 to 43 °C"
+    bound: str  # "at most 87 °C"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    id: str  # of its element, so that it stays open over a swap
+    state: str  # waiting, running, passed, warned, failed, skipped
+    name: str
+    note: str = ""
+    figure: str = ""  # "3 of 4, 1 failed"
+    took: str = ""
+    log: str = ""
+    is_open: bool = False
+    measures: tuple[MeasureRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """With a `state` it has the state's picture, else that of its severity: info, warning, error."""
+
+    at: datetime
+    text: str
+    severity: str = "info"
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRow:
+    value: str
+    cluster: str
+    shape: str
+    start_at: datetime
+    strip: Strip
+    why: str
+    supply: str = ""
+    supply_icon: str = ""
+    promised_at: datetime | None = None
+    is_checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SwapRow:
+    """A change of one field that would start sooner."""
+
+    change: str
+    instead_of: str
+    start_at: datetime
+    strip: Strip
+    why: str
+    field_id: str
+    field_value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListFoot:
+    first_row: int = 0
+    last_row: int = 0
+    about_total: int = 0
+    previous_url: str = ""
+    next_url: str = ""
+    csv_url: str = ""
+    new_count: int = 0
+    new_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """GPUs of a quota: held now, wanted more, guaranteed, at most (None: no limit)."""
+
+    held_count: int
+    more_count: int = 0
+    guaranteed_count: int = 0
+    limit_count: int | None = None
+
+    @property
+    def after_count(self) -> int:
+        return self.held_count + self.more_count
+
+    @property
+    def borrowed_count(self) -> int:
+        """Of those held now."""
+        return max(self.held_count - self.guaranteed_count, 0)
+
+    @property
+    def is_over(self) -> bool:
+        return self.limit_count is not None and self.after_count > self.limit_count
+
+    @property
+    def held_width(self) -> str:
+        return self._share(self.held_count)
+
+    @property
+    def after_width(self) -> str:
+        return self._share(self.after_count)
+
+    @property
+    def guaranteed_x(self) -> str:
+        return self._share(self.guaranteed_count) if self.guaranteed_count else ""
+
+    @property
+    def spoken(self) -> str:
+        limit = "" if self.limit_count is None else f" of {self.limit_count}"
+        return f"{self.after_count}{limit} GPUs{' with this request' if self.more_count else ''}"
+
+    def _share(self, count: int) -> str:
+        whole = max(self.after_count, self.guaranteed_count, self.limit_count or 0, 1)
+        return f"{count / whole * 100:.2f}%"

@@ -1,0 +1,149 @@
+"""Fields that take what they say and nothing near it: `true` is no number, `5` no text, and an unknown field is an error.
+
+DRF's own are lenient, which suits HTML forms: there a typo would be stored as something else, or lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from core.names import MUST, PATTERN, name_fault, text_fault
+
+# What every JSON reader holds exactly.
+NUMBER_MAX = 2**53 - 1
+ECHO_MAX_CHARS = 60
+_DIGITS = re.compile(r"-?[0-9]{1,40}\Z", re.ASCII)
+
+
+def whole_number(text: str) -> int:
+    """A whole number in a header, a query or a text: read to its last digit. Raises ValueError."""
+    if not _DIGITS.match(text) or abs(number := int(text)) > NUMBER_MAX:
+        raise ValueError(text[:ECHO_MAX_CHARS])
+    return number
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """Input whose unknown fields are errors, told together with all others."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError({"non_field_errors": ["Send a JSON object."]})
+        errors: dict[str, Any] = {str(key)[:ECHO_MAX_CHARS]: ["There is no such field here."] for key in data if key not in self._writable}
+        try:
+            value = super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            errors.update(error.detail if isinstance(error.detail, dict) else {"non_field_errors": error.detail})
+        if errors:
+            raise serializers.ValidationError(errors)
+        return value
+
+    @property
+    def _writable(self) -> set[str]:
+        return {name for name, field in self.fields.items() if not field.read_only}
+
+
+class WholeNumber(serializers.IntegerField):
+    """A JSON number without a fraction."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if isinstance(data, bool) or not isinstance(data, int | float) or (isinstance(data, float) and not data.is_integer()):
+            raise serializers.ValidationError("Must be a whole number.")
+        if abs(data) > NUMBER_MAX:
+            raise serializers.ValidationError(f"Must be from -{NUMBER_MAX} to {NUMBER_MAX}.")
+        return int(data)
+
+
+class Flag(serializers.BooleanField):
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            raise serializers.ValidationError("Must be true or false.")
+        return data
+
+
+class Text(serializers.CharField):
+    """One line, without control or invisible characters."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            raise serializers.ValidationError("Must be text.")
+        text = super().to_internal_value(data)
+        if fault := text_fault(text):
+            raise serializers.ValidationError(fault)
+        return text
+
+
+class Word(serializers.RegexField):
+    """Text of one form, to the letter: nothing is trimmed."""
+
+    def __init__(self, regex: str, *, must: str, **kwargs: Any) -> None:
+        super().__init__(regex, trim_whitespace=False, error_messages={"invalid": must}, **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class NewName(Word):
+    """See core.names."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(PATTERN, must=MUST, **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        name = super().to_internal_value(data)
+        if fault := name_fault(name):
+            raise serializers.ValidationError(fault)
+        return name
+
+
+class Id(serializers.UUIDField):
+    def to_internal_value(self, data: Any) -> UUID:
+        if not isinstance(data, str):
+            self.fail("invalid", value=data)
+        return super().to_internal_value(data)
+
+
+class Reference(serializers.CharField):
+    """Another object, by id or name. Whether it is there is the selector's to say."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**({"max_length": 253} | kwargs))
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            raise serializers.ValidationError("Must be an id or a name.")
+        return super().to_internal_value(data)
+
+
+@extend_schema_field(OpenApiTypes.OBJECT)
+class FreeForm(serializers.DictField):
+    """A JSON object of any content that a database keeps as it is."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            raise serializers.ValidationError("Must be a JSON object.")
+        _check_kept(data)
+        return data
+
+
+def _check_kept(value: Any) -> None:
+    """The parser has bounded the depth."""
+    if isinstance(value, str) and "\x00" in value:
+        raise serializers.ValidationError("Must not hold NUL characters.")
+    if isinstance(value, int) and abs(value) > NUMBER_MAX:
+        raise serializers.ValidationError(f"Must hold no whole number beyond {NUMBER_MAX}.")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_kept(key)
+            _check_kept(item)
+    elif isinstance(value, list):
+        for item in value:
+            _check_kept(item)

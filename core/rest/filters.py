@@ -1,0 +1,118 @@
+"""Filters of lists. One that does not exist, or a value that means nothing, is an error: a list of everything would look like an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.db.models import Q, QuerySet
+from django.http import QueryDict
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+from core.rest.fields import whole_number
+from core.rest.pagination import CURSOR, CURSOR_MAX_CHARS, PAGE_SIZE
+from core.rest.references import is_object
+
+PARAMETER_MAX_CHARS = 500  # of all values that a parameter is given in one address
+
+
+def check_parameters(view: Any, request: Request) -> None:
+    """Raises ValidationError for a parameter that a list does not know, or that is longer than any database should search for."""
+    faults = {}
+    filterset_class = getattr(view, "filterset_class", None)
+    known = {CURSOR, PAGE_SIZE, *(filterset_class.base_filters if filterset_class else ())}
+    for name, values in request.query_params.lists():
+        most = CURSOR_MAX_CHARS if name == CURSOR else PARAMETER_MAX_CHARS
+        if sum(map(len, values)) > most:
+            faults[name[:60]] = [f"Must have {most} characters at most."]
+        elif view.action == "list" and name not in known:
+            faults[name[:60]] = ["There is no such filter here."]
+    if faults:
+        raise ValidationError(faults)
+
+
+class _CommaList(forms.SelectMultiple):
+    """`?state=QUEUED,ACTIVE` and `?state=QUEUED&state=ACTIVE` are the same."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str] | None:
+        given = data.getlist(name) if isinstance(data, QueryDict) else [data[name]] if name in data else []
+        return [word.strip() for text in given for word in text.split(",")] if given else None
+
+
+class _WordsField(forms.MultipleChoiceField):
+    widget = _CommaList
+
+
+class Words(filters.MultipleChoiceFilter):
+    """One or several of the choices."""
+
+    field_class = _WordsField
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"distinct": False, **kwargs})
+
+
+class ReferenceFilter(filters.CharFilter):
+    """A related object by id or name, among what the list shows anyway. `only`: rows of which the reader may know the object."""
+
+    def __init__(self, *args: Any, only: Q | None = None, **kwargs: Any) -> None:
+        self._only = only or Q()
+        super().__init__(*args, **kwargs)
+
+    def filter(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(self._only, is_object(value, path=self.field_name)) if value else rows
+
+
+class _WholeField(forms.IntegerField):
+    def to_python(self, value: Any) -> int | None:
+        if value in self.empty_values:
+            return None
+        try:
+            return whole_number(str(value))
+        except ValueError:
+            raise forms.ValidationError("Must be a whole number.") from None
+
+
+class Whole(filters.NumberFilter):
+    """A whole number from `least` to `most`."""
+
+    field_class = _WholeField
+
+    def __init__(self, *args: Any, least: int, most: int, **kwargs: Any) -> None:
+        super().__init__(*args, min_value=least, max_value=most, **kwargs)
+
+    def get_max_validator(self) -> None:
+        """Its own bound stands in the field."""
+
+
+class _MomentField(forms.CharField):
+    def to_python(self, value: Any) -> Any:
+        if value in self.empty_values:
+            return None
+        try:
+            return serializers.DateTimeField().run_validation(value)
+        except serializers.ValidationError:
+            raise forms.ValidationError("Must be a time, as 2027-01-31T12:00:00Z.") from None
+
+
+@extend_schema_field(OpenApiTypes.DATETIME)
+class Moment(filters.Filter):
+    field_class = _MomentField
+
+
+@extend_schema_field(OpenApiTypes.BOOL)
+class YesNo(filters.TypedChoiceFilter):
+    """`true` or `false`. `pick(is_true)` gives the condition."""
+
+    def __init__(self, *args: Any, pick: Callable[[bool], Q], **kwargs: Any) -> None:
+        self._pick = pick
+        super().__init__(*args, choices=[("true", "true"), ("false", "false")], **kwargs)
+
+    def filter(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(self._pick(value == "true")) if value else rows

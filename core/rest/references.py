@@ -1,0 +1,52 @@
+"""A field that refers to an object takes its id or its name."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+from uuid import UUID
+
+from django.db.models import Model, Q, QuerySet
+
+from core.errors import Conflict, NotFound
+
+Row = TypeVar("Row", bound=Model)
+
+
+def by_reference(rows: QuerySet[Row], reference: str | UUID) -> Row | None:
+    """The one of `rows` with this id or name. `rows` holds only what the reader may see."""
+    return rows.filter(is_object(reference)).first()
+
+
+def one_by_reference(rows: QuerySet[Row], reference: str | UUID, *, what: str) -> Row:
+    """The same where names may repeat. Raises NotFound, or Conflict for a name that several have."""
+    found = list(rows.filter(is_object(reference))[:2])
+    if not found:
+        raise NotFound(what)
+    if len(found) > 1:
+        raise Conflict(f"There is more than one {what} of this name. Give its id.")
+    return found[0]
+
+
+def one_by_id(rows: QuerySet[Row], text: str | UUID, *, what: str) -> Row:
+    """Where there is no name to refer to. What is no id is nobody's. Raises NotFound."""
+    id_ = id_of(text)
+    row = rows.filter(pk=id_).first() if id_ else None
+    if row is None:
+        raise NotFound(what)
+    return row
+
+
+def id_of(text: str | UUID) -> UUID | None:
+    """None for what is no id."""
+    try:
+        return UUID(str(text))
+    except ValueError:
+        return None
+
+
+def is_object(reference: str | UUID, *, path: str = "") -> Q:
+    """The condition that the row itself, or the object that the relation `path` leads to, has this id or name."""
+    if id_ := id_of(reference):
+        return Q(**{path or "pk": id_})
+    name = f"{path}__name" if path else "name"
+    return Q(**{name: reference}) if "\x00" not in str(reference) else Q(pk__in=[])

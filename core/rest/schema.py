@@ -1,0 +1,81 @@
+"""What all endpoints say of themselves in OpenAPI, so that each need not repeat it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import build_parameter_type
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, inline_serializer
+from rest_framework import serializers
+
+from core.rest.filters import PARAMETER_MAX_CHARS
+
+Problem = inline_serializer(
+    name="Problem",
+    fields={
+        "type": serializers.CharField(),
+        "status": serializers.IntegerField(),
+        "code": serializers.CharField(help_text="Stable: for programs."),
+        "title": serializers.CharField(),
+        "detail": serializers.CharField(help_text="What is wrong and what to do: for people."),
+        "errors": serializers.DictField(
+            child=serializers.ListField(child=serializers.CharField()),
+            required=False,
+            help_text="With `invalid_input`: sentences by field.",
+        ),
+    },
+)
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The same key with the same body is done once. Again it answers with the object as it is then and the header "
+    "`Idempotency-Replayed: true`, or with 410 where the object is not there any more.",
+)
+
+
+def takes_key(view: Any) -> bool:
+    """Whether a POST to this action heeds an Idempotency-Key."""
+    return view.action is not None and view.action not in {*view.read_actions, *view.keyless_actions}
+
+
+class ApiSchema(AutoSchema):
+    """Paths take an id or a name, except where names repeat (`pk`, shown as `id`); every error is a problem document."""
+
+    def get_description(self) -> str:  # type: ignore[override]  # drf-spectacular's own signature; the stubs are of DRF
+        """A list says how it is sorted, since nobody can choose that."""
+        text: str = super().get_description() or ""
+        ordering = getattr(getattr(self.view, "pagination_class", None), "ordering", None)
+        if not ordering or not self._is_list_view():
+            return text
+        names = ", ".join(f"{name.lstrip('-')}{' (descending)' if name.startswith('-') else ''}".replace("__", ".") for name in ordering)
+        return f"{text}\n\nSorted by {names}.".strip()
+
+    def get_override_parameters(self) -> list[Any]:
+        parameters: list[Any] = super().get_override_parameters()
+        return [*parameters, IDEMPOTENCY_KEY] if self.method == "POST" and takes_key(self.view) else parameters
+
+    def _get_parameters(self) -> list[dict[str, Any]]:
+        """Every text in a query has a bound, as `check_parameters` enforces it."""
+        parameters: list[dict[str, Any]] = super()._get_parameters()
+        for parameter in parameters:
+            if parameter["in"] == "query" and parameter["schema"].get("type") == "string":
+                parameter["schema"].setdefault("maxLength", PARAMETER_MAX_CHARS)
+        return parameters
+
+    def _resolve_path_parameters(self, variables: list[str]) -> list[dict[str, Any]]:
+        return [self._path_parameter(variable) for variable in variables]
+
+    def _path_parameter(self, variable: str) -> dict[str, Any]:
+        is_id = variable == "id" or variable.endswith("pk")
+        kind = {"type": "string", "format": "uuid"} if is_id else {"type": "string"}
+        text = "Its id." if is_id else "Its id or its name."
+        parameter: dict[str, Any] = build_parameter_type(name=variable, location=OpenApiParameter.PATH, description=text, schema=kind)
+        return parameter
+
+    def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
+        bodies: dict[str, Any] = super()._get_response_bodies(direction)
+        problem: dict[str, Any] = self._get_response_for_code(Problem, "default", ["application/problem+json"], direction)  # type: ignore[no-untyped-call]
+        return {**bodies, "default": {**problem, "description": "A problem document."}}

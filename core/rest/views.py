@@ -1,0 +1,97 @@
+"""What every viewset shares: strict bodies and filters, JSON whatever is accepted, ids or names in paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Protocol, TypeVar
+from uuid import UUID
+
+from django.db.models import Model
+from django.http import HttpRequest
+from django_filters.rest_framework import DjangoFilterBackend
+from rest_framework import serializers, viewsets
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from core.clock import db_now
+from core.rest.filters import check_parameters
+from core.rest.parsers import StrictJsonParser
+from core.rest.schema import ApiSchema, takes_key
+
+Row = TypeVar("Row", bound=Model)
+
+
+class JsonOnly(BaseContentNegotiation):
+    """A client that asks for anything else gets JSON too: a 406 helps nobody."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        kind = (request.content_type or "").split(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == kind), None)
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+class Handler(Protocol):
+    """A method of a viewset that answers a request."""
+
+    def __call__(self, request: Request, *args: Any, **kwargs: Any) -> Response: ...
+
+
+class PostOnce(Protocol):
+    def __call__(self, view: ApiViewSet[Any], handler: Handler, request: Request, *args: Any, **kwargs: Any) -> Response: ...
+
+
+class ApiViewSet(viewsets.GenericViewSet[Row]):
+    parser_classes = [StrictJsonParser]
+    filter_backends = [DjangoFilterBackend]
+    content_negotiation_class = JsonOnly
+    metadata_class = None  # the schema describes the API; OPTIONS would do it again, by other rules
+    schema = ApiSchema()
+    lookup_value_regex = "[^/]+"
+
+    # POSTs that change nothing: they need the scope read alone.
+    read_actions: ClassVar[tuple[str, ...]] = ()
+    # POSTs that take no Idempotency-Key, besides read_actions: whatever is done twice is refused or changes nothing.
+    keyless_actions: ClassVar[tuple[str, ...]] = ()
+    # POSTs that cannot run in a transaction of the caller: they call `remember` in their own.
+    own_transactions: ClassVar[tuple[str, ...]] = ()
+    post_once: ClassVar[PostOnce]  # registered by who knows users: what runs every POST that takes a key
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        if "Transfer-Encoding" in request.headers:
+            # DRF takes a body that comes in chunks, without a length, for none, and would silently drop it.
+            request.META.setdefault("CONTENT_LENGTH", "-1")
+        return super().initialize_request(request, *args, **kwargs)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        check_parameters(self, request)
+        # One request, one moment: what "now" means does not change between the rows of an answer.
+        self.now = db_now()
+        # That the Idempotency-Key of this request, if it has one, made this object: for `own_transactions`.
+        self.remember: Callable[[UUID | None], None] = lambda object_id: None
+        if request.method == "POST" and takes_key(self):
+            self.post = partial(type(self).post_once, self, self.post)  # type: ignore[has-type]
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "now": getattr(self, "now", None)}
+
+    def replay(self, object_id: UUID | None) -> Response:
+        """What answers a POST that was done before: the object as it is now, or nothing. Raises NotFound, or Http404."""
+        if object_id is None:
+            return Response(status=204)
+        self.kwargs[self.lookup_url_kwarg or self.lookup_field] = str(object_id)
+        answer: Response = self.retrieve(self.request, **self.kwargs)  # type: ignore[attr-defined]
+        if self.action == "create":
+            answer.status_code = 201
+        return answer
+
+    def body(self, kind: type[serializers.BaseSerializer[Any]]) -> dict[str, Any]:
+        """The request's body as this serializer takes it. Raises what becomes a 400."""
+        serializer = kind(data=self.request.data, context=self.get_serializer_context())
+        serializer.is_valid(raise_exception=True)
+        data: dict[str, Any] = serializer.validated_data
+        return data

@@ -1,0 +1,80 @@
+"""What a board begins with: the ground without boxes, and a table without rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.ground import NO_INTS, Ground, anywhere, take
+from planner.lines import FOREVER_S, NONE, Ints, new_lines
+from planner.snapshot import Pool
+from planner.table import Table
+
+# Limits that hold for one box: of its slice, and of its slice's and its project's quota.
+LIMITS_MOST = 3
+NO_POOLS: Ints = np.empty((0, LIMITS_MOST), np.int64)
+
+
+def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
+    nodes = [node for pool in pools for node in pool.nodes]
+    unordered = {id_ for pool in pools if pool.supply is not None for id_ in pool.supply.unordered}
+    rooms = np.array([0 if node.id in unordered else node.gpu_count for node in nodes], np.int64)
+    counts = [len(pool.nodes) for pool in pools]
+    window_count = sum(len(node.closed) for node in nodes)
+    part_of = np.array([_parts([node.nvlink_domain for node in nodes]), _parts([node.rack for node in nodes])], np.int64)
+    ground = Ground(
+        nodes=new_lines(rooms, since_s=now_s, spare=2 * (window_count + len(nodes))),
+        limits=new_lines(NO_INTS, since_s=now_s, spare=2 * LIMITS_MOST),
+        rooms=rooms,
+        members=np.arange(len(nodes), dtype=np.int64),
+        first=np.cumsum([0, *counts]).astype(np.int64),
+        pool_of=np.repeat(np.arange(len(pools)), counts).astype(np.int64),
+        part_of=part_of,
+        part_counts=part_of.max(axis=1, initial=NONE) + 1,
+    )
+    for number, node in enumerate(nodes):
+        for window in node.closed if node.gpu_count else ():
+            start_s, end_s = within(window.start_s), within(window.end_s)
+            close(ground, np.array([number], np.int64), node.gpu_count, start_s, end_s)
+    return ground
+
+
+def _parts(names: list[str]) -> list[int]:
+    """Parts by number; NONE where there is no name."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(filter(None, names)))}
+    return [numbers.get(name, NONE) for name in names]
+
+
+def close(ground: Ground, places: Ints, gpus: int, start_s: int, end_s: int, sign: int = 1) -> None:
+    """Take so many GPUs of each of these nodes away (`sign` 1), or give them (-1)."""
+    take(ground, places, anywhere(len(places), gpus, end_s - start_s), start_s, end_s, sign)
+
+
+def within(at_s: int) -> int:
+    """Nearer than for ever, so that no sum of such times wraps around."""
+    return max(-FOREVER_S, min(at_s, FOREVER_S))
+
+
+def new_table(rows: int, pool_count: int) -> Table:
+    def column() -> Ints:
+        return np.zeros(rows, np.int64)
+
+    def columns(*widths: int) -> Ints:
+        return np.full((rows, *widths), NONE, np.int64)
+
+    return Table(
+        state=column(),
+        nodes=column(),
+        gpus=column(),
+        length_s=column(),
+        level=column(),
+        earliest_s=column(),
+        slot_s=column(),
+        pools=columns(pool_count),
+        handicaps_s=np.zeros((rows, pool_count), np.int64),
+        group=column(),
+        limits=columns(pool_count, LIMITS_MOST),
+        amounts=columns(pool_count, LIMITS_MOST),
+        lines=columns((LIMITS_MOST - 1) * pool_count + 1),
+        first_place=column(),
+        places=np.zeros(rows, np.int64),
+    )

@@ -1,0 +1,150 @@
+"""A booking starts at its time or not at all: whether it fits then, and where else it would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from planner.board import Board
+from planner.claims import Claims
+from planner.ground import Kind
+from planner.lines import NEVER_S
+from planner.repair import board_of
+from planner.snapshot import Quota, Request, Snapshot
+
+# People book by the minute: other times are looked for on whole ones.
+GRID_S: Final = 60
+# So many times at which it might have a right are tried, in each direction and each shape.
+TRIES_MOST: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """`fits`: at the time asked for. The last whole minute before that and the first after it that would do; None where there is none."""
+
+    fits: bool
+    before_s: int | None
+    after_s: int | None
+
+
+def fitting(snapshot: Snapshot, bookings: Sequence[Request]) -> list[bool]:
+    """Which of these, that are not in the queue, would have their time, each as if it alone were booked. Cost as for a newcomer each."""
+    board, _ = board_of(snapshot)
+    return [_is_free(board, each) or _has_right(board, snapshot.quotas, each) for each in bookings]
+
+
+def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
+    """Beside all slots, or where others have to make way for it; other times no earlier than `since_s`. A request in the queue with its
+    id is left out. Where it fits, the other times are beside all slots.
+
+    Cost as for one newcomer in `plan`, and again for each place that is not on a whole minute, and each time that is tried for its right.
+    """
+    board, _ = board_of(replace(snapshot, queue=tuple(request for request in snapshot.queue if request.id != booking.id)))
+    kind, asked_s = board.kind(booking), booking.earliest_start_s
+    before_s, after_s = _last_before(board, kind, asked_s, since_s), _first_after(board, kind, max(asked_s + 1, since_s))
+    if _is_free(board, booking) or _has_right(board, snapshot.quotas, booking):
+        return Nearest(True, before_s, after_s)
+    if not _may_have_right(board, snapshot.quotas, booking):
+        return Nearest(False, before_s, after_s)
+    by_right = _ByRight(board, snapshot.quotas, booking)
+    return Nearest(False, by_right.last_before(since_s, before_s), by_right.first_after(max(asked_s + 1, since_s), after_s))
+
+
+def _is_free(board: Board, booking: Request) -> bool:
+    """At its time, beside all slots."""
+    at_s = booking.earliest_start_s
+    return at_s >= board.now_s and board.earliest(board.kind(booking), at_s, at_s + 1) is not None
+
+
+def _has_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
+    """At its time, where others have to make way for it."""
+    return _may_have_right(board, quotas, booking) and _ByRight(board, quotas, booking).has(booking.earliest_start_s)
+
+
+def _may_have_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
+    """Could others have to make way for it at any time? A quick look; the answer may be yes where none has to."""
+    break_from = board.policy.break_from
+    if booking.may_evict or (break_from is not None and booking.priority >= break_from):
+        return True
+    gpus_by_shape, owners = board.gpus_by_shape(booking), {booking.project, booking.slice}
+    mine = (quota for quota in quotas if quota.owner in owners and quota.shape in gpus_by_shape)
+    return any(gpus_by_shape[quota.shape] <= quota.guaranteed for quota in mine)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByRight:
+    """Times at which others would have to make way for it."""
+
+    board: Board
+    quotas: tuple[Quota, ...]
+    booking: Request
+
+    def has(self, start_s: int) -> bool:
+        """Would it get this time? Tried on a copy, by the code that plans."""
+        board = self.board.copy()
+        waiting = board.enroll(replace(self.booking, earliest_start_s=start_s))
+        return start_s >= board.now_s and Claims(board, self.quotas).book(waiting) is not None
+
+    def last_before(self, since_s: int, free_s: int | None) -> int | None:
+        """Later than the time before it at which it would be free, if it can be; else that."""
+        since_s = since_s if free_s is None else free_s + 1
+        found = (self._last_before(shape, since_s) for shape in self.board.gpus_by_shape(self.booking))
+        return max((start_s for start_s in found if start_s is not None), default=free_s)
+
+    def first_after(self, since_s: int, free_s: int | None) -> int | None:
+        """Sooner than the time after it at which it would be free, if it can be; else that."""
+        until_s = NEVER_S if free_s is None else free_s
+        found = (self._first_after(shape, since_s, until_s) for shape in self.board.gpus_by_shape(self.booking))
+        return min((start_s for start_s in found if start_s is not None), default=free_s)
+
+    def _last_before(self, shape: str, since_s: int) -> int | None:
+        board, kind, from_s = self._cleared(shape)
+        until_s = self.booking.earliest_start_s
+        for _ in range(TRIES_MOST):
+            found = _last_before(board, kind, until_s, max(since_s, from_s))
+            if found is None or self.has(found):
+                return found
+            until_s = found
+        return None
+
+    def _first_after(self, shape: str, since_s: int, until_s: int) -> int | None:
+        board, kind, from_s = self._cleared(shape)
+        since_s = max(since_s, from_s)
+        for _ in range(TRIES_MOST):
+            found = _first_after(board, kind, since_s)
+            if found is None or found >= until_s:
+                return None
+            if self.has(found):
+                return found
+            since_s = found + 1
+        return None
+
+    def _cleared(self, shape: str) -> tuple[Board, Kind, int]:
+        """A copy where all have made way who ever could, and from when on it has its right. What does not fit there does not fit at all."""
+        board = self.board.copy()
+        waiting = board.enroll(self.booking)  # before its rights are worked out
+        from_s = Claims(board, self.quotas).clear(waiting, shape)
+        return board, board.kind(self.booking, board.pools_in(self.booking, shape)), from_s
+
+
+def _last_before(board: Board, kind: Kind, asked_s: int, since_s: int) -> int | None:
+    until_s = _floor(asked_s - 1)
+    while until_s >= since_s and (found := board.latest(kind, since_s, until_s)):
+        until_s = _floor(found[0])
+        if until_s == found[0]:
+            return until_s
+    return None
+
+
+def _first_after(board: Board, kind: Kind, since_s: int) -> int | None:
+    since_s = -_floor(-since_s)
+    while found := board.earliest(kind, since_s):
+        since_s = -_floor(-found[0])
+        if since_s == found[0]:
+            return since_s
+    return None
+
+
+def _floor(at_s: int) -> int:
+    return at_s // GRID_S * GRID_S

@@ -1,0 +1,336 @@
+"""Ending boxes before their time: who is entitled takes back what others borrow, and by priority who may evict takes from who may be.
+
+Whoever is evicted has notice, has run for a while, and ends no sooner than the other can start; it waits again with the time that is left.
+Of all ways to start the beneficiary about as soon as can be had, the least harm: the highest priority that pays is as low as can be, then
+the least work lost, then the fewest boxes. Where many boxes could end, the first of these is exact, the others nearly. First of all slots
+of those that still wait give way, for that loses no work. A booking has its right at its own time, and at no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from planner.board import Board, Box
+from planner.ground import Kind
+from planner.lines import NEVER_S
+from planner.moves import Lifted, place_or_back
+from planner.plan import Cause, Eviction, EvictionKind, Victim
+from planner.rights import Rank, Right, Rights
+from planner.snapshot import Policy, Quota, Request
+from planner.waiting import Waiting
+
+# Of those who claim a plan looks at so many from the front of their order, and at others until so many have failed or won: the next
+# plan goes on.
+FRONT_COUNT: Final = 8
+OUTCOMES_MOST: Final = 8
+# Of so many boxes that could end all choices are looked through.
+EXACT_MOST: Final = 8
+
+Harm = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A box that could end for the beneficiary: its GPUs would be back at `frees_s` instead of `box.end_s`."""
+
+    box: Box
+    why: EvictionKind
+    frees_s: int
+    lost_gpu_s: int
+
+
+def may_claim(policy: Policy, quotas: Sequence[Quota], *, evictor_count: int) -> bool:
+    """Could anybody who waits have a right to what others hold? `evictor_count`: of those, who may evict."""
+    return bool(quotas) or evictor_count > 0 or policy.break_from is not None
+
+
+class Claims:
+    """What those who wait may take from others. Changes the board: boxes end earlier, slots move. `rights` follow."""
+
+    def __init__(self, board: Board, quotas: Sequence[Quota]) -> None:
+        self._board = board
+        self._policy = board.policy
+        self._quotas = quotas
+        self.rights = Rights(board, quotas)
+
+    def make(self) -> list[Eviction]:
+        """For all that wait and would gain by it: the highest right first, then in order of turn, so that no slot is won in vain."""
+        made: list[Eviction] = []
+        if not may_claim(self._policy, self._quotas, evictor_count=self._board.evictor_count):
+            return made
+        rights = self.rights
+        made += self._book_all()
+        hopeful = [waiting for waiting in self._board.order if self._may_gain(waiting, rights)]
+        failed_count = won_count = 0
+        for waiting in self._in_order(hopeful, rights):
+            if max(failed_count, won_count) >= OUTCOMES_MOST:
+                break
+            if self._gains(waiting):
+                won = self._claim(waiting, rights)
+                made += [won] if won is not None and won.victims else []
+                won_count += won is not None
+                failed_count += won is None
+        return made
+
+    def book(self, waiting: Waiting) -> Eviction | None:
+        """Give a booking that has no slot the one at its time, if it has a right to it, or somebody before it has made room."""
+        rights, project = self.rights, waiting.request.project
+        rights.renew(project, hoping=waiting)
+        won = self._claim(waiting, rights)
+        if won is None:
+            rights.renew(project)
+        return won
+
+    def clear(self, waiting: Waiting, shape: str) -> int:
+        """Of a booking that has no slot: all that could ever make way for it in this shape does; answers from when on it has its right.
+
+        For a look at when it could have its time: the board is of no other use then.
+        """
+        board, rights, request = self._board, self.rights, waiting.request
+        rights.renew(request.project, hoping=waiting)
+        own, pools = rights.of_waiting(request, shape, NEVER_S), board.pools_in(request, shape)
+        for each in self._candidates(rights, request, own, pools, board.now_s):
+            board.set_end(each.box.id, each.frees_s)
+        board.lift_all(self._yielding(rights, waiting, own, pools, NEVER_S))
+        return rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0
+
+    def _book_all(self) -> list[Eviction]:
+        """All bookings that found no room: they come before all others, for a plan without a place for one of them refuses it.
+
+        Of equals the soonest goes first: who ends for that need not be told again for the others.
+        """
+        lost = [waiting for waiting in self._board.order if self._lacks_its_time(waiting)]
+        lost.sort(key=lambda waiting: (-waiting.request.priority, waiting.request.earliest_start_s))
+        won = [self.book(waiting) for waiting in lost]
+        return [each for each in won if each is not None and each.victims]
+
+    def _lacks_its_time(self, waiting: Waiting) -> bool:
+        request = waiting.request
+        return request.is_fixed and request.earliest_start_s >= self._board.now_s and not self._board.has_slot(waiting)
+
+    def _in_order(self, hopeful: list[Waiting], rights: Rights) -> list[Waiting]:
+        """Some from the front; then, as those may be without hope time and again, from another place at every second."""
+        ranked = sorted(hopeful, key=lambda waiting: (-self._best_rank(waiting, rights), waiting.turn))
+        front, rest = ranked[:FRONT_COUNT], ranked[FRONT_COUNT:]
+        place = self._board.now_s * FRONT_COUNT % len(rest) if rest else 0
+        return front + rest[place:] + rest[:place]
+
+    def _best_rank(self, waiting: Waiting, rights: Rights) -> int:
+        before_s = self._before_s(waiting)
+        return max(rights.of_waiting(waiting.request, shape, before_s).beside for shape in self._board.gpus_by_shape(waiting.request))
+
+    def _may_gain(self, waiting: Waiting, rights: Rights) -> bool:
+        """Has it a right to anything that is there? A few looks, for there may be many."""
+        request = waiting.request
+        if not self._gains(waiting):
+            return False
+        if request.may_evict or self._breaks(request):
+            return True
+        before_s = self._before_s(waiting)
+        return any(rights.has_claim(request, shape, before_s) for shape in self._board.gpus_by_shape(request))
+
+    def _gains(self, waiting: Waiting) -> bool:
+        """Would it wait for longer than it takes to evict anybody?"""
+        if waiting.risk is not None:
+            return False  # when its own place comes back is not known, so nobody has to end for it
+        return self._board.has_slot(waiting) and self._before_s(waiting) > self._board.soonest_s(waiting.request)
+
+    def _before_s(self, waiting: Waiting) -> int:
+        """It has to start before this to gain anything; a booking that has no slot gains by any."""
+        if not self._board.has_slot(waiting):
+            return waiting.request.earliest_start_s + 1
+        return self._board.start_s(waiting) - self._policy.claim_gain_s
+
+    def _instead_s(self, waiting: Waiting) -> int:
+        """When it would start without: in its slot, or for a booking that has none the next time at which there is room."""
+        board, request = self._board, waiting.request
+        if board.has_slot(waiting):
+            return board.start_s(waiting)
+        found = board.earliest(board.kind(request), request.earliest_start_s + 1)
+        return NEVER_S if found is None else found[0]
+
+    def _breaks(self, request: Request) -> bool:
+        """May it move promises of lower priority? Only when it comes, so that none is moved again and again."""
+        return self._policy.break_from is not None and request.priority >= self._policy.break_from and request.promise_s is None
+
+    def _claim(self, waiting: Waiting, rights: Rights) -> Eviction | None:
+        """In the first shape in which it gains; without victims when it is enough that others who wait give way."""
+        board, request = self._board, waiting.request
+        instead_s = self._instead_s(waiting)
+        for shape in board.gpus_by_shape(request):
+            victims = self._claim_in(waiting, shape, rights)
+            if board.has_slot(waiting) and (start_s := board.start_s(waiting)) < instead_s:
+                for project in {request.project, *(board.running[victim.id].project for victim in victims)}:
+                    rights.renew(project)
+                waiting.promise_by(start_s)  # what others end for is promised, so that nothing puts it off without a cause
+                return Eviction(request.id, victims, start_s, instead_s)
+        return None
+
+    def _claim_in(self, waiting: Waiting, shape: str, rights: Rights) -> tuple[Victim, ...]:
+        """Move its slot up into this shape, or give it one there, if that can be; answers who has to end for that."""
+        board, request, before_s = self._board, waiting.request, self._before_s(waiting)
+        own = rights.of_waiting(request, shape, before_s)
+        since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0)
+        pools = board.pools_in(request, shape)
+        old = board.box(waiting) if board.has_slot(waiting) else None
+        candidates = self._candidates(rights, request, own, pools, board.now_s if old is not None else request.earliest_start_s)
+        end_s = (request.earliest_start_s if old is None else old.start_s) + request.length_s
+        yielding = self._yielding(rights, waiting, own, pools, end_s)
+        if old is not None and not candidates and not yielding:
+            return ()
+        kind = board.kind(request, pools)
+        if old is not None:
+            board.lift(waiting)
+        lifted = Lifted(board, yielding)
+        found = board.earliest(kind, since_s, before_s)
+        evicted = self._evict(kind, candidates, since_s, before_s if found is None else found[0] - self._policy.claim_gain_s)
+        found = board.earliest(kind, since_s, before_s) if evicted else found
+        place_or_back(board, waiting, kind, found, old)
+        lifted.put_back(partial(self._cause, request))
+        return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
+
+    def _candidates(self, rights: Rights, request: Request, own: Right, pools: list[int], at_s: int) -> list[_Candidate]:
+        """`at_s`: for a booking its start, until when they work on: their ranks and their work are as of then."""
+        board, found = self._board, []
+        rank_of = rights.of_running if at_s <= board.now_s else rights.of_running_at(at_s)
+        for box in board.running.values():
+            if not box.is_open or box.id in board.overdue or board.pool_at(box.places) not in pools:
+                continue
+            frees_s = max(board.now_s + self._policy.notice_s, box.began_s + self._policy.least_run_s) + self._policy.exit_s
+            why = rights.claim(request, own, box, rank_of(box)) if frees_s < box.end_s else None
+            if why is not None:
+                lost_gpu_s = board.gpus_of(box) * max(at_s - box.began_s, 0)
+                found.append(_Candidate(box, why, frees_s, lost_gpu_s))
+        return found
+
+    def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: list[int], end_s: int) -> list[Waiting]:
+        """Who waits, is to start before then, and gives way to it: by quota those that would borrow, by the policy also those of lower
+        priority.
+        """
+        board, request, found = self._board, waiting.request, []
+        for other in board.order:
+            if other is waiting or other.request.is_fixed or not board.has_slot(other) or (start_s := board.start_s(other)) >= end_s:
+                continue
+            if other.risk is not None:
+                continue
+            pool = board.pool_of_slot(other)
+            if pool not in pools:
+                continue
+            rank = rights.of_waiting(other.request, board.pools[pool].shape, start_s).beside
+            is_broken = self._is_broken(request, other) and rank <= max(own)
+            if is_broken or rights.may_reclaim(request, own, other.request.project, other.request.slice, rank):
+                found.append(other)
+        return found
+
+    def _is_broken(self, request: Request, other: Waiting) -> bool:
+        return other.request.priority < request.priority and self._breaks(request)
+
+    def _cause(self, request: Request, other: Waiting) -> tuple[Cause, str]:
+        return Cause.PRIORITY if self._is_broken(request, other) else Cause.RECLAIM, request.id
+
+    def _evict(self, kind: Kind, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
+        """End those that harm least, so that the box starts about as early as it could if all ended, and before `before_s`; or none.
+
+        About: a start that is later by less than what nobody would be evicted for may cost less harm.
+        """
+        with self._ended(candidates):
+            found = self._board.earliest(kind, since_s, before_s) if since_s < before_s else None
+        if found is None:
+            return []
+        until_s = min(found[0] + self._policy.claim_gain_s, before_s)
+        good = min((self._least(kind, ranked, since_s, until_s) for ranked in self._rankings(candidates)), key=_harm)
+        chosen = self._as_late_as_can_be(kind, self._least_of_few(kind, candidates, good, since_s, until_s), since_s, until_s)
+        for each in chosen:
+            self._board.set_end(each.box.id, each.frees_s)
+        return chosen
+
+    def _as_late_as_can_be(self, kind: Kind, chosen: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
+        """None has to end before the start that they end for: what else that waits for may take longer than their notice."""
+        with self._ended(chosen):
+            found = self._board.earliest(kind, since_s, until_s)
+        return chosen if found is None else [replace(each, frees_s=max(each.frees_s, found[0])) for each in chosen]
+
+    def _rankings(self, candidates: list[_Candidate]) -> list[list[_Candidate]]:
+        """The least harmful first: one by one, and node by node, as all boxes of a node may have to end for one on it."""
+        of_node: dict[int, int] = {}
+        for each in candidates:
+            for node in each.box.places:
+                of_node[int(node)] = of_node.get(int(node), 0) + each.lost_gpu_s // len(each.box.places)
+        by_node = {each.box.id: max(of_node[int(node)] for node in each.box.places) for each in candidates}
+        keys: list[Callable[[_Candidate], tuple[int, int, int, str]]] = [
+            lambda each: (each.box.priority, each.lost_gpu_s, 0, each.box.id),
+            lambda each: (each.box.priority, by_node[each.box.id], each.lost_gpu_s, each.box.id),
+        ]
+        return [sorted(candidates, key=key) for key in keys]
+
+    def _least(self, kind: Kind, ranked: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
+        """The shortest beginning of the ranking that is enough, less all that can be spared, the most harmful first.
+
+        No other choice spares the highest priorities better: room only grows with each box that ends. O(log n + those chosen) fits.
+        """
+        low, high = 0, len(ranked)
+        while low < high:
+            middle = (low + high) // 2
+            if self._starts(kind, ranked[:middle], since_s, until_s):
+                high = middle
+            else:
+                low = middle + 1
+        chosen = ranked[:high]
+        for each in reversed(ranked[:high]):
+            fewer = [other for other in chosen if other is not each]
+            if self._starts(kind, fewer, since_s, until_s):
+                chosen = fewer
+        return chosen
+
+    def _least_of_few(
+        self, kind: Kind, candidates: list[_Candidate], good: list[_Candidate], since_s: int, until_s: int
+    ) -> list[_Candidate]:
+        """The least harmful choice, where few boxes could be part of one that harms less than this good one; else that one.
+
+        Source: branch and bound (Land and Doig, 1960). Those whose work is most are spared first, for as long as the others are enough.
+        """
+        highest, lost_gpu_s, _ = _harm(good)
+        few = [each for each in candidates if each.box.priority <= highest and each.lost_gpu_s <= lost_gpu_s]
+        if len(few) > EXACT_MOST:
+            return good
+        with self._ended(few):
+            fits = partial(self._starts, kind, (), since_s, until_s)
+            return self._branch(fits, sorted(few, key=lambda each: (-each.lost_gpu_s, each.box.id)), [], good)
+
+    def _branch(
+        self, fits: Callable[[], bool], open_: list[_Candidate], ended: list[_Candidate], best: list[_Candidate]
+    ) -> list[_Candidate]:
+        """The best, or a choice that harms less: all of `ended` and some of the open ones, which are ended now and are enough."""
+        if _harm(ended) >= _harm(best):
+            return best
+        if not open_:
+            return ended
+        first, rest = open_[0], open_[1:]
+        self._board.set_end(first.box.id, first.box.end_s)
+        if fits():
+            best = self._branch(fits, rest, ended, best)
+        self._board.set_end(first.box.id, first.frees_s)
+        return self._branch(fits, rest, [*ended, first], best)
+
+    def _starts(self, kind: Kind, ended: Sequence[_Candidate], since_s: int, until_s: int) -> bool:
+        """Could it start in `[since_s, until_s)` if these boxes ended?"""
+        with self._ended(ended):
+            return self._board.earliest(kind, since_s, until_s) is not None
+
+    @contextmanager
+    def _ended(self, boxes: Sequence[_Candidate]) -> Iterator[None]:
+        """As if these ended early."""
+        for each in boxes:
+            self._board.set_end(each.box.id, each.frees_s)
+        yield
+        for each in boxes:
+            self._board.set_end(each.box.id, each.box.end_s)
+
+
+def _harm(chosen: list[_Candidate]) -> Harm:
+    """The highest priority, then the work lost, then how many."""
+    return max((each.box.priority for each in chosen), default=0), sum(each.lost_gpu_s for each in chosen), len(chosen)

@@ -1,0 +1,104 @@
+"""What the owner of a request has just changed: all others keep their slots, and it takes the best place that they leave.
+
+That is the place that a newcomer of its kind would be given, if that is sooner than where it stood. Else it stays where it stood, or
+where that is no place for it any more, it goes to the latest place that keeps its promise, and only if there is none to a later one. It
+is promised what the newcomer would be, where that is sooner than what it was promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from planner.board import Board
+from planner.leeway import Leeway
+from planner.pace import Pace, newcomers_place
+from planner.plan import Cause
+from planner.repair import misfit, place_anew
+from planner.snapshot import Memory, PolicyName, Request, Slot, Snapshot
+from planner.waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a request leaves that is to become another: `displaced` and `risk` as of a Waiting."""
+
+    request: Request
+    slot: Slot | None
+    promise_s: int | None
+    displaced: tuple[Cause, str] | None
+    risk: tuple[Cause, str] | None
+
+
+def change(board: Board, snapshot: Snapshot, request_id: str, leeway: Leeway) -> None:
+    """All others have their slots."""
+    request, left = next(each for each in snapshot.queue if each.id == request_id), leave(board, request_id)
+    come_back(board, request, left, pace_without(board, snapshot.memory, request_id), leeway)
+
+
+def leave(board: Board, request_id: str) -> Left:
+    """Out of the queue, as it was."""
+    waiting = board.queue[request_id]
+    left = Left(waiting.request, board.slot(waiting), waiting.promise_s, waiting.displaced, waiting.risk)
+    board.withdraw(waiting)
+    return left
+
+
+def pace_without(board: Board, memory: Memory, request_id: str) -> Pace | None:
+    """By which a newcomer would be promised that takes the place of this one, which has left the board."""
+    if board.policy.name != PolicyName.GUARDED:
+        return None
+    return Pace(board, replace(memory, shadows=tuple(shadow for shadow in memory.shadows if shadow.id != request_id)))
+
+
+def come_back(board: Board, request: Request, left: Left, pace: Pace | None, leeway: Leeway) -> Waiting:
+    """Into the queue, as it is now."""
+    waiting, kept = board.enroll(request), _kept(board, request, left)
+    waiting.promise_s, waiting.displaced = left.promise_s, left.displaced
+    best = _best(board, request, left, pace)
+    if best is not None and _is_better(board, request, best, kept, left):
+        board.place_at(waiting, board.kind(request), best)
+    elif kept is not None:
+        board.place(waiting, kept.start_s, board.places(kept.nodes))
+        waiting.risk = left.risk
+    else:
+        place_anew(board, waiting)
+    if best is not None:
+        waiting.promise_by(max(leeway.promise_s(request, _slot_of(board, best)), board.start_s(waiting)))
+    if left.slot is not None and (not board.has_slot(waiting) or board.start_s(waiting) > left.slot.start_s):
+        waiting.displaced = Cause.CHANGED, request.id
+    return waiting
+
+
+def _best(board: Board, request: Request, left: Left, pace: Pace | None) -> tuple[int, int] | None:
+    """(start, pool) of what a newcomer would get. None: it asks for what it asked for, or for a time of its own."""
+    asked = replace(request, rank=left.request.rank, place=left.request.place)
+    if request.is_fixed or asked == left.request:
+        return None
+    found, _ = newcomers_place(board, pace, request)
+    return found
+
+
+def _is_better(board: Board, request: Request, best: tuple[int, int], kept: Slot | None, left: Left) -> bool:
+    """Than where it stood, or where that is no place for it, than what it was promised."""
+    slot = _slot_of(board, best)
+    if kept is None:
+        return left.promise_s is None or slot.start_s <= left.promise_s
+    sooner_s = kept.start_s - slot.start_s
+    return sooner_s > 0 and sooner_s > request.handicap_s(slot.pool) - request.handicap_s(kept.pool)
+
+
+def _slot_of(board: Board, found: tuple[int, int]) -> Slot:
+    """On nodes yet to be chosen."""
+    start_s, pool = found
+    return Slot(board.pools[pool].id, start_s, ())
+
+
+def _kept(board: Board, request: Request, left: Left) -> Slot | None:
+    """Where it stood, if that is a place for it beside all others. At risk it may hold no more there than it did."""
+    slot = left.slot
+    if slot is None or misfit(board, request, slot) is not None:
+        return None
+    if left.risk is not None:
+        is_within = request.gpus_per_node == left.request.gpus_per_node and request.length_s <= left.request.length_s
+        return slot if is_within else None
+    return slot if board.has_room(board.places(slot.nodes), board.kind(request), slot.start_s) else None

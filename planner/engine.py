@@ -1,0 +1,263 @@
+"""The planner: guarded shortest-first, or conservative backfill, with stored slots.
+
+Every request owns a slot in one feasible plan; its promise is where that slot first started. A newcomer takes the earliest place that
+all slots leave, after the slack of its pace, so it delays nobody, whatever its priority. Then, guarded, whoever is first in turn may
+start at any moment at which its whole box fits beside everybody else's slot. So every promise is kept by construction; one moves only
+by what nobody could help, with its cause. With slack 0 and slots that move up instead it is conservative backfill (Mu'alem and
+Feitelson, IEEE TPDS 2001), with reservations stored instead of made anew.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+
+from planner.bands import Forecast
+from planner.board import Board
+from planner.claims import Claims
+from planner.edits import change
+from planner.leeway import Leeway
+from planner.limits import most_that_fits
+from planner.moves import move
+from planner.pace import Pace, newcomers_place
+from planner.plan import Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered, Stand
+from planner.proof import faults_of
+from planner.reasons import Reasons
+from planner.repair import board_of, place_anew
+from planner.rights import Rank, Rights
+from planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow, Slot, Snapshot
+from planner.supplies import draw
+from planner.waiting import Waiting, turn_of
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Python's search for cycles rests: a plan makes many objects and no cycles, and the search would take a third of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@no_collection()
+def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
+    """Where and when each waiting request starts, and which start now.
+
+    `tells`: of these alone it is said when they start and why, and of the others where their slots are. None: of all.
+    Units: seconds since the Unix epoch, counts of GPUs and nodes. Ids of requests, nodes and pools must be unique each.
+    Shapes: one placement a request, in order of turn; pools, running and queue may come in any order.
+    Errors: none. What can never start is a placement without a slot.
+    Cost: about linear in the snapshot while nothing is new or broken; else some looks at all nodes for each that is.
+    """
+    board, newcomers = board_of(snapshot)
+    unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
+    remembered = settle(board, newcomers, snapshot)
+    leeway = Leeway(board, snapshot.memory.failed)
+    if snapshot.edited is not None:
+        change(board, snapshot, snapshot.edited.id, leeway)
+    evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
+    foretold = unpromised if snapshot.edited is None else [*unpromised, board.queue[snapshot.edited.id]]
+    asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in foretold}
+    barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
+    expected = draw(board, board.expected(asked), barred)
+    slots = board.slots()
+    teller = _Teller(board, slots, expected, Reasons(board, expected), rights, leeway, snapshot)
+    placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
+    others = tuple(teller.stand(waiting) for waiting in board.order if tells is not None and waiting.request.id not in tells)
+    forecasts = tuple(forecast for waiting in foretold if (forecast := teller.forecast(waiting)) is not None)
+    # Whether those at risk have room is known when their cluster is heard; what starts elsewhere must have it.
+    at_risk = {id_ for id_, waiting in board.queue.items() if waiting.risk is not None} - {
+        each.id for each in placements if each.starts_now
+    }
+    faults = tuple(fault for fault in faults_of(board, placements, others) if fault.id not in at_risk)
+    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults)
+
+
+def can_grow(snapshot: Snapshot) -> bool:
+    """Can nodes be ordered? Then it matters to all when the others start."""
+    return any(pool.supply is not None for pool in snapshot.pools)
+
+
+def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
+    """Give a newcomer its slot and its promise. It has none afterwards when nothing could ever hold it, or not at its booked time."""
+    found, shadow = newcomers_place(board, pace, waiting.request)
+    if found is not None:
+        waiting.promise_s = found[0]
+        board.place_at(waiting, board.kind(waiting.request), found)
+    return shadow
+
+
+def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> tuple[list[Eviction], Rights]:
+    """What an administrator moved, then what those who are entitled take. Slots and ends of boxes change on the board.
+
+    Also what everybody has a right to then.
+    """
+    if moved is not None:
+        move(board, moved)
+    claims = Claims(board, quotas)
+    evictions = claims.make()
+    if board.policy.name == PolicyName.CONSERVATIVE and (evictions or moved):
+        board.compress()
+    return evictions, claims.rights
+
+
+def forecast_of(board: Board, waiting: Waiting, expected_s: int, promise_s: int) -> Forecast:
+    """What is to be foretold of one that waits, its bounds not yet known: so it is the promise."""
+    request = waiting.request
+    promised_wait_s = max(promise_s - board.now_s, 0)
+    gpu_count = board.gpu_s(request) // max(request.length_s, 1)
+    expected_wait_s = max(expected_s - board.now_s, 0)
+    bounds_s = (promised_wait_s, promised_wait_s)
+    return Forecast(request.id, board.now_s, request.length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s)
+
+
+def bring_forward(board: Board) -> None:
+    """A box has ended early: gangs that waited long move up into what room there is; of equal shares who was queued first before others.
+
+    Else they would wait for booked ends, while smaller boxes took every node that came free sooner.
+    """
+    late = {waiting.request.id for waiting in board.order if waiting.request.node_count > 1 and _is_patient(board, waiting)}
+    free = list(_movable(board, late)) if late else []
+    if free:
+        board.compress(sorted(free, key=lambda waiting: (waiting.turn.share, waiting.request.rank)))
+
+
+def _movable(board: Board, late: set[str]) -> Iterator[Waiting]:
+    """None takes room that somebody of higher priority, or whom an administrator put before it, could start sooner in."""
+    higher: set[int] = set()
+    for _, alike in groupby(board.order, key=lambda waiting: waiting.request.priority):
+        same, before = list(alike), set(higher)
+        for waiting in same:
+            if waiting.request.id in late and before.isdisjoint(board.rooms_of([waiting])):
+                yield waiting
+            elif waiting.request.place is not None and _could_gain(board, waiting):
+                before |= board.rooms_of([waiting])
+        late -= {waiting.request.id for waiting in same}
+        if not late:
+            return
+        higher |= board.rooms_of([waiting for waiting in same if _could_gain(board, waiting)])
+
+
+def _could_gain(board: Board, waiting: Waiting) -> bool:
+    """Could it start sooner than in its slot, or has it none yet, but could have one?"""
+    request = waiting.request
+    if request.is_fixed:
+        return False
+    soonest_s = board.soonest_s(request)
+    if board.has_slot(waiting):
+        return board.start_s(waiting) > soonest_s
+    return board.earliest(board.kind(request), soonest_s) is not None
+
+
+def _is_patient(board: Board, waiting: Waiting) -> bool:
+    """Has it waited for so much of the wait that it was promised? Not where an administrator set its turn, or nodes are ordered for it."""
+    request = waiting.request
+    if request.promise_s is None or request.place is not None or request.is_fixed or not board.has_slot(waiting):
+        return False
+    if board.pools[board.pool_of_slot(waiting)].supply is not None:
+        return False
+    since_s = max(request.promised_at_s, request.earliest_start_s)
+    return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)
+
+
+def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot, pace: Pace | None = None) -> Remembered | None:
+    """Give a slot to all that have none, in order of turn. `pace`: one of this board that has begun, where there is one."""
+    is_guarded = board.policy.name == PolicyName.GUARDED
+    if not is_guarded:
+        board.compress()
+    elif snapshot.has_freed:
+        bring_forward(board)
+    if pace is None and is_guarded and any(waiting.promise_s is None for waiting in newcomers):
+        pace = Pace(board, snapshot.memory)
+    shadows: list[Shadow] = []
+    arrivals: list[tuple[str, Arrival]] = []
+    for waiting in sorted(newcomers, key=turn_of):
+        if waiting.promise_s is not None:
+            place_anew(board, waiting)  # it had a slot, and lost it
+            continue
+        shadow = admit(board, pace, waiting)
+        if not board.has_slot(waiting):
+            continue  # it can never start, so it overtakes nobody
+        arrivals.append((waiting.request.id, Arrival(board.now_s, waiting.request.priority, board.gpu_s(waiting.request))))
+        shadows += [shadow] if shadow is not None else []
+    return Remembered(tuple(arrivals), tuple(shadows), *pace.sums) if pace is not None and arrivals else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """What the plan says of each, when all is decided."""
+
+    board: Board
+    slots: Mapping[str, Slot]
+    expected: Mapping[str, Slot]
+    reasons: Reasons
+    rights: Rights
+    leeway: Leeway
+    snapshot: Snapshot
+
+    def placement(self, waiting: Waiting) -> Placement:
+        request, turn, start = waiting.request, waiting.turn, self.expected.get(waiting.request.id)
+        if start is None:
+            lost, told = waiting.displaced, self._never(request)
+            return Placement(request.id, None, None, waiting.promise_s, False, told, None, turn.share, turn.key, lost=lost)
+        starts_now = start.start_s <= self.snapshot.now_s
+        stand = self._stand_in(waiting, start) if starts_now and waiting.risk is not None else self.stand(waiting)
+        slot, told = start if starts_now else stand.slot, self.reasons.explain(request, start)
+        borrowing = borrows(self.board, self.rights, request, start)
+        shown = starts_now, told, stand.moved, turn.share, turn.key, borrowing, stand.lost
+        return Placement(request.id, slot, start.start_s, stand.promise_s, *shown)
+
+    def stand(self, waiting: Waiting) -> Stand:
+        slot = self.slots.get(waiting.request.id)
+        if slot is None:
+            return Stand(waiting.request.id, None, waiting.promise_s, lost=waiting.displaced)
+        if waiting.risk is not None:
+            return Stand(waiting.request.id, waiting.request.slot, waiting.promise_s, lost=waiting.risk)
+        return self._stand_in(waiting, slot)
+
+    def _stand_in(self, waiting: Waiting, slot: Slot) -> Stand:
+        moved, promise_s = promise_of(waiting, slot, self.leeway, self.snapshot.policy.promise_tolerance_s)
+        return Stand(waiting.request.id, slot, promise_s, moved)
+
+    def forecast(self, waiting: Waiting) -> Forecast | None:
+        """None: it starts now, or exactly when it is booked, or never."""
+        start, promise_s = self.expected.get(waiting.request.id), self.stand(waiting).promise_s
+        if start is None or start.start_s <= self.snapshot.now_s or waiting.request.is_fixed or promise_s is None:
+            return None
+        return forecast_of(self.board, waiting, start.start_s, promise_s)
+
+    def _never(self, request: Request) -> Explanation:
+        most = most_that_fits(self.snapshot.pools, request, self.snapshot.quotas)
+        reason = Reason.DOES_NOT_FIT_THEN if request.is_fixed and most.fits else Reason.NEVER_FITS
+        return Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
+
+
+def promise_of(waiting: Waiting, slot: Slot, leeway: Leeway, tolerance_s: int) -> tuple[PromiseMove | None, int]:
+    """How its promise moves, and what it is: as it was, or earlier where this plan gives more; a newcomer's is its slot and leeway."""
+    old_s, start_s = waiting.request.promise_s, slot.start_s
+    if old_s is None:
+        return None, leeway.promise_s(waiting.request, slot)
+    moved = _move_of(waiting, start_s, tolerance_s)
+    return moved, min(old_s, max(waiting.promise_s or start_s, start_s)) if moved is None else moved.new_s
+
+
+def borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:
+    """Would it be beyond what is guaranteed to it, if it started there?"""
+    shape = board.pools[board.pool_numbers[start.pool]].shape
+    # Neither beside what its project holds then, nor by the order within it.
+    return max(rights.of_waiting(request, shape, start.start_s)) == Rank.BORROWS
+
+
+def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | None:
+    """Of what was promised before this plan: what has never been told cannot be broken."""
+    promise_s = waiting.request.promise_s
+    if promise_s is None or start_s <= promise_s + tolerance_s:
+        return None
+    cause, cause_id = waiting.displaced or (Cause.FAULT, "")
+    return PromiseMove(promise_s, start_s, cause, cause_id)

@@ -1,0 +1,80 @@
+"""Slots that give way to another, by right or because an administrator says so.
+
+Source: `force` in the policy's design: what stands in the way goes to the latest place that keeps its promise, else to the earliest there
+is, and then the promise moves, with its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from planner.board import Board, Box
+from planner.ground import Kind
+from planner.plan import Cause
+from planner.repair import place_anew
+from planner.snapshot import Moved
+from planner.waiting import Waiting, by_promise
+
+
+class Lifted:
+    """Slots taken off the board, to be put back when another has its place."""
+
+    def __init__(self, board: Board, waiting: Iterable[Waiting]) -> None:
+        self._board = board
+        self._waiting = list(waiting)
+        board.lift_all(self._waiting)
+
+    def put_back(self, cause: Callable[[Waiting], tuple[Cause, str]]) -> None:
+        """Each where it was if it can be; the others anew, the best promise first. `cause`: why one had to move."""
+        broken = [self._waiting[i] for i in self._board.stand_again(self._waiting)]
+        for each in sorted(broken, key=by_promise):
+            each.displaced = cause(each)
+            place_anew(self._board, each)
+
+
+def move(board: Board, moved: Moved) -> None:
+    """What an administrator moved in the order gets the slot that goes with its new turn. One that is new, or gone, has none to move; one
+    at risk keeps its own.
+    """
+    waiting, behind = board.queue.get(moved.id), board.queue.get(moved.behind)
+    if waiting is None or not board.has_slot(waiting) or waiting.request.is_fixed or waiting.risk is not None:
+        return
+    if behind is None:
+        _move_up(board, waiting)
+    elif board.has_slot(behind):
+        _move_down(board, waiting, board.start_s(behind))
+
+
+def place_or_back(board: Board, waiting: Waiting, kind: Kind, found: tuple[int, int] | None, old: Box | None) -> None:
+    """Into the place that was found, or where it was, if anywhere."""
+    if found is not None:
+        board.place_at(waiting, kind, found)
+    elif old is not None:
+        board.place(waiting, old.start_s, old.places)
+
+
+def _move_up(board: Board, waiting: Waiting) -> None:
+    """As early as those before it in turn allow; those behind it give way."""
+    request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
+    board.lift(waiting)
+    lifted = Lifted(board, _behind(board, waiting, old.end_s))
+    found = board.earliest(kind, board.soonest_s(request), old.start_s)
+    place_or_back(board, waiting, kind, found, old)
+    if found is not None:
+        waiting.promise_by(found[0])
+    lifted.put_back(lambda _: (Cause.ADMIN, request.id))
+
+
+def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
+    """No earlier than the one that it was moved behind."""
+    request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
+    if since_s <= old.start_s:
+        return
+    board.lift(waiting)
+    waiting.displaced = Cause.ADMIN, request.id
+    place_or_back(board, waiting, kind, board.earliest(kind, since_s), old)
+
+
+def _behind(board: Board, waiting: Waiting, end_s: int) -> list[Waiting]:
+    others = (other for other in board.order if other.turn > waiting.turn and board.has_slot(other) and other.risk is None)
+    return [other for other in others if board.start_s(other) < end_s and not other.request.is_fixed]

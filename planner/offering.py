@@ -1,0 +1,196 @@
+"""What a request would get if it were submitted now: it is tried on a copy of the board, by the code that plans."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from planner.board import Board
+from planner.edits import Left, come_back, leave, pace_without
+from planner.engine import borrows, can_grow, claim, forecast_of, no_collection, promise_of, settle
+from planner.leeway import Leeway
+from planner.limits import most_that_fits
+from planner.pace import Pace
+from planner.plan import Offer
+from planner.reasons import Reasons
+from planner.repair import board_of
+from planner.snapshot import PolicyName, Pool, Request, Snapshot
+from planner.supplies import draw
+from planner.waiting import Waiting
+
+
+def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
+    """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
+
+    See `Desk`. Of one that is not `edited` a request in the queue with the candidate's id is left out.
+    """
+    others = tuple(request for request in snapshot.queue if request.id != candidate.id)
+    return Desk(snapshot if snapshot.edited is not None else replace(snapshot, queue=others)).offers(candidate)
+
+
+class Desk:
+    """A snapshot that one may ask about candidates. What holds for all of them is worked out once.
+
+    Of a snapshot with `edited` they are what that may become.
+    """
+
+    @no_collection()
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._board, self._newcomers = board_of(snapshot)
+        self._left = self._let_go(snapshot.edited.id) if snapshot.edited is not None else None
+        # Whoever moves up first changes what a newcomer finds.
+        is_calm = snapshot.policy.name == PolicyName.GUARDED and not snapshot.has_freed
+        if self._left is not None:
+            self._pace = pace_without(self._board, snapshot.memory, self._left.request.id)
+        else:
+            self._pace = Pace(self._board, snapshot.memory) if is_calm else None
+        if self._pace is not None:
+            self._pace.begin()
+
+    def _let_go(self, edited: str) -> Left:
+        """All others have their slots before it comes back."""
+        settle(self._board, self._newcomers, self._snapshot)
+        self._newcomers = []
+        return leave(self._board, edited)
+
+    @no_collection()
+    def offers(self, candidate: Request) -> tuple[Offer, ...]:
+        """What `plan` would give it in each of its pools, soonest first.
+
+        Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack; handicaps
+        count for the order. Where more nodes can be ordered there is one offer more for a cluster and shape, if something would be
+        ordered. Pools that could never hold it have no offer. Units and cost as for `plan`, which shares the code; the board is set up
+        once for all. Of what is edited the first is what it gets with all its pools, and the others what it gets in each cluster and shape.
+        """
+        if self._left is not None:
+            return self.beside(self.best(candidate), candidate)
+        found = (self._offer(alone) for alone in _in_each_pool(self._snapshot, candidate))
+        return _soonest_first(candidate, found)
+
+    @no_collection()
+    def best(self, candidate: Request) -> Offer | None:
+        """What it gets with all its pools. Only of what is edited."""
+        return self._offer(candidate)
+
+    @no_collection()
+    def beside(self, best: Offer | None, candidate: Request) -> tuple[Offer, ...]:
+        """The best offer, if there is one, then what the candidate gets in each other cluster and shape, soonest first. Only of what is
+        edited.
+        """
+        there = None if best is None else (best.cluster, best.shape)
+        others = (alike for place, alike in _places(self._snapshot, candidate).items() if place != there)
+        found = _soonest_first(candidate, (self._offer(_only_in(candidate, alike)) for alike in others))
+        return found if best is None else (best, *found)
+
+    def most_by(self, by_s: int, sizes: Sequence[int], sized: Callable[[int], Request]) -> int | None:
+        """The largest of these sizes whose request has a place by then beside all slots; None if none has. What it gets `offers` knows.
+
+        `sizes` rise, and so does what `sized` makes of them: fewer GPUs for a shorter time fit wherever more fit for longer. Cost: one
+        search for a place for each halving; nothing is placed.
+        """
+        board = self._settled
+
+        def has_no_place(size: int) -> bool:
+            request = sized(size)
+            return board.earliest(board.kind(request), board.soonest_s(request), by_s + 1) is None
+
+        count = bisect_left(sizes, True, key=has_no_place)
+        return sizes[count - 1] if count else None
+
+    @cached_property
+    def _settled(self) -> Board:
+        """Where all others have their slots."""
+        if self._left is not None:
+            return self._board
+        board = self._board.copy()
+        newcomers = [board.queue[other.request.id] for other in self._newcomers]
+        settle(board, newcomers, self._snapshot, self._pace.on(board) if self._pace is not None else None)
+        return board
+
+    def _offer(self, candidate: Request) -> Offer | None:
+        """The last of its pools is the one that is asked about."""
+        snapshot, board = self._snapshot, self._board.copy()
+        leeway = Leeway(board, snapshot.memory.failed)
+        waiting = self._taken_in(board, candidate, leeway)
+        evictions, rights = claim(board, snapshot.quotas)
+        # The others had their turn at the last tick.
+        asked = None if can_grow(snapshot) else {candidate.id}
+        expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions}, only=candidate.id)
+        slot = board.slot(waiting)
+        if slot is None or (self._left is None and not _is_asked_for(board, waiting)):
+            return None
+        _, promise_s = promise_of(waiting, slot, leeway, snapshot.policy.promise_tolerance_s)
+        start, supply = expected[candidate.id], board.pools[board.pool_of_slot(waiting)].supply
+        pool = board.pools[board.pool_numbers[start.pool]]
+        return Offer(
+            pool=pool.id,
+            cluster=pool.cluster,
+            shape=pool.shape,
+            start_s=start.start_s,
+            promise_s=promise_s,
+            slot=start,
+            explanation=Reasons(board, expected).explain(candidate, start),
+            forecast=forecast_of(board, waiting, start.start_s, promise_s),
+            evictions=tuple(eviction for eviction in evictions if eviction.id == candidate.id),
+            borrows=borrows(board, rights, candidate, start),
+            supply=supply.id if supply is not None else "",
+        )
+
+    def _taken_in(self, board: Board, candidate: Request, leeway: Leeway) -> Waiting:
+        """With a slot, if there is any for it."""
+        pace = self._pace.on(board) if self._pace is not None else None
+        if self._left is not None:
+            return come_back(board, candidate, self._left, pace, leeway)
+        waiting = board.enroll(candidate)
+        newcomers = [board.queue[other.request.id] for other in self._newcomers]
+        settle(board, [*newcomers, waiting], self._snapshot, pace)
+        return waiting
+
+
+def _soonest_first(candidate: Request, found: Iterable[Offer | None]) -> tuple[Offer, ...]:
+    """Where nobody has to end for it, it is put first."""
+    made = (offer for offer in found if offer is not None)
+    return tuple(sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s, bool(offer.evictions))))
+
+
+def _is_asked_for(board: Board, waiting: Waiting) -> bool:
+    """Not where nodes could be ordered and none would be."""
+    supply = board.pools[board.pool_of_slot(waiting)].supply
+    return supply is not None or board.pools[board.pool_numbers[waiting.request.pools[-1]]].supply is None
+
+
+def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
+    """The candidate in each of its pools alone; and once for each cluster and shape of which more nodes can be ordered, in all that are
+    alike, for it is only beside those that are there that the order has to gain something.
+    """
+    pools = [pool for pool in _known(snapshot, candidate) if pool.supply is None or most_that_fits([pool], candidate).fits]
+    for pool in pools:
+        if pool.supply is None:
+            yield replace(candidate, pools=(pool.id,), orders=())
+    for place in dict.fromkeys((pool.cluster, pool.shape) for pool in pools if pool.supply is not None):
+        alike = [pool for pool in pools if (pool.cluster, pool.shape) == place]
+        growing = [pool for pool in alike if pool.supply is not None]
+        yield _only_in(candidate, [*(pool for pool in alike if pool.supply is None), *growing])
+
+
+def _places(snapshot: Snapshot, candidate: Request) -> dict[tuple[str, str], list[Pool]]:
+    """Its pools by cluster and shape."""
+    found: dict[tuple[str, str], list[Pool]] = defaultdict(list)
+    for pool in _known(snapshot, candidate):
+        found[pool.cluster, pool.shape].append(pool)
+    return found
+
+
+def _known(snapshot: Snapshot, candidate: Request) -> list[Pool]:
+    """Its pools that are there, best liked first."""
+    by_id = {pool.id: pool for pool in snapshot.pools}
+    return [by_id[id_] for id_ in dict.fromkeys(candidate.pools) if id_ in by_id]
+
+
+def _only_in(candidate: Request, pools: Sequence[Pool]) -> Request:
+    ids = tuple(pool.id for pool in pools)
+    return replace(candidate, pools=ids, orders=tuple(id_ for id_ in candidate.orders if id_ in ids))

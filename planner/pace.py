@@ -1,0 +1,274 @@
+"""How late a newcomer may be promised to start: the slack that lets shorter work go first.
+
+A promise at the earliest start would make the queue conservative backfill. Some slack makes it nearly shortest-first; too much would make
+promises worthless, or let big boxes wait for ever. So slack is bounded by what two queues that nobody overtakes would have promised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence, Set
+from copy import copy
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.blank import ground_of
+from planner.board import Board
+from planner.ground import NO_LIMITS, Ground, Kind, anywhere, boxes_of, copy_ground, put_first, take, take_all
+from planner.lines import NEVER_S, Ints, with_spare
+from planner.snapshot import Arrival, Memory, Request, Shadow
+
+# Work is counted by its size in classes, so many to a doubling.
+CLASSES_PER_DOUBLING: Final = 8
+# Of the sums of booked and used time, at each end of a box.
+ENDS_FADING: Final = 0.999
+# A queue just opened tells little about how busy it is.
+OBSERVED_LEAST_S: Final = 86_400
+
+
+@dataclass(slots=True)
+class _Queue:
+    """A queue that nobody overtakes: boxes on a ground of their own, without limits."""
+
+    ground: Ground
+
+    def put(self, kind: Kind, since_s: int, now_s: int) -> tuple[int, Ints]:
+        self._spare(kind.nodes)
+        start_s, _, places = put_first(self.ground, kind, since_s, now_s)
+        return start_s, places
+
+    def put_back(self, stays: Sequence[_Stay]) -> None:
+        """Where they stood."""
+        times_s = [(stay.start_s, stay.end_s) for stay in stays]
+        none = np.empty((len(stays), 0), np.int64)
+        boxes = boxes_of([stay.places for stay in stays], [stay.gpus for stay in stays], times_s, none, none)
+        self._spare(len(boxes.places))
+        take_all(self.ground, boxes)
+
+    def free(self, stay: _Stay, since_s: int) -> None:
+        """It ends early."""
+        self._spare(len(stay.places))
+        take(self.ground, stay.places, anywhere(len(stay.places), stay.gpus, stay.end_s - since_s), since_s, stay.end_s, -1)
+
+    def copy(self) -> _Queue:
+        return _Queue(copy_ground(self.ground))
+
+    def _spare(self, node_count: int) -> None:
+        self.ground = self.ground._replace(nodes=with_spare(self.ground.nodes, 2 * node_count + 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """A box in a queue that nobody overtakes."""
+
+    places: Ints
+    gpus: int
+    start_s: int
+    end_s: int
+
+
+class Pace:
+    """What is remembered, and the slack that follows from it. One for a board; it never changes the board."""
+
+    def __init__(self, board: Board, memory: Memory) -> None:
+        self._board = board
+        self._slack = board.policy.slack
+        self._gpu_count = int(board.ground.rooms.sum())
+        # Until the queues are begun: with what is remembered, and who has a slot now.
+        self._first: tuple[tuple[Shadow, ...], set[str]] | None = memory.shadows, self._slotted()
+        self._stays: dict[str, tuple[_Stay, _Stay]] = {}
+        self._is_fresh = False
+        self._promised_s, self._patient_s, self._summed_at_s = memory.promised_s, memory.patient_s, memory.summed_at_s
+        self._ran_s, self._booked_s = memory.ran_s, memory.booked_s
+        self._arrivals: deque[Arrival] = deque()
+        self._work: dict[int, dict[int, int]] = defaultdict(_no_work)
+        self._since_s: int | None = None
+        for arrival in memory.arrivals:
+            self._note(arrival)
+
+    def begin(self) -> None:
+        """Now, instead of when first asked: whoever asks more than once lets all begin from here (`on`)."""
+        self._catch_up()
+
+    def on(self, board: Board) -> Pace:
+        """The same for a copy of its board."""
+        twin = copy(self)
+        twin._board, twin._stays, twin._arrivals = board, dict(self._stays), deque(self._arrivals)
+        twin._work = defaultdict(_no_work, {priority: classes.copy() for priority, classes in self._work.items()})
+        twin._patient, twin._strict = self._patient.copy(), self._strict.copy()
+        return twin
+
+    def promise(self, request: Request, kind: Kind, earliest_s: int) -> tuple[int, Shadow | None]:
+        """No later than this is the newcomer to start, if there is room then; and what to remember of it.
+
+        `earliest_s`: the first start that all slots leave.
+        """
+        gpu_s = self._board.gpu_s(request)
+        busy = self._overtaking(request.priority, gpu_s)
+        self._note(Arrival(self._board.now_s, request.priority, gpu_s))
+        since_s = self._board.soonest_s(request)
+        wait_s = earliest_s - since_s
+        if self._board.nobody_waits:
+            self._is_fresh = True
+            if wait_s == 0:
+                return earliest_s, None
+        self._catch_up()
+        patient_s, strict_s = self._put(request, kind, since_s)
+        if wait_s == 0:
+            return earliest_s, self._shadow(request.id)
+        slack = self._slack
+        busy = min(busy, slack.busy_most)
+        extra_s = slack.of_wait * wait_s * busy / (1 - busy) + slack.of_length * request.length_s * self._budget()
+        is_big = gpu_s >= slack.big_gpus * request.length_s
+        most_s = slack.most_of_strict * self._used_share * (strict_s - since_s) if is_big else slack.most_of_patient * (patient_s - since_s)
+        return earliest_s + int(max(min(extra_s, most_s - wait_s), 0.0)), self._shadow(request.id)
+
+    def promised(self, request: Request, promise_s: int) -> None:
+        """So the newcomer was promised: the budget follows."""
+        since_s = self._board.soonest_s(request)
+        # Clocks may be set back: nothing fades by that, and nothing grows.
+        fading = math.exp(-max(self._board.now_s - self._summed_at_s, 0) / self._slack.remembered_s)
+        known = self._stays.get(request.id)
+        patient_s = since_s if known is None else known[0].start_s
+        self._promised_s = self._promised_s * fading + promise_s - since_s
+        self._patient_s = self._patient_s * fading + patient_s - since_s
+        self._summed_at_s = self._board.now_s
+
+    @property
+    def sums(self) -> tuple[float, float, int]:
+        """(promised_s, patient_s, summed_at_s) of `Memory`, as they are now."""
+        return self._promised_s, self._patient_s, self._summed_at_s
+
+    def ended(self, request_id: str, ran_s: int, booked_s: int) -> None:
+        """When it used less than it booked: in the queues that nobody overtakes it would have, too."""
+        self._ran_s = self._ran_s * ENDS_FADING + ran_s
+        self._booked_s = self._booked_s * ENDS_FADING + booked_s
+        if self._is_fresh:
+            return  # they are to be begun anew, without it
+        self._catch_up()
+        known = self._stays.pop(request_id, None)
+        if known is None:
+            return
+        for queue, stay in zip((self._patient, self._strict), known, strict=True):
+            free_s = max(self._board.now_s, stay.start_s + ran_s)
+            if free_s < stay.end_s:
+                queue.free(stay, free_s)
+
+    @property
+    def _used_share(self) -> float:
+        """How much of its booked time a box uses, of late: a strict queue would go on so much faster than its bookings say."""
+        return min(self._ran_s / self._booked_s, 1.0) if self._booked_s > 0 else 1.0
+
+    def _begin(self, shadows: tuple[Shadow, ...], slotted: Set[str]) -> None:
+        """The queues, as they are remembered, and whoever else runs or is one of these."""
+        self._patient = _Queue(ground_of(self._board.pools, self._board.now_s))
+        self._strict = _Queue(ground_of(self._board.pools, self._board.now_s))
+        self._strict_s = self._board.now_s
+        self._stays = {}
+        self._recall(shadows)
+        self._join_others(slotted)
+        self._first, self._is_fresh = None, False
+
+    def _catch_up(self) -> None:
+        """While nobody waits nobody can be overtaken: all queues are what really runs."""
+        if self._is_fresh:
+            self._begin((), self._slotted())
+        elif self._first is not None:
+            self._begin(*self._first)
+
+    def _slotted(self) -> set[str]:
+        return {waiting.request.id for waiting in self._board.order if self._board.has_slot(waiting)}
+
+    def _join_others(self, slotted: Set[str]) -> None:
+        """Boxes that run or are among these, and that nothing else is remembered of: a slot without a shadow came when nobody waited."""
+        board, boxes = self._board, [box for box in self._board.running.values() if box.id not in self._stays]
+        unknown = slotted - self._stays.keys()
+        boxes += [board.box(waiting) for waiting in board.order if waiting.request.id in unknown]
+        stays = {box.id: _Stay(box.places, box.kind.gpus, box.start_s, box.end_s) for box in boxes}
+        self._enter({id_: (stay, stay) for id_, stay in stays.items()})
+
+    def _enter(self, stays: Mapping[str, tuple[_Stay, _Stay]]) -> None:
+        for number, queue in enumerate((self._patient, self._strict)):
+            queue.put_back([pair[number] for pair in stays.values()])
+        self._stays.update(stays)
+
+    def _put(self, request: Request, kind: Kind, since_s: int) -> tuple[int, int]:
+        """The newcomer into both queues: its starts there."""
+        bare = kind._replace(limits=NO_LIMITS, amounts=NO_LIMITS)
+        stays = []
+        for queue, from_s in ((self._patient, since_s), (self._strict, max(since_s, self._strict_s))):
+            start_s, places = queue.put(bare, from_s, self._board.now_s)
+            stays.append(_Stay(places, request.gpus_per_node, start_s, start_s + request.length_s))
+        self._stays[request.id] = (stays[0], stays[1])
+        self._strict_s = stays[1].start_s
+        return stays[0].start_s, stays[1].start_s
+
+    def _budget(self) -> float:
+        """Of the slack by length: all of it while promises are better than conservative backfill's by a margin, none when worse."""
+        if self._patient_s <= 0:
+            return 0.0
+        better = (self._patient_s - self._promised_s) / (self._slack.budget_share * self._patient_s)
+        return min(max(better, 0.0), 1.0)
+
+    def _overtaking(self, priority: int, gpu_s: int) -> float:
+        """The share of all GPUs that work of higher priority, or less work of the same, has come to need lately."""
+        now_s, observed_s = self._board.now_s, self._slack.observed_s
+        while self._arrivals and self._arrivals[0].at_s < now_s - observed_s:
+            gone = self._arrivals.popleft()
+            self._work[gone.priority][_class_of(gone.gpu_s)] -= gone.gpu_s * gone.count
+        if self._since_s is None or not self._gpu_count:
+            return 0.0
+        own = _class_of(gpu_s)
+        higher = sum(sum(classes.values()) for level, classes in self._work.items() if level > priority)
+        same = sum(work for class_, work in self._work[priority].items() if class_ < own)
+        since_s = min(observed_s, max(now_s - self._since_s, OBSERVED_LEAST_S))
+        return (higher + same) / since_s / self._gpu_count
+
+    def _note(self, arrival: Arrival) -> None:
+        self._arrivals.append(arrival)
+        self._work[arrival.priority][_class_of(arrival.gpu_s)] += arrival.gpu_s * arrival.count
+        if self._since_s is None:
+            self._since_s = arrival.at_s
+
+    def _recall(self, shadows: Iterable[Shadow]) -> None:
+        stays = {}
+        for shadow in shadows:
+            slots = (shadow.patient, shadow.patient_end_s), (shadow.strict, shadow.strict_end_s)
+            patient, strict = (_Stay(self._known(slot.nodes), shadow.gpus_per_node, slot.start_s, end_s) for slot, end_s in slots)
+            stays[shadow.id] = patient, strict
+            self._strict_s = max(self._strict_s, shadow.strict.start_s)
+        self._enter(stays)
+
+    def _known(self, nodes: Iterable[str]) -> Ints:
+        return self._board.places([node for node in nodes if node in self._board.node_numbers])
+
+    def _shadow(self, request_id: str) -> Shadow:
+        patient, strict = self._stays[request_id]
+        slots = [self._board.slot_at(stay.places, stay.start_s) for stay in (patient, strict)]
+        return Shadow(request_id, patient.gpus, slots[0], patient.end_s, slots[1], strict.end_s)
+
+
+def newcomers_place(board: Board, pace: Pace | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:
+    """(start, pool) of the place that it is given beside all slots, and what to remember of it. None: nothing could ever hold it, or not at
+    its booked time.
+    """
+    kind = board.kind(request)
+    before_s = request.earliest_start_s + 1 if request.is_fixed else NEVER_S
+    found = board.earliest(kind, board.soonest_s(request), before_s)
+    if found is None or pace is None or request.is_fixed:
+        return found, None
+    bound_s, shadow = pace.promise(request, kind, found[0])
+    found = board.earliest(kind, bound_s) or found
+    pace.promised(request, found[0])
+    return found, shadow
+
+
+def _no_work() -> dict[int, int]:
+    return defaultdict(int)
+
+
+def _class_of(gpu_s: int) -> int:
+    return int(math.log2(max(gpu_s, 1)) * CLASSES_PER_DOUBLING)

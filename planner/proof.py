@@ -1,0 +1,183 @@
+"""The assertion behind every promise: that the witness is whole, whatever the passes did to it.
+
+Each slot has all of what was asked for, room on its nodes and below its limits beside all others, and no start before its time or after
+its promise, unless a cause that moved the promise is recorded. What fails is the planner's own fault: whoever stores a plan records it as
+such, and a simulation ends. It trusts that slots and boxes are on the ground where the board says they are; the oracle of the tests does
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from planner.board import Board, Started
+from planner.ground import Ground, copy_ground, is_near, which_pool
+from planner.kernels import compiled
+from planner.lines import FOREVER_S, NEVER_S, NONE, Ints, least_free
+from planner.plan import Fault, Flaw, Placement, Stand
+from planner.snapshot import Slot
+from planner.table import WAITING, Table, kind_of, places_of, put, used
+from planner.waiting import Waiting
+
+# As the compiled functions count them; 0 is none.
+FLAWS: Final = (None, Flaw.SHAPE, Flaw.EARLY, Flaw.CROWDED, Flaw.LATE)
+SHAPE, EARLY, CROWDED, LATE = 1, 2, 3, 4
+
+
+class Asked(NamedTuple):
+    """What requests were to have, one place each. `last_s`: the latest start that keeps the promise; NEVER_S where there was none."""
+
+    nodes: Ints
+    gpus: Ints
+    length_s: Ints
+    last_s: Ints
+
+
+class NotWholeError(AssertionError):
+    """The planner is at fault, and what it would go on with is worth nothing."""
+
+
+def faults_of(board: Board, placements: Sequence[Placement], others: Sequence[Stand]) -> tuple[Fault, ...]:
+    """What is wrong with what a plan says; empty while the planner is right. Each request has one fault at most.
+
+    Cost: a look at the steps of each slot's nodes in its window, and one at each request.
+    """
+    starting = {placement.id: slot for placement in placements if placement.starts_now and (slot := placement.slot) is not None}
+    stands: tuple[Placement | Stand, ...] = (*placements, *others)
+    moved = {stand.id for stand in stands if stand.moved is not None and board.queue[stand.id].displaced is not None}
+    late_s = board.policy.promise_tolerance_s
+    flawed = _flawed(board, lambda waiting: NEVER_S if (s := waiting.request.promise_s) is None else s + late_s, starting)
+    return tuple(Fault(id_, flaw) for id_, flaw in flawed if flaw != Flaw.LATE or id_ not in moved)
+
+
+def refuse_faults(board: Board, started: Iterable[Started]) -> None:
+    """Of a board that lives on, after a tick. Raises NotWholeError."""
+    found = _flawed(board, lambda waiting: NEVER_S if waiting.promise_s is None else waiting.promise_s, {})
+    found += [(new.request.id, flaw) for new in started for flaw in _flaws_of_box(board, new)]
+    if found:
+        raise NotWholeError(f"at {board.now_s}: {', '.join(f'{id_} {flaw.value}' for id_, flaw in found)}")
+
+
+def _flaws_of_box(board: Board, new: Started) -> list[Flaw]:
+    """It has just started."""
+    box = board.running[new.request.id]
+    is_whole = len(set(new.slot.nodes)) == new.request.node_count and new.slot.pool in new.request.pools
+    limits = box.kind.limits[which_pool(board.ground, box.kind, box.places)]
+    crowded = is_crowded(board.ground, box.places, limits, box.start_s, box.end_s)
+    tests = {Flaw.SHAPE: not is_whole, Flaw.CROWDED: crowded, Flaw.LATE: new.slot.start_s > new.promise_s}
+    return [flaw for flaw, is_so in tests.items() if is_so]
+
+
+def _flawed(board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping[str, Slot]) -> list[tuple[str, Flaw]]:
+    """Of those that have a slot, in order of turn. `starting`: who stands there from now on instead."""
+    ground, table = board.witness()
+    astray: set[int] = set()
+    if starting:
+        ground, table, astray = _started(board, table, starting)
+    states = table.state.tolist()
+    waitings = [waiting for waiting in board.order if states[waiting.row] == WAITING]
+    requests = [waiting.request for waiting in waitings]
+    asked = Asked(
+        np.array([request.node_count for request in requests], np.int64),
+        np.array([request.gpus_per_node for request in requests], np.int64),
+        np.array([min(request.length_s, FOREVER_S) for request in requests], np.int64),
+        np.array([min(last_s_of(waiting), NEVER_S) for waiting in waitings], np.int64),
+    )
+    flaws = flaws_of(ground, table, np.array([waiting.row for waiting in waitings], np.int64), asked, board.now_s)
+    flaws[[waiting.row in astray for waiting in waitings]] = SHAPE
+    return [(requests[i].id, flaw) for i in np.flatnonzero(flaws) if (flaw := FLAWS[flaws[i]]) is not None]
+
+
+def _started(board: Board, table: Table, starting: Mapping[str, Slot]) -> tuple[Ground, Table, set[int]]:
+    """Copies, on which these stand there; and the rows of those that could not, for they got too many nodes or too few."""
+    places = board.places([node for slot in starting.values() for node in slot.nodes])
+    board.spare(2 * len(places), 2 * len(starting))
+    ground = copy_ground(board.ground)
+    table = table._replace(slot_s=table.slot_s.copy(), places=table.places.copy())
+    rows = np.array([board.queue[id_].row for id_ in starting], np.int64)
+    starts_s = np.array([slot.start_s for slot in starting.values()], np.int64)
+    counts = np.array([len(slot.nodes) for slot in starting.values()], np.int64)
+    restand(ground, table, rows, starts_s, places, np.cumsum(counts))
+    return ground, table, set(rows[counts != table.nodes[rows]].tolist())
+
+
+@compiled
+def restand(ground: Ground, table: Table, rows: Ints, starts_s: Ints, places: Ints, ends: Ints) -> None:
+    """Put these rows there instead. `places[:ends[0]]` are of the first, and so on; who has not as many as it wants stays."""
+    first = 0
+    for i in range(len(rows)):
+        j, end = rows[i], ends[i]
+        if end - first == table.nodes[j] and table.state[j] == WAITING:
+            put(ground, table, j, -1)
+            places_of(table, j)[:] = places[first:end]
+            table.slot_s[j] = starts_s[i]
+            put(ground, table, j, 1)
+        first = end
+
+
+@compiled
+def flaws_of(ground: Ground, table: Table, rows: Ints, asked: Asked, now_s: int) -> Ints:
+    """Of each row what is wrong with its slot. `asked`: by place in `rows`."""
+    flaws = np.zeros(len(rows), np.int64)
+    for i in range(len(rows)):
+        j = rows[i]
+        pool = pool_of_all(ground, places_of(table, j))
+        if pool == NONE or not is_whole(ground, table, j, pool, asked, i):
+            flaws[i] = SHAPE
+        elif table.slot_s[j] < max(now_s, table.earliest_s[j]):
+            flaws[i] = EARLY
+        elif is_crowded(ground, places_of(table, j), limits_at(ground, table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j]):
+            flaws[i] = CROWDED
+        elif table.slot_s[j] > asked.last_s[i]:
+            flaws[i] = LATE
+    return flaws
+
+
+@compiled
+def pool_of_all(ground: Ground, places: Ints) -> int:
+    """The pool that all these nodes are of, each another; NONE if they are not."""
+    pool = NONE
+    for k in range(len(places)):
+        if k > 0 and ground.pool_of[places[k]] != pool:
+            return NONE
+        pool = int(ground.pool_of[places[k]])
+        for m in range(k):
+            if places[m] == places[k]:
+                return NONE
+    return pool
+
+
+@compiled
+def is_whole(ground: Ground, table: Table, j: int, pool: int, asked: Asked, i: int) -> bool:
+    """As many nodes of one of its pools as it asked for, large enough, near each other, and for as long."""
+    if table.nodes[j] != asked.nodes[i] or table.gpus[j] != asked.gpus[i] or table.length_s[j] != max(1, asked.length_s[i]):
+        return False
+    is_own = False
+    for own in used(table.pools[j]):
+        is_own |= own == pool
+    for node in places_of(table, j):
+        is_own &= ground.rooms[node] >= max(table.gpus[j], 1)
+    return is_own and is_near(ground, places_of(table, j), table.level[j])
+
+
+@compiled
+def limits_at(ground: Ground, table: Table, j: int) -> Ints:
+    """That hold for it where its slot is."""
+    kind = kind_of(table, j)
+    limits: Ints = kind.limits[which_pool(ground, kind, places_of(table, j))]
+    return limits
+
+
+@compiled
+def is_crowded(ground: Ground, places: Ints, limits: Ints, start_s: int, end_s: int) -> bool:
+    """Is more taken of a node or of a limit within this window than there is?"""
+    least = 0
+    for node in places:
+        least = min(least, least_free(ground.nodes, node, start_s, end_s))
+    for line in limits:
+        if line != NONE:
+            least = min(least, least_free(ground.limits, line, start_s, end_s))
+    return least < 0

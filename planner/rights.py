@@ -1,0 +1,307 @@
+"""Who is within its guarantee and who borrows, and so who may take from whom.
+
+A project's boxes fill its guarantee in order: those within their own slice's guarantee first, then by priority, the older first; what does
+not fit beside those before it borrows. So it is always clear which boxes are borrowed. Who waits is entitled if it fits beside all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from itertools import accumulate
+from operator import itemgetter
+from typing import NamedTuple
+
+from planner.board import Board, Box
+from planner.plan import EvictionKind
+from planner.snapshot import Quota, Request
+from planner.waiting import Waiting
+
+
+class Rank(IntEnum):
+    """What a box has a right to. Where nothing of a shape is guaranteed to anybody all are OF_PROJECT."""
+
+    BORROWS = 0  # beyond its project's guarantee
+    OF_PROJECT = 1  # within its project's guarantee, beyond its slice's
+    OF_SLICE = 2  # within both
+
+
+class Right(NamedTuple):
+    """Of one that waits. `beside`: beside all that its project holds, whatever that is; `within`: by the order within its project, where
+    it may take the place of those behind it.
+    """
+
+    beside: Rank
+    within: Rank
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A box that wants its part of a guarantee over `[start_s, end_s)`. `order`: not of its slice, minus priority, waits, age, id.
+
+    `is_fixed`: a booking that waits; `has_time`: one that has its slot.
+    """
+
+    gpus: int
+    start_s: int
+    end_s: int
+    slice: str
+    order: tuple[bool, int, bool, int, str]
+    is_fixed: bool = False
+    has_time: bool = False
+
+    @property
+    def rank(self) -> Rank:
+        return Rank.OF_PROJECT if self.order[0] else Rank.OF_SLICE
+
+
+NOTHING_GUARANTEED = Rank.OF_PROJECT, 0
+Shares = dict[str, list[_Share]]  # by shape
+
+
+class Rights:
+    """The ranks of all boxes on a board, as it stands when this is made. O(n log n) where quotas are in force, else O(1)."""
+
+    def __init__(self, board: Board, quotas: Iterable[Quota]) -> None:
+        self._board = board
+        self._guaranteed = {(quota.owner, quota.shape): quota.guaranteed for quota in quotas}
+        self._shapes = {shape for (_, shape), gpus in self._guaranteed.items() if gpus > 0}
+        self._ranks: dict[tuple[str, str], tuple[Rank, int]] = {}
+        self._within: dict[tuple[str, str], Rank] = {}
+        self._borrowers: dict[str, set[str]] = defaultdict(set)
+        self._held: dict[tuple[str, str], list[_Share]] = {}
+        self._boxes: dict[str, list[Box]] = defaultdict(list)
+        self._queue: dict[str, list[tuple[int, Waiting]]] = defaultdict(list)
+        if self._shapes:
+            for box in board.running.values():
+                self._boxes[box.project].append(box)
+            for place, waiting in enumerate(board.order):
+                self._queue[waiting.request.project].append((place, waiting))
+            for project in {*self._boxes, *self._queue}:
+                self.renew(project)
+
+    def renew(self, project: str, *, hoping: Waiting | None = None) -> None:
+        """Its boxes or its slots have changed. `hoping`: a booking of it that counts as if it had its time."""
+        if not self._shapes:
+            return
+        running, waiting = self._running(project), self._waiting(project, hoping)
+        for shape in self._shapes:
+            self._borrowers[shape].discard(project)
+            self._held[project, shape] = running.get(shape, [])
+        for shape, shares in running.items():
+            self._fill_running((project, shape), shares)
+        for shape, shares in waiting.items():
+            self._fill_waiting((project, shape), shares, running.get(shape, []))
+
+    def of_running(self, box: Box) -> Rank:
+        return self._ranks.get((box.id, self._board.shape_of(box)), NOTHING_GUARANTEED)[0]
+
+    def of_running_at(self, at_s: int) -> Callable[[Box], Rank]:
+        """As they will be then: what has ended leaves its part of the guarantee to the others of its project."""
+
+        @cache
+        def ranks(project: str, shape: str) -> dict[str, Rank]:
+            lasting = [share for share in self._held.get((project, shape), ()) if share.end_s > at_s]
+            fitting = self._fitting((project, shape), lasting)
+            return {share.order[-1]: share.rank if fits else Rank.BORROWS for share, fits in fitting}
+
+        return lambda box: ranks(box.project, self._board.shape_of(box)).get(box.id, NOTHING_GUARANTEED[0])
+
+    def of_waiting(self, request: Request, shape: str, at_s: int) -> Right:
+        """If it started then in this shape."""
+        rank, since_s = self._ranks.get((request.id, shape), NOTHING_GUARANTEED)
+        return Right(rank if since_s <= at_s else Rank.BORROWS, self._within.get((request.id, shape), Rank.OF_PROJECT))
+
+    def since_s(self, request: Request, shape: str) -> int:
+        """From when on it has its rank; before it only borrows."""
+        return self._ranks.get((request.id, shape), NOTHING_GUARANTEED)[1]
+
+    def has_claim(self, request: Request, shape: str, at_s: int) -> bool:
+        """Could there be anybody to reclaim from? A quick look; the answer may be yes where there is nobody."""
+        own = self.of_waiting(request, shape, at_s)
+        if own.beside > Rank.BORROWS and self._borrowers[shape] - {request.project}:
+            return True
+        return own.within == Rank.OF_SLICE and self._is_of_slice(request.slice, shape, 1)
+
+    def claim(self, request: Request, own: Right, box: Box, other: Rank) -> EvictionKind | None:
+        """By what right the request may end this box, whose rank is `other`; None: by none.
+
+        The rank and then the priority of whoever is evicted are lower than those of whom it is evicted for: as things stand nobody can
+        evict who evicted it. Ranks change when others of the projects come and go.
+        """
+        if self.may_reclaim(request, own, box.project, box.slice, other):
+            return EvictionKind.RECLAIM
+        rank = own.within if box.project == request.project else own.beside
+        if request.may_evict and box.evictable and box.priority < request.priority and other <= rank:
+            return EvictionKind.PRIORITY
+        return None
+
+    def may_reclaim(self, request: Request, own: Right, project: str, slice_: str, other: Rank) -> bool:
+        """Entitled to it, and the other only borrows it: from the project, or within one project from the slice."""
+        if project != request.project:
+            return own.beside > Rank.BORROWS and other == Rank.BORROWS
+        return slice_ != request.slice and own.within == Rank.OF_SLICE and other < Rank.OF_SLICE
+
+    def _running(self, project: str) -> Shares:
+        wanted: Shares = defaultdict(list)
+        for old in self._boxes[project]:
+            box = self._board.running[old.id]
+            shape = self._board.shape_of(box)
+            if shape in self._shapes:
+                gpus = self._board.gpus_of(box)
+                order = (not self._is_of_slice(box.slice, shape, gpus), -box.priority, False, box.began_s, box.id)
+                wanted[shape].append(_Share(gpus, box.start_s, box.end_s, box.slice or box.id, order))
+        return wanted
+
+    def _waiting(self, project: str, hoping: Waiting | None) -> Shares:
+        wanted: Shares = defaultdict(list)
+        for place, waiting in self._queue[project]:
+            request = waiting.request
+            has_slot = self._board.has_slot(waiting)
+            if not has_slot and waiting is not hoping:
+                continue
+            start_s, slice_ = self._board.start_s(waiting) if has_slot else request.earliest_start_s, request.slice or request.id
+            for shape, gpus in self._board.gpus_by_shape(request).items():
+                if shape in self._shapes:
+                    order = (not self._is_of_slice(request.slice, shape, gpus), -request.priority, True, place, request.id)
+                    end_s, is_fixed = start_s + request.length_s, request.is_fixed
+                    wanted[shape].append(_Share(gpus, start_s, end_s, slice_, order, is_fixed, is_fixed and has_slot))
+        return wanted
+
+    def _fill_running(self, key: tuple[str, str], shares: list[_Share]) -> None:
+        """In order, whoever still fits is within the guarantee."""
+        for share, fits in self._fitting(key, shares):
+            self._rank(key, share, share.rank if fits else Rank.BORROWS, 0)
+
+    def _fitting(self, key: tuple[str, str], shares: list[_Share]) -> Iterator[tuple[_Share, bool]]:
+        """In order, beside those before it that fit: of each other slice the largest, since it runs one at a time."""
+        room = self._guaranteed.get(key, 0)
+        largest: dict[str, int] = defaultdict(int)
+        for share in sorted(shares, key=lambda share: share.order):
+            own = largest[share.slice]
+            fits = share.gpus <= room + own
+            if fits and share.gpus > own:
+                room -= share.gpus - own
+                largest[share.slice] = share.gpus
+            yield share, fits
+
+    def _fill_waiting(self, key: tuple[str, str], shares: list[_Share], held: list[_Share]) -> None:
+        """In order, beside all that the project holds, in whatever order that is: nobody gets more than its guarantee back by asking for
+        it at a higher priority. Of those that wait, who is to start no later counts, and of each slice the largest: it runs one at a time.
+        A booking that has its time keeps it, so it counts as held then, whoever comes before it, and all that overlap a booking count.
+        """
+        for share, fits in self._fitting(key, [*held, *shares]):
+            self._within[share.order[-1], key[1]] = share.rank if fits else Rank.BORROWS
+        room = self._guaranteed.get(key, 0)
+        granted, ending = _Granted(share.start_s for share in shares), _Ending(held)
+        for share in sorted(shares, key=lambda share: (not share.has_time, share.order)):
+            since_s = ending.since_s(room - share.gpus - granted.beside(share))
+            # A booking whose right begins after its start would only borrow.
+            if since_s is not None and (since_s <= share.start_s or not share.is_fixed):
+                granted.add(share)
+            self._rank(key, share, Rank.BORROWS if since_s is None else share.rank, since_s or 0)
+
+    def _rank(self, key: tuple[str, str], share: _Share, rank: Rank, since_s: int) -> None:
+        self._ranks[share.order[-1], key[1]] = rank, since_s
+        if rank == Rank.BORROWS:
+            self._borrowers[key[1]].add(key[0])
+
+    def _is_of_slice(self, slice_: str, shape: str, gpus: int) -> bool:
+        return gpus <= self._guaranteed.get((slice_, shape), 0)
+
+
+class _Ending:
+    """What is held, and how it becomes less."""
+
+    def __init__(self, held: Iterable[_Share]) -> None:
+        last_first = sorted(held, key=lambda share: -share.end_s)
+        self._ends_s = [share.end_s for share in last_first]
+        self._gpus = list(accumulate(share.gpus for share in last_first))
+
+    def since_s(self, room: int) -> int | None:
+        """From when on what is still held takes no more than this room; None: it is none."""
+        if room < 0:
+            return None
+        fitting = bisect_right(self._gpus, room)
+        return self._ends_s[fitting] if fitting < len(self._ends_s) else 0
+
+
+class _Granted:
+    """What those that wait were granted, by when they are to start: of each slice the largest, as it runs one at a time.
+
+    Each looks at all that start no later: kept as sums over a binary indexed tree (Fenwick, 1994), so that a look costs O(log n); and one
+    by one at bookings that start while it lasts. A booking looks one by one at all that overlap it.
+    """
+
+    def __init__(self, starts_s: Iterable[int]) -> None:
+        self._times_s = sorted(set(starts_s))
+        self._sums = [0] * (len(self._times_s) + 1)
+        # By slice: (start, the largest that starts no later), both rising.
+        self._steps: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._all: list[_Share] = []
+        self._fixed: list[_Share] = []
+
+    def beside(self, share: _Share) -> int:
+        """GPUs of other slices, when it is to start; where bookings are among them, the most that could be while it lasts."""
+        if share.is_fixed:
+            return sum(_largest(self._all, share).values())
+        before = self._sum(share.start_s) - self._level_at(share.slice, share.start_s)
+        later = _largest((each for each in self._fixed if each.start_s > share.start_s), share)
+        return before + sum(max(gpus - self._level_at(slice_, share.start_s), 0) for slice_, gpus in later.items())
+
+    def _level_at(self, slice_: str, at_s: int) -> int:
+        steps = self._steps[slice_]
+        return _level(steps, _behind(steps, at_s))
+
+    def add(self, share: _Share) -> None:
+        self._all.append(share)
+        if share.is_fixed:
+            self._fixed.append(share)
+        steps = self._steps[share.slice]
+        place = _behind(steps, share.start_s)
+        level = _level(steps, place)
+        if share.gpus <= level:
+            return
+        self._raise(share.start_s, share.gpus - level)
+        # Later steps of the slice rise from the new level on, or no longer.
+        while place < len(steps) and level < share.gpus:
+            at_s, gpus = steps[place]
+            self._raise(at_s, max(gpus, share.gpus) - share.gpus - (gpus - level))
+            level = gpus
+            if gpus <= share.gpus:
+                del steps[place]
+        steps.insert(place, (share.start_s, share.gpus))
+
+    def _raise(self, at_s: int, by: int) -> None:
+        place = bisect_right(self._times_s, at_s)
+        while place < len(self._sums):
+            self._sums[place] += by
+            place += place & -place
+
+    def _sum(self, until_s: int) -> int:
+        total, place = 0, bisect_right(self._times_s, until_s)
+        while place:
+            total += self._sums[place]
+            place -= place & -place
+        return total
+
+
+def _largest(shares: Iterable[_Share], beside: _Share) -> dict[str, int]:
+    """Of each other slice that of these which overlap this one."""
+    most: dict[str, int] = defaultdict(int)
+    for each in shares:
+        if each.slice != beside.slice and each.start_s < beside.end_s and each.end_s > beside.start_s:
+            most[each.slice] = max(most[each.slice], each.gpus)
+    return most
+
+
+def _behind(steps: list[tuple[int, int]], at_s: int) -> int:
+    return bisect_right(steps, at_s, key=itemgetter(0))
+
+
+def _level(steps: list[tuple[int, int]], place: int) -> int:
+    return steps[place - 1][1] if place else 0

@@ -1,0 +1,114 @@
+"""A node failed, and who stood there cannot be in time: those due later on nodes of its pool shift, so that fewer promises are broken.
+
+Whoever lost its slot takes the first place that those due before it leave, whoever due later stood there takes the next, and so on, until
+the node is back or a gap ends it. Most shifts are small, and break nothing while promises stand some time after their slots.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from planner.board import Board
+from planner.lines import Ints
+from planner.snapshot import Within
+from planner.waiting import Turn, Waiting
+
+# No tick may hang on it: where more would have to move, all stay. Whose nodes are to be near each other takes so many times as long.
+SHIFTED_MOST, NEAR_COUNTS = 2000, 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """Where a slot is, and since when it may be: `since_s` is its start, or what that was before it was lost."""
+
+    waiting: Waiting
+    start_s: int
+    places: Ints
+    since_s: int
+    is_lost: bool
+
+    @property
+    def by_start(self) -> tuple[int, Turn]:
+        return self.since_s, self.waiting.turn
+
+
+def shift(board: Board, lost: Sequence[Waiting], broken: Sequence[Waiting], pool: int) -> None:
+    """`lost`: their slots were on failed nodes of this pool; they have others, but these of them are `broken`: too late.
+
+    All stay where they are unless fewer promises are broken so, of the highest priority first, and none by more than the worst was.
+    Whoever breaks a promise by shifting has the failure as its cause.
+    """
+    stands = _stands(board, lost, pool, highest=max(waiting.request.priority for waiting in broken))
+    before, worst_s = _broken(board, stands), max(_late_s(board, waiting) for waiting in broken)
+    board.lift_all([stand.waiting for stand in stands])
+    if _are_set_anew(board, stands, pool, worst_s) and _broken(board, stands) < before:
+        for stand in stands:
+            if _late_s(board, stand.waiting) > 0:
+                stand.waiting.displaced = broken[0].displaced
+        return
+    board.lift_all([stand.waiting for stand in stands if board.has_slot(stand.waiting)])
+    for stand in stands:
+        board.place(stand.waiting, stand.start_s, stand.places)
+
+
+def _stands(board: Board, lost: Sequence[Waiting], pool: int, *, highest: int) -> list[_Stand]:
+    """In order of their starts: those that were lost, and all behind the first of them that may shift."""
+    found = [_Stand(waiting, board.start_s(waiting), board.box(waiting).places, _since_s(board, waiting), is_lost=True) for waiting in lost]
+    first_s, were_lost = min(stand.since_s for stand in found), {waiting.request.id for waiting in lost}
+    for waiting in board.order:
+        is_low = waiting.request.priority <= highest and waiting.request.id not in were_lost
+        if is_low and board.has_slot(waiting) and board.start_s(waiting) >= first_s and _may_shift(board, waiting, pool):
+            start_s = board.start_s(waiting)
+            found.append(_Stand(waiting, start_s, board.box(waiting).places, start_s, is_lost=False))
+    return sorted(found, key=lambda stand: stand.by_start)
+
+
+def _since_s(board: Board, waiting: Waiting) -> int:
+    """Its slot, before it was lost."""
+    slot, soonest_s = waiting.request.slot, board.soonest_s(waiting.request)
+    return soonest_s if slot is None else max(slot.start_s, soonest_s)
+
+
+def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
+    """Nobody who would lose what it was given: a time of its own, nodes that were ordered for it, or on which others end for it; and
+    nobody who is late already.
+    """
+    request = waiting.request
+    if board.pool_of_slot(waiting) != pool or board.pools[pool].supply is not None or waiting.risk is not None:
+        return False
+    return not request.is_fixed and not board.may_claim(request) and _late_s(board, waiting) == 0
+
+
+def _are_set_anew(board: Board, stands: Sequence[_Stand], pool: int, worst_s: int) -> bool:
+    """Each where it was if it still has room there, else as soon after that as it has. False: too many moved, or one by too much."""
+    moved_count = 0
+    for stand in stands:
+        waiting, request = stand.waiting, stand.waiting.request
+        if not stand.is_lost and board.has_room(stand.places, board.kind(request), stand.start_s):
+            board.place(waiting, stand.start_s, stand.places)
+            continue
+        kind = board.kind(request, None if stand.is_lost else [pool])
+        moved_count += 1 if request.within == Within.ANY else NEAR_COUNTS
+        found = board.earliest(kind, stand.since_s) if moved_count <= SHIFTED_MOST else None
+        if found is None:
+            return False
+        board.place_at(waiting, kind, found)
+        if _late_s(board, waiting) > worst_s:
+            return False
+    return True
+
+
+def _late_s(board: Board, waiting: Waiting) -> int:
+    """By how much its slot breaks its promise; 0 where it keeps it."""
+    promise_s = waiting.promise_s
+    late_s = 0 if promise_s is None else board.start_s(waiting) - promise_s
+    return late_s if late_s > board.policy.promise_tolerance_s else 0
+
+
+def _broken(board: Board, stands: Iterable[_Stand]) -> list[int]:
+    """How many promises are broken of each priority, the highest first."""
+    counts = Counter({stand.waiting.request.priority: 0 for stand in stands})
+    counts.update(stand.waiting.request.priority for stand in stands if _late_s(board, stand.waiting) > 0)
+    return [counts[priority] for priority in sorted(counts, reverse=True)]

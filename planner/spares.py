@@ -1,0 +1,145 @@
+"""A spare: one more node for a box that runs, in the place of one of its nodes, beside everybody's slots.
+
+The box ends when it ends, so the spare is held from now until then; nobody may start later than promised, or be evicted, for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from planner.board import Board
+from planner.engine import plan, settle
+from planner.kinds import LEVELS
+from planner.lines import NONE
+from planner.plan import Harm, harm_of
+from planner.repair import board_of
+from planner.snapshot import Request, Running, Snapshot, Within
+
+# Each costs a plan.
+TRIED_MOST: Final = 4
+
+
+class NoSpare(StrEnum):
+    """Why there is none. Stable codes."""
+
+    NONE_FREE = "none_free"  # no node of its kind has room until the end of the box
+    NOT_NEAR = "not_near"  # none of those that have is near enough to the others
+    PROMISED = "promised"  # those that have are promised to others before its end
+    WOULD_EVICT = "would_evict"  # with less left for those who are entitled somebody would be evicted
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`box`: the id of what runs; `leaving`: the node whose place it is. A node of one of `pools`, with `gpu_count` GPUs at least, that is
+    not `barred`. `within`: what all nodes of the box must be of.
+    """
+
+    box: str
+    leaving: str
+    pools: tuple[str, ...]
+    gpu_count: int
+    within: Within = Within.ANY
+    barred: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`node` is empty where there is none; then `why` says why."""
+
+    node: str = ""
+    why: NoSpare | None = None
+
+
+def spare_for(snapshot: Snapshot, wanted: Wanted) -> Answer:
+    """Of the nodes that hurt nobody the one that is nearest to the others of the box and leaves the fewest parts of nodes.
+
+    Units and shapes as for `plan`. Errors: none; a box that is not in the snapshot has no spare. Cost: `plan` for what is now, and for each
+    of at most TRIED_MOST nodes; two boards.
+    """
+    box = next((running for running in snapshot.running if running.id == wanted.box), None)
+    if box is None or box.end_s <= snapshot.now_s:
+        return Answer(why=NoSpare.NONE_FREE)
+    board, newcomers = board_of(snapshot)
+    settle(board, newcomers, snapshot)
+    search = _Search(board, box, wanted)
+    found = search.nodes()
+    if not found:
+        return Answer(why=_why_none(snapshot, box, wanted))
+    before, harm = plan(snapshot), Harm.LATE
+    for node in found[:TRIED_MOST]:
+        worst = harm_of(before, plan(with_spare(snapshot, box, node)))
+        if worst is None:
+            return Answer(node)
+        harm = worst
+    return Answer(why=NoSpare.PROMISED if harm == Harm.LATE else NoSpare.WOULD_EVICT)
+
+
+def with_spare(snapshot: Snapshot, box: Running, node: str) -> Snapshot:
+    """A copy in which the box has this node, too."""
+    larger = replace(box, nodes=(*box.nodes, node), uncounted=(*box.uncounted, node))
+    return replace(snapshot, running=tuple(larger if running.id == box.id else running for running in snapshot.running))
+
+
+def _why_none(snapshot: Snapshot, box: Running, wanted: Wanted) -> NoSpare:
+    """As if nobody waited, and as if it did not matter where."""
+    board, _ = board_of(replace(snapshot, queue=()))
+    if _Search(board, box, wanted).nodes():
+        return NoSpare.PROMISED
+    anywhere = replace(wanted, within=Within.ANY)
+    return NoSpare.NOT_NEAR if wanted.within and _Search(board, box, anywhere).nodes() else NoSpare.NONE_FREE
+
+
+class _Search:
+    def __init__(self, board: Board, box: Running, wanted: Wanted) -> None:
+        self._board, self._wanted = board, wanted
+        self._own = {board.node_numbers[node] for node in box.nodes if node in board.node_numbers}
+        self._staying = self._own - {board.node_numbers.get(wanted.leaving, NONE)}
+        self._kind = board.kind(_request(box, wanted, board.now_s))
+
+    def nodes(self) -> list[str]:
+        """Those that have room until the end of the box, the best first."""
+        fits = ((node, self._board.fit(node, self._kind, self._board.now_s)) for node in self._alike())
+        found = sorted((*self._farness(node), *fit, node) for node, fit in fits if fit is not None)
+        return [self._board.node_ids[node] for *_, node in found]
+
+    def _alike(self) -> Iterator[int]:
+        """Of its kind, and near enough."""
+        pools = {self._board.pool_numbers[id_] for id_ in self._wanted.pools if id_ in self._board.pool_numbers}
+        numbers = self._board.node_numbers
+        barred = self._own | {numbers[id_] for id_ in self._wanted.barred if id_ in numbers}
+        ground = self._board.ground
+        for node, pool in enumerate(ground.pool_of):
+            is_large = ground.rooms[node] >= self._wanted.gpu_count
+            if int(pool) in pools and node not in barred and is_large and self._is_near(node):
+                yield node
+
+    def _is_near(self, node: int) -> bool:
+        level = LEVELS[self._wanted.within]
+        return level == NONE or not self._staying or self._shares(level, node)
+
+    def _farness(self, node: int) -> tuple[bool, ...]:
+        """By level, the nearest first: is it somewhere else than the others?"""
+        return tuple(bool(self._staying) and not self._shares(level, node) for level in range(len(self._board.ground.part_counts)))
+
+    def _shares(self, level: int, node: int) -> bool:
+        """Is it of the part that all others are of?"""
+        part_of = self._board.ground.part_of[level]
+        return part_of[node] != NONE and all(part_of[other] == part_of[node] for other in self._staying)
+
+
+def _request(box: Running, wanted: Wanted, now_s: int) -> Request:
+    """Of nobody, so that no quota counts it and no slice waits for it."""
+    return Request(
+        id=f"spare of {box.id}",
+        slice="",
+        project="",
+        priority=box.priority,
+        rank=0,
+        node_count=1,
+        gpus_per_node=box.gpus_per_node,
+        length_s=box.end_s - now_s,
+        pools=wanted.pools,
+    )

@@ -1,0 +1,149 @@
+"""Nodes that do not exist yet but can be ordered: for whom some are, so that it starts sooner by enough to be worth it.
+
+What nobody has ordered holds nothing, so no other pass of the planner can promise it. Here it is opened for a moment, for one request after
+the other in order of turn; what none of them takes is as before. An order takes nothing from anybody: no other slot moves for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.blank import close
+from planner.board import Board
+from planner.ground import NO_INTS, members_of
+from planner.lines import FOREVER_S, NEVER_S, Ints
+from planner.repair import place_anew
+from planner.snapshot import Request, Slot, Supply, Window
+from planner.waiting import Waiting
+
+# In one plan: after each the queue is played anew, as others start sooner where its slot was. With long queues it is one in a plan.
+DRAWS_MOST: Final = 8
+PLAYED_MOST: Final = 8_000  # requests, in all these plays
+
+
+def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozenset(), only: str | None = None) -> Mapping[str, Slot]:
+    """Move slots onto nodes to be ordered where they gain enough, and answer what is expected then. `expected`: without.
+
+    Not those of `barred`: boxes end early for them, at the place that they have. `only`: the slot of this request. Nothing is ordered
+    before it is time to, but for whom there is no other place. Units: as for `plan`. Errors: none.
+    Cost: nothing where nothing can be ordered; else a look at those pools for each that may, and a play of the queue for each that does.
+    """
+    sources = {pool.id: _Source(board, number, pool.supply) for number, pool in enumerate(board.pools) if pool.supply is not None}
+    for _ in range(max(1, min(DRAWS_MOST, PLAYED_MOST // max(len(board.order), 1)))):
+        if not any(len(source.left) for source in sources.values()) or not _draw_one(board, expected, barred, sources, only):
+            return expected
+        _place_the_rest(board)
+        expected = board.expected()
+    return expected
+
+
+def _place_the_rest(board: Board) -> None:
+    """Those that have no place anywhere else stand behind whom the nodes are ordered for, if there."""
+    for waiting in board.order:
+        if waiting.request.may_order_in and not board.has_slot(waiting):
+            place_anew(board, waiting)
+
+
+class _Source:
+    """A pool that can grow, and its nodes that nobody has ordered."""
+
+    def __init__(self, board: Board, number: int, supply: Supply) -> None:
+        self.supply = supply
+        self.comes_s = board.now_s + supply.lead_s
+        members = members_of(board.ground, number)
+        self.left: Ints = np.array([node for node in members if board.node_ids[node] in supply.unordered], np.int64)
+        self._gpus = {int(node): size.gpu_count for node, size in zip(members, board.pools[number].nodes, strict=True)}
+
+    def could_hold(self, request: Request) -> bool:
+        """Also beside nodes that are ordered already."""
+        gpus = max(self._gpus.values(), default=0)
+        return len(self.left) > 0 and request.node_count <= len(self._gpus) and request.gpus_per_node <= gpus
+
+    def open(self, board: Board) -> None:
+        """As if all were ordered now."""
+        board.spare(len(self.left))
+        for node in self.left:
+            board.ground.rooms[node] = self._gpus[int(node)]
+            self._set(board, node, self.comes_s, FOREVER_S, -1)
+
+    def shut(self, board: Board, taken: Ints, start_s: int) -> None:
+        """As before, but for those that were taken by a box that starts then: they come for it."""
+        board.spare(len(self.left))
+        for node in self.left:
+            if node in taken:
+                id_ = board.node_ids[node]
+                self._set(board, node, self.comes_s, start_s, 1)
+                board.closed[id_] = (*board.closed[id_], Window(board.now_s, start_s, order=id_))
+            else:
+                self._set(board, node, self.comes_s, FOREVER_S, 1)
+                board.ground.rooms[node] = 0
+        self.left = self.left[~np.isin(self.left, taken)]
+
+    def _set(self, board: Board, node: int, start_s: int, end_s: int, sign: int) -> None:
+        close(board.ground, np.array([node], np.int64), self._gpus[int(node)], start_s, end_s, sign)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    waiting: Waiting
+    start_s: int
+    places: Ints
+
+
+def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sources: Mapping[str, _Source], only: str | None) -> bool:
+    """For the first that gains by it; those first that have no other place at all."""
+    least_s = min(source.comes_s + source.supply.gain_s for source in sources.values())
+    asked = board.order if only is None else [board.queue[only]]
+    may = (waiting for waiting in asked if waiting.request.may_order_in and waiting.request.id not in barred)
+    hopeful = [waiting for waiting in may if (slot := expected.get(waiting.request.id)) is None or slot.start_s >= least_s]
+    if not hopeful:
+        return False
+    for source in sources.values():
+        source.open(board)
+    in_order = sorted(hopeful, key=lambda waiting: waiting.request.id in expected)
+    found = next(filter(None, (_place(board, waiting, expected, sources) for waiting in in_order)), None)
+    for source in sources.values():
+        source.shut(board, found.places if found is not None else NO_INTS, found.start_s if found is not None else NEVER_S)
+    if found is None:
+        return False
+    if board.has_slot(found.waiting):
+        board.lift(found.waiting)
+    board.place(found.waiting, found.start_s, found.places)
+    found.waiting.promise_s = found.start_s
+    return True
+
+
+def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources: Mapping[str, _Source]) -> _Found | None:
+    """Where it would start soonest, if by enough; nothing is kept."""
+    request, without = waiting.request, expected.get(waiting.request.id)
+    without_s = NEVER_S if without is None else without.start_s
+    best: _Found | None = None
+    for id_ in request.may_order_in:
+        source = sources.get(id_)
+        if source is None or id_ not in request.pools or not source.could_hold(request):
+            continue
+        if without is not None and board.soonest_s(request) > source.comes_s:
+            continue  # it is not time yet to order for it
+        before_s = without_s - max(source.supply.gain_s, 1) + 1
+        before_s = before_s if best is None else min(before_s, best.start_s)
+        if max(board.soonest_s(request), source.comes_s) < before_s:
+            found = _place_in(board, waiting, id_, before_s)
+            best = best if found is None else _Found(waiting, *found)
+    return best
+
+
+def _place_in(board: Board, waiting: Waiting, pool: str, before_s: int) -> tuple[int, Ints] | None:
+    """The first place in this pool, its own slot not counted."""
+    old = board.box(waiting) if board.has_slot(waiting) else None
+    if old is not None:
+        board.lift(waiting)
+    kind = board.kind(waiting.request, [board.pool_numbers[pool]])
+    found = board.earliest(kind, board.soonest_s(waiting.request), before_s)
+    places = None if found is None else board.choose(kind, found[1], found[0])
+    if old is not None:
+        board.place(waiting, old.start_s, old.places)
+    return None if found is None or places is None else (found[0], places)

@@ -1,0 +1,91 @@
+"""The queue as the compiled passes see it: a table with a row for each request, so that the same code makes a tick and plays all ticks
+to come on a copy.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from planner.ground import Ground, Kind, room_at, take
+from planner.kernels import compiled, lean, spliced
+from planner.lines import NONE, IntCube, IntGrid, Ints
+
+# What a row of the table is.
+EMPTY: Final = 0
+LOOSE: Final = 1  # waits, and has no slot
+WAITING: Final = 2  # waits, and its slot is on the ground
+STARTED: Final = 3  # its slot has become its box
+
+
+class Table(NamedTuple):
+    """The queue, a row for each request. Unused places of `pools`, `limits` and `lines` are NONE.
+
+    `handicaps_s[j, i]`, `limits[j, i]` and `amounts[j, i]` are of its pool `pools[j, i]`; `lines[j]` are all of these limits, each once.
+    Its slot is `places[first_place[j]:first_place[j] + nodes[j]]` from `slot_s[j]` on.
+    Those of a group have the same pools, nodes and GPUs per node: they differ in length only.
+    """
+
+    state: Ints
+    nodes: Ints
+    gpus: Ints
+    length_s: Ints
+    level: Ints
+    earliest_s: Ints
+    slot_s: Ints
+    pools: IntGrid
+    handicaps_s: IntGrid
+    group: Ints
+    limits: IntCube
+    amounts: IntCube
+    lines: IntGrid
+    first_place: Ints
+    places: Ints
+
+
+@spliced
+def used(array: Ints) -> Ints:
+    """A row without the NONEs at its end."""
+    count = 0
+    while count < len(array) and array[count] != NONE:
+        count += 1
+    return array[:count]
+
+
+@spliced
+def kind_of(table: Table, j: int) -> Kind:
+    pools = used(table.pools[j])
+    handicaps_s, limits, amounts = table.handicaps_s[j, : len(pools)], table.limits[j, : len(pools)], table.amounts[j, : len(pools)]
+    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], table.level[j], pools, handicaps_s, limits, amounts)
+
+
+@spliced
+def places_of(table: Table, j: int) -> Ints:
+    return table.places[table.first_place[j] : table.first_place[j] + table.nodes[j]]
+
+
+@lean
+def put(ground: Ground, table: Table, j: int, sign: int) -> None:
+    """The slot of a row: onto the ground (1), or off it (-1)."""
+    take(ground, places_of(table, j), kind_of(table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j], sign)
+
+
+@lean
+def lift(ground: Ground, table: Table, rows: Ints) -> None:
+    """Take the slots of these rows off the ground; where they were stays known."""
+    for j in rows:
+        put(ground, table, j, -1)
+        table.state[j] = LOOSE
+
+
+@compiled
+def stand(ground: Ground, table: Table, order: Ints, first: int) -> int:
+    """Put stored slots on the ground, from the first on in order, until there is no room for one; answers its place in the order, or their
+    number.
+    """
+    for i in range(first, len(order)):
+        j = order[i]
+        if not room_at(ground, places_of(table, j), kind_of(table, j), table.slot_s[j]):
+            return i
+        put(ground, table, j, 1)
+        table.state[j] = WAITING
+    return len(order)

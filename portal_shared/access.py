@@ -1,0 +1,138 @@
+"""Who asks for a page: the session's user, the door in front of every view, and the answer to those who may not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django_htmx.middleware import HtmxDetails
+
+from accounts.models import ApiToken, Scope, User
+from accounts.sessions import session_token
+from core.clock import db_now
+from core.errors import NotAllowed, NotFound
+from core.pages import words
+
+READ_ONLY = "Your access token may only read. Sign in with one that may write."
+ZONE_COOKIE = "egs_zone"
+P = ParamSpec("P")
+
+
+class PageRequest(HttpRequest):
+    """A request that has passed the door: somebody is signed in."""
+
+    user: User
+    token: ApiToken
+    htmx: HtmxDetails
+    now: datetime
+    zone: ZoneInfo
+    may_write: bool
+
+
+View = Callable[Concatenate[PageRequest, P], HttpResponse]
+AnyView = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+
+def signed_in(view: View[P]) -> AnyView[P]:
+    """For members. Strangers go to the login page, and come back from there; a POST needs a token that may write."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        now = db_now()
+        token = session_token(request.session, now=now)
+        if token is None:
+            return kept_private(to_login(request))
+        page = _as_page(request, token, now)
+        if request.method != "GET":
+            refuse_read_only(page)
+        return kept_private(view(page, *args, **kwargs))
+
+    return guarded
+
+
+def admin_only(view: View[P]) -> AnyView[P]:
+    """For administrators; for others the page does not exist."""
+
+    @wraps(view)
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not request.user.is_admin:
+            raise NotFound("page")
+        return view(request, *args, **kwargs)
+
+    return signed_in(guarded)
+
+
+def needs_write(view: View[P]) -> View[P]:
+    """For what changes something: of a token that may only read, the question is not even asked."""
+
+    @wraps(view)
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        refuse_read_only(request)
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def refuse_read_only(request: PageRequest) -> None:
+    if not request.may_write:
+        raise NotAllowed(READ_ONLY)
+
+
+def why_not_write(request: PageRequest) -> str:
+    """Shown in the place of acts. Empty for a token that may write."""
+    return "" if request.may_write else READ_ONLY
+
+
+def kept_private(response: HttpResponse) -> HttpResponse:
+    """Behind a login nothing is kept: not by a proxy, not for the next who sits at this browser."""
+    response.headers["Cache-Control"] = "private, no-store"
+    return response
+
+
+def to_login(request: HttpRequest) -> HttpResponse:
+    """A fragment must not get the login page into a table cell: htmx is told to go there as a whole."""
+    htmx: Any = request.htmx  # type: ignore[attr-defined]
+    if htmx:
+        back = htmx.current_url_abs_path or "/"
+        return HttpResponse(status=401, headers={"HX-Redirect": login_url(back)})
+    return HttpResponseRedirect(login_url(request.get_full_path() if request.method == "GET" else "/"))
+
+
+def login_url(back: str) -> str:
+    return f"{reverse('login')}?{urlencode({'next': back})}" if back != "/" else reverse("login")
+
+
+def safe_next(request: HttpRequest, given: str) -> str:
+    """Where to go after signing in; never to another site."""
+    is_ours = url_has_allowed_host_and_scheme(given, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return given if is_ours and given.startswith("/") else "/"
+
+
+def zone_of(request: HttpRequest) -> ZoneInfo:
+    """The browser's, from a cookie that its script sets; UTC until then."""
+    try:
+        return ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64])
+    except (ValueError, OSError, KeyError):
+        return ZoneInfo("UTC")
+
+
+def says(request: PageRequest) -> Callable[[datetime], str]:
+    """How a moment is said to this reader."""
+    return partial(words.moment, now=request.now, zone=request.zone)
+
+
+def _as_page(request: HttpRequest, token: ApiToken, now: datetime) -> PageRequest:
+    page: Any = request
+    page.user, page.token, page.now, page.zone = token.user, token, now, zone_of(request)
+    page.may_write = token.allows(Scope.WRITE)
+    timezone.activate(page.zone)
+    passed: PageRequest = page
+    return passed

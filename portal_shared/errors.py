@@ -1,0 +1,79 @@
+"""What a page answers when something is refused or broken: a whole page, or for a fragment a message that the script shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from core.errors import EgsError, NotFound
+from core.rest import problems
+from portal_shared.access import kept_private
+from portal_shared.refusals import refusal_of
+
+API_PREFIX = "/api/"
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+class Refusals:
+    """Middleware: errors of services become answers in one place. Those of the API never come so far."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if isinstance(error, EgsError):
+            told = refusal_of(error)
+            return refuse(request, error.status, told.title, told.detail)
+        if isinstance(error, OperationalError | InterfaceError):
+            return _unavailable(request)
+        return None
+
+
+def refuse(request: HttpRequest, status: int, title: str, detail: str) -> HttpResponse:
+    if getattr(request, "htmx", False):
+        # htmx swaps no 4xx: what is on the page stays, and the script shows this.
+        told = json.dumps({"egs:refused": {"title": title, "detail": detail}})
+        return kept_private(HttpResponse(status=status, headers={"HX-Trigger": told}))
+    return kept_private(render(request, "errors/error.html", {"status": status, "title": title, "detail": detail}, status=status))
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if _is_api(request):
+        return problems.bad_request(request, exception)
+    return refuse(request, 400, "Bad request", "This request is not one that we answer. Go back and try again.")
+
+
+def forbidden(request: HttpRequest, exception: Exception | None = None, reason: str = "") -> HttpResponse:
+    """Also for a form whose CSRF token is not ours: from another site, or from before the last sign-in."""
+    return refuse(request, 403, "Not accepted", "This page was too old, or not from here. Reload it and try again.")
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if _is_api(request):
+        return problems.page_not_found(request, exception)
+    return refuse(request, 404, NotFound.title, "There is no such page, or you may not see it.")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    if _is_api(request):
+        return problems.server_error(request)
+    detail = "Something went wrong on our side; nothing was changed. Try again, and tell an administrator if it stays."
+    return refuse(request, 500, "Internal error", detail)
+
+
+def _unavailable(request: HttpRequest) -> HttpResponse:
+    response = refuse(request, 503, "Not available for the moment", "The database does not answer. Nothing was changed; try again shortly.")
+    response.headers["Retry-After"] = str(problems.RETRY_AFTER_S)
+    return response
+
+
+def _is_api(request: HttpRequest) -> Any:
+    return request.path.startswith(API_PREFIX)

@@ -1,0 +1,179 @@
+"""The one WebSocket of a page: hints that something changed, nothing else. The page fetches what it shows by its own, permissioned address.
+
+Who listens is looked up again on every join, when rights may have changed, and every RECHECK_S; a login that has ended ends its sockets.
+While hints do not flow there is no socket: then the page polls, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import structlog
+from channels.exceptions import StopConsumer
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.conf import settings
+from django.http import QueryDict
+from django.http.cookie import parse_cookie
+from django.http.request import split_domain_port, validate_host
+
+from accounts.sessions import session_load, session_token
+from core.clock import db_now
+from core.db_threads import in_db_thread
+from journal.hints import INVENTORY, LOST, PLAN, SLICE, hints_flow, kind_of, slice_topic, user_topic
+from journal.models import Event
+from journal.wakeups import Waiter, wakeups
+from slices.models import Membership
+
+log = structlog.get_logger(__name__)
+
+RECHECK_S = 30.0
+GAP_S = 0.25  # changes come in bursts: one message for all of them
+SIGNED_OUT, FOREIGN, STOPPING, BROKEN, NO_HINTS = 4401, 4403, 1001, 1011, 1013
+
+# What a hint means to a page: the names of the fragments' triggers.
+PAGE_TOPICS: dict[str, tuple[str, ...]] = {
+    SLICE: ("gpr", "plan", "queue", "schedule"),
+    PLAN: ("plan", "queue"),
+    INVENTORY: ("gpus", "schedule"),
+}
+ADMIN_TOPICS = {"queue", "schedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who listens, and to what."""
+
+    user_id: UUID
+    is_admin: bool
+    topics: frozenset[str]
+
+
+def listener_of(session_key: str) -> Listener | None:
+    """None when nobody is signed in by this session. A member hears of his own workspaces alone: he could count what all others do."""
+    token = session_token(session_load(session_key), now=db_now())
+    if token is None:
+        return None
+    topics = {user_topic(token.user_id), LOST}
+    if token.user.is_admin:
+        topics |= {SLICE, PLAN, INVENTORY}
+    else:
+        members = Membership.objects.filter(user=token.user_id).values_list("slice", flat=True)
+        topics |= {slice_topic(slice_id) for slice_id in members}
+    return Listener(token.user_id, token.user.is_admin, frozenset(topics))
+
+
+def made_s(query: bytes) -> float:
+    """When the page was made, as its address of the socket says; long ago if it does not."""
+    try:
+        return float(QueryDict(query).get("since") or 0)
+    except ValueError:
+        return 0.0
+
+
+def has_news(listener: Listener, since_s: float) -> bool:
+    """Has anything been recorded since then that his pages may show?"""
+    news = Event.objects.order_by("-id")
+    if not listener.is_admin:
+        news = news.filter(slice_id__in=Membership.objects.filter(user=listener.user_id).values("slice"))
+    last_at = news.values_list("at", flat=True).first()
+    return last_at is not None and last_at.timestamp() >= since_s
+
+
+class LiveConsumer(AsyncJsonWebsocketConsumer):
+    _task: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]}
+        if not is_same_origin(headers):
+            await self.close(FOREIGN)
+            return
+        self._page_made_s = made_s(self.scope["query_string"])
+        self._session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME, "")
+        listener = await self._look()
+        if listener is None:
+            await self.accept()
+            await self.close(SIGNED_OUT)  # only after accepting can a browser read the code
+            return
+        if not hints_flow():
+            await self.close(NO_HINTS)  # not accepted: a socket that opens only to close would look live each time
+            return
+        self._task = asyncio.create_task(self._tell(listener))
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        """Pages only listen."""
+
+    async def disconnect(self, code: int) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        raise StopConsumer
+
+    async def _tell(self, first: Listener) -> None:
+        """A socket never stays open without somebody who tells: its page would say that it is live."""
+        listener: Listener | None = first
+        try:
+            while listener is not None:
+                listener = await self._tell_while(listener, is_first=listener is first)
+        except Exception as error:
+            log.warning("live_broken", error=type(error).__name__)  # the database is away, mostly
+            await self.close(BROKEN)
+        else:
+            await self.close(_code_of_end())
+
+    async def _tell_while(self, listener: Listener, *, is_first: bool) -> Listener | None:
+        """As long as his rights are these; then: what they are now."""
+        loop = asyncio.get_running_loop()
+        look_at = loop.time() + RECHECK_S
+        with wakeups.expect(*listener.topics) as waiter:
+            if is_first:
+                await self.accept()
+            # From here on nothing is missed; what happened since the page was made, or while his rights were looked up, may have been.
+            if not is_first or await in_db_thread(lambda: has_news(listener, self._page_made_s)):
+                await self.send_json({"topics": page_topics({SLICE, PLAN, INVENTORY}, listener)})
+            while not wakeups.is_closing and hints_flow():
+                topics = await _topics(waiter, look_at - loop.time())
+                if names := page_topics(topics, listener):
+                    await self.send_json({"topics": names})
+                if user_topic(listener.user_id) in topics or loop.time() >= look_at:
+                    found = await self._look()
+                    if found != listener:
+                        return found
+                    look_at = loop.time() + RECHECK_S
+                await asyncio.sleep(GAP_S)
+        return None
+
+    async def _look(self) -> Listener | None:
+        return await in_db_thread(lambda: listener_of(self._session_key))
+
+
+def _code_of_end() -> int:
+    if wakeups.is_closing:
+        return STOPPING
+    return SIGNED_OUT if hints_flow() else NO_HINTS
+
+
+async def _topics(waiter: Waiter, within_s: float) -> set[str]:
+    """What came; empty when nothing did in time."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(waiter.event.wait(), timeout=max(within_s, 0.0))
+    return waiter.take()
+
+
+def page_topics(topics: set[str], listener: Listener) -> list[str]:
+    names = {name for topic in topics for name in PAGE_TOPICS.get(kind_of(topic), ())}
+    return sorted(names if listener.is_admin else names - ADMIN_TOPICS)
+
+
+def is_same_origin(headers: dict[str, str]) -> bool:
+    """Cookies go with a WebSocket from any site, and no CORS protects it: the page must be ours, to the port."""
+    host = headers.get("host", "")
+    domain, _ = split_domain_port(host)
+    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS or [".localhost", "127.0.0.1", "[::1]"]):
+        return False
+    return urlsplit(headers.get("origin", "")).netloc.lower() == host.lower()

@@ -1,0 +1,51 @@
+"""Pages of a list by cursor, with the API's own cursors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlencode
+
+from django.db.models import Model, QuerySet
+from rest_framework.exceptions import ValidationError
+
+from core.errors import InvalidInput
+from core.pages.parts import ListFoot
+from core.rest.pagination import CURSOR, page_behind
+from portal_shared.access import PageRequest
+
+PAGE_ROWS = 50
+Row = TypeVar("Row", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[Row]):
+    """`next`, `previous`: cursors, empty where there is nothing more."""
+
+    rows: list[Row]
+    next: str
+    previous: str
+
+
+def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[str, ...]) -> ListPage[Row]:
+    """The page that `?cursor=` names, PAGE_ROWS long. `ordering` as for the API. Raises InvalidInput for what is no cursor of this list."""
+    try:
+        found = page_behind(rows, ordering, cursor=request.GET.get(CURSOR), size=PAGE_ROWS)
+    except ValidationError:
+        raise InvalidInput({CURSOR: ["There is no such page of this list. Begin at its first one."]}) from None
+    return ListPage(found.rows, found.next or "", found.previous or "")
+
+
+def foot_of(page: ListPage[Any], url: str, filters: Mapping[str, str] | None = None) -> ListFoot:
+    """The ways to the pages before and behind it, under the same filters."""
+    return ListFoot(
+        previous_url=url_with(url, filters or {}, cursor=page.previous) if page.previous else "",
+        next_url=url_with(url, filters or {}, cursor=page.next) if page.next else "",
+    )
+
+
+def url_with(url: str, filters: Mapping[str, str], **changes: str) -> str:
+    """An address with filters in it; empty ones are left out."""
+    given = {name: value for name, value in {**filters, **changes}.items() if value}
+    return f"{url}?{urlencode(given)}" if given else url

@@ -1,0 +1,31 @@
+"""What services refuse, in the words of the pages: their own are the API's, which speaks of slices, GPRs, versions and fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.errors import EgsError, IllegalTransition, InvalidInput, NotFound, StaleState
+from core.pages import words
+from gpr.lifecycle import way_out
+
+NOUNS = {"slice": "workspace", "GPR": "GPU request"}
+LOOK_AGAIN = "Look at it as it is now, and decide anew."
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    title: str
+    detail: str
+
+
+def refusal_of(error: EgsError) -> Refusal:
+    match error:
+        case NotFound():
+            return Refusal(error.title, NotFound(NOUNS.get(error.what, error.what)).detail)
+        case StaleState():
+            return Refusal(error.title, LOOK_AGAIN)
+        case IllegalTransition() if state := error.extra.get("state"):
+            return Refusal(error.title, f"By now its state is “{words.STATE_WORDS[state]}”. {way_out(state)}")
+        case InvalidInput():
+            return Refusal(error.title, " ".join(text for texts in error.extra["errors"].values() for text in texts))
+    return Refusal(error.title, error.detail)

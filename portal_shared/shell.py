@@ -1,0 +1,130 @@
+"""What stands around every page: navigation, the workspace switch, who is signed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.urls import reverse
+
+from portal_shared.access import PageRequest
+from portal_shared.toasts import toast_taken
+from slices.models import Slice
+from slices.selectors import slices_visible_to
+
+HUE_COUNT, MARK_COUNT = 8, 5
+LIVE_URL = "/ws/live/"
+SWITCHER_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class NavCount:
+    """A figure beside the name of a page. `noun` says what it counts; with a `url` it is fetched anew when the queue changes."""
+
+    number: int
+    noun: str
+    is_alert: bool = False
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NavItem:
+    label: str
+    url: str
+    icon: str
+    is_current: bool
+    count: NavCount | None = None
+    group: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceMark:
+    """How a workspace is drawn everywhere: its name, color and shape."""
+
+    name: str
+    url: str
+    hue: int
+    mark: int
+    is_current: bool = False
+
+    @classmethod
+    def of(cls, slice_: Slice, *, is_current: bool = False) -> WorkspaceMark:
+        hue, mark = mark_of(slice_.number)
+        return cls(slice_.name, reverse("workspace", args=[slice_.name]), hue, mark, is_current)
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    portal: str
+    nav: tuple[NavItem, ...]
+    switcher: tuple[WorkspaceMark, ...]
+    current: WorkspaceMark | None
+    user_name: str
+    user_initials: str
+    is_admin: bool
+    now: datetime
+    zone: str
+    live_url: str
+    toast: str = ""  # what came of the act that led here
+
+    @classmethod
+    def user(cls, request: PageRequest, *, page: str, slice_: Slice | None = None, may_create: bool = True) -> Shell:
+        slices = list(slices_visible_to(request.user).order_by("name")[:SWITCHER_MAX])
+        marks = tuple(WorkspaceMark.of(each, is_current=each == slice_) for each in slices)
+        current = WorkspaceMark.of(slice_, is_current=True) if slice_ else None
+        nav = [NavItem("Workspaces", reverse("workspaces"), "home", page == "workspaces", key="g w")]
+        if slice_ is not None:
+            nav.append(NavItem("GPU requests", reverse("workspace", args=[slice_.name]), "list-details", page == "requests", key="g r"))
+            nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
+            nav.append(NavItem("Templates", reverse("templates", args=[slice_.name]), "copy", page == "templates"))
+            nav.append(NavItem("Access", reverse("access", args=[slice_.name]), "key", page == "access"))
+            if may_create:
+                nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
+        nav.append(NavItem("Promises", reverse("promises"), "clock", page == "promises", key="g p"))
+        return cls._build(request, "user", nav, marks, current)
+
+    @classmethod
+    def admin(cls, request: PageRequest, *, page: str, queue: NavCount | None) -> Shell:
+        nav = [
+            NavItem("Queue", reverse("admin-queue"), "stack-2", page == "queue", queue, key="g q"),
+            NavItem("Schedule", reverse("admin-schedule"), "calendar-event", page == "schedule", key="g s"),
+            NavItem("Promises", reverse("admin-promises"), "clock", page == "promises", key="g p"),
+            NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
+            NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
+            NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),
+            NavItem("Supplies", reverse("admin-supplies"), "truck-delivery", page == "supplies", group="Fleet"),
+            NavItem("Checks", reverse("admin-checks"), "check", page == "checks", group="Fleet"),
+            NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
+        ]
+        return cls._build(request, "admin", nav, (), None)
+
+    @classmethod
+    def _build(
+        cls,
+        request: PageRequest,
+        portal: str,
+        nav: Sequence[NavItem],
+        switcher: tuple[WorkspaceMark, ...],
+        current: WorkspaceMark | None,
+    ) -> Shell:
+        name = request.user.name
+        return cls(
+            portal=portal,
+            nav=tuple(nav),
+            switcher=switcher,
+            current=current,
+            user_name=name,
+            user_initials=name[:2].upper(),
+            is_admin=request.user.is_admin,
+            now=request.now,
+            zone=str(request.zone),
+            live_url=f"{LIVE_URL}?since={request.now.timestamp():.3f}",
+            toast=toast_taken(request),
+        )
+
+
+def mark_of(number: int) -> tuple[int, int]:
+    """Hue and shape of the workspace with this number. Beyond 40, pairs repeat."""
+    return number % HUE_COUNT, number // HUE_COUNT % MARK_COUNT
